@@ -1,4 +1,4 @@
-//! The documents of one report, by machine.
+//! Documents of one report, grouped by machine.
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
@@ -7,108 +7,111 @@ use numaio_schema::{
 };
 use std::collections::BTreeSet;
 
-/// Documents that are reported together.
+/// The documents of one report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bundle {
-    /// Machines, in the order in which they were first met.
+    /// Machines, in the order of their first document.
     pub machines: Vec<MachineDocuments>,
 }
 
-/// What is known of one machine. Measurements stand newest first.
+/// The documents of one machine; measurements are sorted newest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MachineDocuments {
-    /// The machine's fingerprint, which machines of one model share.
+    /// The machine's fingerprint; machines with the same hardware share it.
     pub fingerprint: String,
-    /// Its name as a host, which tells them apart; empty if no document tells it.
+    /// The host name, which distinguishes machines with equal fingerprints; empty if no document
+    /// has it.
     pub hostname: String,
-    /// How it was seen; of several the newest, and the last one added of those that tell no time.
+    /// The newest topology; among topologies without a time, the last one added.
     pub topology: Option<Topology>,
-    /// Seconds since 1970 at which it was seen so, if that is told.
+    /// The time of `topology`, in seconds since 1970, if known.
     pub seen_at: Option<u64>,
-    /// Bandwidth classes.
+    /// Copy models with their bandwidth classes.
     pub models: Vec<Model>,
-    /// STREAM.
+    /// STREAM records.
     pub streams: Vec<StreamRecord>,
-    /// Latency.
+    /// Latency records.
     pub latencies: Vec<LatencyRecord>,
-    /// I/O of devices.
+    /// Records of measured device I/O.
     pub ios: Vec<IoRecord>,
-    /// Views beside each other.
+    /// Comparisons of views.
     pub comparisons: Vec<Comparison>,
-    /// Views alone; of those that tell no time the last one added first.
+    /// Views outside comparisons; those without a time are in reverse order of addition.
     pub views: Vec<View>,
 }
 
-/// Why a document has no place in a report.
+/// The reason why a document cannot be added to a report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// Changes that were applied.
-    #[error("it is a receipt of changes, and no report tells of them")]
+    /// A receipt of applied changes.
+    #[error("receipts of changes cannot be reported")]
     Receipt,
-    /// Places for tasks.
-    #[error("it is a plan of places, and no report tells of them")]
+    /// A placement plan.
+    #[error("placement plans cannot be reported")]
     Placement,
     /// A validation or a prediction.
-    #[error("it is made of other documents; report those")]
+    #[error("validations and predictions cannot be reported; report the documents that they derive from")]
     Derived,
-    /// Copies without classes.
-    #[error("it is a record without classes; make a model of it first")]
+    /// A copy record without classes.
+    #[error("the record has no classes; create a model from it first ('numaio model')")]
     Record,
-    /// A plan, or what is asked of one.
-    #[error("it is a plan, and no report tells of plans")]
+    /// A transfer plan, or the problem that it solves.
+    #[error("transfer plans cannot be reported")]
     Plan,
-    /// A part of the document is of another machine than the document.
-    #[error("field `{field}`: it is of machine {found:?}, and the document of machine {wanted:?}")]
+    /// A part of the document belongs to another machine.
+    #[error("field '{field}': expected machine '{expected}', got '{actual}'")]
     OtherMachine {
-        /// The field.
+        /// The path of the field.
         field: String,
-        /// Fingerprint that stands there.
-        found: String,
-        /// Fingerprint of the document.
-        wanted: String,
+        /// The fingerprint in that field.
+        actual: String,
+        /// The fingerprint of the document's machine.
+        expected: String,
     },
 }
 
 impl Bundle {
-    /// Adds a document to those of its machine.
+    /// Adds a document to its machine.
     ///
     /// # Errors
-    /// [`BundleError`]; nothing was added then.
+    /// Returns [`BundleError`] and adds nothing if the document cannot be reported.
     pub fn add(&mut self, document: Document) -> Result<(), BundleError> {
-        self.put(document, None)
+        self.insert(document, None)
     }
 
-    /// Adds a document to those of a machine that it is taken for, as one from before its host was renamed.
+    /// Adds a document to `machine` if their fingerprints match, whatever its host name.
+    ///
+    /// Use it for documents from before the host was renamed.
     ///
     /// # Errors
-    /// [`BundleError`]; nothing was added then.
+    /// Returns [`BundleError`] and adds nothing if the document cannot be reported.
     pub fn add_as(&mut self, document: Document, machine: &Identity) -> Result<(), BundleError> {
-        self.put(document, Some(machine))
+        self.insert(document, Some(machine))
     }
 
-    fn put(&mut self, document: Document, taken_for: Option<&Identity>) -> Result<(), BundleError> {
-        let whose = |told: &Identity| {
-            let alike = taken_for.filter(|machine| machine.fingerprint == told.fingerprint);
-            alike.unwrap_or(told).clone()
+    fn insert(&mut self, document: Document, alias: Option<&Identity>) -> Result<(), BundleError> {
+        let owner = |stated: &Identity| {
+            let matching = alias.filter(|machine| machine.fingerprint == stated.fingerprint);
+            matching.unwrap_or(stated).clone()
         };
         match document {
             Document::Topology(it) => {
-                let machine = self.of(&whose(&it.topology.identity));
+                let machine = self.machine_mut(&owner(&it.topology.identity));
                 if machine.topology.is_none() || it.seen_at >= machine.seen_at {
                     (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
                 }
             }
-            Document::Model(it) => self.of(&whose(&it.record.provenance.machine)).models.push(*it),
-            Document::Stream(it) => self.of(&whose(&it.provenance.machine)).streams.push(*it),
-            Document::Latency(it) => self.of(&whose(&it.provenance.machine)).latencies.push(*it),
-            Document::Io(it) => self.of(&whose(&it.provenance.machine)).ios.push(*it),
+            Document::Model(it) => self.machine_mut(&owner(&it.record.provenance.machine)).models.push(*it),
+            Document::Stream(it) => self.machine_mut(&owner(&it.provenance.machine)).streams.push(*it),
+            Document::Latency(it) => self.machine_mut(&owner(&it.provenance.machine)).latencies.push(*it),
+            Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
             Document::Comparison(it) => {
-                of_one_machine(&it)?;
-                self.of(&whose(&it.machine)).comparisons.push(*it);
+                require_one_machine(&it)?;
+                self.machine_mut(&owner(&it.machine)).comparisons.push(*it);
             }
             Document::View(it) => {
                 let machine = Identity { fingerprint: it.machine.clone(), ..Identity::default() };
-                self.of(&whose(&machine)).views.insert(0, *it);
+                self.machine_mut(&owner(&machine)).views.insert(0, *it);
             }
             Document::Validation(_) | Document::Prediction(_) => return Err(BundleError::Derived),
             Document::Placement(_) => return Err(BundleError::Placement),
@@ -122,8 +125,8 @@ impl Bundle {
         Ok(())
     }
 
-    fn of(&mut self, machine: &Identity) -> &mut MachineDocuments {
-        let index = self.known(machine).unwrap_or_else(|| {
+    fn machine_mut(&mut self, machine: &Identity) -> &mut MachineDocuments {
+        let index = self.find(machine).unwrap_or_else(|| {
             self.machines.push(MachineDocuments {
                 fingerprint: machine.fingerprint.clone(),
                 ..MachineDocuments::default()
@@ -137,31 +140,33 @@ impl Bundle {
         known
     }
 
-    /// Where documents of a machine are. What tells no host joins the only machine that it may be of; of several
-    /// alike nobody knows which, so that it stays apart.
-    fn known(&self, machine: &Identity) -> Option<usize> {
+    /// Returns the index of a machine.
+    ///
+    /// A document without a host name joins the only machine with its fingerprint; if there are
+    /// several, it is kept separate.
+    fn find(&self, machine: &Identity) -> Option<usize> {
         let all = self.machines.iter().enumerate();
         let alike: Vec<_> = all.filter(|(_, known)| known.fingerprint == machine.fingerprint).collect();
-        let it = alike.iter().find(|(_, known)| known.hostname == machine.hostname);
+        let exact = alike.iter().find(|(_, known)| known.hostname == machine.hostname);
         let only = match alike.as_slice() {
             [only] if machine.hostname.is_empty() || only.1.hostname.is_empty() => Some(only),
             _ => None,
         };
-        it.or(only).map(|(index, _)| *index)
+        exact.or(only).map(|(index, _)| *index)
     }
 
-    /// Keeps of everything that was measured more than once only the newest measurement: of each target and
-    /// direction, each cell of a matrix, each curve, each comparison.
+    /// Removes all but the newest measurement of each target and direction, matrix cell, curve and
+    /// comparison.
     pub fn keep_newest(&mut self) {
         for machine in &mut self.machines {
             machine.keep_newest();
         }
     }
 
-    /// Each machine's documents in a list, as numaio stores them.
+    /// Returns the stored documents as JSON, in a list for each machine.
     ///
     /// # Errors
-    /// If a figure cannot be written as JSON.
+    /// Returns an error if a figure cannot be written as JSON.
     pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
         let machines = self.machines.iter().map(|machine| {
             let documents = machine.documents()?;
@@ -176,39 +181,41 @@ impl Bundle {
     }
 }
 
-fn of_one_machine(comparison: &Comparison) -> Result<(), BundleError> {
-    let wanted = &comparison.machine.fingerprint;
-    match comparison.views.iter().position(|view| view.machine != *wanted) {
+fn require_one_machine(comparison: &Comparison) -> Result<(), BundleError> {
+    let expected = &comparison.machine.fingerprint;
+    match comparison.views.iter().position(|view| view.machine != *expected) {
         None => Ok(()),
         Some(index) => Err(BundleError::OtherMachine {
             field: format!("views[{index}].machine"),
-            found: comparison.views[index].machine.clone(),
-            wanted: wanted.clone(),
+            actual: comparison.views[index].machine.clone(),
+            expected: expected.clone(),
         }),
     }
 }
 
 impl MachineDocuments {
-    /// Which machine it is, by a document that tells its host if one does; none if only views are known, which
-    /// name no more than a fingerprint.
+    /// Returns the machine's identity, preferably from a document with a host name.
+    ///
+    /// Returns `None` if there are only views, which have no more than a fingerprint.
     pub fn identity(&self) -> Option<&Identity> {
         let topology = self.topology.iter().map(|topology| &topology.identity);
         let measured = self.provenances().into_iter().map(|provenance| &provenance.machine);
-        let mut told = topology.chain(measured).chain(self.comparisons.iter().map(|it| &it.machine));
-        let first = told.next()?;
+        let mut identities = topology.chain(measured).chain(self.comparisons.iter().map(|it| &it.machine));
+        let first = identities.next()?;
         match first.hostname.is_empty() {
-            true => told.find(|identity| !identity.hostname.is_empty()).or(Some(first)),
+            true => identities.find(|identity| !identity.hostname.is_empty()).or(Some(first)),
             false => Some(first),
         }
     }
 
-    /// The host that something was measured on, if it is told and is not this one: it was added as this machine's all the same.
+    /// Returns the host name of a measurement if it differs from the machine's (see
+    /// [`Bundle::add_as`]).
     pub fn other_host<'a>(&self, provenance: &'a Provenance) -> Option<&'a str> {
         let host = provenance.machine.hostname.as_str();
         Some(host).filter(|host| !host.is_empty() && *host != self.hostname)
     }
 
-    /// Where all measurements come from.
+    /// Returns the provenance of all measurements.
     pub fn provenances(&self) -> Vec<&Provenance> {
         let models = self.models.iter().map(|it| &it.record.provenance);
         let streams = self.streams.iter().map(|it| &it.provenance);
@@ -216,7 +223,7 @@ impl MachineDocuments {
         models.chain(streams).chain(latencies).chain(self.ios.iter().map(|it| &it.provenance)).collect()
     }
 
-    /// Whether something that was asked for is missing or not settled.
+    /// Returns whether a requested figure is missing or unsettled.
     pub fn is_incomplete(&self) -> bool {
         let views = self.comparisons.iter().flat_map(|it| &it.views).chain(&self.views);
         self.provenances().iter().any(|it| !it.complete) || views.into_iter().any(|view| view.incomplete)
@@ -278,9 +285,9 @@ impl MachineDocuments {
     fn keep_newest_streams(&mut self) {
         let mut known = BTreeSet::new();
         for stream in &mut self.streams {
-            let alone = stream.method.scope == StreamScope::Core;
+            let by_core = stream.method.scope == StreamScope::Core;
             stream.cells.retain(|cell| {
-                let cores = alone.then(|| cell.placement.clone());
+                let cores = by_core.then(|| cell.placement.clone());
                 known.insert((cell.op, cell.cpu_node, cell.memory_node, cores))
             });
         }
@@ -295,13 +302,14 @@ impl MachineDocuments {
         }
         self.latencies.retain(|latency| !latency.cells.is_empty() || !latency.curves.is_empty());
     }
+
     fn keep_newest_ios(&mut self) {
         let mut known = BTreeSet::new();
         for io in &mut self.ios {
             let (device, engine) = (&io.device.name, io.method.engine);
             io.cells.retain(|cell| {
-                let what = (cell.groups.clone(), cell.block_bytes, cell.operation.clone());
-                known.insert((device.clone(), engine, what))
+                let key = (cell.groups.clone(), cell.block_bytes, cell.operation.clone());
+                known.insert((device.clone(), engine, key))
             });
         }
         self.ios.retain(|io| !io.cells.is_empty());

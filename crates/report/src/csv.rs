@@ -1,4 +1,4 @@
-//! A report as one long table, for notebooks: a line for each figure, in the units of the documents.
+//! Formats a report as one CSV table, a row for each figure, in the documents' units.
 
 use crate::bundle::{Bundle, MachineDocuments};
 use crate::io_text;
@@ -10,7 +10,7 @@ use numaio_schema::{
     Class, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord, Summary, View,
 };
 
-/// Titles of the columns. What does not apply is empty.
+/// The column names; cells that do not apply are empty.
 const HEAD: [&str; 21] = [
     "machine",
     "host",
@@ -35,38 +35,39 @@ const HEAD: [&str; 21] = [
     "failure",
 ];
 
-/// The figures of a bundle as CSV (RFC 4180), the first line its head.
+/// Formats the figures of a bundle as CSV (RFC 4180), with a header line.
 ///
-/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load`, `view` or `io`; `series` the direction, operation or
-/// view, of I/O the device, engine, block and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
-/// median. The local cell is measured once and stands in both directions.
+/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load`, `view` or `io`. `series` is the
+/// direction, operation or view; for I/O the device, engine, block size and streams. Bandwidth is
+/// in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
+/// median. The local cell is measured once and listed in both directions.
 ///
-/// Names and reasons come from the machine: one that begins as a formula of a spreadsheet does (`=`, `+`, `-`, `@`)
-/// gets an apostrophe before it, which makes it a text there (OWASP, CSV Injection). Numbers stay as they are.
+/// Names and failures come from the machine. A text that starts like a spreadsheet formula (`=`,
+/// `+`, `-`, `@`) gets a leading apostrophe, which makes it plain text (OWASP, CSV Injection).
 ///
 /// # Errors
-/// If a line cannot be written, which memory does not refuse.
+/// Returns an error if a row cannot be serialized; writing to memory itself does not fail.
 pub fn csv(bundle: &Bundle) -> Result<String, ::csv::Error> {
-    // The head is written by hand: a bundle of nothing has one too.
+    // Written explicitly, so that the header of an empty bundle is written too.
     let mut writer = ::csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
     writer.write_record(HEAD)?;
     for machine in &bundle.machines {
-        for line in lines(machine) {
-            writer.serialize(line)?;
+        for row in rows(machine) {
+            writer.serialize(row)?;
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One figure; the fields are the columns.
+/// A figure; the fields are the columns.
 #[derive(Debug, Clone, Default, serde::Serialize)]
-struct Line {
-    machine: Name,
-    host: Name,
+struct CsvRow {
+    machine: SafeText,
+    host: SafeText,
     measured_at: Option<u64>,
     what: &'static str,
-    series: Name,
+    series: SafeText,
     target: Option<u32>,
     cpu_node: Option<u32>,
     cpus: String,
@@ -82,18 +83,18 @@ struct Line {
     drift: Option<f64>,
     settled: Option<bool>,
     class: Option<u32>,
-    failure: Name,
+    failure: SafeText,
 }
 
-/// A text from a machine that no spreadsheet takes for a formula.
+/// Untrusted text that no spreadsheet interprets as a formula.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[serde(transparent)]
-struct Name(String);
+struct SafeText(String);
 
-impl Name {
-    fn of(text: &str) -> Self {
+impl SafeText {
+    fn new(text: &str) -> Self {
         let text = clean(text);
-        // Wide forms count as well.
+        // Full-width forms start a formula too.
         let commands = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
         match text.trim_start().starts_with(commands) {
             true => Self(format!("'{text}")),
@@ -102,7 +103,7 @@ impl Name {
     }
 }
 
-impl Line {
+impl CsvRow {
     fn with(self, summary: Option<&Summary>) -> Self {
         let Some(it) = summary else { return self };
         Self {
@@ -118,32 +119,33 @@ impl Line {
     }
 
     fn reading(self, reading: &Reading) -> Self {
-        let failure = Name::of(reading.failure.as_deref().unwrap_or_default());
+        let failure = SafeText::new(reading.failure.as_deref().unwrap_or_default());
         Self { settled: Some(reading.settled), failure, ..self.with(reading.summary.as_ref()) }
     }
 }
 
-fn lines(machine: &MachineDocuments) -> Vec<Line> {
-    let host = Name::of(&machine.hostname);
-    let first = Line { machine: Name::of(&machine.fingerprint), host, ..Line::default() };
+fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
+    let host = SafeText::new(&machine.hostname);
+    let first = CsvRow { machine: SafeText::new(&machine.fingerprint), host, ..CsvRow::default() };
     let on = |provenance: &Provenance| match machine.other_host(provenance) {
-        Some(host) => Line { host: Name::of(host), ..first.clone() },
+        Some(host) => CsvRow { host: SafeText::new(host), ..first.clone() },
         None => first.clone(),
     };
-    let models = machine.models.iter().flat_map(|model| of_model(model, &on(&model.record.provenance)));
-    let streams = machine.streams.iter().flat_map(|record| of_stream(record, &on(&record.provenance)));
-    let latencies = machine.latencies.iter().flat_map(|record| of_latency(record, &on(&record.provenance)));
+    let models = machine.models.iter().flat_map(|model| copy_rows(model, &on(&model.record.provenance)));
+    let streams = machine.streams.iter().flat_map(|record| stream_rows(record, &on(&record.provenance)));
+    let latencies = machine.latencies.iter().flat_map(|record| latency_rows(record, &on(&record.provenance)));
     let views = machine
         .comparisons
         .iter()
         .flat_map(|comparison| comparison.views.iter().map(|view| (Some(comparison.measured_at), view)));
     let views = views.chain(machine.views.iter().map(|view| (None, view)));
-    let views = views.flat_map(|(measured_at, view)| of_view(view, &Line { measured_at, ..first.clone() }));
-    let ios = machine.ios.iter().flat_map(|record| io_sheet(record, &on(&record.provenance)));
+    let views =
+        views.flat_map(|(measured_at, view)| view_rows(view, &CsvRow { measured_at, ..first.clone() }));
+    let ios = machine.ios.iter().flat_map(|record| io_rows(record, &on(&record.provenance)));
     models.chain(streams).chain(latencies).chain(ios).chain(views).collect()
 }
 
-fn of_model(model: &Model, first: &Line) -> Vec<Line> {
+fn copy_rows(model: &Model, first: &CsvRow) -> Vec<CsvRow> {
     let mut lines = Vec::new();
     for target in &model.targets {
         for direction in &target.directions {
@@ -152,10 +154,10 @@ fn of_model(model: &Model, first: &Line) -> Vec<Line> {
                 let cell =
                     model.record.cell(target.target, Flow::of(direction.direction, target.target, node));
                 let Some(cell) = cell else { continue };
-                let line = Line {
+                let line = CsvRow {
                     measured_at: Some(model.record.provenance.measured_at),
                     what: "copy",
-                    series: Name::of(direction_name(direction.direction)),
+                    series: SafeText::new(direction_name(direction.direction)),
                     target: Some(target.target.0),
                     cpu_node: Some(target.target.0),
                     cpus: cell.placement.cpus.to_string(),
@@ -163,7 +165,7 @@ fn of_model(model: &Model, first: &Line) -> Vec<Line> {
                     unit: "bytes_copied_per_s",
                     settled: Some(cell.settled),
                     class: class_of(&direction.classes, node),
-                    failure: Name::of(cell.failure.as_deref().unwrap_or_default()),
+                    failure: SafeText::new(cell.failure.as_deref().unwrap_or_default()),
                     ..first.clone()
                 };
                 lines.push(line.with(cell.bytes_copied_per_s.as_ref()));
@@ -184,17 +186,17 @@ fn class_of(classes: &[Class], node: NodeId) -> Option<u32> {
     classes.iter().find(|class| class.nodes.contains(node)).map(|class| class.rank)
 }
 
-fn of_stream(record: &StreamRecord, first: &Line) -> Vec<Line> {
+fn stream_rows(record: &StreamRecord, first: &CsvRow) -> Vec<CsvRow> {
     let class = |cell: &numaio_schema::StreamCell| {
         let classes = record.classes.iter().find(|classes| classes.op == cell.op)?;
         let pair = (cell.cpu_node, cell.memory_node);
         classes.classes.iter().find(|class| class.pairs.contains(&pair)).map(|class| class.rank)
     };
     let line = |cell: &numaio_schema::StreamCell| {
-        let line = Line {
+        let line = CsvRow {
             measured_at: Some(record.provenance.measured_at),
             what: "stream",
-            series: Name::of(&cell.op.to_string()),
+            series: SafeText::new(&cell.op.to_string()),
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.placement.cpus.to_string(),
             memory_node: Some(cell.memory_node.0),
@@ -207,12 +209,12 @@ fn of_stream(record: &StreamRecord, first: &Line) -> Vec<Line> {
     record.cells.iter().map(line).collect()
 }
 
-fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
-    let first = Line { measured_at: Some(record.provenance.measured_at), ..first.clone() };
+fn latency_rows(record: &LatencyRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let first = CsvRow { measured_at: Some(record.provenance.measured_at), ..first.clone() };
     let idle = record.cells.iter().map(|cell| {
-        let line = Line {
+        let line = CsvRow {
             what: "latency",
-            series: Name::of("idle"),
+            series: SafeText::new("idle"),
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.cpu.to_string(),
             memory_node: Some(cell.memory_node.0),
@@ -222,36 +224,37 @@ fn of_latency(record: &LatencyRecord, first: &Line) -> Vec<Line> {
         line.reading(&cell.ns_per_load)
     });
     let loaded = record.curves.iter().flat_map(|curve| {
-        let first = Line {
+        let first = CsvRow {
             cpu_node: Some(curve.cpu_node.0),
             memory_node: Some(curve.memory_node.0),
-            series: Name::of("under-load"),
+            series: SafeText::new("under-load"),
             ..first.clone()
         };
         curve.points.iter().flat_map(move |point| {
-            let first = Line { gap_ns: Some(point.gap_ns), ..first.clone() };
-            let load = Line {
+            let first = CsvRow { gap_ns: Some(point.gap_ns), ..first.clone() };
+            let load = CsvRow {
                 what: "load",
                 cpus: curve.placement.cpus.to_string(),
                 unit: "bytes_read_per_s",
                 ..first.clone()
             };
             let latency =
-                Line { what: "loaded-latency", cpus: curve.cpu.to_string(), unit: "ns_per_load", ..first };
+                CsvRow { what: "loaded-latency", cpus: curve.cpu.to_string(), unit: "ns_per_load", ..first };
             [load.with(point.load_bytes_read_per_s.as_ref()), latency.reading(&point.ns_per_load)]
         })
     });
     idle.chain(loaded).collect()
 }
 
-/// A mix has no one node of CPUs and of buffers: its series tells them.
-fn io_sheet(record: &IoRecord, first: &Line) -> Vec<Line> {
+/// Returns the rows of measured I/O. A mix has no single CPU or memory node; its `series` lists
+/// them.
+fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
     let device = &record.device;
     let line = |cell: &IoCell| {
         let place = io_text::node_pair(cell);
         let operation = cell.operation.iter().map(|operation| format!("{operation}, "));
         let series = format!(
-            "{} by {}, {}blocks of {} bytes, {}",
+            "{} with {}, {}blocks of {} bytes, {}",
             io_text::device_name(device),
             record.method.engine.name(),
             operation.collect::<String>(),
@@ -259,10 +262,10 @@ fn io_sheet(record: &IoRecord, first: &Line) -> Vec<Line> {
             io_text::cell_name(cell)
         );
         let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
-        let line = Line {
+        let line = CsvRow {
             measured_at: Some(record.provenance.measured_at),
             what: "io",
-            series: Name::of(&series),
+            series: SafeText::new(&series),
             target: device.node.map(|node| node.0),
             cpu_node: place.map(|(cpu, _)| cpu.0),
             cpus: cpus.to_string(),
@@ -275,15 +278,15 @@ fn io_sheet(record: &IoRecord, first: &Line) -> Vec<Line> {
     record.cells.iter().map(line).collect()
 }
 
-fn of_view(view: &View, first: &Line) -> Vec<Line> {
+fn view_rows(view: &View, first: &CsvRow) -> Vec<CsvRow> {
     let unit = match view.quantity {
         Quantity::Distance => "distance",
         Quantity::NsPerLoad => "ns_per_load",
         Quantity::BytesPerS => "bytes_per_s",
     };
-    let line = |node: &numaio_schema::NodeValue| Line {
+    let line = |node: &numaio_schema::NodeValue| CsvRow {
         what: "view",
-        series: Name::of(&view.name),
+        series: SafeText::new(&view.name),
         target: Some(view.target.0),
         memory_node: Some(node.node.0),
         unit,

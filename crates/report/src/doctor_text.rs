@@ -1,4 +1,4 @@
-//! What costs bandwidth, for people.
+//! Formats a diagnosis: the causes of lost I/O bandwidth.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
@@ -6,26 +6,26 @@ use numaio_machine::findings::Severity;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, Diagnosed, Diagnosis, Loss};
 
-/// Findings, the dearest first: what was seen, what it costs, what mends it.
+/// Formats the findings, most costly first, each with its evidence, its cost and its fix.
 pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let of = match diagnosis.devices.as_slice() {
         [] => phrases::machine_name(&diagnosis.machine),
         devices => format!("{} of {}", devices.join(", "), phrases::machine_name(&diagnosis.machine)),
     };
-    page.paragraph(0, 2, &format!("What costs I/O bandwidth on {of}: {}", summary(&diagnosis.findings)));
-    for group in alike(&diagnosis.findings) {
+    page.paragraph(0, 2, &format!("I/O bandwidth check of {of}: {}", summary(&diagnosis.findings)));
+    for group in group_findings(&diagnosis.findings) {
         page.blank();
         write(&mut page, &group);
     }
     if !diagnosis.unseen.is_empty() {
-        page.heading("Not looked at");
+        page.heading("Not checked");
         diagnosis.unseen.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
     }
     page.into_text()
 }
 
-/// `1 problem, 2 warnings, 3 notes`, or `nothing was found`.
+/// Counts the findings: `1 problem, 2 warnings, 3 notes`, or `no findings`.
 fn summary(findings: &[Diagnosed]) -> String {
     let count = |severity: Severity| {
         let number = findings.iter().filter(|found| found.finding.severity == severity).count();
@@ -36,13 +36,13 @@ fn summary(findings: &[Diagnosed]) -> String {
         }
     };
     match phrases::joined([Severity::Problem, Severity::Warning, Severity::Note].map(count), ", ") {
-        empty if empty.is_empty() => "nothing was found".to_owned(),
+        empty if empty.is_empty() => "no findings".to_owned(),
         counts => counts,
     }
 }
 
-/// Findings that differ in nothing but their subject, in the order of the first of each.
-fn alike(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
+/// Groups findings that differ only in their subject, in the order of first occurrence.
+fn group_findings(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
     let mut groups: Vec<Vec<&Diagnosed>> = Vec::new();
     for found in findings {
         let same = |group: &&mut Vec<&Diagnosed>| {
@@ -59,7 +59,7 @@ fn alike(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
     groups
 }
 
-/// Lines of one kind that are shown of a group.
+/// The number of evidence lines, and of commands, shown for a group.
 const MOST_LINES: usize = 4;
 
 fn write(page: &mut TextPage, group: &[&Diagnosed]) {
@@ -69,11 +69,11 @@ fn write(page: &mut TextPage, group: &[&Diagnosed]) {
     page.paragraph(0, 4, &format!("{severity}: {subjects}: {} [{}]", first.finding.what, first.finding.rule));
     lines(
         page,
-        |page, text| page.paragraph(2, 4, &format!("seen: {text}")),
+        |page, text| page.paragraph(2, 4, &format!("evidence: {text}")),
         group.iter().map(|found| found.finding.evidence.clone()),
     );
     page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
-    page.paragraph(2, 2, &format!("mend: {}", first.finding.remedy));
+    page.paragraph(2, 2, &format!("fix: {}", first.finding.remedy));
     lines(
         page,
         |page, text| page.verbatim(2, &format!("$ {text}")),
@@ -81,12 +81,12 @@ fn write(page: &mut TextPage, group: &[&Diagnosed]) {
     );
     lines(
         page,
-        |page, text| page.verbatim(2, &format!("back: $ {text}")),
+        |page, text| page.verbatim(2, &format!("undo: $ {text}")),
         group.iter().flat_map(|found| found.mend.undo.clone()),
     );
 }
 
-/// Each once, and how many more there are.
+/// Writes each distinct text once, and the number of texts left out.
 fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl Iterator<Item = String>) {
     let mut once: Vec<String> = Vec::new();
     for text in texts.filter(|text| !text.trim().is_empty()) {
@@ -95,22 +95,22 @@ fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl I
         }
     }
     let more = once.len().saturating_sub(MOST_LINES);
-    // One more line is no longer than saying so.
+    // A note that one line is left out would take as much space as the line.
     let shown = if more > 1 { MOST_LINES } else { once.len() };
     once.iter().take(shown).for_each(|text| write(page, text));
     if more > 1 {
-        page.paragraph(4, 2, &format!("and {more} more: --json has all"));
+        page.paragraph(4, 2, &format!("and {more} more (--json shows all)"));
     }
 }
 
 fn cost(cost: &Cost) -> String {
     match cost {
-        Cost::Nothing => "nothing by itself".to_owned(),
+        Cost::Nothing => "none by itself".to_owned(),
         Cost::Unknown { find_out } => format!("unknown: {find_out}"),
         Cost::Known { target, losses, basis } => {
             let losses: Vec<String> = losses.iter().map(loss).collect();
             let of = target.map(|node| format!(" of devices on node {node}")).unwrap_or_default();
-            format!("{}{of}, by {basis}", losses.join(", "))
+            format!("{}{of}, according to {basis}", losses.join(", "))
         }
     }
 }
@@ -138,11 +138,11 @@ mod tests {
     use numaio_schema::MachineSource;
 
     #[test]
-    fn commands_stand_on_one_line_however_long() {
+    fn long_commands_stay_on_one_line() {
         let command = format!("echo 4096 > /{} /{}", "long/".repeat(30), "x".repeat(90));
         let mend = Mend { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
         let [rule, subject, what, evidence, remedy] =
-            ["rule", "node 0", "It is so.", "file", "Mend it."].map(str::to_owned);
+            ["rule", "node 0", "The link is slow.", "file", "Reseat the card."].map(str::to_owned);
         let finding = Finding { severity: Severity::Warning, rule, subject, what, evidence, remedy };
         let diagnosis = Diagnosis {
             schema: String::new(),
@@ -156,6 +156,6 @@ mod tests {
         };
         let text = doctor_text(&diagnosis, &TextStyle { width: 80, ..TextStyle::default() });
         assert!(text.contains(&format!("\n  $ {command}\n")), "{text}");
-        assert!(text.contains(&format!("\n  back: $ {command}\u{fffd}[2J\n")), "{text}");
+        assert!(text.contains(&format!("\n  undo: $ {command}\u{fffd}[2J\n")), "{text}");
     }
 }

@@ -1,7 +1,8 @@
-//! Measured copies to and from a GPU as text: download, readback, and both at once, by node.
+//! Formats measured copies to and from a GPU: download, readback and both at the same time, by
+//! node.
 
 use crate::io_text::{self, RankedCell};
-use crate::matrix_text::{figure, write_notes};
+use crate::matrix_text::{cell_text, write_notes};
 use crate::number_format::NumberFormat;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
@@ -11,27 +12,29 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord};
 use std::collections::BTreeSet;
 
-/// One table: rows are places of CPUs and buffers, sizes and numbers of streams where there are several. `ranks` are the
-/// classes of the cells, in their order; cells have their colours.
+/// Formats a GPU record as a table.
+///
+/// A row is a CPU node and buffer node, with the size and number of streams where these vary.
+/// `ranks` are the classes of the cells, in their order, for colors.
 pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
     let mut page = io_text::start_page(record, style);
     let rank = |index: usize| ranks.get(index).copied().flatten();
     let cells: Vec<RankedCell> =
         record.cells.iter().enumerate().map(|(index, cell)| (cell, rank(index))).collect();
-    let (places, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
+    let (uniform, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
         cells.into_iter().partition(|(cell, _)| io_text::node_pair(cell).is_some());
     let unit = page.style().unit;
-    let at_once = match places.iter().any(|(cell, _)| cell.groups.len() > 1) {
-        true => "; BOTH is download and readback at once",
+    let both_note = match uniform.iter().any(|(cell, _)| cell.groups.len() > 1) {
+        true => "; BOTH: download and readback at the same time",
         false => "",
     };
-    page.heading(&format!("Download (device write) and readback (device read): median in {unit}{at_once}"));
-    write_table(&mut page, &places);
+    page.heading(&format!("Download (device write) and readback (device read): median in {unit}{both_note}"));
+    write_table(&mut page, &uniform);
     for class in record.method.represented.iter().filter(|class| class.nodes.len() > 1) {
         let of = format!("{}: {}", class.direction.name(), io_text::representative_note(class));
         page.paragraph(2, 2, &of);
     }
-    io_text::write_savings(&mut page, record, &places);
+    io_text::write_savings(&mut page, record, &uniform);
     if !mixes.is_empty() {
         io_text::write_mixes(&mut page, &mixes);
     }
@@ -40,14 +43,14 @@ pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> 
     page.into_text()
 }
 
-/// What a row is of: places first, so that the sizes of one stand together.
+/// The key of a row; nodes first, so that the sizes of one node pair are adjacent.
 type Key = ((NodeId, NodeId), u64, u32);
 
 fn key(cell: &IoCell) -> Option<Key> {
     Some((io_text::node_pair(cell)?, cell.block_bytes, io_text::streams(cell)))
 }
 
-/// What a column is of.
+/// The transfer that a column shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Column {
     One(Direction),
@@ -69,8 +72,8 @@ impl Column {
             Self::One(Direction::Write) => "DOWNLOAD",
             Self::One(Direction::Read) => "READBACK",
             Self::Both => "BOTH",
-            Self::OfBoth(Direction::Write) => "OF IT DOWN",
-            Self::OfBoth(Direction::Read) => "BACK",
+            Self::OfBoth(Direction::Write) => "BOTH: DOWN",
+            Self::OfBoth(Direction::Read) => "BOTH: BACK",
         }
     }
 
@@ -97,10 +100,10 @@ impl Column {
 fn write_table(page: &mut TextPage, cells: &[RankedCell]) {
     let keys: BTreeSet<Key> = cells.iter().filter_map(|(cell, _)| key(cell)).collect();
     let several = |count: usize| count > 1;
-    let apart = keys.iter().any(|((cpu, memory), ..)| cpu != memory);
+    let separate = keys.iter().any(|((cpu, memory), ..)| cpu != memory);
     let sizes = several(keys.iter().map(|(_, size, _)| size).collect::<BTreeSet<_>>().len());
     let numbers = several(keys.iter().map(|(.., streams)| streams).collect::<BTreeSet<_>>().len());
-    let mut heads = if apart { vec!["CPU NODE", "BUFFERS"] } else { vec!["NODE"] };
+    let mut heads = if separate { vec!["CPU NODE", "BUFFERS"] } else { vec!["NODE"] };
     heads.extend(sizes.then_some("SIZE"));
     heads.extend(numbers.then_some("STREAMS"));
     let columns: Vec<Column> =
@@ -112,12 +115,12 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell]) {
     for row in &keys {
         let ((cpu, memory), size, streams) = row;
         let mut texts = vec![cpu.to_string()];
-        texts.extend(apart.then(|| memory.to_string()));
+        texts.extend(separate.then(|| memory.to_string()));
         texts.extend(sizes.then(|| size_for_people(*size)));
         texts.extend(numbers.then(|| streams.to_string()));
         let of = |column: &Column| {
             let found = cells.iter().find(|(cell, _)| key(cell) == Some(*row) && column.is_of(cell));
-            let text = figure(found.map(|(cell, _)| &cell.bytes_per_s), |_| {
+            let text = cell_text(found.map(|(cell, _)| &cell.bytes_per_s), |_| {
                 found.and_then(|(cell, _)| column.value(cell)).map(|value| figures.format(value))
             });
             Cell::with_class(text, found.and_then(|(_, rank)| *rank))

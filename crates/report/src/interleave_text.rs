@@ -1,4 +1,4 @@
-//! Interleave weights for people.
+//! Formats interleave weights as text.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
@@ -6,23 +6,24 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::interleave::Interleave;
 use numaio_schema::InterleaveWeights;
 
-/// Weights beside those now in force; `now` is none for a kernel without weighted interleave, or another
-/// machine.
+/// Formats recommended weights beside the current ones.
+///
+/// `now` is `None` for a kernel without weighted interleave, or another machine.
 pub fn interleave_text(weights: &InterleaveWeights, now: Option<&Interleave>, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let from = match weights.from {
         Some(node) => format!("the CPUs of node {node}"),
-        None => "the CPUs that reach each memory fastest".to_owned(),
+        None => "the fastest CPUs for each memory node".to_owned(),
     };
-    page.heading(&format!("Weights for weighted interleave, by STREAM {} from {from}", weights.op));
+    page.heading(&format!("Weights for weighted interleave, from STREAM {} on {from}", weights.op));
     let unit = style.unit;
     let columns = [
         "NODE".to_owned(),
         unit.to_string(),
         "WEIGHT".to_owned(),
         "SHARE OF PAGES".to_owned(),
-        "OFF BY".to_owned(),
-        "NOW".to_owned(),
+        "ERROR".to_owned(),
+        "CURRENT".to_owned(),
     ];
     let mut table = Table::new(columns.map(|title| (title, Align::Right)));
     let all: u32 = weights.nodes.iter().map(|node| node.weight).sum();
@@ -42,14 +43,14 @@ pub fn interleave_text(weights: &InterleaveWeights, now: Option<&Interleave>, st
         page.paragraph(
             0,
             2,
-            "The kernel now sets its weights by itself, from what firmware says of bandwidth.",
+            "The kernel currently sets the weights automatically, from bandwidth reported by firmware.",
         );
     }
     page.paragraph(
         0,
         2,
-        "They hold for programs that ask for it (numactl --weighted-interleave, MPOL_WEIGHTED_INTERLEAVE), and for \
-         pages touched from then on.",
+        "The weights apply to programs with this policy (numactl --weighted-interleave, MPOL_WEIGHTED_INTERLEAVE), \
+         and to pages first touched after the change.",
     );
     page.into_text()
 }

@@ -1,6 +1,6 @@
-//! Measured I/O as text: bandwidth by node and number of streams, for each direction.
+//! Formats measured I/O as text: bandwidth by node and number of streams, for each direction.
 
-use crate::matrix_text::{figure, write_notes};
+use crate::matrix_text::{cell_text, write_notes};
 use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{count, joined};
@@ -13,9 +13,11 @@ use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
 use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented};
 use std::collections::BTreeSet;
 
-/// A table for each direction, operation and block size: nodes by rows, numbers of streams by columns; or block sizes by
-/// columns where there are several and one number of streams. `ranks` are the classes of the cells, in their order; cells
-/// have their colours. Mixes come last.
+/// Formats an I/O record as tables by direction, operation and block size.
+///
+/// Rows are nodes; columns are numbers of streams, or block sizes if these vary and the number of
+/// streams does not. Mixes come last. `ranks` are the classes of the cells, in their order, for
+/// colors.
 pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> String {
     let mut page = start_page(record, style);
     let cells: Vec<RankedCell> = record
@@ -24,9 +26,9 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
         .enumerate()
         .map(|(index, cell)| (cell, ranks.get(index).copied().flatten()))
         .collect();
-    let (places, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
+    let (uniform, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
         cells.into_iter().partition(|(cell, _)| node_pair(cell).is_some());
-    write_places(&mut page, record, &places);
+    write_uniform_cells(&mut page, record, &uniform);
     if !mixes.is_empty() {
         write_mixes(&mut page, &mixes);
     }
@@ -35,7 +37,7 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
     page.into_text()
 }
 
-/// A page that begins with what was measured, and how.
+/// Starts a page with the measured device and the method.
 pub(crate) fn start_page(record: &IoRecord, style: &TextStyle) -> TextPage {
     let mut page = TextPage::new(style);
     let what = format!("I/O of {} on", device_name(&record.device));
@@ -51,14 +53,14 @@ pub(crate) fn start_page(record: &IoRecord, style: &TextStyle) -> TextPage {
     page
 }
 
-/// How far two engines agree on the cells that both measured; empty without such cells.
+/// Formats the ratio of two engines over the cells that both measured; empty without common cells.
 pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> String {
-    let same = |a: &IoCell, b: &IoCell| {
+    let same_cell = |a: &IoCell, b: &IoCell| {
         a.groups == b.groups && a.block_bytes == b.block_bytes && a.operation == b.operation
     };
     let ratio = |cell: &IoCell| {
-        let beside = other.cells.iter().find(|beside| same(cell, beside))?;
-        Some(cell.bytes_per_s.median()? / beside.bytes_per_s.median()?)
+        let counterpart = other.cells.iter().find(|counterpart| same_cell(cell, counterpart))?;
+        Some(cell.bytes_per_s.median()? / counterpart.bytes_per_s.median()?)
     };
     let ratios: Vec<f64> = one.cells.iter().filter_map(ratio).collect();
     let Some(middle) = numaio_schema::median(&ratios) else { return String::new() };
@@ -69,7 +71,7 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
         0,
         2,
         &format!(
-            "{} over {}, by {}: median {middle:.3}, from {least:.3} to {most:.3}",
+            "{} / {}, over {}: median {middle:.3}, from {least:.3} to {most:.3}",
             engine_name(one),
             engine_name(other),
             count(ratios.len(), "cell")
@@ -78,22 +80,22 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
     page.into_text()
 }
 
-/// A cell and the rank of its class.
+/// A cell, and the rank of its class.
 pub(crate) type RankedCell<'a> = (&'a IoCell, Option<u32>);
 
-/// Nodes of CPUs and of buffers, if they are the same for all groups of a cell.
+/// Returns CPU node and buffer node if all groups of a cell have the same ones.
 pub(crate) fn node_pair(cell: &IoCell) -> Option<(NodeId, NodeId)> {
     let first = (*cell.cpu_nodes.first()?, cell.groups.first()?.memory);
     let mut all = cell.cpu_nodes.iter().copied().zip(cell.groups.iter().map(|group| group.memory));
     let streams = cell.groups.first()?.streams;
-    (all.all(|place| place == first) && cell.groups.iter().all(|group| group.streams == streams))
+    (all.all(|nodes| nodes == first) && cell.groups.iter().all(|group| group.streams == streams))
         .then_some(first)
 }
 
-/// What a table is of.
+/// Returns direction and operation of a cell, for the title of its table.
 fn table_title(cell: &IoCell) -> String {
     let directions: Vec<&str> = cell.groups.iter().map(|group| group.direction.name()).collect();
-    let both = if directions.len() > 1 { " at once" } else { "" };
+    let both = if directions.len() > 1 { " simultaneously" } else { "" };
     let operation = cell.operation.iter().map(|operation| format!(" ({operation})"));
     format!("{}{both}{}", directions.join(" and "), operation.collect::<String>())
 }
@@ -102,11 +104,11 @@ pub(crate) fn streams(cell: &IoCell) -> u32 {
     cell.groups.first().map_or(0, |group| group.streams)
 }
 
-fn write_places(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
-    let by_block = cells.iter().map(|(cell, _)| streams(cell)).collect::<BTreeSet<u32>>().len() == 1
+fn write_uniform_cells(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
+    let by_block_size = cells.iter().map(|(cell, _)| streams(cell)).collect::<BTreeSet<u32>>().len() == 1
         && cells.iter().map(|(cell, _)| cell.block_bytes).collect::<BTreeSet<u64>>().len() > 1;
     let table_of = |cell: &IoCell| {
-        let rest = if by_block { streams(cell).into() } else { cell.block_bytes };
+        let rest = if by_block_size { streams(cell).into() } else { cell.block_bytes };
         (table_title(cell), rest)
     };
     let mut tables: Vec<(String, u64)> = Vec::new();
@@ -116,20 +118,20 @@ fn write_places(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
         }
     }
     let unit = page.style().unit;
-    for (way, rest) in tables {
+    for (title, rest) in tables {
         let of: Vec<RankedCell> =
-            cells.iter().copied().filter(|(cell, _)| table_of(cell) == (way.clone(), rest)).collect();
-        let (what, by) = match by_block {
-            true => (count(rest as usize, "stream"), "bytes of a block"),
+            cells.iter().copied().filter(|(cell, _)| table_of(cell) == (title.clone(), rest)).collect();
+        let (what, by) = match by_block_size {
+            true => (count(rest as usize, "stream"), "block size"),
             false => (format!("blocks of {}", size_for_people(rest)), "number of streams"),
         };
-        page.heading(&format!("{}, {what}: median in {unit} by node (rows) and {by}", sentence(&way)));
-        write_table(page, &of, by_block);
+        page.heading(&format!("{}, {what}: median in {unit} by node (rows) and {by}", capitalized(&title)));
+        write_table(page, &of, by_block_size);
         for class in &record.method.represented {
-            let of_way = of.iter().any(|(cell, _)| {
+            let has_direction = of.iter().any(|(cell, _)| {
                 cell.groups.len() == 1 && cell.groups.iter().all(|group| group.direction == class.direction)
             });
-            if of_way && class.nodes.len() > 1 {
+            if has_direction && class.nodes.len() > 1 {
                 page.paragraph(2, 2, &representative_note(class));
             }
         }
@@ -137,12 +139,12 @@ fn write_places(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
     write_savings(page, record, cells);
 }
 
-fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block: bool) {
-    let column = |cell: &IoCell| if by_block { cell.block_bytes } else { streams(cell).into() };
+fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
+    let column = |cell: &IoCell| if by_block_size { cell.block_bytes } else { streams(cell).into() };
     let columns: BTreeSet<u64> = cells.iter().map(|(cell, _)| column(cell)).collect();
     let rows: BTreeSet<(NodeId, NodeId)> = cells.iter().filter_map(|(cell, _)| node_pair(cell)).collect();
     let local = rows.iter().all(|(cpu, memory)| cpu == memory);
-    let title = |column: &u64| if by_block { size_for_people(*column) } else { column.to_string() };
+    let title = |column: &u64| if by_block_size { size_for_people(*column) } else { column.to_string() };
     let corner = if local { vec!["NODE"] } else { vec!["CPU NODE", "BUFFERS"] };
     let heads = corner.iter().map(|title| ((*title).to_owned(), Align::Right));
     let mut table = Table::new(heads.chain(columns.iter().map(|column| (title(column), Align::Right))));
@@ -156,7 +158,7 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block: bool) {
             let found =
                 cells.iter().find(|(cell, _)| node_pair(cell) == Some(row) && column(cell) == *wanted);
             let reading = found.map(|(cell, _)| &cell.bytes_per_s);
-            let text = figure(reading, |reading| reading.median().map(|value| figures.format(value)));
+            let text = cell_text(reading, |reading| reading.median().map(|value| figures.format(value)));
             Cell::with_class(text, found.and_then(|(_, rank)| *rank))
         });
         table.row(names.chain(found));
@@ -164,23 +166,24 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block: bool) {
     page.table(2, &table);
 }
 
+/// States which nodes a measured node represents.
 pub(crate) fn representative_note(class: &Represented) -> String {
     let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
-    format!("Node {} stands for {}: one class of the model.", class.by, joined(others, ", "))
+    format!("Node {} represents {} (one class of the model).", class.by, joined(others, ", "))
 }
 
-/// What one node for each class saved.
+/// Writes how many measurements were saved by measuring one node of each class.
 pub(crate) fn write_savings(page: &mut TextPage, record: &IoRecord, cells: &[RankedCell]) {
     let saved: usize = record
         .method
         .represented
         .iter()
         .map(|class| {
-            let as_many = cells.iter().filter(|(cell, _)| {
+            let represented = cells.iter().filter(|(cell, _)| {
                 node_pair(cell).is_some_and(|(_, memory)| memory == class.by)
                     && cell.groups.iter().all(|group| group.direction == class.direction)
             });
-            as_many.count() * class.nodes.len().saturating_sub(1)
+            represented.count() * class.nodes.len().saturating_sub(1)
         })
         .sum();
     if saved > 0 {
@@ -190,7 +193,7 @@ pub(crate) fn write_savings(page: &mut TextPage, record: &IoRecord, cells: &[Ran
             0,
             2,
             &format!(
-                "One node for each class of the model: {} of {all} measured, {:.0} % saved.",
+                "One node per class of the model: {} of {all} measured, {:.0} % saved.",
                 count(cells.len(), "cell"),
                 saved as f64 * 100.0 / all as f64
             ),
@@ -200,7 +203,7 @@ pub(crate) fn write_savings(page: &mut TextPage, record: &IoRecord, cells: &[Ran
 
 pub(crate) fn write_mixes(page: &mut TextPage, cells: &[RankedCell]) {
     let unit = page.style().unit;
-    page.heading(&format!("Mixes of streams: median of all together in {unit}, and of each part"));
+    page.heading(&format!("Mixes of streams: median of the total in {unit}, and of each part"));
     let figures =
         NumberFormat::bandwidth(unit, cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median()));
     let mut table = Table::new([
@@ -209,19 +212,19 @@ pub(crate) fn write_mixes(page: &mut TextPage, cells: &[RankedCell]) {
         ("PARTS".to_owned(), Align::Left),
     ]);
     for (cell, _) in cells {
-        let whole =
-            figure(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.format(value)));
+        let total =
+            cell_text(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.format(value)));
         let parts = cell
             .of_groups
             .iter()
             .map(|part| part.as_ref().map_or_else(|| "-".to_owned(), |part| figures.format(part.median)));
-        table.row([Cell::from(cell_name(cell)), Cell::from(whole), Cell::from(joined(parts, " + "))]);
+        table.row([Cell::from(cell_name(cell)), Cell::from(total), Cell::from(joined(parts, " + "))]);
     }
     page.table(2, &table);
 }
 
 pub(crate) fn write_processor_time(page: &mut TextPage, record: &IoRecord) {
-    // Nanoseconds a byte are seconds a gigabyte.
+    // Nanoseconds per byte equal seconds per gigabyte.
     let costs: Vec<f64> = record.cells.iter().filter_map(|cell| cell.cpu_ns_per_byte).collect();
     let (least, most) =
         (costs.iter().copied().fold(f64::INFINITY, f64::min), costs.iter().copied().fold(0.0, f64::max));
@@ -231,13 +234,13 @@ pub(crate) fn write_processor_time(page: &mut TextPage, record: &IoRecord) {
             0,
             2,
             &format!(
-                "CPU time a GB moved: median {middle:.3} s, from {least:.3} to {most:.3} s (10^9 bytes)"
+                "CPU time per GB moved (10^9 bytes): median {middle:.3} s, from {least:.3} to {most:.3} s"
             ),
         );
     }
 }
 
-/// The streams of a cell, for people.
+/// Describes the streams of a cell.
 pub(crate) fn cell_name(cell: &IoCell) -> String {
     let part = |(group, cpu_node): (&StreamGroup, &NodeId)| {
         let on = match group.memory == *cpu_node {
@@ -263,13 +266,13 @@ pub(crate) fn method_sentence(record: &IoRecord) -> String {
     let how = method.disk.map(|(how, order)| {
         let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
         let order = match order {
-            DiskOrder::Sequential => "one block after the other",
-            DiskOrder::Random => "blocks at random",
+            DiskOrder::Sequential => "sequential blocks",
+            DiskOrder::Random => "random blocks",
         };
         let how = match how {
             DiskMethod::Uring => "io_uring",
             DiskMethod::Aio => "Linux AIO",
-            DiskMethod::Threads => "a thread for each request",
+            DiskMethod::Threads => "one thread per request",
         };
         format!("{how}, {cache}, {order}")
     });
@@ -282,30 +285,30 @@ pub(crate) fn method_sentence(record: &IoRecord) -> String {
             method.area_bytes.map(|bytes| format!("{} touched", size_for_people(bytes))).unwrap_or_default(),
             header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
-            format!("{:.0} s on the machine", method.rounds.elapsed_s),
+            format!("{:.0} s in total", method.rounds.elapsed_s),
         ],
         "; ",
     )
 }
 
-/// What is in flight; nvbandwidth decides by itself.
+/// States the requests in flight; nvbandwidth chooses them itself.
 fn in_flight(method: &IoMethod) -> String {
     match method.engine {
         IoEngine::Nvbandwidth => String::new(),
-        _ => format!("{} in flight for each stream", count(method.depth as usize, "request")),
+        _ => format!("{} in flight per stream", count(method.depth as usize, "request")),
     }
 }
 
 pub(crate) fn device_name(device: &IoDevice) -> String {
     match &device.by_way_of {
-        Some(way) => format!("{} by way of {way}", device.name),
+        Some(path) => format!("{} via {path}", device.name),
         None => device.name.clone(),
     }
 }
 
-/// Where the device is, and its interrupts, which stay where they are.
+/// Describes a device: model, address, node and interrupts.
 pub(crate) fn device_sentence(device: &IoDevice) -> String {
-    let node = device.node.map_or("unknown node".to_owned(), |node| format!("node {node}"));
+    let node = device.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
     let served = device.irqs.iter().filter_map(|irq| irq.effective.as_ref());
     let cpus = served.fold(CpuSet::new(), |all, cpus| all.union(cpus));
     let irqs = match (device.irqs.len(), cpus.is_empty()) {
@@ -317,8 +320,8 @@ pub(crate) fn device_sentence(device: &IoDevice) -> String {
     joined([format!("Device: {}", device.name).as_str(), device.model.as_str(), pci, &node, &irqs], ", ")
 }
 
-/// With a capital letter.
-fn sentence(text: &str) -> String {
+/// Returns the text with a capital first letter.
+fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Interrupts, queues and what was changed of them, for people.
+//! Formats interrupts, queues and their changes as text.
 
 use crate::model_text::header::date;
 use crate::style::{TextPage, TextStyle};
@@ -7,44 +7,42 @@ use numaio_machine::control::Change;
 use numaio_machine::set::CpuSet;
 use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
 
-/// Devices with what serves them, and the plan if there is one.
+/// Formats the interrupts and queues of each device, and the plan if there is one.
 pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     if document.devices.is_empty() {
-        page.heading("No device of this machine has interrupts that can be seen.");
+        page.heading("No device with visible interrupts.");
     }
     for device in &document.devices {
-        show(&mut page, device, document.plan.as_ref());
+        write_device(&mut page, device, document.plan.as_ref());
     }
     page.blank();
     if let Some(flows) = document.sock_flow_entries.filter(|flows| *flows > 0) {
-        page.paragraph(0, 2, &format!("RFS of the machine: {flows} flows"));
+        page.paragraph(0, 2, &format!("RFS flow table: {flows} entries"));
     }
     page.paragraph(
         0,
         2,
         match document.irqbalance {
-            Some(true) => "irqbalance runs: it moves interrupts that it is not told to leave alone.",
-            Some(false) => "irqbalance does not run.",
-            None => "Whether irqbalance runs is not to be seen here.",
+            Some(true) => {
+                "irqbalance is running; it moves all interrupts that are not banned in its options."
+            }
+            Some(false) => "irqbalance is not running.",
+            None => "Cannot determine whether irqbalance is running.",
         },
     );
     let fixed =
         document.devices.iter().flat_map(|device| &device.irqs).filter_map(|irq| irq.fixed.as_deref());
     if fixed.into_iter().any(|why| why.starts_with("managed")) {
-        page.paragraph(
-            0,
-            2,
-            "Managed interrupts cannot be moved: the kernel itself spreads them over all CPUs.",
-        );
+        page.paragraph(0, 2, "Managed interrupts cannot be moved; the kernel spreads them over all CPUs.");
     }
     if let Some(plan) = &document.plan {
-        planned(&mut page, plan, document.irqbalance == Some(true));
+        write_plan(&mut page, plan, document.irqbalance == Some(true));
     }
     page.into_text()
 }
 
-fn show(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
+fn write_device(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
     let node = device.node.map_or("node unknown".to_owned(), |node| format!("node {node}"));
     page.heading(&format!("{}, {node}", device.device));
     let changes = plan.map_or(&[][..], |plan| &plan.changes);
@@ -52,9 +50,9 @@ fn show(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
         ("IRQ", Align::Right),
         ("NAME", Align::Left),
         ("QUEUE", Align::Right),
-        ("MAY GO TO", Align::Left),
-        ("GOES TO", Align::Left),
-        ("PLAN", Align::Left),
+        ("AFFINITY", Align::Left),
+        ("EFFECTIVE", Align::Left),
+        ("PLANNED", Align::Left),
         ("NOTE", Align::Left),
     ];
     let mut table = Table::new(columns).shrink_first("NOTE");
@@ -88,17 +86,22 @@ fn show(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>) {
             let flows =
                 queue.flows.map(|flows| if flows == 0 { "off".to_owned() } else { flows.to_string() });
             let name = format!("rx-{}", queue.queue);
-            table.row([name.into(), steered(&queue.rps_cpus), flows.unwrap_or_default().into(), "".into()]);
+            table.row([
+                name.into(),
+                steering_cell(&queue.rps_cpus),
+                flows.unwrap_or_default().into(),
+                "".into(),
+            ]);
         }
         for queue in &interface.transmit {
             let name = format!("tx-{}", queue.queue);
-            table.row([name.into(), "".into(), "".into(), steered(&queue.xps_cpus)]);
+            table.row([name.into(), "".into(), "".into(), steering_cell(&queue.xps_cpus)]);
         }
         page.table(4, &table.without_empty_columns());
     }
 }
 
-fn steered(cpus: &Option<CpuSet>) -> Cell {
+fn steering_cell(cpus: &Option<CpuSet>) -> Cell {
     match cpus {
         None => "".into(),
         Some(cpus) if cpus.is_empty() => "off".into(),
@@ -106,10 +109,10 @@ fn steered(cpus: &Option<CpuSet>) -> Cell {
     }
 }
 
-fn planned(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
+fn write_plan(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
     page.heading(
         match plan.changes.len() {
-            0 => "Plan: nothing is to change".to_owned(),
+            0 => "Plan: no changes".to_owned(),
             1 => "Plan: 1 change".to_owned(),
             changes => format!("Plan: {changes} changes"),
         }
@@ -122,26 +125,24 @@ fn planned(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
         page.paragraph(0, 2, reason);
     }
     for rejected in &plan.rejected {
-        page.paragraph(0, 2, &format!("Not done: {rejected}"));
+        page.paragraph(0, 2, &format!("Skipped: {rejected}"));
     }
     if plan.changes.is_empty() {
         return;
     }
     if irqbalance {
-        page.paragraph(0, 2, &format!("For irqbalance: {}", irqbalance_ban(&plan.changes)));
+        page.paragraph(0, 2, &format!("irqbalance option: {}", irqbalance_ban(&plan.changes)));
     }
     let is_net = |applied: &Applied| !matches!(applied.change, Change::IrqAffinity { .. });
-    let net = if plan.changes.iter().any(is_net) { ", and CAP_NET_ADMIN" } else { "" };
+    let net = if plan.changes.iter().any(is_net) { " and CAP_NET_ADMIN" } else { "" };
     page.paragraph(
         0,
         2,
-        &format!(
-            "numaio irq apply does it; it needs rights to root's files (root, or CAP_DAC_OVERRIDE){net}."
-        ),
+        &format!("Apply it with 'numaio irq apply', which requires root or CAP_DAC_OVERRIDE{net}."),
     );
 }
 
-/// The value that a change sets.
+/// Formats the value that a change sets.
 fn value(change: &Change) -> String {
     let cpus = |cpus: &CpuSet| if cpus.is_empty() { "off".to_owned() } else { cpus.to_string() };
     match change {
@@ -155,7 +156,8 @@ fn value(change: &Change) -> String {
     }
 }
 
-/// What tells irqbalance to leave interrupts alone that are changed: its options, as its service takes them.
+/// Returns the irqbalance setting that excludes the changed interrupts, for its service's
+/// environment.
 pub fn irqbalance_ban(changes: &[Applied]) -> String {
     let option = |applied: &Applied| match applied.change {
         Change::IrqAffinity { irq, .. } => Some(format!("--banirq={irq}")),
@@ -165,11 +167,11 @@ pub fn irqbalance_ban(changes: &[Applied]) -> String {
     format!("IRQBALANCE_ARGS=\"{}\"", options.join(" "))
 }
 
-/// Receipts of this machine by name, in the order given.
+/// Formats the receipts of this machine, in the given order.
 pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     if receipts.is_empty() {
-        page.heading("There is nothing to take back on this machine.");
+        page.heading("No changes to undo on this machine.");
     }
     for (id, receipt) in receipts {
         let when = match receipt.made_at {
@@ -184,7 +186,7 @@ pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String
         page.heading(&format!("{id}{of}{when}"));
         if let Some(made) = receipt.underway {
             let all = receipt.applied.len();
-            page.paragraph(2, 2, &format!("Cut short: {made} of {all} changes were made for certain."));
+            page.paragraph(2, 2, &format!("Interrupted: {made} of {all} changes were applied for certain."));
         }
         for applied in &receipt.applied {
             page.paragraph(2, 2, &format!("{} (before: {})", applied.change, value(&applied.inverse)));

@@ -1,4 +1,4 @@
-//! Transfers of a user, for people.
+//! Formats a user's transfer jobs as text.
 
 use crate::model_text::header::date;
 use crate::phrases::{bandwidth, count, joined};
@@ -9,17 +9,17 @@ use numaio_machine::units::size_for_people;
 use numaio_schema::{Job, JobProblem, JobState, Word};
 use std::borrow::Cow;
 
-/// All jobs in a table, in the order given.
+/// Formats jobs as a table, in the given order.
 pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     if jobs.is_empty() {
-        page.heading("There are no jobs. Every numaio copy notes one.");
+        page.heading("No jobs. Each 'numaio copy' records one.");
         return page.into_text();
     }
     let columns = [
         ("JOB", Align::Right),
         ("STATE", Align::Left),
-        ("BEGAN", Align::Left),
+        ("STARTED", Align::Left),
         ("MOVED", Align::Right),
         ("DATA", Align::Left),
         ("RATE", Align::Right),
@@ -44,7 +44,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
     page.into_text()
 }
 
-/// All of one job.
+/// Formats the details of a job.
 pub fn job_text(job: &Job, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let why = if job.why.is_empty() { String::new() } else { format!(": {}", job.why) };
@@ -54,23 +54,27 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
         job.environment.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
     for line in [
         command(job),
-        format!("In {}", text(&job.directory)),
-        if environment.is_empty() { String::new() } else { format!("With {}", environment.join(" ")) },
-        format!("Began {}, noted {}{runs}", date(job.began), date(job.noted)),
+        format!("Directory: {}", text(&job.directory)),
+        if environment.is_empty() {
+            String::new()
+        } else {
+            format!("Environment: {}", environment.join(" "))
+        },
+        format!("Started {}, last updated {}{runs}", date(job.began), date(job.noted)),
         format!("Process {} on {}, numaio {}", job.process.pid, job.process.host, job.numaio),
-        found(job),
-        moved(job, style),
+        found_line(job),
+        moved_line(job, style),
     ] {
         page.paragraph(2, 2, &line);
     }
     if !job.problems.is_empty() {
         page.heading(&match job.totals.failed as usize {
             failed if failed > job.problems.len() => {
-                format!("Problems, the first {} of {failed}", job.problems.len())
+                format!("Errors (first {} of {failed})", job.problems.len())
             }
-            _ => "Problems".to_owned(),
+            _ => "Errors".to_owned(),
         });
-        job.problems.iter().for_each(|problem| page.paragraph(2, 2, &told(problem)));
+        job.problems.iter().for_each(|problem| page.paragraph(2, 2, &problem_line(problem)));
     }
     if !job.log.is_empty() {
         page.heading("Log");
@@ -79,16 +83,16 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn found(job: &Job) -> String {
+fn found_line(job: &Job) -> String {
     let found = count(usize::try_from(job.totals.entries).unwrap_or(usize::MAX), "entry");
     match job.totals.size {
         0 => format!("Found {found}"),
-        size => format!("Found {found}, {} to be moved", size_for_people(size)),
+        size => format!("Found {found}, {} to move", size_for_people(size)),
     }
 }
 
-/// `12 moved, 3 unchanged, 1 failed; 1.5 GiB in 3.2 s, 0.5 GB/s`.
-fn moved(job: &Job, style: &TextStyle) -> String {
+/// Summarizes a job: `12 moved, 3 unchanged, 1 failed; 1.5 GiB in 3.2 s, 0.5 GB/s`.
+fn moved_line(job: &Job, style: &TextStyle) -> String {
     let totals = &job.totals;
     let counts = [
         (totals.moved, "moved"),
@@ -98,20 +102,20 @@ fn moved(job: &Job, style: &TextStyle) -> String {
     ];
     let counts =
         counts.map(|(count, what)| if count == 0 { String::new() } else { format!("{count} {what}") });
-    let there = match totals.resumed {
+    let resumed = match totals.resumed {
         0 => String::new(),
-        bytes => format!("{} were there from before", size_for_people(bytes)),
+        bytes => format!("{} resumed", size_for_people(bytes)),
     };
     let data = format!("{} in {}", size_for_people(totals.bytes), seconds(job.seconds));
-    joined([joined(counts, ", "), there, joined([data, rate(job, style)], ", ")], "; ")
+    joined([joined(counts, ", "), resumed, joined([data, rate(job, style)], ", ")], "; ")
 }
 
-fn told(problem: &JobProblem) -> String {
+fn problem_line(problem: &JobProblem) -> String {
     let name = problem.name.as_deref().unwrap_or("the transfer");
     format!("{name}: {} ({})", problem.text, problem.side)
 }
 
-/// What was moved, and of how much so far if it is not over.
+/// Returns the moved bytes, and the total found so far while the job is unfinished.
 fn data(job: &Job) -> String {
     let bytes = size_for_people(job.totals.bytes);
     match (job.state, job.totals.size) {
@@ -120,7 +124,7 @@ fn data(job: &Job) -> String {
     }
 }
 
-/// The mean rate of the run; empty if nothing was moved.
+/// Returns the mean rate of the run; empty if nothing was moved.
 fn rate(job: &Job, style: &TextStyle) -> String {
     match job.totals.bytes {
         0 => String::new(),
@@ -128,7 +132,7 @@ fn rate(job: &Job, style: &TextStyle) -> String {
     }
 }
 
-/// The command as a shell takes it.
+/// Returns the command, quoted for a shell.
 fn command(job: &Job) -> String {
     let words: Vec<Cow<'_, str>> = job.command.iter().map(text).collect();
     let words: Vec<Cow<'_, str>> = words.iter().map(|word| quoted(word)).collect();
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_one_line_of_the_table() {
+    fn a_job_is_a_row_of_the_table() {
         let mut other = job();
         other.state = JobState::Done;
         (other.id, other.totals.failed) = (8, 0);
@@ -172,11 +176,11 @@ mod tests {
              numaio copy -a 'my data/' host:to"
         );
         assert!(lines[2].contains("  8  done ") && lines[2].contains("  2 GiB  "), "{text}");
-        assert!(jobs_text(&[], &TextStyle::default()).contains("no jobs"));
+        assert!(jobs_text(&[], &TextStyle::default()).contains("No jobs"));
     }
 
     #[test]
-    fn all_of_a_job_is_shown_and_made_harmless() {
+    fn job_details_are_complete_and_clean() {
         let mut job = job();
         job.problems[0].name = Some("a\x1b[2Jb".to_owned());
         job.command.push(Word::Bytes(b"\xff it's".to_vec()));
@@ -184,9 +188,9 @@ mod tests {
         for part in [
             "Job 7, cut: its process is gone\n",
             "numaio copy -a 'my data/' host:to '\u{fffd} it'\\''s'\n",
-            "In /home/ada\n",
-            "With NUMAIO_SSH=/opt/ssh\n",
-            "12 moved, 3 unchanged, 1 failed; 1 GiB were there from before; 2 GiB in 4.0 s, 0.54 GB/s\n",
+            "Directory: /home/ada\n",
+            "Environment: NUMAIO_SSH=/opt/ssh\n",
+            "12 moved, 3 unchanged, 1 failed; 1 GiB resumed; 2 GiB in 4.0 s, 0.54 GB/s\n",
             "a\u{fffd}[2Jb: open it to read: permission denied (source)\n",
             "2026-11-21 03:24 UTC  began\n",
         ] {

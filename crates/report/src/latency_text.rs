@@ -1,6 +1,6 @@
-//! Latency as text: matrices, views of targets, and curves under load.
+//! Formats latency as text: matrices, views of targets, and curves under load.
 
-use crate::matrix_text::{figure, half_width, write_notes, write_stats, write_views, FigureStats, Matrix};
+use crate::matrix_text::{cell_text, half_width, write_notes, write_stats, write_views, FigureStats, Matrix};
 use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{joined, short};
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Readings by CPU node and memory node.
 type Readings<'a> = BTreeMap<(NodeId, NodeId), &'a Reading>;
 
-/// What a matrix shows of a reading from a CPU node.
+/// Formats a reading for a matrix, given the row's CPU node.
 type Show<'a> = dyn Fn(NodeId, &Reading) -> Option<String> + 'a;
 
-/// The matrices of idle latency, median and best, and of NUMA factors; the views of these targets; and latency
-/// against bandwidth of the paths that were loaded.
+/// Formats the matrices of idle latency and NUMA factors, the views of `targets`, and the curves
+/// under load.
 ///
-/// Cells have the colour of their class in the CPU-centric view of their row, where that is among `views`.
+/// The color of a cell is its class in the CPU-centric view of its row, if `views` contains it.
 pub fn latency_text(record: &LatencyRecord, views: &[View], targets: &NodeSet, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     header::write(&mut page, "Latency of", &record.provenance, &[method_sentence(record)]);
@@ -54,25 +54,25 @@ fn write_matrices(page: &mut TextPage, readings: &Readings, views: &[View]) {
     let shown: [(&str, &Show); 3] = [
         ("Median idle latency in ns", &median),
         ("Best idle latency in ns", &best),
-        ("NUMA factors (latency over that of the node itself)", &factor),
+        ("NUMA factors (latency relative to the local node)", &factor),
     ];
-    // The factor of a single pair is 1.
+    // The factor of a single pair is always 1.
     let shown = shown.into_iter().take(if readings.len() > 1 { 3 } else { 2 });
     for (what, show) in shown {
-        page.heading(&format!("{what}: from a core of a node (rows) to memory of a node (columns)"));
+        page.heading(&format!("{what}: from a core of the row's node to memory of the column's node"));
         let matrix = Matrix {
             rows: rows.iter().map(NodeId::to_string).collect(),
             corner: "CPU NODE",
             columns: columns.iter().copied().collect(),
             cell: &|index, memory| {
                 let cpu = rows[index];
-                let text = figure(readings.get(&(cpu, memory)).copied(), |reading| show(cpu, reading));
+                let text = cell_text(readings.get(&(cpu, memory)).copied(), |reading| show(cpu, reading));
                 (text, class_in_row(views, cpu, memory))
             },
         };
         matrix.write(page, 2);
     }
-    write_notes(page, readings.iter().map(|((cpu, memory), reading)| (name(*cpu, *memory), *reading)));
+    write_notes(page, readings.iter().map(|((cpu, memory), reading)| (pair_name(*cpu, *memory), *reading)));
 }
 
 fn class_in_row(views: &[View], cpu: NodeId, memory: NodeId) -> Option<u32> {
@@ -80,7 +80,7 @@ fn class_in_row(views: &[View], cpu: NodeId, memory: NodeId) -> Option<u32> {
     view.classes.iter().find(|class| class.nodes.contains(memory)).map(|class| class.rank)
 }
 
-fn name(cpu: NodeId, memory: NodeId) -> String {
+fn pair_name(cpu: NodeId, memory: NodeId) -> String {
     format!("node {cpu} to {memory}")
 }
 
@@ -91,7 +91,7 @@ fn write_curve(page: &mut TextPage, curve: &LoadedCurve, idle: Option<&Reading>)
         _ => format!("CPUs {} read", placement.cpus),
     };
     page.heading(&format!(
-        "Under load: CPU {cpu} of node {cpu_node} to memory of node {memory_node}, while {loaders} it"
+        "Under load: CPU {cpu} (node {cpu_node}) to memory of node {memory_node}, while {loaders} the same memory"
     ));
     let unit = page.style().unit;
     let loads = points.iter().filter_map(|point| Some(point.load_bytes_read_per_s.as_ref()?.median));
@@ -108,7 +108,7 @@ fn write_curve(page: &mut TextPage, curve: &LoadedCurve, idle: Option<&Reading>)
     ]);
     let mut row = |gap: String, load: String, reading: &Reading| {
         let latency = reading.median().map_or_else(|| "-".to_owned(), |value| ns.format(value));
-        // The range of a few visits says nothing of 95 %.
+        // The range of a few visits is not a 95 % interval.
         let known = reading.summary.as_ref().filter(|summary| summary.interval != IntervalKind::Range);
         let interval = known.map(half_width).unwrap_or_default();
         table.row([gap, load, latency, interval, note(reading)].map(Into::into));
@@ -133,23 +133,24 @@ fn note(reading: &Reading) -> String {
 fn write_all_stats(page: &mut TextPage, record: &LatencyRecord) {
     let idle = record.cells.iter();
     let mut stats: Vec<FigureStats> = idle
-        .map(|cell| FigureStats::from_reading(name(cell.cpu_node, cell.memory_node), &cell.ns_per_load))
+        .map(|cell| FigureStats::from_reading(pair_name(cell.cpu_node, cell.memory_node), &cell.ns_per_load))
         .collect();
     let points =
         || record.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-    let at =
-        |curve: &LoadedCurve, gap: u32| format!("{}, gap {gap} ns", name(curve.cpu_node, curve.memory_node));
+    let at = |curve: &LoadedCurve, gap: u32| {
+        format!("{}, gap {gap} ns", pair_name(curve.cpu_node, curve.memory_node))
+    };
     stats.extend(
         points().map(|(curve, point)| FigureStats::from_reading(at(curve, point.gap_ns), &point.ns_per_load)),
     );
     let medians = stats.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
     let figures = NumberFormat::nanoseconds(medians);
-    write_stats(page, "Every latency: number of visits, interval and drift", &stats, &figures);
+    write_stats(page, "All latencies: number of visits, interval and drift", &stats, &figures);
     let loads: Vec<FigureStats> = points()
         .map(|(curve, point)| FigureStats {
             name: at(curve, point.gap_ns),
             summary: point.load_bytes_read_per_s.as_ref(),
-            // Rounds end when latency is known; how much was read is noted beside it.
+            // Rounds stop when the latency is precise enough; the load is only recorded.
             settled: true,
             failure: None,
         })
@@ -157,10 +158,11 @@ fn write_all_stats(page: &mut TextPage, record: &LatencyRecord) {
     if !loads.is_empty() {
         let medians = loads.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
         let figures = NumberFormat::bandwidth(page.style().unit, medians);
-        write_stats(page, "Every load: number of visits, interval and drift", &loads, &figures);
+        write_stats(page, "All loads: number of visits, interval and drift", &loads, &figures);
     }
 }
 
+/// Describes the method of a latency record.
 pub(crate) fn method_sentence(record: &LatencyRecord) -> String {
     let method = &record.method;
     let buffers = header::size_range(method.bytes.iter().map(|(_, bytes)| *bytes));
@@ -168,15 +170,12 @@ pub(crate) fn method_sentence(record: &LatencyRecord) -> String {
     let readings = record.cells.iter().map(|cell| &cell.ns_per_load).chain(points);
     joined(
         [
-            "one thread follows a chain of pointers, a single random cycle".to_owned(),
-            format!(
-                "buffer of {buffers}, {} from place to place",
-                size_for_people(u64::from(method.stride_bytes))
-            ),
+            "one thread follows a chain of pointers (one random cycle)".to_owned(),
+            format!("buffer of {buffers}, stride {}", size_for_people(u64::from(method.stride_bytes))),
             header::page_kind(method.pages).to_owned(),
             header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             header::visits_per_cell(readings.map(|reading| reading.visits.len())),
-            format!("{:.0} s on the machine", method.rounds.elapsed_s),
+            format!("{:.0} s in total", method.rounds.elapsed_s),
         ],
         "; ",
     )

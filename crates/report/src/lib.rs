@@ -1,8 +1,8 @@
-//! Documents in, strings out: text for terminals, and drawings.
+//! Formats documents as text, SVG, HTML, LaTeX, Markdown, CSV and hwloc XML.
 //!
-//! Every function here is pure: no clock, no terminal, no file. Names on a machine come from firmware, drivers
-//! and tapes that anyone may have written, so no text of theirs reaches a page before it was made
-//! clean (`style`): no control character, no escape sequence, nothing that turns the direction of writing.
+//! All functions are pure: they read no clock, terminal or file. Names come from firmware, drivers
+//! and recorded tapes, so they are untrusted: [`style`] replaces control characters, escape
+//! sequences and marks that change the direction of writing before a name is written.
 
 mod bundle;
 mod comparison_text;

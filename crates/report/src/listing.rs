@@ -1,10 +1,10 @@
-//! The form in which Li et al. (ICPP 2013) print a model.
+//! Formats a model as the listing printed by Li et al. (ICPP 2013).
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Model, TargetModel};
 
-/// The classes of each target as the paper lists them, an empty line between targets:
+/// Lists the classes of each target in the paper's format, with an empty line between targets:
 ///
 /// ```text
 /// Node 7 IO model:
@@ -15,8 +15,8 @@ use numaio_schema::{DirectionModel, Model, TargetModel};
 ///     Class1: 7 6
 /// ```
 ///
-/// CPU-centric stands for device writes, memory-centric for device reads. A direction that was not measured is
-/// left out. Within a class the target comes first, then the others by id.
+/// CPU-centric means device writes, memory-centric device reads. Directions that were not measured
+/// are omitted. Within a class the target comes first, then the other nodes by id.
 pub fn model_listing(model: &Model) -> String {
     model.targets.iter().map(target_listing).collect::<Vec<_>>().join("\n")
 }
@@ -32,12 +32,12 @@ fn target_listing(target: &TargetModel) -> String {
 
 fn class_lines(model: &DirectionModel, target: NodeId) -> String {
     let line =
-        |class: &numaio_schema::Class| format!("    Class{}: {}\n", class.rank, members(class, target));
+        |class: &numaio_schema::Class| format!("    Class{}: {}\n", class.rank, class_members(class, target));
     model.classes.iter().map(line).collect()
 }
 
-/// Nodes of a class, the target first: `7 6`.
-pub(crate) fn members(class: &numaio_schema::Class, target: NodeId) -> String {
+/// Lists the nodes of a class, the target first: `7 6`.
+pub(crate) fn class_members(class: &numaio_schema::Class, target: NodeId) -> String {
     let mut nodes: Vec<NodeId> = class.nodes.iter().collect();
     nodes.sort_by_key(|node| (*node != target, *node));
     nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")

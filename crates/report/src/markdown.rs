@@ -1,4 +1,4 @@
-//! A report as Markdown (GitHub Flavored Markdown Spec, 4.10: tables).
+//! Formats a report as Markdown (GitHub Flavored Markdown Spec, 4.10: tables).
 
 use crate::bundle::Bundle;
 use crate::sheets::{self, Align, Sheet, Text};
@@ -6,13 +6,13 @@ use crate::style::clean;
 use numaio_machine::units::BandwidthUnit;
 use std::fmt::Write;
 
-/// The documents of a bundle as Markdown, machine by machine.
+/// Formats a bundle as Markdown, machine by machine.
 pub fn markdown(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let mut out = String::from("# I/O on NUMA machines\n");
     for machine in &bundle.machines {
         let _ = writeln!(out, "\n## {}", escaped(&sheets::machine_title(machine)));
         if machine.is_incomplete() {
-            out.push_str("\n**Incomplete: not everything that was asked for was measured and settled.**\n");
+            out.push_str("\n**Incomplete: some requested values are missing or unsettled.**\n");
         }
         for section in sheets::sections(machine, unit) {
             let _ = writeln!(out, "\n### {}", escaped(section.title));
@@ -58,7 +58,7 @@ fn cell(cell: &Text) -> String {
     }
 }
 
-/// Text that no viewer takes for marks, links, formulas or HTML.
+/// Escapes text so that no viewer interprets it as markup, links, formulas or HTML.
 fn escaped(text: &str) -> String {
     const MARKS: &str = "\\`*_[]<>&|#~!$@";
     let text = clean(text);
@@ -67,7 +67,7 @@ fn escaped(text: &str) -> String {
     for (at, c) in text.char_indices() {
         let after = &text[at + c.len_utf8()..];
         let ends_mark = after.is_empty() || after.starts_with(' ');
-        // Numbers of lists have nine digits at most.
+        // List numbers have at most nine digits.
         let begins_list = match c {
             '-' | '+' => ends_mark && before.trim_start().is_empty(),
             '.' | ')' => {
@@ -77,7 +77,7 @@ fn escaped(text: &str) -> String {
             }
             _ => false,
         };
-        // What viewers make links of, though nothing marks it.
+        // Viewers autolink these without markup.
         let www = || {
             before.len().checked_sub(3).is_some_and(|at| before.as_bytes()[at..].eq_ignore_ascii_case(b"www"))
         };

@@ -1,12 +1,13 @@
-//! What handles stand for, as text.
+//! Formats resolved handles: their devices and nodes.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
 use numaio_machine::near::{NearDevice, NearNode, Resolved, Step};
 
-/// For each handle its chain, or with `explain` every step with what was looked at and what that said;
-/// then devices, nodes, and where it led no further.
+/// Formats each handle: its resolution chain, devices, nodes and findings.
+///
+/// With `explain` the chain is a tree of steps with their evidence.
 pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     for resolved in handles {
@@ -32,7 +33,7 @@ pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> Stri
     page.into_text()
 }
 
-/// Steps as a tree; below each what told it.
+/// Writes steps as a tree, each with its evidence.
 fn steps(page: &mut TextPage, chain: &[Step]) {
     let mut depths: Vec<usize> = Vec::with_capacity(chain.len());
     for step in chain {
@@ -48,7 +49,7 @@ fn steps(page: &mut TextPage, chain: &[Step]) {
     }
 }
 
-/// A table where there is a choice of devices or shares; for one device the chain says it all.
+/// Writes a table of devices if there are several; the chain already names a single one.
 fn devices(page: &mut TextPage, devices: &[NearDevice]) {
     if devices.len() < 2 {
         return;
@@ -72,7 +73,7 @@ fn devices(page: &mut TextPage, devices: &[NearDevice]) {
 
 fn nodes(nodes: &[NearNode]) -> String {
     match nodes {
-        [] => "Near no node that is known.".to_owned(),
+        [] => "Node unknown.".to_owned(),
         [only] => format!("Near node {}.", only.node),
         several => {
             let each = several.iter().map(|near| format!("{} ({})", near.node, percent(near.share)));

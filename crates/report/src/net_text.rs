@@ -1,4 +1,4 @@
-//! Measured I/O through a network as text: a table for each direction and operation.
+//! Formats network I/O as text: a table for each direction and operation.
 
 use crate::matrix_text::half_width;
 use crate::model_text::header;
@@ -11,14 +11,14 @@ use numaio_machine::units::size_for_people;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoThere};
 
-/// A table for each direction and operation: message size, streams, who is placed where at both ends, bandwidth, and
-/// CPU time at both ends.
+/// Formats a record as tables of message size, streams, placement at both ends, bandwidth and CPU
+/// time.
 pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let peer = record.device.by_way_of.as_deref().unwrap_or("a peer");
     let what = format!("I/O through {} with {peer}, on", record.device.name);
-    let mut paragraphs = vec![method_sentence(record), format!("Here: {}", device_sentence(&record.device))];
-    paragraphs.extend(record.there.as_ref().map(|there| format!("There: {}", device_sentence(there))));
+    let mut paragraphs = vec![method_sentence(record), format!("Local: {}", device_sentence(&record.device))];
+    paragraphs.extend(record.there.as_ref().map(|there| format!("Remote: {}", device_sentence(there))));
     header::write(&mut page, &what, &record.provenance, &paragraphs);
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
@@ -36,7 +36,7 @@ pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     page.into_text()
 }
 
-/// What a table is of.
+/// Returns direction and operation of a cell, the title of its table.
 fn table_title(cell: &IoCell) -> String {
     let directions: Vec<&str> = cell
         .groups
@@ -56,12 +56,12 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
     let mut table = Table::new([
         ("MESSAGE".to_owned(), Align::Right),
         ("STREAMS".to_owned(), Align::Right),
-        ("HERE".to_owned(), Align::Left),
-        ("THERE".to_owned(), Align::Left),
+        ("LOCAL".to_owned(), Align::Left),
+        ("REMOTE".to_owned(), Align::Left),
         (unit.to_string(), Align::Right),
         ("95 %".to_owned(), Align::Right),
-        ("CPU s/GB HERE".to_owned(), Align::Right),
-        ("THERE".to_owned(), Align::Right),
+        ("CPU s/GB LOCAL".to_owned(), Align::Right),
+        ("REMOTE".to_owned(), Align::Right),
         ("NOTE".to_owned(), Align::Left),
     ]);
     for cell in cells {
@@ -70,17 +70,17 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         let known = summary.filter(|summary| summary.interval != IntervalKind::Range);
         let unsettled = if summary.is_some() && !reading.settled { "unsettled" } else { "" };
         let failure = reading.failure.as_deref().map(short).unwrap_or_default();
-        let there = cell.there.as_ref();
+        let remote = cell.there.as_ref();
         let row = [
             size_for_people(cell.block_bytes),
             cell.streams().to_string(),
             cell.placement()
-                .map_or_else(String::new, |(cpu, memory, _)| place(&cpu.to_string(), Some(memory))),
-            there.map(place_there).unwrap_or_default(),
+                .map_or_else(String::new, |(cpu, memory, _)| placement(&cpu.to_string(), Some(memory))),
+            remote.map(remote_placement).unwrap_or_default(),
             reading.median().map_or_else(|| "-".to_owned(), |value| figures.format(value)),
             known.map(half_width).unwrap_or_default(),
             cell.cpu_ns_per_byte.map(seconds_per_gb).unwrap_or_default(),
-            there.and_then(|there| there.cpu_ns_per_byte).map(seconds_per_gb).unwrap_or_default(),
+            remote.and_then(|remote| remote.cpu_ns_per_byte).map(seconds_per_gb).unwrap_or_default(),
             joined([unsettled, &failure], "; "),
         ];
         table.row(row.map(Into::into));
@@ -88,34 +88,34 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
     page.table(2, &table.without_empty_columns());
 }
 
-/// Where one end is: `node 0`, or `node 0, memory 1`.
-fn place(cpus: &str, memory: Option<NodeId>) -> String {
+/// Formats the placement of one end: `node 0`, or `node 0, memory 1`.
+fn placement(cpus: &str, memory: Option<NodeId>) -> String {
     match memory.map(|memory| memory.to_string()) {
         Some(memory) if memory != cpus => format!("node {cpus}, memory {memory}"),
         _ => format!("node {cpus}"),
     }
 }
 
-fn place_there(there: &IoThere) -> String {
-    place(&there.cpu_nodes.to_string(), there.memory)
+fn remote_placement(remote: &IoThere) -> String {
+    placement(&remote.cpu_nodes.to_string(), remote.memory)
 }
 
-/// Nanoseconds a byte are seconds a GB of 10^9 bytes.
+/// Formats nanoseconds per byte, which equal seconds per GB (10^9 bytes).
 fn seconds_per_gb(ns_per_byte: f64) -> String {
     format!("{ns_per_byte:.3}")
 }
 
-/// How streams were measured, in one sentence.
+/// Describes the method of a record.
 fn method_sentence(record: &IoRecord) -> String {
     let method = &record.method;
     let readings = record.cells.iter().map(|cell| cell.bytes_per_s.visits.len());
     joined(
         [
             format!("{} {}", method.engine.title(), method.version),
-            "bytes are counted where they arrive".to_owned(),
+            "bytes counted at the receiver".to_owned(),
             header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             header::visits_per_cell(readings),
-            format!("{:.0} s on the machine", method.rounds.elapsed_s),
+            format!("{:.0} s in total", method.rounds.elapsed_s),
         ],
         "; ",
     )
@@ -124,14 +124,14 @@ fn method_sentence(record: &IoRecord) -> String {
 fn device_sentence(device: &IoDevice) -> String {
     let node = match device.node {
         Some(node) => format!("on node {node}"),
-        None => "on no node that is known".to_owned(),
+        None => "node unknown".to_owned(),
     };
     let irqs = match device.irqs.len() {
         0 => String::new(),
         number => {
             let cpus = device.irqs.iter().map(|irq| irq.affinity.clone());
             let cpus = cpus.reduce(|all, cpus| all.union(&cpus)).unwrap_or_default();
-            format!("{} to CPUs {cpus}", count(number, "interrupt"))
+            format!("{} on CPUs {cpus}", count(number, "interrupt"))
         }
     };
     joined([device.name.clone(), device.model.clone(), node, irqs], ", ")

@@ -1,29 +1,29 @@
-//! Figures of one kind with as many decimals as all figures of a table have.
+//! Formats the numbers of one table with the same unit and number of decimals.
 
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{Quantity, View};
 
-/// Unit and decimals of the figures of one table or drawing.
+/// Unit and decimals of the numbers in one table or drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct NumberFormat {
     quantity: Quantity,
-    /// Of bandwidths.
+    /// The unit of bandwidths.
     unit: BandwidthUnit,
     decimals: usize,
 }
 
 impl NumberFormat {
-    /// Bandwidths, given in bytes per second.
+    /// Creates the format of bandwidths, given in bytes per second.
     pub(crate) fn bandwidth(unit: BandwidthUnit, values: impl IntoIterator<Item = f64>) -> Self {
         Self::new(Quantity::BytesPerS, unit, values)
     }
 
-    /// Latencies in nanoseconds.
+    /// Creates the format of latencies, in nanoseconds.
     pub(crate) fn nanoseconds(values: impl IntoIterator<Item = f64>) -> Self {
         Self::new(Quantity::NsPerLoad, BandwidthUnit::default(), values)
     }
 
-    /// The values of a view.
+    /// Creates the format of a view's values.
     pub(crate) fn for_view(view: &View, unit: BandwidthUnit) -> Self {
         Self::new(view.quantity, unit, view.nodes.iter().map(|node| node.value))
     }
@@ -45,12 +45,13 @@ impl NumberFormat {
         Self { decimals: decimals.min(most), ..exact }
     }
 
-    /// With one decimal more.
+    /// Returns the format with one more decimal.
     pub(crate) fn finer(self) -> Self {
         Self { decimals: self.decimals + 1, ..self }
     }
 
-    /// With fewer decimals, for tables of many columns whose greatest value is `most`.
+    /// Returns the format with fewer decimals, for tables of many columns whose greatest value is
+    /// `most`.
     pub(crate) fn compact(self, most: f64) -> Self {
         let decimals = match self.number(most) {
             most if most >= 100.0 => 0,
@@ -60,12 +61,12 @@ impl NumberFormat {
         Self { decimals: decimals.min(self.decimals), ..self }
     }
 
-    /// A value as text, without its unit.
+    /// Formats a value without its unit.
     pub(crate) fn format(&self, value: f64) -> String {
         format!("{:.*}", self.decimals, self.number(value))
     }
 
-    /// `least - most`, or one figure where they are written alike.
+    /// Formats a range as `least - most`, or as one number if both have the same text.
     pub(crate) fn range(&self, least: f64, most: f64) -> String {
         let (least, most) = (self.format(least), self.format(most));
         if least == most {
@@ -75,7 +76,7 @@ impl NumberFormat {
         }
     }
 
-    /// A value in the unit that is shown.
+    /// Converts a value to the displayed unit.
     pub(crate) fn number(&self, value: f64) -> f64 {
         match self.quantity {
             Quantity::BytesPerS => self.unit.of(value),
@@ -83,7 +84,7 @@ impl NumberFormat {
         }
     }
 
-    /// The unit's name; empty of distances, which have none.
+    /// Returns the name of the unit; distances have none.
     pub(crate) fn unit(&self) -> &'static str {
         match self.quantity {
             Quantity::BytesPerS => self.unit.name(),
@@ -92,13 +93,13 @@ impl NumberFormat {
         }
     }
 
-    /// Whether a greater value is better.
+    /// Returns whether a greater value is better.
     pub(crate) fn more_is_better(&self) -> bool {
         self.quantity.more_is_better()
     }
 }
 
-/// The greatest of some values; 0 of none.
+/// Returns the greatest finite value, or 0.
 pub(crate) fn greatest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
 }
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_figures_of_a_table_have_the_decimals_of_the_largest() {
+    fn the_largest_value_sets_the_decimals() {
         let bandwidth =
             |most: f64| NumberFormat::bandwidth(BandwidthUnit::GigabytesPerS, [1e8, most]).format(1.5e9);
         assert_eq!([2e8, 2e9, 2e11, 2e12].map(bandwidth), ["1.500", "1.50", "1.5", "2"]);

@@ -1,4 +1,4 @@
-//! What several reports say in the same words.
+//! Phrases shared by several reports: names, counts, bandwidths, links and groups of findings.
 
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
@@ -7,25 +7,25 @@ use numaio_machine::topology::{Cache, Identity, Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use std::collections::BTreeSet;
 
-/// `1 node`, `2 nodes`.
-pub(crate) fn count(number: usize, thing: &str) -> String {
-    let plural = match thing {
-        thing if number == 1 => thing.to_owned(),
-        thing if thing.ends_with('s') => format!("{thing}es"),
-        thing if thing.ends_with('y') => format!("{}ies", &thing[..thing.len() - 1]),
-        thing => format!("{thing}s"),
+/// Formats a count with its noun: `1 node`, `2 nodes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = match noun {
+        noun if number == 1 => noun.to_owned(),
+        noun if noun.ends_with('s') => format!("{noun}es"),
+        noun if noun.ends_with('y') => format!("{}ies", &noun[..noun.len() - 1]),
+        noun => format!("{noun}s"),
     };
     format!("{number} {plural}")
 }
 
-/// Texts that are not empty, trimmed and joined.
+/// Trims texts and joins those that are not empty.
 pub(crate) fn joined<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, between: &str) -> String {
     let texts: Vec<S> = texts.into_iter().collect();
     let texts = texts.iter().map(|text| text.as_ref().trim()).filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join(between)
 }
 
-/// A name of at most 80 characters; a limit, since firmware and tapes may hold anything.
+/// Truncates a name to 80 characters, since firmware and tapes may contain anything.
 pub(crate) fn short(name: &str) -> String {
     const LONGEST: usize = 80;
     match name.trim().char_indices().nth(LONGEST) {
@@ -34,12 +34,12 @@ pub(crate) fn short(name: &str) -> String {
     }
 }
 
-/// The name of a device for people.
+/// Returns the display name of a device.
 pub(crate) fn device_name(device: &Device) -> String {
     short(&device.name())
 }
 
-/// Product and host: `HP ProLiant DL585 G7 (dl585)`, or `unnamed machine`.
+/// Returns product and host: `HP ProLiant DL585 G7 (dl585)`, or `unnamed machine`.
 pub fn machine_name(identity: &Identity) -> String {
     match (short(&identity.product).as_str(), short(&identity.hostname).as_str()) {
         ("", "") => "unnamed machine".to_owned(),
@@ -49,7 +49,7 @@ pub fn machine_name(identity: &Identity) -> String {
     }
 }
 
-/// CPU model, architecture and kernel.
+/// Returns CPU model, architecture and kernel.
 pub(crate) fn machine_kind(identity: &Identity) -> String {
     let kernel = match short(&identity.kernel) {
         kernel if kernel.is_empty() => String::new(),
@@ -58,7 +58,7 @@ pub(crate) fn machine_kind(identity: &Identity) -> String {
     joined([short(&identity.cpu_model), short(&identity.architecture), kernel], ", ")
 }
 
-/// `4 packages, 8 nodes, 32 CPUs on 32 cores, 128 GiB of memory`.
+/// Describes the size of a machine: `4 packages, 8 nodes, 32 CPUs on 32 cores, 128 GiB of memory`.
 pub(crate) fn machine_size(topology: &Topology) -> String {
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let packages: BTreeSet<_> =
@@ -82,14 +82,14 @@ pub(crate) fn machine_size(topology: &Topology) -> String {
     )
 }
 
-/// Number of cores to which these CPUs belong; 0 if the machine does not tell.
+/// Returns the number of cores of these CPUs; 0 if unknown.
 pub(crate) fn cores_of(topology: &Topology, cpus: &CpuSet) -> usize {
     let cpus = cpus.iter().filter_map(|cpu| topology.cpu(cpu));
     let cores: BTreeSet<_> = cpus.filter_map(|cpu| Some((cpu.siblings.first()?, cpu.package))).collect();
     cores.len()
 }
 
-/// Last-level caches that serve these CPUs: `L3 6 MiB`, `2 × L3 16 MiB`; empty if none is known.
+/// Lists the last-level caches of these CPUs: `L3 6 MiB`, `2 × L3 16 MiB`; empty if unknown.
 pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
     let serves = |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
     let Some(last) = topology.caches.iter().filter(serves).map(|cache| cache.level).max() else {
@@ -106,7 +106,7 @@ pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
     joined(sizes.iter().map(of_size), ", ")
 }
 
-/// What is unusual about a node: its kind of memory, no CPUs, no memory, not allowed.
+/// Lists unusual properties of a node: kind of memory, no CPUs, no memory, not allowed.
 pub(crate) fn node_notes(node: &Node) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(node.memory_kind.as_deref().filter(|kind| *kind != "DRAM").map(short));
@@ -123,7 +123,7 @@ pub(crate) fn node_notes(node: &Node) -> Vec<String> {
     notes
 }
 
-/// A bandwidth in a unit: `7.9 GB/s`.
+/// Formats a bandwidth: `7.9 GB/s`.
 pub(crate) fn bandwidth(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     let value = unit.of(bytes_per_s);
     let decimals = match value {
@@ -134,33 +134,33 @@ pub(crate) fn bandwidth(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Lanes and speed of a link, now and at best: `x8 of x16, 8.0 of 16.0 GT/s`.
+/// Formats current and maximum width and speed of a PCIe link: `x8 of x16, 8.0 of 16.0 GT/s`.
 pub(crate) fn link_width(link: &PcieLink) -> String {
     if link.lanes == 0 {
-        return format!("link down, at best x{}, {:.1} GT/s", link.max_lanes, link.max_gt_per_s);
+        return format!("link down, maximum x{}, {:.1} GT/s", link.max_lanes, link.max_gt_per_s);
     }
-    let lanes = match link.max_lanes {
+    let width = match link.max_lanes {
         0 => format!("x{}", link.lanes),
         max if max == link.lanes => format!("x{max}"),
         max => format!("x{} of x{max}", link.lanes),
     };
     let now = link.gt_per_s;
     if now <= 0.0 {
-        return format!("{lanes}, speed unknown");
+        return format!("{width}, speed unknown");
     }
     let speed = match link.max_gt_per_s {
         max if max <= 0.0 || (max - now).abs() < 0.05 => format!("{now:.1}"),
         max => format!("{now:.1} of {max:.1}"),
     };
-    format!("{lanes}, {speed} GT/s")
+    format!("{width}, {speed} GT/s")
 }
 
-/// Bandwidth of a link now; none if it is down or its speed is unknown.
+/// Returns the current bandwidth of a link; `None` if it is down or its speed is unknown.
 pub(crate) fn link_bytes_per_s(link: &PcieLink) -> Option<f64> {
     (link.lanes > 0 && link.gt_per_s > 0.0).then(|| link.bytes_per_s())
 }
 
-/// A link with its bandwidth now: `x8 of x16, 8.0 of 16.0 GT/s = 7.9 GB/s`.
+/// Formats a link with its current bandwidth: `x8 of x16, 8.0 of 16.0 GT/s = 7.9 GB/s`.
 pub(crate) fn link(link: &PcieLink, unit: BandwidthUnit) -> String {
     match link_bytes_per_s(link) {
         None => link_width(link),
@@ -168,20 +168,21 @@ pub(crate) fn link(link: &PcieLink, unit: BandwidthUnit) -> String {
     }
 }
 
-/// How a device's node is known when its own `numa_node` does not tell; empty if it does.
+/// States how a device's node was determined, unless by its own `numa_node`.
 pub(crate) fn locality_source(device: &Device) -> &'static str {
     match device.locality.source {
         LocalitySource::NumaNode => "",
-        LocalitySource::ParentBridge => "node known from the bridge above",
-        LocalitySource::LocalCpus => "node known from its local CPUs",
-        // Said by the line above the devices.
+        LocalitySource::ParentBridge => "node inferred from the upstream bridge",
+        LocalitySource::LocalCpus => "node inferred from its local CPUs",
+        // The heading above the devices states it.
         LocalitySource::OnlyNode => "",
         LocalitySource::Unknown => "node unknown",
-        LocalitySource::AbsentNode => "numa_node names a node that is absent or offline",
+        LocalitySource::AbsentNode => "numa_node refers to an absent or offline node",
     }
 }
 
-/// Part in SR-IOV: `2 of 64 virtual functions`, `virtual function of 0000:3b:00.0`; empty without.
+/// Describes the SR-IOV role: `2 of 64 virtual functions`, `virtual function of 0000:3b:00.0`;
+/// empty without.
 pub(crate) fn sriov(device: &Device) -> String {
     match &device.sriov {
         None => String::new(),
@@ -192,36 +193,36 @@ pub(crate) fn sriov(device: &Device) -> String {
     }
 }
 
-/// Names after the first.
+/// Lists all names after the first.
 pub(crate) fn other_names(device: &Device) -> String {
     joined(device.names.iter().skip(1).map(|name| short(name)), ", ")
 }
 
-/// Whether a finding is about this device, or about a bridge above it.
+/// Returns whether a finding concerns this device or a bridge above it.
 pub(crate) fn concerns_device(finding: &Finding, device: &Device) -> bool {
     let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
     above || device.answers_to(&finding.subject) || finding.subject == device.path
 }
 
-/// Findings of one rule that say the same of several things.
+/// Findings that differ only in subject and evidence.
 pub(crate) struct FindingGroup {
     pub(crate) severity: Severity,
     pub(crate) rule: String,
     pub(crate) what: String,
     pub(crate) remedy: String,
     pub(crate) subjects: Vec<String>,
-    /// What shows it, without repetition.
+    /// Distinct evidence.
     pub(crate) evidence: Vec<String>,
 }
 
 impl FindingGroup {
-    /// `warning: eth0, eth1: one sentence`.
+    /// Formats the group: `warning: eth0, eth1: one sentence`.
     pub(crate) fn sentence(&self) -> String {
         format!("{}: {}: {}", severity(self.severity), joined(&self.subjects, ", "), self.what)
     }
 }
 
-/// Findings that say the same put together, in the order of the first of each.
+/// Groups findings that differ only in subject and evidence, in the order of first occurrence.
 pub(crate) fn group_findings(findings: &[Finding]) -> Vec<FindingGroup> {
     let mut groups: Vec<FindingGroup> = Vec::new();
     for Finding { severity, rule, subject, what, evidence, remedy } in findings {
@@ -248,7 +249,7 @@ pub(crate) fn group_findings(findings: &[Finding]) -> Vec<FindingGroup> {
     groups
 }
 
-/// `problem`, `warning` or `note`.
+/// Names a severity: `problem`, `warning` or `note`.
 pub(crate) fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Problem => "problem",
@@ -257,8 +258,8 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// Devices put together that are alike by `key`, in the order of the first of each; fewer than `at_least`
-/// alike stay apart.
+/// Groups devices with equal `key`, in the order of first occurrence; groups smaller than
+/// `at_least` are split.
 pub(crate) fn group_devices<'d, K: PartialEq>(
     devices: &[&'d Device],
     at_least: usize,
@@ -266,23 +267,23 @@ pub(crate) fn group_devices<'d, K: PartialEq>(
 ) -> Vec<Vec<&'d Device>> {
     let mut groups: Vec<(K, Vec<&'d Device>)> = Vec::new();
     for device in devices {
-        let its_key = key(device);
-        match groups.iter_mut().find(|(key, _)| *key == its_key) {
+        let device_key = key(device);
+        match groups.iter_mut().find(|(key, _)| *key == device_key) {
             Some((_, group)) => group.push(device),
-            None => groups.push((its_key, vec![device])),
+            None => groups.push((device_key, vec![device])),
         }
     }
-    let apart = |group: Vec<&'d Device>| {
+    let split_small = |group: Vec<&'d Device>| {
         if group.len() >= at_least {
             vec![group]
         } else {
             group.into_iter().map(|device| vec![device]).collect()
         }
     };
-    groups.into_iter().flat_map(|(_, group)| apart(group)).collect()
+    groups.into_iter().flat_map(|(_, group)| split_small(group)).collect()
 }
 
-/// `12 NVMe`, `3 DMA engines`.
+/// Names a group of devices: `12 NVMe`, `3 DMA engines`.
 pub(crate) fn group_name(group: &[&Device]) -> String {
     let kind = group.first().map(|device| device.kind.name()).unwrap_or_default();
     match kind {

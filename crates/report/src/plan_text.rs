@@ -1,4 +1,4 @@
-//! Plans of transfers, for people.
+//! Formats transfer plans as text.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
@@ -11,20 +11,20 @@ use numaio_schema::{
 };
 use std::collections::BTreeSet;
 
-/// A plan: what it takes, its bottleneck, its flows drawn and in a table, simple plans beside it.
+/// Formats a plan: its time, bottleneck, flows and paths, and a comparison with simple plans.
 pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     heading(&mut page, plan, style.unit);
     page.table(2, &flows(plan));
-    page.heading("Ways");
-    page.table(2, &ways(plan, style.unit));
-    page.heading("Simple plans beside it");
-    page.table(2, &beside(plan, style.unit));
+    page.heading("Paths");
+    page.table(2, &paths(plan, style.unit));
+    page.heading("Comparison with simple plans");
+    page.table(2, &comparison_table(plan, style.unit));
     for rejected in &plan.rejected {
         page.paragraph(2, 2, &format!("{}: {}", rule(rejected.rule), rejected.why));
     }
     if !plan.problem.assumptions.is_empty() {
-        page.heading("Assumed");
+        page.heading("Assumptions");
         plan.problem.assumptions.iter().for_each(|assumed| page.paragraph(2, 2, assumed));
     }
     page.into_text()
@@ -35,13 +35,13 @@ fn heading(page: &mut TextPage, plan: &Plan, unit: BandwidthUnit) {
     if let Some(machine) = &plan.problem.machine {
         page.paragraph(2, 2, &format!("On {}", phrases::machine_name(machine)));
     }
-    let stages = phrases::joined(plan.bottleneck().map(|stage| name(&stage.stage)), ", ");
+    let stages = phrases::joined(plan.bottleneck().map(|stage| stage_name(&stage.stage)), ", ");
     page.paragraph(2, 2, &format!("Bottleneck: {stages}"));
     page.paragraph(2, 2, &proof(plan));
     page.blank();
 }
 
-/// `Send 1.8 TiB: 81 min 23 s, 0.41 GB/s`.
+/// Formats the title of a plan: `Send 1.8 TiB: 81 min 23 s, 0.41 GB/s`.
 pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
     let verb = match plan.problem.direction {
         Transfer::Send => "Send",
@@ -51,24 +51,24 @@ pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
     format!("{verb} {}: {time}, {rate}", size_for_people(plan.problem.total_bytes()))
 }
 
-/// What was made least, and how far that is proven.
+/// States the minimized objective and how close the plan is to the optimum.
 pub(crate) fn proof(plan: &Plan) -> String {
     let least = match plan.problem.objective {
-        Objective::Time => "Least time of the slowest stage",
-        Objective::Sum => "Least sum over the used ways, as Li's dissertation prints it",
+        Objective::Time => "Minimum time of the slowest stage",
+        Objective::Sum => "Minimum sum over the used paths, as printed in Li's dissertation",
     };
     let method = match plan.method {
         PlanMethod::Divide => "divide and conquer",
-        PlanMethod::Mixed => "one mixed-integer programme",
+        PlanMethod::Mixed => "one mixed-integer program",
     };
     let proof = match plan.proof.optimal {
-        true => "proven best".to_owned(),
-        false => format!("at most {:.2} % above the best", plan.proof.gap * 100.0),
+        true => "proven optimal".to_owned(),
+        false => format!("at most {:.2} % above the optimum", plan.proof.gap * 100.0),
     };
     format!("{least}: {}, {proof} by {method}", seconds(plan.proof.value_s))
 }
 
-/// From where, through which memory, to where: a line for each way, those of one memory node together.
+/// Returns the table of flows: a row for each path, grouped by memory node.
 fn flows(plan: &Plan) -> Table {
     let columns = [
         ("FROM", Align::Left),
@@ -89,11 +89,11 @@ fn flows(plan: &Plan) -> Table {
         let of = |pools: &[PlannedPool]| -> Vec<PlannedPool> {
             pools.iter().filter(|pool| pool.way.memory_node == memory).cloned().collect()
         };
-        let (comes, goes) = (of(&pools.fills), of(&pools.drains));
-        for line in 0..comes.len().max(goes.len()) {
+        let (fills, drains) = (of(&pools.fills), of(&pools.drains));
+        for line in 0..fills.len().max(drains.len()) {
             let name = if line == 0 { format!("node {memory}") } else { String::new() };
-            let from = flow(comes.get(line));
-            let [to, threads, bytes, arrow] = flow(goes.get(line));
+            let from = flow(fills.get(line));
+            let [to, threads, bytes, arrow] = flow(drains.get(line));
             let start = if arrow.is_empty() { "" } else { "-" };
             let cells = from.into_iter().chain([name, start.to_owned(), threads, bytes, arrow, to]);
             table.row(cells.map(Cell::from).collect::<Vec<Cell>>());
@@ -102,26 +102,26 @@ fn flows(plan: &Plan) -> Table {
     table
 }
 
-/// Devices, threads, bytes and an arrow; nothing where there is no way.
+/// Returns devices, threads, bytes and an arrow; empty without a path.
 fn flow(pool: Option<&PlannedPool>) -> [String; 4] {
     let Some(pool) = pool else { return Default::default() };
     [devices(pool), pool.threads.to_string(), size_for_people(pool.bytes), "->".to_owned()]
 }
 
-/// Devices of a node by name.
+/// Lists the devices of a path's node by name.
 pub(crate) fn devices(pool: &PlannedPool) -> String {
     let names = phrases::joined(pool.devices.iter().map(|name| phrases::short(name)), "+");
     format!("{names} (node {})", pool.way.device_node)
 }
 
-fn ways(plan: &Plan, unit: BandwidthUnit) -> Table {
+fn paths(plan: &Plan, unit: BandwidthUnit) -> Table {
     let columns = [
-        ("WAY", Align::Left),
+        ("PATH", Align::Left),
         ("THREADS", Align::Right),
         ("BYTES", Align::Right),
         ("RATE", Align::Right),
         ("BUSY", Align::Right),
-        ("KNOWN FROM", Align::Left),
+        ("SOURCE", Align::Left),
     ];
     let mut table = Table::new(columns);
     let kinds = [
@@ -153,8 +153,8 @@ fn origin(rates: &[WayRates], way: &PlannedWay) -> &'static str {
     }
 }
 
-/// The plan and the simple ones, by time and sum.
-fn beside(plan: &Plan, unit: BandwidthUnit) -> Table {
+/// Returns the table that compares the plan with simple ones, by time and sum.
+fn comparison_table(plan: &Plan, unit: BandwidthUnit) -> Table {
     let columns = [
         ("PLAN", Align::Left),
         ("TIME", Align::Right),
@@ -164,7 +164,7 @@ fn beside(plan: &Plan, unit: BandwidthUnit) -> Table {
     ];
     let mut table = Table::new(columns);
     let simple = plan.rejected.iter().map(|it| (rule(it.rule), it.predicted.as_ref()));
-    for (name, predicted) in std::iter::once(("this one", Some(&plan.predicted))).chain(simple) {
+    for (name, predicted) in std::iter::once(("this plan", Some(&plan.predicted))).chain(simple) {
         let shown = |of: &dyn Fn(&Prediction) -> String| predicted.map(of).unwrap_or("-".to_owned());
         let simulated = predicted.and_then(|it| it.simulated_s).map(seconds).unwrap_or_default();
         table.row([
@@ -185,8 +185,8 @@ fn rule(rule: SimpleRule) -> &'static str {
     }
 }
 
-/// A stage in words.
-pub(crate) fn name(stage: &Stage) -> String {
+/// Describes a stage.
+pub(crate) fn stage_name(stage: &Stage) -> String {
     match stage {
         Stage::StorageWay(way) => {
             format!("storage threads of node {} to memory {}", way.device_node, way.memory_node)
@@ -200,7 +200,7 @@ pub(crate) fn name(stage: &Stage) -> String {
     }
 }
 
-/// `12.3 s`, `4 min 10 s`, `2 h 5 min`.
+/// Formats a duration: `12.3 s`, `4 min 10 s`, `2 h 5 min`.
 pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 0.000_995 => format!("{:.2} µs", s * 1e6),

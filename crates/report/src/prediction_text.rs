@@ -1,4 +1,4 @@
-//! A prediction as text: the mix by both predictors, what each node gets of it, and what all of it rests on.
+//! Formats a prediction as text: both predictors, the share of each node, and the basis.
 
 use crate::model_text::header;
 use crate::number_format::NumberFormat;
@@ -10,7 +10,7 @@ use numaio_schema::{
     CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
 };
 
-/// What a mix, and the best mix, are predicted to give.
+/// Formats the predictions for a mix and for the best mix.
 pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     write_head(&mut page, prediction);
@@ -47,7 +47,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
         0,
         2,
         &format!(
-            "From what {} measured by {}: blocks of {}, buffers local to each process's node",
+            "From measurements of {}, {}: blocks of {}, buffers on each process's node",
             capacities.engine.title(),
             header::date(prediction.measured_at),
             size_for_people(capacities.block_bytes)
@@ -58,7 +58,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
     }
 }
 
-/// `2 on node 2, 1 on node 0`.
+/// Lists streams by node: `2 on node 2, 1 on node 0`.
 fn streams(mix: &[NodeStreams]) -> String {
     let part = |flow: &NodeStreams| format!("{} on node {}", flow.streams, flow.node);
     mix.iter().map(part).collect::<Vec<_>>().join(", ")
@@ -92,7 +92,7 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
         mix.equation_1,
         errors.map(|error| error.0),
     ));
-    table.row(row("limits, shared max-min fairly", mix.limits, errors.map(|error| error.1)));
+    table.row(row("limits, with max-min fair sharing", mix.limits, errors.map(|error| error.1)));
     if let Some(measured) = measured {
         table.row(row("measured", measured.estimate, None));
     }
@@ -104,61 +104,66 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
         ("STREAMS".to_owned(), Align::Right),
         (format!("ALONE {unit}"), Align::Right),
         (format!("IN THE MIX {unit}"), Align::Right),
-        ("HELD BY".to_owned(), Align::Left),
+        ("LIMITED BY".to_owned(), Align::Left),
     ];
     let mut table = Table::new(columns);
     for (flow, streams) in mix.flows.iter().zip(&mix.streams) {
-        let held = match flow.held_by {
-            HeldBy::Path => "its own path, or so few streams",
-            HeldBy::Device => "the device, which others use too",
+        let limit = match flow.held_by {
+            HeldBy::Path => "its path or its number of streams",
+            HeldBy::Device => "the device, shared with other nodes",
         };
         table.row([
             flow.node.to_string().into(),
             streams.streams.to_string().into(),
             figures.format(flow.alone.bytes_per_s).into(),
             figures.format(flow.bytes_per_s).into(),
-            held.into(),
+            limit.into(),
         ]);
     }
     page.table(2, &table);
 }
 
-/// What the predictions rest on.
+/// Writes the basis of the predictions.
 fn write_basis(page: &mut TextPage, capacities: &Capacities) {
-    page.heading("What it rests on");
+    page.heading("Basis");
     let unit = page.style().unit;
     let cap = phrases::bandwidth(capacities.cap.bytes_per_s, unit);
     page.paragraph(2, 2, &match (capacities.sharing, capacities.cap_source) {
         (Sharing::Time { factor, .. }, _) => format!(
-            "Nodes share the device's time: a mix gave less than its best node alone, which no cap does. The second \
-             predictor is Equation 1, node by node, times {factor:.3}, as that mix gave."
+            "Nodes share the device's time: a measured mix was slower than its best node alone, which no bandwidth limit \
+             explains. The second predictor is Equation 1 for each node, times {factor:.3}, the ratio in that mix."
         ),
         (Sharing::MaxMin, CapSource::Mix) => format!(
-            "The device gives all nodes together {cap}: a mix was measured to give no more, though its nodes get more alone."
+            "The device limits all nodes together to {cap}: a measured mix reached no more, although its nodes alone add up to more."
         ),
         (Sharing::MaxMin, CapSource::AtLeast) => {
             let seen = phrases::bandwidth(capacities.cap.low, unit);
-            format!("No limit of the device is known: the mixes that were measured gave what their nodes get alone, up to {seen}.")
+            format!("No limit of the device is known: measured mixes reached the sum of their nodes, up to {seen}.")
         }
         (Sharing::MaxMin, CapSource::Assumed) => format!(
-            "ASSUMED: the device gives all nodes together {cap}, as much as the best node alone. No mix was measured, so \
-             the interval goes up to the sum of what the nodes get alone; numaio predict --measure measures a mix."
+            "ASSUMED: the device limits all nodes together to {cap}, the bandwidth of the best node alone. No mix was measured, \
+             so the interval extends to the sum of the nodes alone. Measure a mix with 'numaio predict --measure'."
         ),
     });
     if let Some(link) = capacities.link_bytes_per_s {
-        page.paragraph(2, 2, &format!("Its PCI Express link carries {}.", phrases::bandwidth(link, unit)));
+        page.paragraph(
+            2,
+            2,
+            &format!("Bandwidth of its PCI Express link: {}.", phrases::bandwidth(link, unit)),
+        );
     }
-    let stands = capacities.nodes.iter().filter(|node| node.node != node.measured);
-    let stands: Vec<String> = stands.map(|node| format!("{} as node {}", node.node, node.measured)).collect();
-    if !stands.is_empty() {
-        let text = "Not measured, but of the class of a node that was; intervals are as much wider as classes are in the \
-                    copy model: node";
-        page.paragraph(2, 2, &format!("{text} {}.", stands.join(", node ")));
+    let represented = capacities.nodes.iter().filter(|node| node.node != node.measured);
+    let represented: Vec<String> =
+        represented.map(|node| format!("{} (as node {})", node.node, node.measured)).collect();
+    if !represented.is_empty() {
+        let text = "Not measured; taken from a node of the same class, with intervals widened by the spread of the class in \
+                    the copy model: node";
+        page.paragraph(2, 2, &format!("{text} {}.", represented.join(", node ")));
     }
     page.paragraph(
         2,
         2,
-        "Intervals: the prediction from the lower ends of all readings' 95 % intervals at once, and from the upper ends.",
+        "Interval bounds: the predictions from the lower, and from the upper, ends of all readings' 95 % intervals.",
     );
 }
 
@@ -233,23 +238,25 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_prediction() {
+    fn complete_prediction() {
         let text = prediction_text(&prediction(), &TextStyle::default());
         assert_eq!(text, include_str!("../tests/expected/prediction.txt"));
     }
 
     #[test]
-    fn how_the_cap_is_known_is_said() {
-        let said = |change: &dyn Fn(&mut Capacities)| {
+    fn states_the_source_of_the_limit() {
+        let text_with = |change: &dyn Fn(&mut Capacities)| {
             let mut prediction = prediction();
             change(&mut prediction.capacities);
             prediction_text(&prediction, &TextStyle::default())
         };
-        assert!(said(&|it| it.cap_source = CapSource::Assumed).contains("ASSUMED: the device gives"));
-        assert!(said(&|it| it.cap_source = CapSource::AtLeast).contains("No limit of the device is known"));
+        assert!(text_with(&|it| it.cap_source = CapSource::Assumed).contains("ASSUMED: the device limits"));
+        assert!(
+            text_with(&|it| it.cap_source = CapSource::AtLeast).contains("No limit of the device is known")
+        );
         let time = Sharing::Time { factor: 0.97, interval: (0.96, 0.98) };
-        assert!(said(&|it| it.sharing = time).contains("times 0.970"));
-        assert!(!said(&|it| it.link_bytes_per_s = None).contains("PCI Express"));
-        assert!(!said(&|it| it.cap = around(1.0)).contains("3.6 GB/s:"));
+        assert!(text_with(&|it| it.sharing = time).contains("times 0.970"));
+        assert!(!text_with(&|it| it.link_bytes_per_s = None).contains("PCI Express"));
+        assert!(!text_with(&|it| it.cap = around(1.0)).contains("3.6 GB/s:"));
     }
 }

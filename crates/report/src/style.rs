@@ -1,27 +1,27 @@
-//! How text is laid out on a page, and what is let through to it.
+//! Layout of text pages, and removal of unsafe characters.
 
 use crate::table::Table;
 use numaio_machine::units::BandwidthUnit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How a page of text looks.
+/// Layout and content options of a text page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Columns of a line. Below [`NARROWEST`](Self::NARROWEST) it is taken as that.
+    /// Line width in columns; at least [`NARROWEST`](Self::NARROWEST) is used.
     pub width: usize,
-    /// Whether classes are coloured by ANSI escape codes. Without it no escape code is written.
+    /// Whether classes are colored with ANSI escape codes; without it no escape codes are written.
     pub color: bool,
-    /// Unit of bandwidth.
+    /// The unit of bandwidth.
     pub unit: BandwidthUnit,
-    /// Whether number, interval and drift of every measured figure are shown.
+    /// Whether to list number, interval and drift of all measured values.
     pub stats: bool,
 }
 
 impl TextStyle {
-    /// The narrowest page on which tables still can be read, in columns.
+    /// The narrowest page on which tables are readable, in columns.
     pub const NARROWEST: usize = 76;
 
-    /// The width that is used, in columns.
+    /// Returns the width in use, in columns.
     pub(crate) fn columns(&self) -> usize {
         self.width.max(Self::NARROWEST)
     }
@@ -33,16 +33,18 @@ impl Default for TextStyle {
     }
 }
 
-/// Longest paragraph that is shown, in characters; a limit against hostile files.
+/// Maximum length of a paragraph, in characters; guards against hostile files.
 const LONGEST: usize = 4000;
 
-/// A text without what could command a terminal or hide on it: blanks for line ends and tabs, U+FFFD for
-/// other control characters, for the marks that turn the direction of writing and for invisible ones.
+/// Replaces characters that could control a terminal or hide text.
+///
+/// Line ends and tabs become blanks; other control characters, direction marks and invisible
+/// characters become U+FFFD.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(clean_char).collect()
 }
 
-/// The same of a paragraph, cut if it is very long.
+/// Cleans a paragraph, and truncates it if very long.
 pub(crate) fn clean_paragraph(text: &str) -> String {
     let mut clean: String = text.chars().take(LONGEST).map(clean_char).collect();
     if text.chars().nth(LONGEST).is_some() {
@@ -67,16 +69,16 @@ fn clean_char(c: char) -> char {
     }
 }
 
-/// Columns that a clean text takes.
+/// Returns the number of columns that a clean text occupies.
 pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// After these a line may end.
+/// Characters after which a line may break.
 pub(crate) const BREAKS: [char; 3] = [' ', ',', '/'];
 
-/// Cuts a text into lines of at most `columns` (at least 1): after blanks, commas and slashes, and
-/// within a word only if it is longer than a line.
+/// Splits a text into lines of at most `columns` (at least 1): after blanks, commas and slashes,
+/// and within a word only if it is longer than a line.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(BREAKS) {
@@ -105,7 +107,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A page of text under construction. Everything that is put on it is made clean.
+/// A text page under construction; cleans everything written to it.
 pub(crate) struct TextPage {
     style: TextStyle,
     text: String,
@@ -120,7 +122,7 @@ impl TextPage {
         &self.style
     }
 
-    /// Words, cut into lines; lines after the first are indented by `hang` columns more.
+    /// Writes a wrapped paragraph; lines after the first are indented by `hang` more columns.
     pub(crate) fn paragraph(&mut self, indent: usize, hang: usize, text: &str) {
         let columns = self.style.columns() - (indent + hang).min(40);
         for (index, line) in wrap(&clean_paragraph(text), columns).iter().enumerate() {
@@ -129,18 +131,18 @@ impl TextPage {
         }
     }
 
-    /// A line that is copied as it stands, as a command: clean, and never cut into several.
+    /// Writes a line that users copy, such as a command: cleaned but never wrapped.
     pub(crate) fn verbatim(&mut self, indent: usize, text: &str) {
         self.push_line(&format!("{:indent$}{}", "", clean(text)));
     }
 
-    /// A heading, with an empty line above unless it is the first.
+    /// Writes a heading, preceded by an empty line unless it is the first.
     pub(crate) fn heading(&mut self, text: &str) {
         self.blank();
         self.paragraph(0, 2, text);
     }
 
-    /// An empty line, unless there is one already or the page is empty.
+    /// Writes an empty line, unless the page is empty or ends with one.
     pub(crate) fn blank(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -153,7 +155,7 @@ impl TextPage {
         }
     }
 
-    /// `line` is clean already.
+    /// Writes a line that is already clean.
     fn push_line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
@@ -169,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_commands_the_terminal() {
+    fn terminal_control_characters_are_replaced() {
         let hostile = "eth0\x1b[2J\u{9b}31m\x07\u{202e}\nx\u{200b}\u{e0041}";
         assert_eq!(clean(hostile), "eth0\u{fffd}[2J\u{fffd}31m\u{fffd}\u{fffd} x\u{fffd}\u{fffd}");
     }
 
     #[test]
-    fn lines_are_cut_where_they_may_be_else_anywhere() {
+    fn wraps_at_breaks_else_within_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("0,8,16,24", 6), ["0,8,", "16,24"]);
         assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_text_has_an_end() {
+    fn very_long_text_is_truncated() {
         assert_eq!(clean_paragraph(&"x".repeat(10_000)).chars().count(), LONGEST + 1);
     }
 }

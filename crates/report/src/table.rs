@@ -1,33 +1,33 @@
-//! Aligned tables.
+//! Aligned text tables.
 //!
-//! Of our own rather than `comfy-table`, since a page needs lines that span the columns, colours that do not
-//! count as width, and columns that shrink from the widest on.
+//! `comfy-table` is not used, since pages need lines that span the columns, colors without width,
+//! and columns that shrink starting with the widest.
 
 use crate::style::{clean, display_width, wrap, TextStyle, BREAKS};
 
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// A soft column counts as wider by this when it is decided which column to make narrower.
-const SOFT: usize = 30;
+/// Extra width attributed to shrink-first columns when choosing the column to shrink.
+const SHRINK_FIRST_BONUS: usize = 30;
 
-/// On which side a column's texts stand.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// A text in a table.
+/// A cell of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
-    /// Rank of the class whose colour it has.
+    /// Rank of the class that determines its color.
     class: Option<u32>,
 }
 
 impl Cell {
-    /// A text in the colour of a class.
+    /// Creates a cell in the color of a class.
     pub(crate) fn with_class(text: impl Into<Cell>, class: Option<u32>) -> Self {
         Self { class, ..text.into() }
     }
@@ -51,18 +51,18 @@ enum Row {
     Span(usize, String),
 }
 
-/// A table: a head of titles, then rows.
+/// A table: a row of titles, then rows of cells.
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Row>,
-    /// Blanks before rows and head, but not before texts that span the columns.
+    /// Indent of titles and rows, but not of spanning texts.
     inset: usize,
-    /// Columns that are made narrower before others.
+    /// Columns that shrink before others.
     shrink_first: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub(crate) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
         let columns = columns.into_iter().map(|(title, align)| (clean(title.as_ref()), align)).collect();
         Self::of_columns(columns)
@@ -73,33 +73,33 @@ impl Table {
         Self { columns, rows: Vec::new(), inset: 0, shrink_first }
     }
 
-    /// Names a column that is made narrower before others, unless they are much wider.
+    /// Marks a column that shrinks before others, unless they are much wider.
     pub(crate) fn shrink_first(mut self, title: &str) -> Self {
-        for (shrink_first, (its_title, _)) in self.shrink_first.iter_mut().zip(&self.columns) {
-            *shrink_first |= its_title == title;
+        for (shrink_first, (column_title, _)) in self.shrink_first.iter_mut().zip(&self.columns) {
+            *shrink_first |= column_title == title;
         }
         self
     }
 
-    /// Indents the rows below the texts that span the columns.
+    /// Sets the indent of rows below spanning texts.
     pub(crate) fn inset(mut self, inset: usize) -> Self {
         self.inset = inset;
         self
     }
 
-    /// Adds a row; it has as many cells as there are columns.
+    /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let mut cells: Vec<Cell> = cells.into_iter().collect();
         cells.resize(self.columns.len(), Cell::from(""));
         self.rows.push(Row::Cells(cells));
     }
 
-    /// Adds a text across all columns.
+    /// Adds a text that spans all columns.
     pub(crate) fn span(&mut self, indent: usize, text: &str) {
         self.rows.push(Row::Span(indent, clean(text)));
     }
 
-    /// Takes out the columns in which every cell is empty.
+    /// Removes columns in which all cells are empty.
     pub(crate) fn without_empty_columns(mut self) -> Self {
         let empty: Vec<bool> = (0..self.columns.len())
             .map(|column| self.cells().all(|cells| cells[column].text.is_empty()))
@@ -122,7 +122,7 @@ impl Table {
         })
     }
 
-    /// The widths of the columns: what the texts need, the widest made narrower until a line fits.
+    /// Returns the column widths: as wide as the texts, with the widest shrunk until a line fits.
     fn widths(&self, page: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|(title, _)| display_width(title)).collect();
         for cells in self.cells() {
@@ -135,7 +135,9 @@ impl Table {
         let floors: Vec<usize> = self.columns.iter().map(|(title, _)| longest_word(title)).collect();
         while excess > 0 {
             let can_shrink = |index: &usize| widths[*index] > floors[*index];
-            let widest = |index: &usize| widths[*index] + if self.shrink_first[*index] { SOFT } else { 0 };
+            let widest = |index: &usize| {
+                widths[*index] + if self.shrink_first[*index] { SHRINK_FIRST_BONUS } else { 0 }
+            };
             let Some(index) = (0..widths.len()).filter(can_shrink).max_by_key(widest) else { break };
             widths[index] -= 1;
             excess -= 1;
@@ -143,7 +145,7 @@ impl Table {
         widths
     }
 
-    /// The lines of the table, each indented. Blanks may stand at their ends.
+    /// Returns the lines of the table, indented; they may end with blanks.
     pub(crate) fn lines(&self, style: &TextStyle, indent: usize) -> Vec<String> {
         let page = style.columns() - indent.min(40);
         let inset = self.inset;
@@ -182,7 +184,7 @@ impl Table {
     }
 }
 
-/// Width of the longest part of a title that is not cut.
+/// Returns the width of the longest unbreakable part of a title.
 fn longest_word(title: &str) -> usize {
     title.split_inclusive(BREAKS).map(|word| display_width(word.trim_end())).max().unwrap_or(0)
 }
@@ -199,7 +201,7 @@ fn pad(text: &str, align: Align, width: usize, class: Option<u32>) -> String {
     }
 }
 
-/// ANSI code of a class: green, cyan, yellow, magenta, and red for all that follow.
+/// Returns the ANSI color code of a class: green, cyan, yellow, magenta, and red for all others.
 fn color_of_class(rank: u32) -> u8 {
     match rank {
         0 | 1 => 32,
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_empty_ones_gone() {
+    fn aligns_columns_and_removes_empty_ones() {
         let lines = table().lines(&TextStyle::default(), 0);
         assert_eq!(lines, ["NODE  WORDS          ", "   7  wide 網路 words", "  across"]);
     }
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_width() {
+    fn color_codes_have_no_width() {
         let mut table = Table::new([("A", Align::Left), ("B", Align::Left)]);
         table.row([Cell::with_class("x", Some(1)), "y".into()]);
         let style = TextStyle { color: true, ..TextStyle::default() };

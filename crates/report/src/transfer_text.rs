@@ -1,10 +1,10 @@
-//! A transfer while it runs and at its end, in a line for people.
+//! Formats the progress and the result of a transfer in one line.
 
 use crate::phrases::bandwidth;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::JobTotals;
 
-/// How far a transfer is, after so many seconds.
+/// Formats the progress of a transfer after `seconds`.
 pub fn progress_text(totals: &JobTotals, seconds: f64, unit: BandwidthUnit) -> String {
     let rate = totals.bytes as f64 / seconds.max(1e-3);
     let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
@@ -12,7 +12,7 @@ pub fn progress_text(totals: &JobTotals, seconds: f64, unit: BandwidthUnit) -> S
     let mut text = format!("{data} at {speed}; {found} found, {moved} moved");
     if totals.size > totals.bytes && totals.bytes > 0 {
         let left = (totals.size - totals.bytes) as f64 / rate.max(1.0);
-        text += &format!("; {left:.0} s for what was found");
+        text += &format!("; {left:.0} s left for the entries found");
     }
     if totals.failed > 0 {
         text += &format!(", {} failed", totals.failed);
@@ -20,9 +20,9 @@ pub fn progress_text(totals: &JobTotals, seconds: f64, unit: BandwidthUnit) -> S
     text
 }
 
-/// What a transfer did in so many seconds, or would do.
-pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool, unit: BandwidthUnit) -> String {
-    let would = if rehearsal { "would be " } else { "" };
+/// Formats the result of a transfer, or of a dry run.
+pub fn transfer_text(totals: &JobTotals, seconds: f64, dry_run: bool, unit: BandwidthUnit) -> String {
+    let would = if dry_run { "would be " } else { "" };
     let mut text = format!("{} {would}moved, {} unchanged", totals.moved, totals.unchanged);
     for (count, would, what) in [(totals.removed, would, "removed"), (totals.failed, "", "failed")] {
         if count > 0 {
@@ -30,21 +30,21 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, rehearsal: bool, unit: Ba
         }
     }
     if totals.resumed > 0 {
-        text += &format!("; {} were there from before", size_for_people(totals.resumed));
+        text += &format!("; {} resumed", size_for_people(totals.resumed));
     }
-    if rehearsal {
+    if dry_run {
         return text + &format!("; {} of data", size_for_people(totals.size));
     }
     let rate = totals.bytes as f64 / seconds.max(1e-9);
     let (data, speed) = (size_for_people(totals.bytes), speed(rate, unit));
     text += &format!("; {data} in {seconds:.2} s, {speed}");
     if totals.sent > 0 && totals.sent < totals.bytes {
-        text += &format!("; {} on the way", size_for_people(totals.sent));
+        text += &format!("; {} sent after compression", size_for_people(totals.sent));
     }
     text
 }
 
-/// In a unit, or where that leaves nothing to be read, in one that does.
+/// Formats a rate, in a smaller unit if the given one would show almost 0.
 fn speed(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     match unit.of(bytes_per_s) < 0.05 {
         true => format!("{}/s", size_for_people(bytes_per_s as u64)),
@@ -57,11 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transfer_is_told_in_a_line() {
+    fn progress_and_result_fit_on_a_line() {
         let unit = BandwidthUnit::default();
         let totals =
             JobTotals { entries: 12, size: 3 << 30, moved: 7, bytes: 1 << 30, ..JobTotals::default() };
-        let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s for what was found";
+        let running = "1 GiB at 0.54 GB/s; 12 found, 7 moved; 4 s left for the entries found";
         assert_eq!(progress_text(&totals, 2.0, unit), running);
         assert_eq!(
             transfer_text(&totals, 2.0, false, unit),
@@ -72,10 +72,12 @@ mod tests {
         let asked = BandwidthUnit::GigabitsPerS;
         assert!(transfer_text(&slow, 0.1, false, asked).ends_with(" in 0.10 s, 0.08 Gbit/s"));
         assert!(transfer_text(&slow, 2.0, false, asked).ends_with(" in 2.00 s, 512 KiB/s"));
-        let packed = JobTotals { sent: 100 << 20, ..totals };
-        assert!(transfer_text(&packed, 2.0, false, unit).ends_with(" GB/s; 100 MiB on the way"));
+        let compressed = JobTotals { sent: 100 << 20, ..totals };
+        assert!(
+            transfer_text(&compressed, 2.0, false, unit).ends_with(" GB/s; 100 MiB sent after compression")
+        );
         let more = JobTotals { removed: 2, failed: 1, resumed: 1 << 20, ..totals };
-        let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB were there from before; \
+        let done = "7 moved, 0 unchanged, 2 removed, 1 failed; 1 MiB resumed; \
                     1 GiB in 2.00 s, 0.54 GB/s";
         assert_eq!(transfer_text(&more, 2.0, false, unit), done);
         let wanted = "7 would be moved, 0 unchanged, 2 would be removed; 3 GiB of data";

@@ -1,4 +1,4 @@
-//! A validation as text: Tables IV and V of Li et al. (ICPP 2013) for a machine, and what follows from them.
+//! Formats a validation as text, like Tables IV and V of Li et al. (ICPP 2013), with conclusions.
 
 use crate::model_text::header::{self, percent};
 use crate::number_format::NumberFormat;
@@ -12,8 +12,8 @@ use numaio_schema::{
     Agreement, Column, Quantity, Role, Spread, ValidatedDirection, Validation, Verdict, View,
 };
 
-/// For each direction the classes of the model with what it and measured I/O say of them, what hop distance and STREAM
-/// would have said, and what is to be concluded.
+/// Formats a validation: for each direction the classes with copy bandwidth and measured I/O, the
+/// predictions of hop distance and STREAM, and the conclusions.
 pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let identity = &validation.machine;
@@ -21,13 +21,13 @@ pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
     page.paragraph(
         0,
         2,
-        &format!("The model of node {} of {machine}, beside measured I/O", validation.target),
+        &format!("Model of node {} of {machine}, compared with measured I/O", validation.target),
     );
     let devices: Vec<String> = validation.devices.iter().map(|device| phrases::short(device)).collect();
     page.paragraph(
         0,
         2,
-        &format!("Measured: {}, up to {}", devices.join(", "), header::date(validation.measured_at)),
+        &format!("Measured: {}; latest {}", devices.join(", "), header::date(validation.measured_at)),
     );
     for warning in &validation.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
@@ -39,12 +39,12 @@ pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
 }
 
 fn write_direction(page: &mut TextPage, direction: &ValidatedDirection) {
-    let (way, table) = match direction.direction {
+    let (name, table) = match direction.direction {
         Direction::Write => ("Device write", "IV"),
         Direction::Read => ("Device read", "V"),
     };
     page.heading(&format!(
-        "{way}: mean and range by class of the model (rule {}, levels of {} %; as Table {table} of Li et al.)",
+        "{name}: mean and range by class of the model (rule {}, within {} %; as Table {table} of Li et al.)",
         direction.rule,
         percent(direction.level)
     ));
@@ -82,7 +82,7 @@ fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
     table
 }
 
-/// None of distances, which are numbers without unit.
+/// Returns the number format of a column, or `None` for distances, which have no unit.
 fn figures(column: &Column, unit: BandwidthUnit) -> Option<NumberFormat> {
     let values = column.view.nodes.iter().map(|value| value.value);
     match column.view.quantity {
@@ -96,7 +96,7 @@ fn shown(value: f64, figures: Option<NumberFormat>) -> String {
     figures.map_or_else(|| format!("{value:.1}"), |figures| figures.format(value))
 }
 
-/// `28.50 - 28.80`; none where both are written alike.
+/// Formats a range as `28.50 - 28.80`; `None` if both ends have the same text.
 fn range(spread: &Spread, figures: Option<NumberFormat>) -> Option<String> {
     let (least, most) = (shown(spread.min, figures), shown(spread.max, figures));
     (least != most).then(|| format!("{least} - {most}"))
@@ -112,29 +112,29 @@ fn title(view: &View) -> String {
 fn write_verdict(page: &mut TextPage, direction: &ValidatedDirection, verdict: &Verdict) {
     let Some(column) = direction.column(&verdict.measured) else { return };
     page.blank();
-    page.paragraph(2, 2, &format!("{}: {}", title(&column.view), in_order(verdict)));
+    page.paragraph(2, 2, &format!("{}: {}", title(&column.view), class_order(verdict)));
     page.table(4, &rivals(direction, &verdict.agreements));
     for sentence in conclusions(direction, verdict) {
         page.paragraph(4, 2, &sentence);
     }
 }
 
-/// How the model's classes did.
-fn in_order(verdict: &Verdict) -> String {
+/// States how well the order of the classes predicts measured I/O.
+fn class_order(verdict: &Verdict) -> String {
     let wrong = verdict.classes_reversed.len();
-    let told = verdict.classes_in_order as usize + wrong;
+    let decided = verdict.classes_in_order as usize + wrong;
     let tied = match verdict.classes_tied {
         0 => String::new(),
         tied => format!("; {tied} not distinguishable"),
     };
-    if told == 0 {
+    if decided == 0 {
         let pairs = count(verdict.classes_tied as usize, "pair");
         return match verdict.classes_tied {
-            0 => "there is one class, and no order to foretell.".to_owned(),
-            _ => format!("no order to foretell: {pairs} of classes, all not distinguishable."),
+            0 => "only one class, so no order to predict.".to_owned(),
+            _ => format!("no order to predict: {pairs} of classes, none distinguishable."),
         };
     }
-    let pairs = count(told, "pair");
+    let pairs = count(decided, "pair");
     let agreement = verdict.rank_agreement().map(|agreement| format!("rank agreement {agreement:.2}, "));
     let pairs_wrong: Vec<String> =
         verdict.classes_reversed.iter().map(|(better, worse)| format!("{better} and {worse}")).collect();
@@ -149,14 +149,14 @@ fn in_order(verdict: &Verdict) -> String {
     )
 }
 
-/// The model and what else could have been believed, node by node.
+/// Returns the table of agreement, node by node, for the model and its alternatives.
 fn rivals(direction: &ValidatedDirection, agreements: &[Agreement]) -> Table {
     let columns = [
         ("NODE BY NODE", Align::Left),
         ("TAU-B", Align::Right),
-        ("WRONG PAIRS", Align::Right),
-        ("NOT TOLD", Align::Right),
-        ("OF", Align::Right),
+        ("MISORDERED", Align::Right),
+        ("TIED", Align::Right),
+        ("PAIRS", Align::Right),
         ("WORST", Align::Left),
     ];
     let mut table = Table::new(columns).shrink_first("WORST");
@@ -170,7 +170,7 @@ fn rivals(direction: &ValidatedDirection, agreements: &[Agreement]) -> Table {
             agreement.inversions.iter().max_by(|a, b| a.factor_in_second.total_cmp(&b.factor_in_second));
         let worst = worst.map(|pair| {
             let (first, second) = (pair.better_in_first, pair.better_in_second);
-            format!("{first} before {second}, which is better by {:.2}", pair.factor_in_second)
+            format!("{first} above {second}, which is better by {:.2}", pair.factor_in_second)
         });
         table.row([
             name.into(),
@@ -189,7 +189,7 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
     let mut found = Vec::new();
     if verdict.device_bound {
         found.push(format!(
-            "The device is the bottleneck, not NUMA: all nodes get the same within {:.1} %, although the model has {}.",
+            "The device is the bottleneck, not NUMA: all nodes have the same bandwidth within {:.1} %, although the model has {}.",
             verdict.spread * 100.0,
             count(direction.classes.len(), "class")
         ));
@@ -197,7 +197,7 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
         for merge in &verdict.merges {
             let ranks: Vec<String> = merge.ranks.iter().map(u32::to_string).collect();
             found.push(format!(
-                "For this device classes {} are one: {} get the same within {} %.",
+                "For this device, merge classes {}: {} have the same bandwidth within {} %.",
                 ranks.join(" and "),
                 nodes(&merge.nodes),
                 percent(level)
@@ -207,7 +207,7 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
     for split in &verdict.splits {
         let parts: Vec<String> = split.parts.iter().map(ToString::to_string).collect();
         found.push(format!(
-            "Class {} should be split: its nodes' I/O differs by more than {} %, beyond noise: {}.",
+            "Split class {}: the I/O bandwidth of its nodes differs by more than {} %, beyond noise: {}.",
             split.rank,
             percent(level),
             parts.join(" | ")
@@ -215,13 +215,13 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
     }
     if !verdict.represented.is_empty() {
         found.push(format!(
-            "Not measured: {}; a node of the class stands for each.",
+            "Not measured: {}; represented by another node of the class.",
             nodes(&verdict.represented)
         ));
     }
     let unknown = verdict.not_measured.difference(&verdict.represented);
     if !unknown.is_empty() {
-        found.push(format!("Without a figure: {}.", nodes(&unknown)));
+        found.push(format!("No value: {}.", nodes(&unknown)));
     }
     found
 }
@@ -372,14 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_validation() {
+    fn complete_validation() {
         let text = validation_text(&validation(), &TextStyle::default());
         assert_eq!(text, include_str!("../tests/expected/validation.txt"));
     }
 
     #[test]
-    fn conclusions_are_said_plainly() {
-        let said = |change: &dyn Fn(&mut Verdict)| {
+    fn states_all_conclusions() {
+        let text_with = |change: &dyn Fn(&mut Verdict)| {
             let mut validation = validation();
             change(&mut validation.directions[0].verdicts[0]);
             validation_text(&validation, &TextStyle::default())
@@ -387,17 +387,22 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        let bound = said(&|it| (it.device_bound, it.spread) = (true, 0.021));
-        assert!(bound.contains("The device is the bottleneck, not NUMA: all nodes get the same within 2.1 %"));
+        let bound = text_with(&|it| (it.device_bound, it.spread) = (true, 0.021));
+        assert!(bound.contains(
+            "The device is the bottleneck, not NUMA: all nodes have the same bandwidth within 2.1 %"
+        ));
         assert!(bound.contains("has 2 classes."), "{bound}");
-        let merged = said(&|it| it.merges = vec![Merge { ranks: vec![1, 2], nodes: set("0-1,3") }]);
-        assert!(merged.contains("classes 1 and 2 are one: nodes 0-1,3 get the same within 10 %"));
-        let wrong = said(&|it| (it.classes_in_order, it.classes_reversed) = (0, vec![(1, 2)]));
+        let merged = text_with(&|it| it.merges = vec![Merge { ranks: vec![1, 2], nodes: set("0-1,3") }]);
+        assert!(merged.contains("merge classes 1 and 2: nodes 0-1,3 have the same bandwidth within 10 %"));
+        let wrong = text_with(&|it| (it.classes_in_order, it.classes_reversed) = (0, vec![(1, 2)]));
         assert!(wrong.contains("rank agreement -1.00, 0 of 1 pair of classes in the model's order; in the wrong order: classes 1 and 2"));
-        let unknown = said(&|it| (it.not_measured, it.represented) = (set("0,2"), set("2")));
-        assert!(unknown.contains("Not measured: node 2; a node of the class stands for each."), "{unknown}");
-        assert!(unknown.contains("Without a figure: node 0."), "{unknown}");
-        let tied = said(&|it| (it.classes_in_order, it.classes_tied) = (0, 1));
-        assert!(tied.contains("no order to foretell: 1 pair of classes, all not distinguishable"));
+        let unknown = text_with(&|it| (it.not_measured, it.represented) = (set("0,2"), set("2")));
+        assert!(
+            unknown.contains("Not measured: node 2; represented by another node of the class."),
+            "{unknown}"
+        );
+        assert!(unknown.contains("No value: node 0."), "{unknown}");
+        let tied = text_with(&|it| (it.classes_in_order, it.classes_tied) = (0, 1));
+        assert!(tied.contains("no order to predict: 1 pair of classes, none distinguishable"));
     }
 }

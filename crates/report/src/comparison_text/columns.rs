@@ -1,6 +1,6 @@
-//! Nodes as rows, views as columns, in as many blocks as the page is narrow.
+//! The table of values: a row for each node, a column for each view, split to fit the page.
 
-use super::title;
+use super::view_title;
 use crate::model_text::header::percent;
 use crate::number_format::NumberFormat;
 use crate::style::{clean, display_width, wrap, TextPage, BREAKS};
@@ -10,18 +10,18 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{Comparison, NodeValue, View};
 
-/// Columns of the page that the nodes' names take, with the indent and the gap after them.
+/// Page columns taken by the node ids, with their indent and gap.
 const NODE_COLUMNS: usize = 2 + 4 + GAP;
 /// Blanks between columns of a table.
 const GAP: usize = 2;
-/// Longest line of a view's title.
+/// The longest line of a view's title, in page columns.
 const WIDEST_TITLE: usize = 24;
 
-/// One view's column.
+/// The column of a view.
 struct Column {
-    /// Lines of the title.
+    /// The lines of the title.
     head: Vec<String>,
-    /// One for each node: text and class.
+    /// Text and class of each node.
     cells: Vec<(String, Option<u32>)>,
 }
 
@@ -36,9 +36,9 @@ pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
     let nodes: NodeSet =
         comparison.views.iter().flat_map(|view| view.nodes.iter().map(|value| value.node)).collect();
     page.heading(&format!(
-        "Each column: value, NUMA factor (how many times worse than node {} itself), class (1 is best; {})",
+        "Each column: value, NUMA factor (× worse than node {} itself), class (1 is best; {})",
         comparison.target,
-        levels(&comparison.views)
+        tolerances(&comparison.views)
     ));
     let unit = page.style().unit;
     let columns: Vec<Column> = comparison.views.iter().map(|view| column(view, &nodes, unit)).collect();
@@ -48,15 +48,16 @@ pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
     }
 }
 
-/// How far apart members of a class may be.
-fn levels(views: &[View]) -> String {
-    let mut levels: Vec<f64> = views.iter().map(|view| view.level).filter(|level| *level > 0.0).collect();
-    levels.sort_by(f64::total_cmp);
-    levels.dedup();
-    let levels: Vec<String> = levels.iter().map(|level| format!("{} %", percent(*level))).collect();
-    match levels.as_slice() {
+/// Describes how much values of one class may differ.
+fn tolerances(views: &[View]) -> String {
+    let mut tolerances: Vec<f64> =
+        views.iter().map(|view| view.level).filter(|tolerance| *tolerance > 0.0).collect();
+    tolerances.sort_by(f64::total_cmp);
+    tolerances.dedup();
+    let tolerances: Vec<String> = tolerances.iter().map(|share| format!("{} %", percent(*share))).collect();
+    match tolerances.as_slice() {
         [] => "equal values".to_owned(),
-        levels => format!("levels of {}, of distances equal ones", levels.join(" or ")),
+        tolerances => format!("values within {}; equal distances", tolerances.join(" or ")),
     }
 }
 
@@ -78,20 +79,20 @@ fn column(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Column {
     Column { head: head(view, unit, widest_cell), cells }
 }
 
-/// A factor with the blank before it.
+/// Formats a NUMA factor, with a leading blank.
 fn factor(value: &NodeValue) -> String {
     value.factor.map(|factor| format!(" ×{factor:.2}")).unwrap_or_default()
 }
 
-/// How the values of a view are written.
+/// Returns the function that formats the values of a view.
 pub(super) fn shown(view: &View, unit: BandwidthUnit) -> impl Fn(f64) -> String {
     let figures = NumberFormat::for_view(view, unit);
     move |value| figures.format(value)
 }
 
-/// Title and unit, in lines no wider than the cells below or the longest word.
+/// Breaks title and unit into lines no wider than the cells below or the longest word.
 fn head(view: &View, unit: BandwidthUnit, cells: usize) -> Vec<String> {
-    let title = clean(&title(view));
+    let title = clean(&view_title(view));
     let words = title.split_inclusive(BREAKS).map(|word| display_width(word.trim_end()));
     let mut lines = wrap(&title, words.max().unwrap_or(0).max(cells).min(WIDEST_TITLE));
     let unit = NumberFormat::for_view(view, unit).unit();
@@ -99,7 +100,7 @@ fn head(view: &View, unit: BandwidthUnit, cells: usize) -> Vec<String> {
     lines
 }
 
-/// As many columns together as fit on the page, at least one.
+/// Splits the columns into blocks that fit on the page, at least one column in each.
 fn blocks(columns: &[Column], page: usize) -> Vec<&[Column]> {
     let mut blocks = Vec::new();
     let mut rest = columns;
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_hold_what_fits_and_one_at_least() {
+    fn blocks_fit_the_page_and_have_at_least_one_column() {
         let column = |width: usize| Column { head: vec!["x".repeat(width)], cells: Vec::new() };
         let columns = [10, 10, 10, 40, 5].map(column);
         let sizes = |page: usize| blocks(&columns, page).iter().map(|block| block.len()).collect::<Vec<_>>();

@@ -1,14 +1,14 @@
-//! How far every two views agree.
+//! The matrix of agreement between all views.
 
 use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
 use numaio_schema::{Agreement, Comparison};
 use std::collections::BTreeMap;
 
-/// Agreements by the names of their views.
+/// Agreements, by the names of their views.
 type ByNames<'a> = BTreeMap<(&'a str, &'a str), &'a Agreement>;
 
-/// Columns that the rows' numbers take, with indent and gap; and those of one figure with its gap.
+/// Page columns of the row numbers, and of a figure, with indent and gap.
 const HEAD_COLUMNS: usize = 2 + 4 + 2;
 const FIGURE_COLUMNS: usize = 6 + 2;
 
@@ -18,17 +18,17 @@ pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
         return;
     }
     page.heading(
-        "Agreement of all views by their numbers above: Kendall's tau-b, 1 for the same order, -1 for the \
-         reverse; = the same classes; - not distinguishable",
+        "Agreement of all views, by their numbers above: Kendall's tau-b (1: same order, -1: reverse order); \
+         =: same classes; -: not distinguishable",
     );
-    let in_a_block = ((page.style().columns() - HEAD_COLUMNS) / FIGURE_COLUMNS).max(1);
+    let per_block = ((page.style().columns() - HEAD_COLUMNS) / FIGURE_COLUMNS).max(1);
     let by_names: ByNames = comparison
         .agreements
         .iter()
         .map(|pair| ((pair.first.as_str(), pair.second.as_str()), pair))
         .collect();
     let all: Vec<usize> = (0..number).collect();
-    for columns in all.chunks(in_a_block) {
+    for columns in all.chunks(per_block) {
         page.blank();
         page.table(2, &table(comparison, &by_names, columns));
     }

@@ -1,4 +1,4 @@
-//! A comparison as text.
+//! Formats a comparison of views as text.
 
 mod columns;
 mod matrix;
@@ -10,16 +10,16 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
 use numaio_schema::{Comparison, View};
 
-/// The views beside each other, their classes, which of them agree with what the copy model measured and which
-/// pairs of nodes they misorder, and how far all agree with each other.
+/// Formats a comparison: the views, their classes, their agreement with the copy model and with
+/// each other.
 ///
-/// Of the misordered pairs the worst few are shown, or all with `all_pairs`; number, interval and drift of
-/// every figure where the style asks for them.
+/// Lists the worst misordered pairs of nodes, or all of them with `all_pairs`. With `style.stats`
+/// the number of measurements, the interval and the drift of each figure follow.
 pub fn comparison_text(comparison: &Comparison, style: &TextStyle, all_pairs: bool) -> String {
     let mut page = TextPage::new(style);
     write_head(&mut page, comparison);
     if comparison.views.is_empty() {
-        page.heading("There is no view of this node.");
+        page.heading("No view of this node exists.");
         return page.into_text();
     }
     columns::write(&mut page, comparison);
@@ -40,10 +40,11 @@ fn write_head(page: &mut TextPage, comparison: &Comparison) {
         devices => devices.join(", "),
     };
     page.paragraph(0, 2, &format!("Views of node {} of {machine}", comparison.target));
-    page.paragraph(0, 2, &format!("Attached to it: {devices}"));
-    let incomplete: Vec<String> = comparison.views.iter().filter(|view| view.incomplete).map(title).collect();
+    page.paragraph(0, 2, &format!("Devices on it: {devices}"));
+    let incomplete: Vec<String> =
+        comparison.views.iter().filter(|view| view.incomplete).map(view_title).collect();
     if !incomplete.is_empty() {
-        let what = "INCOMPLETE: the measurement was not finished, and figures are missing or not settled, of";
+        let what = "INCOMPLETE: the measurement did not finish; values are missing or unsettled in";
         page.paragraph(0, 2, &format!("{what} {}.", incomplete.join("; ")));
     }
     for warning in &comparison.warnings {
@@ -51,20 +52,20 @@ fn write_head(page: &mut TextPage, comparison: &Comparison) {
     }
 }
 
-/// Every view has a number here, by which the matrix names it.
+/// Writes the classes of each view, with the number that the agreement matrix uses for it.
 fn write_classes(page: &mut TextPage, views: &[View]) {
     page.heading("Classes of nodes, best first");
     let columns = [("VIEW", Align::Right), ("", Align::Left), ("CLASSES", Align::Left)];
     let mut table = Table::new(columns);
     for (index, view) in views.iter().enumerate() {
         let classes: Vec<String> = view.classes.iter().map(|class| class.nodes.to_string()).collect();
-        table.row([(index + 1).to_string().into(), title(view).into(), classes.join(" | ").into()]);
+        table.row([(index + 1).to_string().into(), view_title(view).into(), classes.join(" | ").into()]);
     }
     page.table(2, &table);
 }
 
-/// The name of a view for people; a document from elsewhere may have none.
-fn title(view: &View) -> String {
+/// Returns the title of a view, or its name if a foreign document has no title.
+fn view_title(view: &View) -> String {
     match phrases::short(&view.title) {
         title if title.is_empty() => phrases::short(&view.name),
         title => title,

@@ -1,22 +1,22 @@
-//! Number of measurements, interval and drift of every figure.
+//! The table of statistics: number of measurements, interval and drift of each figure.
 
-use super::{columns, title};
+use super::{columns, view_title};
 use crate::style::TextPage;
 use crate::table::{Align, Table};
 use numaio_schema::{NodeValue, View};
 
-/// One table for all views that were measured; what is only stated has none of this.
+/// Writes a table for all measured views; stated values (distances) have no statistics.
 pub(super) fn write(page: &mut TextPage, views: &[View]) {
     let measured: Vec<&View> =
         views.iter().filter(|view| view.nodes.iter().any(|value| value.n > 0)).collect();
     if measured.is_empty() {
         return;
     }
-    page.heading("Every figure: median, half width of its 95 % interval, number of measurements, drift");
+    page.heading("All values: median, half width of the 95 % interval, number of measurements, drift");
     let columns = ["NODE", "MEDIAN", "95 %", "N", "DRIFT"].map(|name| (name, Align::Right));
     let mut table = Table::new(columns).inset(2);
     for view in measured {
-        table.span(0, &title(view));
+        table.span(0, &view_title(view));
         let shown = columns::shown(view, page.style().unit);
         for value in &view.nodes {
             table.row([
@@ -31,7 +31,7 @@ pub(super) fn write(page: &mut TextPage, views: &[View]) {
     page.table(2, &table);
 }
 
-/// Half width of the interval, relative to the value.
+/// Formats the half width of the interval, relative to the value.
 fn half_width(value: &NodeValue) -> String {
     let half = value.interval.map(|(low, high)| (high - low) / 2.0 / value.value * 100.0);
     half.map(|half| format!("±{half:.1} %")).unwrap_or_default()

@@ -1,6 +1,6 @@
-//! Which views agree with what the copy model measured, in sentences.
+//! Sentences that state how well each view agrees with the copy model.
 
-use super::title;
+use super::view_title;
 use crate::phrases::count;
 use crate::style::TextPage;
 use numaio_machine::ids::NodeId;
@@ -8,39 +8,39 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Agreement, Comparison, View};
 
-/// Misordered pairs that are shown of each view unless all are asked for.
+/// The number of misordered pairs shown for each view, unless all are requested.
 const WORST: usize = 3;
 
 pub(super) fn write(page: &mut TextPage, comparison: &Comparison, all_pairs: bool) {
     for (direction, name) in [(Direction::Write, "copy-write"), (Direction::Read, "copy-read")] {
         let Some(copy) = comparison.views.iter().find(|view| view.name == name) else { continue };
-        let same_way =
-            |view: &&View| view.name != copy.name && view.direction.is_none_or(|its| its == direction);
-        let others: Vec<&View> = comparison.views.iter().filter(same_way).collect();
+        let same_direction =
+            |view: &&View| view.name != copy.name && view.direction.is_none_or(|other| other == direction);
+        let others: Vec<&View> = comparison.views.iter().filter(same_direction).collect();
         if others.is_empty() {
             continue;
         }
         let name = direction.name();
         let capital = name[..1].to_uppercase() + &name[1..];
-        page.heading(&format!("{capital}: which views tell what the copy model measures"));
+        page.heading(&format!("{capital}: agreement of each view with the copy model"));
         for view in others {
             if let Some(pair) = ViewComparison::of(comparison, view, copy) {
-                write_view(page, &pair, direction, all_pairs);
+                write_view(page, &pair, all_pairs);
             }
         }
     }
 }
 
-/// A view beside the copy model.
+/// A view compared with the copy model.
 struct ViewComparison<'a> {
     view: &'a View,
     copy: &'a View,
     agreement: &'a Agreement,
-    /// Misordered pairs, the one that costs most first.
+    /// Misordered pairs, most costly first.
     misordered: Vec<Misordered>,
 }
 
-/// Two nodes that a view puts in another order than the copy model.
+/// A pair of nodes that the view and the copy model rank in opposite order.
 struct Misordered {
     first_in_view: NodeId,
     factor_in_view: f64,
@@ -71,16 +71,15 @@ impl<'a> ViewComparison<'a> {
     }
 }
 
-fn write_view(page: &mut TextPage, compared: &ViewComparison, direction: Direction, all_pairs: bool) {
-    page.paragraph(2, 2, &format!("{}: {}", title(compared.view), sentence(compared)));
+fn write_view(page: &mut TextPage, compared: &ViewComparison, all_pairs: bool) {
+    page.paragraph(2, 2, &format!("{}: {}", view_title(compared.view), sentence(compared)));
     let shown = if all_pairs { compared.misordered.len() } else { WORST };
     for pair in compared.misordered.iter().take(shown) {
         let text = format!(
-            "It puts node {} before node {} (by {:.2}); the copy model's {} has node {} ahead by {:.2}.",
+            "Ranks node {} above node {} by {:.2}; the copy model ranks node {} above by {:.2}.",
             pair.first_in_view,
             pair.first_in_copy,
             pair.factor_in_view,
-            direction.name(),
             pair.first_in_copy,
             pair.factor_in_copy,
         );
@@ -88,7 +87,7 @@ fn write_view(page: &mut TextPage, compared: &ViewComparison, direction: Directi
     }
     let left = compared.misordered.len().saturating_sub(shown);
     if left > 0 {
-        page.paragraph(4, 2, &format!("And {}, which --all-pairs shows.", count(left, "other pair")));
+        page.paragraph(4, 2, &format!("{} not shown (use --all-pairs).", count(left, "other pair")));
     }
 }
 
@@ -96,7 +95,7 @@ fn sentence(compared: &ViewComparison) -> String {
     let Agreement { nodes, tau_b, concordant, tied_in_one, tied_in_both, same_classes, .. } =
         compared.agreement;
     if nodes.len() < 2 {
-        return format!("not comparable, as both know only {}.", count(nodes.len(), "node"));
+        return format!("not comparable: only {} in common.", count(nodes.len(), "node"));
     }
     let Some(tau_b) = tau_b else {
         return format!("not distinguishable: {}.", tie_reason(compared));
@@ -105,16 +104,17 @@ fn sentence(compared: &ViewComparison) -> String {
     let tied = tied_in_one + tied_in_both;
     let pairs = count(*concordant as usize + tied as usize + wrong, "pair");
     let verdict = match (wrong, same_classes) {
-        (0, true) => format!("agrees: tau-b {tau_b:.2}, the same classes, no pair in another order"),
+        (0, true) => format!("agrees: tau-b {tau_b:.2}, same classes, no pair in another order"),
         (0, false) => {
-            format!("agrees in order: tau-b {tau_b:.2}, no pair in another order, but other classes")
+            format!("agrees in order: tau-b {tau_b:.2}, no pair in another order, but different classes")
         }
-        // A pair that stands in two classes of both views is in the same order in both.
+        // Pairs from different classes are in the same order, since both views have the same
+        // classes.
         (_, true) => format!(
-            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in another order, within a class"
+            "agrees in classes: tau-b {tau_b:.2}, {wrong} of {pairs} in another order, all within a class"
         ),
         (_, false) => {
-            format!("disagrees: tau-b {tau_b:.2}, other classes, {wrong} of {pairs} in the wrong order")
+            format!("disagrees: tau-b {tau_b:.2}, different classes, {wrong} of {pairs} in the wrong order")
         }
     };
     match tied {
@@ -124,17 +124,17 @@ fn sentence(compared: &ViewComparison) -> String {
     }
 }
 
-/// Why there is no order to agree with.
+/// Explains why tau-b is undefined.
 fn tie_reason(compared: &ViewComparison) -> &'static str {
     let nodes = &compared.agreement.nodes;
     match (ties_all(compared.view, nodes), ties_all(compared.copy, nodes)) {
-        (true, true) => "neither it nor the copy model tells these nodes apart",
-        (false, true) => "the copy model does not tell these nodes apart",
-        _ => "it does not tell these nodes apart",
+        (true, true) => "neither this view nor the copy model distinguishes these nodes",
+        (false, true) => "the copy model does not distinguish these nodes",
+        _ => "this view does not distinguish these nodes",
     }
 }
 
-/// Whether a view tells no two of these nodes apart. Intervals that overlap pair by pair all share a value.
+/// Returns whether a view distinguishes no two of these nodes: all their intervals share a value.
 fn ties_all(view: &View, nodes: &NodeSet) -> bool {
     let ranges = view.nodes.iter().filter(|value| nodes.contains(value.node));
     let ranges = ranges.map(|value| value.interval.unwrap_or((value.value, value.value)));

@@ -1,33 +1,35 @@
-//! Bars of nodes by class, with intervals: an SVG that is as wide as its place and keeps the size of its texts.
+//! Bar charts of nodes by class, with intervals: an SVG that scales in width and keeps its text
+//! size.
 
 use super::figures::{plus_minus, Figure};
 use crate::number_format::NumberFormat;
 use maud::{html, Markup};
 
-/// Height of a bar with the blank around it, in pixels.
+/// Height of a bar with its margin, in pixels.
 const ROW: usize = 22;
-/// Height above the bars, between classes, and of the axis below.
+/// Heights of the header, of the gap between classes, and of the axis.
 const HEAD: usize = 20;
 const GAP: usize = 7;
 const AXIS: usize = 20;
 
-/// A bar.
+/// A bar of the chart.
 pub(super) struct Bar {
     pub(super) label: String,
-    /// What else to say of it: `local`.
+    /// A remark, such as `local`.
     pub(super) aside: &'static str,
     pub(super) figure: Figure,
 }
 
-/// Bars that stand together: a class, or what has none.
+/// The bars of a class, or of all nodes without a class.
 pub(super) struct BarGroup {
     pub(super) rank: Option<u32>,
-    /// Least and greatest value.
+    /// Smallest and greatest value.
     pub(super) range: (f64, f64),
     pub(super) bars: Vec<Bar>,
 }
 
-/// Draws groups of bars from 0 to `most`. `label` says what it shows, `table` is the id of its figures.
+/// Draws groups of bars from 0 to `most`, with the accessible `label`; `table` is the id of their
+/// table.
 pub(super) fn write(
     groups: &[BarGroup],
     scale: &NumberFormat,
@@ -38,12 +40,12 @@ pub(super) fn write(
     let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
     let bottom = HEAD + bars * ROW + groups.len().saturating_sub(1) * GAP;
     let mut top = HEAD;
-    let places: Vec<(usize, &BarGroup)> = groups
+    let positions: Vec<(usize, &BarGroup)> = groups
         .iter()
         .map(|group| {
-            let place = (top, group);
+            let position = (top, group);
             top += group.bars.len() * ROW + GAP;
-            place
+            position
         })
         .collect();
     let height = bottom + AXIS;
@@ -52,21 +54,21 @@ pub(super) fn write(
             svg.left height=(height) aria-hidden="true" {
                 text.dim x="0" y="12" { "Class" }
                 text.dim x="42" y="12" { "Node" }
-                @for (top, group) in &places { (names(group, *top)) }
+                @for (top, group) in &positions { (names(group, *top)) }
             }
             svg.plot height=(height) aria-hidden="true" {
                 (axis(scale, most, bottom))
-                @for (top, group) in &places { (plot(group, scale, most, *top)) }
+                @for (top, group) in &positions { (plot(group, scale, most, *top)) }
             }
             svg.right height=(height) aria-hidden="true" {
                 text.dim.end x="100%" y="12" { (scale.unit()) ", 95 % ±" }
-                @for (top, group) in &places { (values(group, scale, *top)) }
+                @for (top, group) in &positions { (values(group, scale, *top)) }
             }
         }
     }
 }
 
-/// Class and names.
+/// Draws the class ranks and node names.
 fn names(group: &BarGroup, top: usize) -> Markup {
     let height = group.bars.len() * ROW;
     html! {
@@ -82,7 +84,7 @@ fn names(group: &BarGroup, top: usize) -> Markup {
     }
 }
 
-/// The figures.
+/// Writes the values.
 fn values(group: &BarGroup, scale: &NumberFormat, top: usize) -> Markup {
     html! {
         @for (index, bar) in group.bars.iter().enumerate() {
@@ -125,13 +127,13 @@ fn axis(scale: &NumberFormat, most: f64, bottom: usize) -> Markup {
     }
 }
 
-/// A share of the width, at most all of it.
+/// Formats a share of the width, from 0 % to 100 %.
 pub(super) fn percent(share: f64) -> String {
     let percent = (share * 10_000.0).round() / 100.0;
     format!("{}%", if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 })
 }
 
-/// Round numbers from 0 to `most`, five to eleven of them.
+/// Returns five to eleven round numbers from 0 to `most`.
 pub(super) fn ticks(most: f64) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0];
@@ -142,7 +144,7 @@ pub(super) fn ticks(most: f64) -> Vec<f64> {
     (0..=10).map(|index| f64::from(index) * step).take_while(|tick| *tick <= most * 1.000_001).collect()
 }
 
-/// A tick's number without digits that rounding left.
+/// Formats a tick without trailing zeros.
 pub(super) fn short(tick: f64) -> String {
     let text = format!("{tick:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,4 +1,4 @@
-//! Views of one target beside each other, and how far they agree.
+//! The section of views: values of each target, and the agreement between views.
 
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::method;
@@ -11,28 +11,28 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::{Agreement, Comparison, View};
 use std::collections::BTreeSet;
 
-/// Pairs written out for two views, at most.
+/// The maximum number of misordered pairs listed for two views.
 const MOST_PAIRS: usize = 20;
 
-pub(super) fn write(page: &mut HtmlPage, comparisons: &[Comparison], alone: &[View]) -> Markup {
-    page.section(1, "Views compared", |page| content(page, comparisons, alone))
+pub(super) fn write(page: &mut HtmlPage, comparisons: &[Comparison], uncompared: &[View]) -> Markup {
+    page.section(1, "Views compared", |page| content(page, comparisons, uncompared))
 }
 
-fn content(page: &mut HtmlPage, comparisons: &[Comparison], alone: &[View]) -> Markup {
-    let targets: BTreeSet<NodeId> = alone.iter().map(|view| view.target).collect();
+fn content(page: &mut HtmlPage, comparisons: &[Comparison], uncompared: &[View]) -> Markup {
+    let targets: BTreeSet<NodeId> = uncompared.iter().map(|view| view.target).collect();
     html! {
         p.how {
-            "A view is what one method says of every node seen from a target. Classes are marked by number and "
-            "colour; \u{d7} is how many times worse than the target itself."
+            "A view has a value for every node by one method, as seen from a target. Number and color mark the "
+            "class; \u{d7} is the factor by which a node is worse than the target itself."
         }
-        @for comparison in comparisons { (of_target(page, comparison)) }
-        @for target in targets { (alone_of_target(page, target, alone)) }
+        @for comparison in comparisons { (compared_section(page, comparison)) }
+        @for target in targets { (uncompared_section(page, target, uncompared)) }
     }
 }
 
-/// Views that no comparison holds.
-fn alone_of_target(page: &mut HtmlPage, target: NodeId, alone: &[View]) -> Markup {
-    let views: Vec<&View> = alone.iter().filter(|view| view.target == target).collect();
+/// Writes the views of a target that are in no comparison.
+fn uncompared_section(page: &mut HtmlPage, target: NodeId, uncompared: &[View]) -> Markup {
+    let views: Vec<&View> = uncompared.iter().filter(|view| view.target == target).collect();
     let dates = views
         .iter()
         .filter_map(|it| Some(format!("{}: {}", phrases::short(&it.title), date(it.measured_at?))));
@@ -47,7 +47,7 @@ fn alone_of_target(page: &mut HtmlPage, target: NodeId, alone: &[View]) -> Marku
     }
 }
 
-fn of_target(page: &mut HtmlPage, comparison: &Comparison) -> Markup {
+fn compared_section(page: &mut HtmlPage, comparison: &Comparison) -> Markup {
     let target = comparison.target;
     let id = page.section_id(2, &format!("Target {target} compared"));
     let devices = phrases::joined(comparison.devices.iter().take(12).map(|name| phrases::short(name)), ", ");
@@ -63,7 +63,7 @@ fn of_target(page: &mut HtmlPage, comparison: &Comparison) -> Markup {
     }
 }
 
-/// One column a view, one row a node.
+/// Writes the table of values: a column for each view, a row for each node.
 fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
     let nodes: BTreeSet<NodeId> = views.iter().flat_map(|view| view.nodes.iter().map(|it| it.node)).collect();
     let grids: Vec<Grid> = views.iter().map(|view| grid(page, view)).collect();
@@ -74,7 +74,7 @@ fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
     html! {
         div.scroll role="region" aria-label={ "Views of node " (target) } tabindex="0" {
             table.views {
-                caption { "What each view says of the nodes, seen from node " (target) }
+                caption { "Values of each view, as seen from node " (target) }
                 thead { tr {
                     th scope="col" { "Node" }
                     @for (view, grid) in views.iter().zip(&grids) {
@@ -93,7 +93,7 @@ fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
         }
         @if detailed {
             details {
-                summary { "Figures with n, interval and drift" }
+                summary { "Values with n, interval and drift" }
                 (long_table(views, &grids))
             }
         }
@@ -138,9 +138,9 @@ fn cell(view: &View, grid: &Grid, node: NodeId) -> Markup {
 
 fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
     html! {
-        div.scroll role="region" aria-label="Figures" tabindex="0" {
+        div.scroll role="region" aria-label="Values" tabindex="0" {
             table {
-                caption { "Every figure of the views" }
+                caption { "All values of the views" }
                 thead { tr {
                     @for title in ["View", "Node", "Value", "95 % interval", "±", "n", "Drift", "Factor", "Class"] {
                         th scope="col" { (title) }
@@ -166,7 +166,7 @@ fn long_table(views: &[&View], grids: &[Grid]) -> Markup {
     }
 }
 
-/// Agreement of every pair of views as a triangle, then the pairs of nodes in the wrong order.
+/// Writes the agreement of all pairs of views as a triangle, then the misordered pairs of nodes.
 fn agreement(comparison: &Comparison) -> Markup {
     let views = &comparison.views;
     let find = |a: &View, b: &View| {
@@ -174,15 +174,15 @@ fn agreement(comparison: &Comparison) -> Markup {
             (it.first == a.name && it.second == b.name) || (it.first == b.name && it.second == a.name)
         })
     };
-    let turned: Vec<&Agreement> =
+    let misordered: Vec<&Agreement> =
         comparison.agreements.iter().filter(|it| !it.inversions.is_empty()).collect();
     html! {
         @if views.len() > 1 && !comparison.agreements.is_empty() {
             div.scroll role="region" aria-label="Agreement of views" tabindex="0" {
                 table.tau {
                     caption {
-                        "Agreement in the order of nodes: Kendall's tau-b, 1 for the same order, −1 for the reverse; "
-                        "below it the pairs of nodes in the wrong order. – where a view tells no nodes apart."
+                        "Agreement in the order of nodes: Kendall's tau-b (1: same order, −1: reverse order); below it the "
+                        "number of misordered pairs. –: a view does not distinguish any nodes."
                     }
                     thead { tr {
                         th scope="col" { "View" }
@@ -202,10 +202,10 @@ fn agreement(comparison: &Comparison) -> Markup {
                 }
             }
         }
-        @if !turned.is_empty() {
+        @if !misordered.is_empty() {
             details {
-                summary { "Pairs of nodes in the wrong order" }
-                ul.pairs { @for agreement in turned { (pairs(comparison, agreement)) } }
+                summary { "Misordered pairs of nodes" }
+                ul.pairs { @for agreement in misordered { (pairs(comparison, agreement)) } }
             }
         }
     }
@@ -219,7 +219,7 @@ fn tau(agreement: Option<&Agreement>) -> Markup {
             None => td { "–" },
             Some(tau) => td.{ "h" (((1.0 - tau) * 4.5).round().clamp(0.0, 9.0)) } {
                 (format!("{tau:.2}").replace('-', "−"))
-                small { @if wrong == 0 { "none wrong" } @else { (wrong) " wrong" } }
+                small { @if wrong == 0 { "none misordered" } @else { (wrong) " misordered" } }
             },
         }
     }
@@ -234,13 +234,12 @@ fn pairs(comparison: &Comparison, agreement: &Agreement) -> Markup {
     let more = agreement.inversions.len().saturating_sub(MOST_PAIRS);
     html! {
         li {
-            strong { (first) } " against " strong { (second) } ": "
+            strong { (first) } " vs. " strong { (second) } ": "
             (count(agreement.inversions.len(), "pair"))
             ul { @for pair in agreement.inversions.iter().take(MOST_PAIRS) {
                 li {
-                    "nodes " (pair.better_in_first) " and " (pair.better_in_second) ": by " (first) " "
-                    (pair.better_in_first) " is better " (format!("{:.2}", pair.factor_in_first)) " times, by " (second) " "
-                    (pair.better_in_second) " is, " (format!("{:.2}", pair.factor_in_second)) " times"
+                    (first) ": node " (pair.better_in_first) " better by " (format!("{:.2}", pair.factor_in_first)) "; "
+                    (second) ": node " (pair.better_in_second) " better by " (format!("{:.2}", pair.factor_in_second))
                 }
             } }
             @if more > 0 { "and " (more) " more" }

@@ -1,22 +1,22 @@
-//! Curves of latency against bandwidth, as an SVG that is as wide as its place.
+//! Charts of latency against bandwidth: an SVG that scales in width.
 
 use super::bars::{percent, short, ticks};
 use maud::{html, Markup};
 
-/// Height of the plot and of what is below it, in pixels.
+/// Heights of the plot, of the axis below it and of the label above it, in pixels.
 const PLOT: f64 = 260.0;
 const BELOW: f64 = 38.0;
 const ABOVE: f64 = 22.0;
 
-/// One curve, numbers in the units shown.
+/// A curve, in the displayed units.
 pub(super) struct Curve {
-    /// What stands beside its line in the key.
+    /// The label in the legend.
     pub(super) label: String,
-    /// Bandwidth, latency and words for those who point at it.
+    /// Bandwidth, latency and tooltip of each point.
     pub(super) points: Vec<(f64, f64, String)>,
 }
 
-/// Draws curves. `label` says what they show, `table` is the id of their figures.
+/// Draws curves with the accessible `label`; `table` is the id of their table.
 pub(super) fn write(curves: &[Curve], unit: &str, label: &str, table: &str) -> Markup {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let most_x = points().map(|point| point.0).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -38,7 +38,7 @@ pub(super) fn write(curves: &[Curve], unit: &str, label: &str, table: &str) -> M
         }
         div.curves role="img" aria-label=(label) aria-describedby=(table) {
             svg.left height=(height) aria-hidden="true" {
-                text.dim x="0" y="12" { "ns a load" }
+                text.dim x="0" y="12" { "ns per load" }
                 @for tick in ticks(most_y) {
                     text.tick.end x="100%" dx="-6" y=(y_of(tick) + 4.0) { (short(tick)) }
                 }
@@ -68,8 +68,8 @@ fn draw(curve: &Curve, index: usize, most_x: f64, y_of: &dyn Fn(f64) -> f64) -> 
                     line.curve x1=(at(from.0)) y1=(y_of(from.1)) x2=(at(to.0)) y2=(y_of(to.1)) {}
                 }
             }
-            @for (x, y, words) in &curve.points {
-                circle cx=(at(*x)) cy=(y_of(*y)) r="3.5" { title { (curve.label) ": " (words) } }
+            @for (x, y, tooltip) in &curve.points {
+                circle cx=(at(*x)) cy=(y_of(*y)) r="3.5" { title { (curve.label) ": " (tooltip) } }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Figures as they are shown, and grids of them.
+//! Figures of the page, and grids of them.
 
 use crate::number_format::{greatest, NumberFormat};
 use crate::style::clean;
@@ -7,20 +7,20 @@ use numaio_schema::{median, IntervalKind, NodeValue, Reading, Summary};
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 
-/// A measured or stated figure, in the unit of its document.
+/// A measured or stated value, in the unit of its document.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Figure {
     pub(super) value: f64,
-    /// 95 % interval; the value itself where it is stated and not measured.
+    /// 95 % interval; equal to the value if stated instead of measured.
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Number of visits; 0 of what is stated.
+    /// Number of visits; 0 if stated.
     pub(super) n: u32,
     pub(super) drift: f64,
-    /// Whether the interval is only the range of too few visits.
+    /// Whether the interval is just the range, since there are too few visits.
     pub(super) range_only: bool,
     pub(super) settled: bool,
-    /// Rank of its class, if it has one.
+    /// Rank of its class, if any.
     pub(super) class: Option<u32>,
 }
 
@@ -38,13 +38,13 @@ impl Figure {
         }
     }
 
-    /// What a reading gave; none if nothing.
+    /// Returns the figure of a reading, if it has one.
     pub(super) fn reading(reading: &Reading) -> Option<Self> {
         reading.median()?;
         reading.summary.as_ref().map(|summary| Self::from_summary(summary, reading.settled))
     }
 
-    /// The figure of a node: its only one, or the median and range of what its cores gave one by one.
+    /// Returns the figure of a node: the median and range of its cores, or its single figure.
     fn of_cores(figures: &[Self]) -> Option<Self> {
         if let [one] = figures {
             return Some(*one);
@@ -63,19 +63,19 @@ impl Figure {
         })
     }
 
-    /// A node's value in a view.
+    /// Returns the figure of a node in a view.
     pub(super) fn stated(node: &NodeValue, class: Option<u32>) -> Self {
         let (low, high) = node.interval.unwrap_or((node.value, node.value));
         let NodeValue { value, n, drift, .. } = *node;
         Self { value, low, high, n, drift, range_only: false, settled: true, class }
     }
 
-    /// Half the width of the interval over the value.
+    /// Returns half the width of the interval, relative to the value.
     pub(super) fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.value
     }
 
-    /// Everything there is to say of it.
+    /// Describes the figure in full, for a tooltip.
     pub(super) fn description(&self, scale: &NumberFormat) -> String {
         if self.n == 0 {
             return format!("{} {}, stated", scale.format(self.value), scale.unit()).trim().to_owned();
@@ -92,7 +92,7 @@ impl Figure {
     }
 }
 
-/// `±0.8 %`, or nothing if that is no number.
+/// Formats a half width: `±0.8 %`; empty if it is not finite.
 pub(super) fn plus_minus(share: f64) -> String {
     if share.is_finite() {
         format!("±{:.1} %", share * 100.0)
@@ -101,7 +101,7 @@ pub(super) fn plus_minus(share: f64) -> String {
     }
 }
 
-/// `+0.3 %`, `−1.2 %`.
+/// Formats a signed share: `+0.3 %`, `−1.2 %`.
 pub(super) fn signed_percent(share: f64) -> String {
     let percent = (share * 1000.0).round() / 10.0;
     let sign = match percent {
@@ -112,26 +112,27 @@ pub(super) fn signed_percent(share: f64) -> String {
     format!("{sign}{:.1} %", percent.abs())
 }
 
-/// Figures by row and column; what a chart or a matrix shows.
+/// The figures of a chart or matrix, by row and column.
 pub(super) struct Grid {
-    /// The id of its table in the page.
+    /// The id of its table on the page.
     pub(super) id: String,
-    /// What the figures are: `STREAM copy`.
+    /// The subject, such as `STREAM copy`.
     pub(super) what: String,
     pub(super) scale: NumberFormat,
     /// Ids of rows and columns.
     pub(super) rows: Vec<u32>,
     pub(super) columns: Vec<u32>,
-    /// Row by row.
+    /// Figures in row-major order.
     pub(super) cells: Vec<Option<Figure>>,
 }
 
-/// From how many columns on a matrix is set small and its numbers short.
+/// Matrices with more columns use a small font and fewer digits.
 pub(super) const MANY: usize = 20;
 
 impl Grid {
-    /// A grid of pairs of nodes; `None` for a pair without a figure. Several figures of one pair are those of the
-    /// cores of the row's node.
+    /// Creates a grid of node pairs; `None` marks a missing figure.
+    ///
+    /// Several figures of one pair belong to the cores of the row's node and are combined.
     pub(super) fn of_pairs(
         id: String,
         what: String,
@@ -154,18 +155,18 @@ impl Grid {
         Self { id, what, scale, rows, columns, cells }
     }
 
-    /// The figures that are there.
+    /// Returns all figures, without missing ones.
     pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.cells.iter().flatten()
     }
 
-    /// The figures of a row.
+    /// Returns the figures of a row.
     pub(super) fn row(&self, index: usize) -> &[Option<Figure>] {
         let columns = self.columns.len();
         self.cells.get(index * columns..(index + 1) * columns).unwrap_or_default()
     }
 
-    /// Row, column and figure of every cell that has one.
+    /// Returns row, column and figure of every cell with a figure.
     pub(super) fn named(&self) -> impl Iterator<Item = (u32, u32, &Figure)> {
         let columns = self.columns.len().max(1);
         self.cells.iter().enumerate().filter_map(move |(index, figure)| {
@@ -174,8 +175,10 @@ impl Grid {
         })
     }
 
-    /// The grid as data of the page: values in the unit shown, with six digits; how far the interval reaches below
-    /// and above the value, and the drift, in parts of 10,000 of the value.
+    /// Returns the grid as JSON for the page's script.
+    ///
+    /// Values are in the displayed unit, with six digits. The interval's reach below and above the
+    /// value, and the drift, are in parts of 10,000 of the value.
     pub(super) fn json(&self) -> Value {
         let numbers = |of: &dyn Fn(&Figure) -> Value| -> Vec<Value> {
             self.cells.iter().map(|cell| cell.as_ref().map_or(Value::Null, of)).collect()
@@ -195,12 +198,12 @@ impl Grid {
     }
 }
 
-/// A share in parts of 10,000.
+/// Converts a share to parts of 10,000.
 fn parts(share: f64) -> Value {
     json!((share * 1e4).round() as i64)
 }
 
-/// A number rounded to six digits, which is more than any measurement here has.
+/// Rounds a number to six digits, more than the precision of any measurement.
 fn six_digits(value: f64) -> Value {
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     if rounded.fract() == 0.0 && rounded.abs() < 1e15 {
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short_and_true() {
+    fn numbers_are_rounded_to_six_digits() {
         assert_eq!(six_digits(104.234_567).to_string(), "104.235");
         assert_eq!(six_digits(104_234_567.0).to_string(), "104235000");
         assert_eq!(six_digits(-0.000_012_345_678).to_string(), "-0.0000123457");
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_signed() {
+    fn shares_have_a_sign_unless_zero() {
         assert_eq!(
             [0.003, -0.0123, 0.0, -0.0001].map(signed_percent),
             ["+0.3 %", "−1.2 %", "0.0 %", "0.0 %"]

@@ -1,4 +1,4 @@
-//! Measured I/O: a table for each device and engine.
+//! Sections of measured I/O: a table for each device and engine.
 
 use super::method;
 use super::page::HtmlPage;
@@ -8,7 +8,7 @@ use crate::sheets::{self, Align};
 use maud::{html, Markup};
 use numaio_schema::IoRecord;
 
-/// Rows of a table, and notes below it, at most; limits for the size of the page.
+/// The maximum numbers of table rows and notes, which limit the size of the page.
 const MOST_ROWS: usize = 1000;
 const MOST_NOTES: usize = 50;
 
@@ -17,7 +17,7 @@ pub(super) fn write(page: &mut HtmlPage, record: &IoRecord) -> Markup {
     let title = format!("Measured I/O of {}", record.device.name);
     let left_out = sheet.rows.len().saturating_sub(MOST_ROWS);
     let class = |column: usize| match sheet.aligned[column] {
-        Align::Left => "words",
+        Align::Left => "text",
         _ => "number",
     };
     page.section(1, &title, |_| {
@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut HtmlPage, record: &IoRecord) -> Markup {
                     }
                 }
             }
-            @if left_out > 0 { p.how { (count(left_out, "more row")) " in the documents (--format json)." } }
+            @if left_out > 0 { p.how { (count(left_out, "more row")) " in the documents (use --format json)." } }
             @for note in sheet.notes.iter().take(MOST_NOTES) { p.how { (note) } }
         }
     })

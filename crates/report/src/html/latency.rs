@@ -1,4 +1,4 @@
-//! Latency: a matrix of CPU nodes and memory nodes, and curves of latency under load.
+//! The latency section: a matrix of CPU nodes and memory nodes, and charts of latency under load.
 
 use super::curves::{self, Curve};
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
@@ -14,7 +14,7 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::{LatencyRecord, LoadPoint, LoadedCurve};
 use std::collections::BTreeSet;
 
-/// Curves in one chart, and charts, at most.
+/// The maximum number of curves in a chart, and of charts.
 const MOST_CURVES: usize = 6;
 const MOST_CHARTS: usize = 12;
 
@@ -40,7 +40,7 @@ fn idle(page: &mut HtmlPage, latency: &LatencyRecord) -> Markup {
         &pairs,
     );
     let caption =
-        "Idle latency, ns a load: one thread on the row's node follows pointers on the column's node";
+        "Idle latency, ns per load: one thread on the row's node follows pointers in memory of the column's node";
     html! {
         (matrix::write(page, &grid, &AXES, caption))
         (matrix::missing_notes(readings))
@@ -60,7 +60,7 @@ fn loaded(page: &mut HtmlPage, curves: &[LoadedCurve]) -> Markup {
             (heading(page))
             div.pair { @for chart in charts.iter().take(MOST_CHARTS) { (chart_of(page, chart)) } }
         }
-        @if left_out > 0 { p.how { (count(left_out, "more curve")) " in the documents (--format json)." } }
+        @if left_out > 0 { p.how { (count(left_out, "more curve")) " in the documents (use --format json)." } }
     }
 }
 
@@ -82,19 +82,19 @@ fn chart_of(page: &mut HtmlPage, curves: &[&LoadedCurve]) -> Markup {
     let drawn: Vec<Curve> = curves.iter().map(|curve| drawn(curve, &bandwidth, &time)).collect();
     let Some(node) = curves.first().map(|curve| curve.cpu_node) else { return html! {} };
     let label = format!(
-        "Curves of latency against bandwidth, threads on node {node}, one for each memory node. The figures are in \
-         the table that follows."
+        "Latency against bandwidth for threads on node {node}, a curve for each memory node. The values are in \
+         the table below."
     );
     html! {
         figure {
             figcaption {
                 strong { "Threads on node " (node) } " "
-                span.dim { "one follows pointers while the others read the same memory" }
+                span.dim { "one thread follows pointers while the others read the same memory" }
             }
             (curves::write(&drawn, bandwidth.unit(), &label, &id))
             details {
-                summary { "Figures" }
-                div.scroll role="region" aria-label="Figures" tabindex="0" {
+                summary { "Values" }
+                div.scroll role="region" aria-label="Values" tabindex="0" {
                     table id=(id) {
                         caption { "Latency under load, threads on node " (node) }
                         thead { tr {
@@ -112,7 +112,8 @@ fn chart_of(page: &mut HtmlPage, curves: &[&LoadedCurve]) -> Markup {
     }
 }
 
-/// Keeps a curve as two grids of one row: loads and latencies, their columns the gaps.
+/// Adds a curve to the page's data as two grids of one row: loads and latencies; the columns are
+/// the gaps.
 fn add_curve(page: &mut HtmlPage, curve: &LoadedCurve, bandwidth: &NumberFormat, time: &NumberFormat) {
     let path = format!("from node {} to node {}", curve.cpu_node, curve.memory_node);
     let load =
@@ -134,16 +135,16 @@ fn add_curve(page: &mut HtmlPage, curve: &LoadedCurve, bandwidth: &NumberFormat,
 }
 
 fn drawn(curve: &LoadedCurve, bandwidth: &NumberFormat, time: &NumberFormat) -> Curve {
-    let place = if curve.cpu_node == curve.memory_node { ", local" } else { "" };
+    let locality = if curve.cpu_node == curve.memory_node { ", local" } else { "" };
     let point = |point: &LoadPoint| {
         let load = point.load_bytes_read_per_s.as_ref()?.median;
         let figure = Figure::reading(&point.ns_per_load)?;
-        let words =
+        let tooltip =
             format!("{} {} at {}", bandwidth.format(load), bandwidth.unit(), figure.description(time));
-        Some((bandwidth.number(load), time.number(figure.value), words))
+        Some((bandwidth.number(load), time.number(figure.value), tooltip))
     };
     Curve {
-        label: format!("memory {}{place}", curve.memory_node),
+        label: format!("memory {}{locality}", curve.memory_node),
         points: curve.points.iter().filter_map(point).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! The machine itself: what it is made of, where devices hang, what looks wrong.
+//! The sections of the machine: nodes, devices, distances and findings.
 
 use super::figures::MANY;
 use super::page::HtmlPage;
@@ -11,16 +11,16 @@ use numaio_machine::devices::Device;
 use numaio_machine::topology::{Distances, Topology};
 use numaio_machine::units::size_for_people;
 
-/// Devices in the table, at most; a limit for the size of the page.
+/// The maximum number of devices in the table, which limits the size of the page.
 const MOST_DEVICES: usize = 300;
-/// Findings that are written out, at most.
+/// The maximum number of findings.
 const MOST_FINDINGS: usize = 100;
-/// Findings that are seen at once; the others are folded.
-const MOST_AT_ONCE: usize = 8;
-/// From this width on a drawing is not shrunk to the page, in pixels.
+/// The number of findings shown unfolded.
+const MAX_UNFOLDED: usize = 8;
+/// Drawings wider than this, in pixels, are not shrunk to the page.
 const WIDE: i32 = 1600;
 
-/// A few words below the machine's name.
+/// Writes fingerprint, kind and size below the machine's name.
 pub(super) fn lead(machine: &MachineDocuments) -> Markup {
     html! {
         p.lead { "Fingerprint " code { (phrases::short(&machine.fingerprint)) } }
@@ -28,13 +28,13 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
         @if let Some(topology) = &machine.topology {
             p.lead {
                 (phrases::machine_size(topology))
-                @if let Some(seconds) = machine.seen_at { ", as seen " (date(seconds)) }
+                @if let Some(seconds) = machine.seen_at { ", as of " (date(seconds)) }
             }
         }
     }
 }
 
-/// Drawing, tables and distances.
+/// Writes the drawing, the tables of nodes and devices, and the distances.
 pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
     let name = phrases::machine_name(&topology.identity);
     let table = page.id("nodes");
@@ -66,7 +66,7 @@ fn nodes(topology: &Topology, id: &str) -> Markup {
             table id=(id) {
                 caption { "Nodes" }
                 thead { tr {
-                    @for title in ["Node", "Package", "CPUs", "Last cache", "Memory", "Free", "Devices", "Note"] {
+                    @for title in ["Node", "Package", "CPUs", "Last-level cache", "Memory", "Free", "Devices", "Note"] {
                         th scope="col" { (title) }
                     }
                 } }
@@ -97,7 +97,7 @@ fn devices(page: &HtmlPage, topology: &Topology) -> Markup {
                 table {
                     caption { "Devices that move data" }
                     thead { tr {
-                        @for title in ["Device", "Node", "Kind", "PCI", "Driver", "Link now, of best", "Model"] {
+                        @for title in ["Device", "Node", "Kind", "PCI", "Driver", "Link (of maximum)", "Model"] {
                             th scope="col" { (title) }
                         }
                     } }
@@ -127,16 +127,16 @@ fn device_row(page: &HtmlPage, device: &Device) -> Markup {
     }
 }
 
-/// Distances, as they are: no measurement, so without intervals.
+/// Writes the distances, which are stated, not measured, and have no intervals.
 fn distance_matrix(distances: &Distances) -> Markup {
     let farthest = distances.rows.iter().flatten().copied().max().unwrap_or(10).max(11);
     let step = |distance: u32| (distance.saturating_sub(10) * 9).div_ceil(farthest - 10).min(9);
     html! {
         details open[distances.nodes.len() <= 16] {
-            summary { "Distances that firmware states (SLIT)" }
+            summary { "Distances reported by firmware (SLIT)" }
             div.scroll role="region" aria-label="Distances" tabindex="0" {
                 table.heat.small[distances.nodes.len() > MANY] style={ "--n:" (distances.nodes.len()) } {
-                    caption { "From the node of the row to the node of the column; 10 is local, without unit" }
+                    caption { "From the row's node to the column's node; 10 is local; no unit" }
                     thead { tr {
                         th.corner scope="col" { "From ↓ to →" }
                         @for node in &distances.nodes { th scope="col" { (node) } }
@@ -155,14 +155,14 @@ fn distance_matrix(distances: &Distances) -> Markup {
     }
 }
 
-/// What looks wrong, with what shows it and what to do; what matters most first, the rest folded.
+/// Writes the findings with evidence and remedy, most severe first, the rest folded.
 pub(super) fn findings(page: &mut HtmlPage, topology: &Topology) -> Markup {
     let findings = phrases::group_findings(&topology.findings);
     let shown = &findings[..findings.len().min(MOST_FINDINGS)];
-    let (first, more) = shown.split_at(shown.len().min(MOST_AT_ONCE));
+    let (first, more) = shown.split_at(shown.len().min(MAX_UNFOLDED));
     page.section(1, "Findings", |_| {
         html! {
-            @if findings.is_empty() { p { "Nothing looks wrong." } }
+            @if findings.is_empty() { p { "No problems found." } }
             ul.findings { @for finding in first { (finding_item(finding)) } }
             @if !more.is_empty() {
                 details {

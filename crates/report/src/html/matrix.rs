@@ -1,4 +1,4 @@
-//! Matrices as tables whose cells are coloured: the farther from the best, the deeper.
+//! Matrices as tables with colored cells: the farther from the best value, the deeper the color.
 
 use super::figures::{plus_minus, signed_percent, Figure, Grid, MANY};
 use super::page::HtmlPage;
@@ -9,24 +9,25 @@ use numaio_schema::Reading;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Up to how many columns two matrices stand side by side.
+/// The maximum number of columns for two matrices side by side.
 const FEW: usize = 8;
-/// The deepest colour.
+/// The step of the deepest color.
 const DEEPEST: f64 = 9.0;
-/// The distance from the best, as a share, that has the deepest colour at the least.
+/// The minimum distance from the best value, as a share, for the deepest color.
 const LEAST_SPAN: f64 = 0.3;
-/// Cells named in a sentence, at most.
+/// The maximum number of cells named in a sentence.
 const MOST_NAMED: usize = 6;
 
-/// What rows and columns of a matrix are.
+/// The meaning of a matrix's rows and columns.
 pub(super) struct Axes {
     pub(super) row: &'static str,
     pub(super) column: &'static str,
-    /// Whether cells have the colour of their class, rather than of their distance from the best.
+    /// Whether the color of a cell is its class instead of its distance from the best value.
     pub(super) by_class: bool,
 }
 
-/// A matrix with its legend, a choice of what its cells show, and a sentence on how sure they are.
+/// Writes a matrix with its legend, a selector of the displayed statistic, and a note on its
+/// precision.
 pub(super) fn write(page: &mut HtmlPage, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
     page.add_grid(grid);
     let many = grid.columns.len() > MANY;
@@ -50,14 +51,14 @@ pub(super) fn write(page: &mut HtmlPage, grid: &Grid, axes: &Axes, caption: &str
     }
 }
 
-/// Matrices of so many columns, side by side if they are small.
+/// Arranges matrices with this number of columns, side by side if they are small.
 pub(super) fn side_by_side(columns: usize, matrices: &[Markup]) -> Markup {
     html! {
         div.pair[columns <= FEW] { @for matrix in matrices { (matrix) } }
     }
 }
 
-/// What the cells show; hidden until the script that serves it runs.
+/// Writes the selector of the displayed statistic, hidden until the page's script runs.
 fn choice(grid: &Grid) -> Markup {
     let shown = [("value", grid.scale.unit()), ("interval", "95 % ±"), ("n", "n"), ("drift", "drift")];
     html! {
@@ -73,7 +74,7 @@ fn choice(grid: &Grid) -> Markup {
     }
 }
 
-/// The rows, without end tags that HTML lets one leave out: a matrix of 64 nodes has 4,096 cells.
+/// Writes the rows without optional end tags, to save space: a matrix of 64 nodes has 4,096 cells.
 fn rows(grid: &Grid, by_class: bool) -> Markup {
     let mut text = String::new();
     let shades = Shades::of(grid);
@@ -89,7 +90,8 @@ fn rows(grid: &Grid, by_class: bool) -> Markup {
     PreEscaped(text)
 }
 
-/// A cell, shaded by its distance from the best or else by its class; the class is written where it is known.
+/// Writes a cell, shaded by its distance from the best value or by its class, with its rank if
+/// known.
 fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Shades>) -> std::fmt::Result {
     match shades {
         Some(shades) => write!(text, "<td class=h{}>", shades.step(figure.value))?,
@@ -103,7 +105,7 @@ fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Sh
     Ok(())
 }
 
-/// How deep a figure is coloured.
+/// The mapping from values to color steps.
 struct Shades {
     best: f64,
     span: f64,
@@ -123,7 +125,7 @@ impl Shades {
         shades
     }
 
-    /// How far from the best, from 0 to below 1.
+    /// Returns the distance from the best value, from 0 to below 1.
     fn loss(&self, value: f64) -> f64 {
         let share = if self.more_is_better { value / self.best } else { self.best / value };
         1.0 - share.clamp(0.0, 1.0)
@@ -156,17 +158,17 @@ fn legend(grid: &Grid) -> Markup {
     }
 }
 
-/// Number of visits, intervals and drift of all cells in a sentence, and which of them are not settled.
+/// Describes visits, intervals and drift of all cells, and lists unsettled ones.
 fn precision_note(grid: &Grid, axes: &Axes) -> String {
     let figures: Vec<&Figure> = grid.figures().collect();
-    let Some(first) = figures.first() else { return "No cell has a figure.".to_owned() };
+    let Some(first) = figures.first() else { return "No cell has a value.".to_owned() };
     let least_n = figures.iter().map(|figure| figure.n).min().unwrap_or(first.n);
     let most_n = figures.iter().map(|figure| figure.n).max().unwrap_or(first.n);
     let n = if least_n == most_n { most_n.to_string() } else { format!("{least_n} to {most_n}") };
     let widest = figures.iter().map(|figure| figure.half_width()).fold(0.0, f64::max);
     let drifts = || figures.iter().map(|figure| figure.drift);
     let mut sentences = vec![format!(
-        "{} with a figure; n {n}; 95 % intervals within {}; drift {} to {}.",
+        "{} with a value; n {n}; 95 % intervals within {}; drift {} to {}.",
         count(figures.len(), "cell"),
         plus_minus(widest),
         signed_percent(drifts().fold(f64::INFINITY, f64::min)),
@@ -179,8 +181,11 @@ fn precision_note(grid: &Grid, axes: &Axes) -> String {
             .collect()
     };
     let doubts = [
-        ("not settled (marked ?)", named(&|figure| !figure.settled)),
-        ("only a range of too few visits", named(&|figure| figure.range_only && figure.n > 0)),
+        ("unsettled (marked ?)", named(&|figure| !figure.settled)),
+        (
+            "with too few visits: the interval is the range",
+            named(&|figure| figure.range_only && figure.n > 0),
+        ),
     ];
     for (what, cells) in doubts.into_iter().filter(|(_, cells)| !cells.is_empty()) {
         let more = cells.len().saturating_sub(MOST_NAMED);
@@ -197,17 +202,17 @@ fn precision_note(grid: &Grid, axes: &Axes) -> String {
     sentences.join(" ")
 }
 
-/// Why cells have no figure, the first of each reason named; nothing where all have one.
+/// Explains missing values: the first cells of each reason; empty if no value is missing.
 pub(super) fn missing_notes<'r>(cells: impl Iterator<Item = (NodeId, NodeId, &'r Reading)>) -> Markup {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (row, column, reading) in cells.filter(|(.., reading)| reading.median().is_none()) {
-        let why = reading.failure.as_deref().unwrap_or("no visit gave a result");
+        let why = reading.failure.as_deref().unwrap_or("no visit succeeded");
         reasons.entry(why).or_default().push(format!("{row} → {column}"));
     }
     html! {
         @for (why, cells) in reasons.iter().take(MOST_NAMED) {
             p.how {
-                strong { "No figure: " }
+                strong { "No value: " }
                 (cells[..cells.len().min(MOST_NAMED)].join(", "))
                 @if cells.len() > MOST_NAMED { " and " (cells.len() - MOST_NAMED) " more" }
                 ": " (why)

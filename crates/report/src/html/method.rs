@@ -1,4 +1,4 @@
-//! Where figures come from: source, conditions, doubts, and how it was measured.
+//! Sources, conditions, warnings and settings of the measurements.
 
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// Name and value of a setting.
 type Setting = (&'static str, String);
 
-/// What stands above everything else of a machine: that it is no real machine, or not all was measured.
+/// Writes the banners above a machine's sections: not measured on a live machine, or incomplete.
 pub(super) fn banners(provenances: &[&Provenance], incomplete: bool) -> Markup {
     let mut sources: Vec<&MachineSource> = Vec::new();
     for provenance in provenances {
@@ -34,20 +34,20 @@ pub(super) fn banners(provenances: &[&Provenance], incomplete: bool) -> Markup {
                     strong { "From the tape " (phrases::short(name)) ". " } (note)
                 },
                 MachineSource::Simulated => p.banner.tape {
-                    strong { "Simulated. " } "These figures are of no real machine."
+                    strong { "Simulated. " } "These values are not from a real machine."
                 },
             }
         }
         @if incomplete {
             p.banner.incomplete {
                 strong { "Incomplete. " }
-                "Not every figure that was asked for is there and settled; figures that are not are marked."
+                "Some requested values are missing or unsettled; they are marked."
             }
         }
     }
 }
 
-/// What a measurement warns of, beside its figures.
+/// Writes the warnings of a measurement.
 pub(super) fn warnings(warnings: &[numaio_schema::Warning]) -> Markup {
     html! {
         @if !warnings.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn warnings(warnings: &[numaio_schema::Warning]) -> Markup {
     }
 }
 
-/// How one document's figures were measured, and in what conditions.
+/// Writes the settings and conditions of one measurement.
 pub(super) fn write(
     page: &mut HtmlPage,
     title: &str,
@@ -94,7 +94,7 @@ pub(super) fn write(
     }
 }
 
-/// Settings of a campaign of copies.
+/// Returns the settings of a copy measurement.
 pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
     let method = &model.record.method;
     let Method { trials, bytes_per_thread, pages, repetitions, .. } = method;
@@ -103,10 +103,11 @@ pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
             let name = loop_name(method, trial.copy_loop);
             format!("{name} {}", phrases::bandwidth(speed, Default::default()))
         }
-        None => format!("{} not here", trial.copy_loop),
+        None => format!("{} not supported", trial.copy_loop),
     });
     let trials = phrases::joined(trials, ", ");
-    let chosen = if trials.is_empty() { "chosen by the user".to_owned() } else { format!("trial: {trials}") };
+    let chosen =
+        if trials.is_empty() { "set by the user".to_owned() } else { format!("chosen by trial: {trials}") };
     let cells = &model.record.cells;
     let visits = cells.iter().flat_map(|cell| &cell.visits);
     let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
@@ -114,56 +115,56 @@ pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
     vec![
         ("Copy loop", format!("{} ({chosen})", loop_name(method, method.copy_loop))),
         ("Threads on the target", range(threads)),
-        ("Source, and again sink, of a thread", sizes(bytes_per_thread)),
+        ("Source and sink buffer per thread", sizes(bytes_per_thread)),
         ("Pages", pages_name(*pages).to_owned()),
         (
             "Bandwidth",
             format!(
-                "counts each byte copied once; the memory bus carries at most {} bytes for it",
+                "counts each copied byte once; it causes at most {} bytes of memory traffic",
                 method.bus_bytes_per_byte
             ),
         ),
         (
-            "Ends",
+            "Stops",
             match repetitions {
                 Some(times) => {
-                    format!("after {}, as Algorithm 1 is printed", count(*times as usize, "repetition"))
+                    format!("after {}, as printed in Algorithm 1", count(*times as usize, "repetition"))
                 }
-                None => ends(method.precision, method.time_limit_s),
+                None => stop_rule(method.precision, method.time_limit_s),
             },
         ),
         ("Rounds", method.rounds.to_string()),
         ("Visits", visits_text(visits.count(), set_aside)),
-        ("Time on the machine", format!("{:.0} s", method.elapsed_s)),
-        ("Seed of the order", method.seed.to_string()),
+        ("Measurement time", format!("{:.0} s", method.elapsed_s)),
+        ("Random seed", method.seed.to_string()),
     ]
 }
 
-/// Settings of STREAM.
+/// Returns the settings of a STREAM measurement.
 pub(super) fn stream_settings(stream: &StreamRecord) -> Vec<Setting> {
     let method = &stream.method;
-    let loops = method.loops.iter().map(|(op, stream_loop)| format!("{op} by {stream_loop}"));
+    let loops = method.loops.iter().map(|(op, stream_loop)| format!("{op} with {stream_loop}"));
     let trials = method.trials.iter().map(|trial| match trial.bytes_per_s {
         Some(speed) => {
             format!("{} {} {}", trial.op, trial.stream_loop, phrases::bandwidth(speed, Default::default()))
         }
-        None => format!("{} {} not here", trial.op, trial.stream_loop),
+        None => format!("{} {} not supported", trial.op, trial.stream_loop),
     });
     let threads = match method.scope {
-        StreamScope::Node { threads: None } => "one on each core of the CPU node".to_owned(),
+        StreamScope::Node { threads: None } => "one per core of the CPU node".to_owned(),
         StreamScope::Node { threads: Some(threads) } => threads.to_string(),
-        StreamScope::HardwareThreads => "one on each hardware thread of the CPU node".to_owned(),
-        StreamScope::Core => "each core alone".to_owned(),
+        StreamScope::HardwareThreads => "one per hardware thread of the CPU node".to_owned(),
+        StreamScope::Core => "one core at a time".to_owned(),
     };
     let mut settings = vec![
         ("Loops", phrases::joined(loops, ", ")),
-        ("Trial of loops", phrases::joined(trials, ", ")),
+        ("Loop trial", phrases::joined(trials, ", ")),
         ("Threads", threads),
-        ("Array of a thread", sizes(&method.bytes_per_array)),
+        ("Array per thread", sizes(&method.bytes_per_array)),
         ("Pages", pages_name(method.pages).to_owned()),
         (
             "Bandwidth",
-            "as STREAM counts: bytes read and written, without what write-allocate adds".to_owned(),
+            "bytes read and written, as STREAM counts them, without write-allocate traffic".to_owned(),
         ),
     ];
     let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
@@ -171,14 +172,14 @@ pub(super) fn stream_settings(stream: &StreamRecord) -> Vec<Setting> {
     settings
 }
 
-/// Settings of latency.
+/// Returns the settings of a latency measurement.
 pub(super) fn latency_settings(latency: &LatencyRecord) -> Vec<Setting> {
     let method = &latency.method;
     let mut settings = vec![
         (
             "Chain",
             format!(
-                "a single random cycle through the buffer, {} from place to place",
+                "one random cycle through the buffer, stride {}",
                 size_for_people(u64::from(method.stride_bytes))
             ),
         ),
@@ -192,7 +193,7 @@ pub(super) fn latency_settings(latency: &LatencyRecord) -> Vec<Setting> {
     settings
 }
 
-/// Settings of measured I/O.
+/// Returns the settings of measured I/O.
 pub(super) fn io_settings(io: &IoRecord) -> Vec<Setting> {
     let mut settings =
         vec![("Device", io_text::device_sentence(&io.device)), ("Engine", io_text::method_sentence(io))];
@@ -204,29 +205,29 @@ fn round_settings<'r>(rounds: &Rounds, readings: impl Iterator<Item = &'r Readin
     let visits = readings.flat_map(|reading| &reading.visits);
     let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
     [
-        ("Ends", ends(rounds.precision, rounds.time_limit_s)),
+        ("Stops", stop_rule(rounds.precision, rounds.time_limit_s)),
         ("Rounds", rounds.rounds.to_string()),
         ("Visits", visits_text(visits.count(), set_aside)),
-        ("Time on the machine", format!("{:.0} s", rounds.elapsed_s)),
-        ("Seed of the order", rounds.seed.to_string()),
+        ("Measurement time", format!("{:.0} s", rounds.elapsed_s)),
+        ("Random seed", rounds.seed.to_string()),
     ]
 }
 
-fn ends(precision: f64, time_limit_s: f64) -> String {
+fn stop_rule(precision: f64, time_limit_s: f64) -> String {
     format!(
-        "when the 95 % interval of each median is within ±{} %, or after {time_limit_s:.0} s",
+        "when each median's 95 % interval is within ±{} %, or after {time_limit_s:.0} s",
         percent(precision)
     )
 }
 
 fn visits_text(visits: usize, set_aside: usize) -> String {
     match set_aside {
-        0 => format!("{visits}, none set aside"),
-        _ => format!("{visits}, of which {set_aside} set aside, as pages were not where they were bound"),
+        0 => format!("{visits}, none discarded"),
+        _ => format!("{visits}, {set_aside} of them discarded because pages were not on the bound node"),
     }
 }
 
-/// A size, or the least and the greatest.
+/// Formats a size, or the range of sizes.
 fn sizes(bytes: &[(NodeId, u64)]) -> String {
     let sizes: BTreeSet<u64> = bytes.iter().map(|(_, bytes)| *bytes).collect();
     match (sizes.first(), sizes.last()) {

@@ -1,4 +1,5 @@
-//! A page for a browser: one file, no network, light and dark, on paper and for screen readers.
+//! Formats a report as one self-contained HTML file: no network access, light and dark, printable,
+//! accessible.
 
 mod bars;
 mod comparison;
@@ -21,15 +22,17 @@ use maud::{html, Markup, PreEscaped, DOCTYPE};
 use numaio_machine::units::BandwidthUnit;
 use page::HtmlPage;
 
-/// The script of the page, and what the policy says of it: no other script runs, wherever its text came from
-/// (Content Security Policy Level 3, 6.7.3). `openssl dgst -sha256 -binary page.js | base64` gives the hash.
-const SCRIPT: &str = include_str!("page.js");
-const SCRIPT_HASH: &str = "sha256-KKD9TFFgLup0KumSyqIw14ih8DyMmZI4p8nG4f4XHnM=";
-
-/// A report as one HTML file that asks for nothing else. Bandwidths are in `unit`.
+/// The page's script and its hash in the policy, which blocks any other script (CSP Level 3,
+/// 6.7.3).
 ///
-/// Every chart has its figures in a table; all of them, with interval, n and drift, stand in the page once more
-/// as JSON (`script` element `data`), in the unit shown and rounded to six digits.
+/// Compute the hash with `openssl dgst -sha256 -binary page.js | base64`.
+const SCRIPT: &str = include_str!("page.js");
+const SCRIPT_HASH: &str = "sha256-XPpHrJpe6XoNdwO/TOsuxMkx2OwuAq4Xf3yjENv9sjs=";
+
+/// Formats a bundle as one HTML file without external resources. Bandwidths are in `unit`.
+///
+/// A table accompanies each chart. All values, with interval, n and drift, are also embedded as
+/// JSON (`script` element `data`), in the displayed unit and rounded to six digits.
 pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let several = bundle.machines.len() > 1;
     let mut page = HtmlPage::new(unit, if several { 2 } else { 1 });
@@ -45,7 +48,7 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
         html lang="en" {
             (head(&title))
             body {
-                a.skip href="#main" { "To the report" }
+                a.skip href="#main" { "Skip to the report" }
                 header.bar {
                     p.brand { "numaio " span { "I/O bandwidth report" } }
                     (color_choice())
@@ -58,8 +61,8 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
                     }
                 }
                 footer {
-                    "numaio " (env!("CARGO_PKG_VERSION")) ". Bandwidth counts each byte copied once; 1 GB is 10"
-                    sup { "9" } " bytes. Method after Li, Ren, Yu, Jin: Characterization of Input/Output Bandwidth "
+                    "numaio " (env!("CARGO_PKG_VERSION")) ". Bandwidth counts each copied byte once; 1 GB is 10"
+                    sup { "9" } " bytes. Method: Li, Ren, Yu, Jin: Characterization of Input/Output Bandwidth "
                     "Performance Models in NUMA Architecture for Data Intensive Applications, ICPP 2013."
                 }
                 script id="data" type="application/json" { (page.data()) }
@@ -70,7 +73,7 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     without_marks(&document.into_string())
 }
 
-/// No text of a machine may steer how the page is written or read; see [`crate::style::clean`].
+/// Removes marks that could change how the page is read or displayed; see [`crate::style::clean`].
 fn without_marks(page: &str) -> String {
     page.split('\n').map(clean).collect::<Vec<_>>().join("\n")
 }
@@ -90,7 +93,7 @@ fn head(title: &str) -> Markup {
     }
 }
 
-/// The choice between light and dark; it works by style alone.
+/// Writes the selector of the color scheme, which works with CSS alone.
 fn color_choice() -> Markup {
     html! {
         fieldset.colors {
@@ -108,13 +111,13 @@ fn name(machine: &MachineDocuments) -> String {
         .map_or_else(|| format!("Machine {}", phrases::short(&machine.fingerprint)), phrases::machine_name)
 }
 
-/// Machines and their names; those of one name with their fingerprints.
+/// Returns the machines with their names, and with their fingerprints if names are equal.
 fn named(bundle: &Bundle) -> impl Iterator<Item = (&MachineDocuments, String)> {
     let names: Vec<String> = bundle.machines.iter().map(name).collect();
     bundle.machines.iter().enumerate().map(move |(index, machine)| {
         let name = &names[index];
-        let alike = names.iter().filter(|other| *other == name).count();
-        let named = match alike {
+        let same_name = names.iter().filter(|other| *other == name).count();
+        let named = match same_name {
             1 => name.clone(),
             _ => format!("{name}, {}", phrases::short(&machine.fingerprint)),
         };
@@ -124,45 +127,45 @@ fn named(bundle: &Bundle) -> impl Iterator<Item = (&MachineDocuments, String)> {
 
 fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, listed: bool) -> Markup {
     let id = if listed { page.section_id(0, name) } else { page.id("machine") };
-    let mut parts = vec![];
+    let mut sections = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
-        parts.push(summary::write(page, &machine.models));
+        sections.push(summary::write(page, &machine.models));
     }
     if let Some(topology) = &machine.topology {
-        parts.push(machine::findings(page, topology));
-        parts.push(machine::write(page, topology));
+        sections.push(machine::findings(page, topology));
+        sections.push(machine::write(page, topology));
     }
-    parts.extend(machine.models.iter().map(|it| model::write(page, it)));
-    parts.extend(machine.streams.iter().map(|it| stream::write(page, it)));
-    parts.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
-    parts.extend(machine.ios.iter().map(|it| io::write(page, it)));
+    sections.extend(machine.models.iter().map(|it| model::write(page, it)));
+    sections.extend(machine.streams.iter().map(|it| stream::write(page, it)));
+    sections.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
+    sections.extend(machine.ios.iter().map(|it| io::write(page, it)));
     if !machine.comparisons.is_empty() || !machine.views.is_empty() {
-        parts.push(comparison::write(page, &machine.comparisons, &machine.views));
+        sections.push(comparison::write(page, &machine.comparisons, &machine.views));
     }
-    parts.extend(methods(page, machine));
+    sections.extend(methods(page, machine));
     html! {
         article.machine aria-labelledby=(id) {
             (page.heading(0, &id, name))
             (machine::lead(machine))
             (method::banners(&machine.provenances(), machine.is_incomplete()))
-            @for part in parts { (part) }
+            @for section in sections { (section) }
         }
     }
 }
 
-/// How everything was measured; nothing where nothing was.
+/// Writes the methods of all measurements, if there are any.
 fn methods(page: &mut HtmlPage, machine: &MachineDocuments) -> Option<Markup> {
     let provenances = machine.provenances();
     (!provenances.is_empty())
-        .then(|| page.section(1, "Method and settings", |page| method_of_each(page, machine)))
+        .then(|| page.section(1, "Method and settings", |page| method_sections(page, machine)))
 }
 
-fn method_of_each(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
+fn method_sections(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
     html! {
         p.how {
-            "A figure is the median of its visits (n), each with fresh buffers, in rounds of random order. Its 95 % "
-            "interval is that of the median: by order statistics from six visits on, and below that by Student's t "
-            "with the noise of all cells together. Drift is later over earlier visits, less one."
+            "A value is the median of its visits (n), each with fresh buffers, in rounds of random order. The 95 % "
+            "interval of the median is from order statistics for six or more visits; for fewer, from Student's t with "
+            "the pooled noise of all cells. Drift is the ratio of later to earlier visits, minus one."
         }
         @for model in &machine.models {
             (method::write(page, "Copy model", (machine, &model.record.provenance), &method::copy_settings(model)))

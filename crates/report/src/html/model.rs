@@ -1,4 +1,4 @@
-//! The copy model: classes of nodes for each target and direction.
+//! The section of the copy model: classes of nodes for each target and direction.
 
 use super::bars::{self, Bar, BarGroup};
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
@@ -6,7 +6,7 @@ use super::matrix::{self, Axes};
 use super::method;
 use super::page::HtmlPage;
 use super::summary::{targets_by_relevance, worst_to_best_ratio};
-use crate::listing::members;
+use crate::listing::class_members;
 use crate::model_text::direction::only_figure_note;
 use crate::model_text::header::{date, percent};
 use crate::number_format::{greatest, NumberFormat};
@@ -19,10 +19,10 @@ use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 use std::collections::BTreeSet;
 
-/// Rows and columns of the matrices of targets and nodes.
+/// The axes of the matrices of targets and nodes.
 const AXES: Axes = Axes { row: "Target", column: "node", by_class: true };
 
-/// Matrices of all targets, where there are several, then each target.
+/// Writes matrices of all targets if there are several, then each target.
 pub(super) fn write(page: &mut HtmlPage, model: &Model) -> Markup {
     page.section(1, "Copy model", |page| content(page, model))
 }
@@ -33,19 +33,20 @@ fn content(page: &mut HtmlPage, model: &Model) -> Markup {
         p.how { "Measured " (date(model.record.provenance.measured_at)) "." }
         (method::warnings(&model.record.provenance.warnings))
         @if model.targets.len() > 1 {
-            @let matrices = [Direction::Write, Direction::Read].map(|way| targets_matrix(page, model, way));
+            @let matrices = [Direction::Write, Direction::Read].map(|direction| targets_matrix(page, model, direction));
             (matrix::side_by_side(model.targets.len(), &matrices))
         }
         @for target in drawn { (write_target(page, model, target)) }
         @if !left_out.is_empty() {
             p.how {
-                "Targets " (left_out) " have no charts of their own here; the matrices above hold their figures."
+                "Targets " (left_out) " have no charts here; the matrices above have their values."
             }
         }
     }
 }
 
-/// The targets for which the page has room: those with devices first.
+/// Returns the targets with charts, those with devices first, and the targets left out to limit the
+/// page's size.
 fn select_detailed_targets<'m>(page: &mut HtmlPage, model: &'m Model) -> (Vec<&'m TargetModel>, NodeSet) {
     let rows = |target: &TargetModel| target.directions.iter().map(|model| model.nodes.len()).sum();
     let (drawn, left_out): (Vec<_>, Vec<_>) =
@@ -70,8 +71,7 @@ fn targets_matrix(page: &mut HtmlPage, model: &Model, direction: Direction) -> M
         return html! {};
     }
     let caption = format!(
-        "{}, {unit}: from the row's target and the column's node; the small number is the node's class toward that \
-         target",
+        "{}, {unit}: the row's target and the column's node; the small number is the node's class for that target",
         capital(direction.name())
     );
     matrix::write(page, &grid, &AXES, &caption)
@@ -88,7 +88,7 @@ fn write_target(page: &mut HtmlPage, model: &Model, target: &TargetModel) -> Mar
         section.target aria-labelledby=(id) {
             (page.heading(2, &id, &title))
             @if !target.neighbours.is_empty() {
-                p.how { "Other nodes of its package: " (target.neighbours) "." }
+                p.how { "Neighbors (same package): " (target.neighbours) "." }
             }
             div.pair {
                 @for direction in &target.directions { (write_direction(page, model, target, direction, &scale, most)) }
@@ -116,7 +116,7 @@ fn write_direction(
     };
     page.add_grid(&grid);
     let label = format!(
-        "Bars of the bandwidth of {}s with a device on node {} by node; {} The figures are in the table that follows.",
+        "Bar chart of {} bandwidth by node, for a device on node {}; {} The values are in the table below.",
         direction.direction.name(),
         target.target,
         verdict(target, direction)
@@ -131,11 +131,11 @@ fn write_direction(
             p { (verdict(target, direction)) }
             @if !nodes.is_empty() { (bars::write(&groups, scale, most, &label, &grid.id)) }
             details {
-                summary { "Figures" }
+                summary { "Values" }
                 (figures_table(model, target, direction, &grid))
             }
             @if !direction.missing.is_empty() {
-                p.how { strong { "No figure: " } "nodes " (direction.missing) ". " (why_missing(model, target, direction)) }
+                p.how { strong { "No value: " } "nodes " (direction.missing) ". " (why_missing(model, target, direction)) }
             }
         }
     }
@@ -145,12 +145,12 @@ fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel
     let titles =
         ["Node", grid.scale.unit(), "95 % interval", "±", "n", "Drift", "NUMA factor", "Class", "Note"];
     let rule = match direction.rule {
-        ClassRule::Measured => format!("levels of {} %", percent(direction.level)),
-        ClassRule::Paper => format!("as in the paper, then levels of {} %", percent(direction.level)),
+        ClassRule::Measured => format!("within {} %", percent(direction.level)),
+        ClassRule::Paper => format!("as in the paper, then within {} %", percent(direction.level)),
         ClassRule::Kmeans => "by k-means".to_owned(),
     };
     html! {
-        div.scroll role="region" aria-label="Figures" tabindex="0" {
+        div.scroll role="region" aria-label="Values" tabindex="0" {
             table id=(grid.id) {
                 caption { (capital(direction.direction.name())) ", target node " (target.target) "; classes: " (rule) }
                 thead { tr { @for title in titles { th scope="col" { (title) } } } }
@@ -179,7 +179,7 @@ fn figures_table(model: &Model, target: &TargetModel, direction: &DirectionModel
 fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Vec<BarGroup> {
     let bar = |node: &NodeBandwidth| Bar {
         label: node.node.to_string(),
-        aside: place(target, node.node),
+        aside: locality(target, node.node),
         figure: figure(model, target, direction, node),
     };
     let of = |class: &Class| {
@@ -199,7 +199,7 @@ fn groups(model: &Model, target: &TargetModel, direction: &DirectionModel) -> Ve
     groups
 }
 
-/// A node's figure with its class, and with what the record knows of it.
+/// Returns a node's figure with its class and the statistics from the record.
 fn figure(model: &Model, target: &TargetModel, direction: &DirectionModel, node: &NodeBandwidth) -> Figure {
     let flow = Flow::of(direction.direction, target.target, node.node);
     let summary = model.record.cell(target.target, flow).and_then(|cell| cell.bytes_copied_per_s.as_ref());
@@ -226,7 +226,7 @@ fn note(
     figure: &Figure,
     scale: &NumberFormat,
 ) -> String {
-    let mut notes = vec![place(target, node.node).to_owned()];
+    let mut notes = vec![locality(target, node.node).to_owned()];
     if !node.modes_bytes_copied_per_s.is_empty() {
         let levels = node.modes_bytes_copied_per_s.iter().map(|level| scale.format(*level));
         notes.push(format!("bimodal: {}", phrases::joined(levels, " and ")));
@@ -235,13 +235,13 @@ fn note(
         notes.push("unsettled".to_owned());
     }
     if figure.range_only {
-        notes.push("interval is only the range".to_owned());
+        notes.push("interval is the range".to_owned());
     }
     let flow = Flow::of(direction.direction, target.target, node.node);
     if let Some(cell) = model.record.cell(target.target, flow) {
         let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
         if set_aside > 0 {
-            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+            notes.push(format!("{set_aside} of {} discarded", count(cell.visits.len(), "visit")));
         }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
@@ -255,18 +255,18 @@ fn why_missing(model: &Model, target: &TargetModel, direction: &DirectionModel) 
         .map(|node| {
             let cell = model.record.cell(target.target, Flow::of(direction.direction, target.target, node));
             let why = cell.map(|cell| cell.failure.clone());
-            why.map_or("not measured".to_owned(), |why| why.unwrap_or("no visit gave a result".to_owned()))
+            why.map_or("not measured".to_owned(), |why| why.unwrap_or("no visit succeeded".to_owned()))
         })
         .collect();
     phrases::joined(why, "; ")
 }
 
-/// What the classes mean for a user, in one sentence.
+/// Summarizes the effect of the classes in one sentence.
 fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
     match (model.classes.as_slice(), worst_to_best_ratio(model)) {
-        ([], _) => "There is no figure, so there are no classes.".to_owned(),
+        ([], _) => "No values, so no classes.".to_owned(),
         ([class], _) if class.nodes.len() == 1 => match model.missing.is_empty() {
-            true => "There is one node with memory: no choice of where buffers lie.".to_owned(),
+            true => "Only one node has memory, so buffers have no alternative.".to_owned(),
             false => only_figure_note(target.target, class),
         },
         ([_], _) => one_class(target.target, model),
@@ -276,7 +276,7 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
             let name =
                 |class: Option<&Class>| class.map_or(String::new(), |class| some_nodes(class, target.target));
             format!(
-                "Buffers on {} get {:.0} % of what buffers on {} get.",
+                "Buffers on {} get {:.0} % of the bandwidth of buffers on {}.",
                 name(classes.iter().min_by(by_mean)),
                 share.unwrap_or(0.0) * 100.0,
                 name(classes.iter().max_by(by_mean)),
@@ -285,7 +285,7 @@ fn verdict(target: &TargetModel, model: &DirectionModel) -> String {
     }
 }
 
-/// `node 7`, `nodes 2, 3`.
+/// Names the nodes of a class: `node 7`, `nodes 2, 3`.
 fn some_nodes(class: &Class, target: NodeId) -> String {
     let nodes = if class.nodes.len() == 1 { "node" } else { "nodes" };
     format!("{nodes} {}", nodes_of(class, target).replace(' ', ", "))
@@ -297,37 +297,39 @@ fn one_class(target: NodeId, model: &DirectionModel) -> String {
     if model.rule != ClassRule::Measured && spread > model.level {
         let spread = percent(spread);
         return format!(
-            "One class by the rule, but its nodes differ by up to {spread} %: where buffers lie may matter."
+            "One class by this rule, but its nodes differ by up to {spread} %: buffer placement may matter."
         );
     }
     match model.missing.is_empty() {
-        true => format!("All nodes reach node {target} alike: it does not matter where buffers lie."),
-        // What the others would give is not known.
-        false => format!("All nodes that have a figure reach node {target} alike."),
+        true => {
+            format!("All nodes have the same bandwidth with node {target}: buffer placement does not matter.")
+        }
+        // The values of the other nodes are unknown.
+        false => format!("All measured nodes have the same bandwidth with node {target}."),
     }
 }
 
-fn place(target: &TargetModel, node: NodeId) -> &'static str {
+fn locality(target: &TargetModel, node: NodeId) -> &'static str {
     if node == target.target {
         "local"
     } else if target.neighbours.contains(node) {
-        "neighbour"
+        "neighbor"
     } else {
         ""
     }
 }
 
-/// Nodes of a class: the target first, or as ranges where they are many.
+/// Lists the nodes of a class: the target first, or ranges if there are many.
 pub(super) fn nodes_of(class: &Class, target: NodeId) -> String {
     const MANY: usize = 12;
     if class.nodes.len() > MANY {
         class.nodes.to_string()
     } else {
-        members(class, target)
+        class_members(class, target)
     }
 }
 
-/// Names of a target's devices, those first that people know; PCI functions without a name after them.
+/// Lists a target's devices: names first, then PCI functions without a name.
 pub(super) fn devices(target: &TargetModel) -> String {
     const MOST: usize = 6;
     let mut names: Vec<&String> = target.devices.iter().collect();

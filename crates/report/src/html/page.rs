@@ -1,22 +1,22 @@
-//! The page under construction: ids, levels of headings, and the data that stands behind its charts.
+//! The HTML page under construction: ids, heading levels, table of contents and embedded data.
 
 use super::figures::Grid;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::units::BandwidthUnit;
 use serde_json::Value;
 
-/// Rows of charts and of tables behind them that a page has, at most; a limit for its size.
+/// The maximum number of rows in charts and their tables, which limits the page's size.
 const MOST_ROWS: usize = 400;
 
-/// What the parts of a page share while it is written.
+/// The state that the sections of a page share while it is written.
 pub(super) struct HtmlPage {
     pub(super) unit: BandwidthUnit,
-    /// Level of a machine's heading.
+    /// The heading level of a machine.
     machine_level: usize,
     ids: usize,
     rows_left: usize,
     grids: Vec<Value>,
-    /// Links to sections, each with how deep it is.
+    /// The table of contents: depth, id and title of each section.
     contents: Vec<(usize, String, String)>,
 }
 
@@ -25,14 +25,13 @@ impl HtmlPage {
         Self { unit, machine_level, ids: 0, rows_left: MOST_ROWS, grids: Vec::new(), contents: Vec::new() }
     }
 
-    /// An id that is new in the page.
+    /// Returns a new id, unique within the page.
     pub(super) fn id(&mut self, name: &str) -> String {
         self.ids += 1;
         format!("{name}-{}", self.ids)
     }
 
-    /// Whether the page has room for that many more rows in detail; they are taken if so. The first always
-    /// have.
+    /// Reserves rows for details and returns whether they fit. The first request always fits.
     pub(super) fn reserve_rows(&mut self, rows: usize) -> bool {
         let fits = rows <= self.rows_left || self.rows_left == MOST_ROWS;
         if fits {
@@ -41,19 +40,19 @@ impl HtmlPage {
         fits
     }
 
-    /// Keeps the figures of a chart or matrix for the data of the page.
+    /// Adds the figures of a chart or matrix to the page's data.
     pub(super) fn add_grid(&mut self, grid: &Grid) {
         self.grids.push(grid.json());
     }
 
-    /// A heading, `below` levels below that of the machine.
+    /// Writes a heading, `below` levels below the machine's.
     pub(super) fn heading(&self, below: usize, id: &str, text: &str) -> Markup {
         let level = self.machine_level + below;
         let text = html! { (text) }.into_string();
         PreEscaped(format!("<h{level} id=\"{id}\">{text}</h{level}>"))
     }
 
-    /// A section with a heading that the table of contents names.
+    /// Writes a section with a heading and an entry in the table of contents.
     pub(super) fn section(
         &mut self,
         below: usize,
@@ -66,14 +65,14 @@ impl HtmlPage {
         html! { section aria-labelledby=(id) { (heading) (content) } }
     }
 
-    /// An id of a section that the table of contents names.
+    /// Adds an entry to the table of contents and returns the id of its section.
     pub(super) fn section_id(&mut self, below: usize, title: &str) -> String {
         let id = self.id("s");
         self.contents.push((below, id.clone(), title.to_owned()));
         id
     }
 
-    /// The table of contents.
+    /// Writes the table of contents.
     pub(super) fn contents(&self) -> Markup {
         html! {
             nav aria-label="Contents" {
@@ -86,8 +85,9 @@ impl HtmlPage {
         }
     }
 
-    /// The data behind charts and matrices, safe within a script element: no `<` stands in it
-    /// (HTML Standard, 4.12.1.3).
+    /// Returns the data of charts and matrices, escaped so that no `<` can end the script element.
+    ///
+    /// See the HTML Standard, 4.12.1.3.
     pub(super) fn data(&self) -> Markup {
         let json = serde_json::json!({ "grids": self.grids }).to_string();
         PreEscaped(json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))

@@ -1,4 +1,4 @@
-//! STREAM: a matrix of CPU nodes and memory nodes for each operation.
+//! The STREAM section: a matrix of CPU nodes and memory nodes for each operation.
 
 use super::figures::{Figure, Grid, MANY};
 use super::matrix::{self, Axes};
@@ -14,7 +14,7 @@ use numaio_machine::workload::StreamOp;
 use numaio_schema::{PairClass, StreamCell, StreamRecord, StreamScope};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows and columns of matrices of CPUs and memory.
+/// The axes of matrices of CPU nodes and memory nodes.
 pub(super) const AXES: Axes = Axes { row: "CPU", column: "memory", by_class: false };
 
 pub(super) fn write(page: &mut HtmlPage, stream: &StreamRecord) -> Markup {
@@ -51,15 +51,16 @@ fn matrix_of(page: &mut HtmlPage, stream: &StreamRecord, op: StreamOp, cells: &[
     let unit = page.unit;
     let (id, what) = (page.id("stream"), format!("STREAM {op}"));
     let grid = Grid::of_pairs(id, what, |most| NumberFormat::bandwidth(unit, [most]), &pairs);
-    let alone = stream.method.scope == StreamScope::Core;
-    let who = if alone { "each core of the row's node alone" } else { "threads of the row's node together" };
-    let caption = format!("{}, {unit}: {who}, arrays on the column's node", capital(op.name()));
+    let by_core = stream.method.scope == StreamScope::Core;
+    let threads =
+        if by_core { "one core of the row's node at a time" } else { "all threads of the row's node" };
+    let caption = format!("{}, {unit}: {threads}, arrays on the column's node", capital(op.name()));
     let readings = cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.bytes_per_s));
     html! {
         div {
             (matrix::write(page, &grid, &AXES, &caption))
-            @if alone {
-                p.how { "A figure is the median of the node's cores, its interval their range, n their number." }
+            @if by_core {
+                p.how { "Each value is the median of the node's cores; the interval is their range, n their number." }
             }
             (class_list(classes, &grid.scale))
             (matrix::missing_notes(readings))
@@ -67,11 +68,11 @@ fn matrix_of(page: &mut HtmlPage, stream: &StreamRecord, op: StreamOp, cells: &[
     }
 }
 
-/// Classes of all pairs, best first; nothing where there are none.
+/// Writes the classes of all pairs, best first, if there are any.
 fn class_list(classes: &[PairClass], scale: &NumberFormat) -> Markup {
     html! {
         @if !classes.is_empty() {
-            p.how { "Classes of all pairs (the small numbers), with their range:" }
+            p.how { "Classes of all pairs (small numbers), with their ranges:" }
             ul.classes {
                 @for class in classes {
                     li.{ "c" (class.rank.clamp(1, 5)) } {

@@ -1,4 +1,4 @@
-//! What I/O of each target gets: the section that most readers need.
+//! The summary section: classes and worst-to-best ratio of each target.
 
 use super::model::{devices, nodes_of, scale_of};
 use super::page::HtmlPage;
@@ -8,17 +8,17 @@ use crate::phrases::count;
 use maud::{html, Markup};
 use numaio_schema::{DirectionModel, Model, TargetModel};
 
-/// Targets that are seen at once; the others are folded.
-const MOST_AT_ONCE: usize = 12;
+/// The number of targets shown unfolded.
+const MAX_UNFOLDED: usize = 12;
 
-/// The classes of every target and direction in tables.
+/// Writes the classes of every target and direction in tables.
 pub(super) fn write(page: &mut HtmlPage, models: &[Model]) -> Markup {
     page.section(1, "Summary", |page| html! {
         @for model in models { (of_model(page, model)) }
         p.how {
-            "A device write takes data from a node's memory to a device on the target, a device read the "
-            "other way. Each figure is the bandwidth of threads on the target that copy between the two nodes, as "
-            "the device's DMA engine would. Worst / best is what the worst class gets of what the best gets."
+            "A device write moves data from a node's memory to a device on the target; a device read moves it in the "
+            "opposite direction. Each value is the bandwidth of threads on the target that copy between the two "
+            "nodes, as the device's DMA engine would. Worst / best is the ratio of the class means."
         }
     })
 }
@@ -26,11 +26,11 @@ pub(super) fn write(page: &mut HtmlPage, models: &[Model]) -> Markup {
 fn of_model(page: &HtmlPage, model: &Model) -> Markup {
     let when = date(model.record.provenance.measured_at);
     let caption = format!(
-        "Nodes by bandwidth class toward each target, best first, with the mean of each class in {}; measured {when}",
+        "Nodes by bandwidth class for each target, best first, with the mean of each class in {}; measured {when}",
         page.unit
     );
     let targets = targets_by_relevance(model);
-    let (first, more) = targets.split_at(targets.len().min(MOST_AT_ONCE));
+    let (first, more) = targets.split_at(targets.len().min(MAX_UNFOLDED));
     html! {
         (table(page, first, &caption))
         @if !more.is_empty() {
@@ -58,7 +58,7 @@ fn table(page: &HtmlPage, targets: &[&TargetModel], caption: &str) -> Markup {
     }
 }
 
-/// Targets with devices first: for them it matters.
+/// Sorts targets with devices first, since I/O depends on them.
 pub(super) fn targets_by_relevance(model: &Model) -> Vec<&TargetModel> {
     let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
     targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
@@ -90,7 +90,7 @@ fn rows(page: &HtmlPage, target: &TargetModel) -> Markup {
     }
 }
 
-/// The mean of the worst class over that of the best; none without classes.
+/// Returns the mean of the worst class divided by that of the best; `None` without classes.
 pub(super) fn worst_to_best_ratio(model: &DirectionModel) -> Option<f64> {
     let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
     let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));

@@ -1,4 +1,4 @@
-//! What was measured, as hwloc's memory attributes.
+//! Converts measurements to hwloc memory attributes.
 
 use super::MeasurementSet;
 use numaio_machine::ids::NodeId;
@@ -11,20 +11,22 @@ const MORE_IS_BETTER: u32 = 1 | 4;
 /// `HWLOC_MEMATTR_FLAG_LOWER_FIRST | HWLOC_MEMATTR_FLAG_NEED_INITIATOR`
 const LESS_IS_BETTER: u32 = 2 | 4;
 
-/// Operations of STREAM in the order in which they are taken for *the* bandwidth.
+/// STREAM operations in order of preference for hwloc's `Bandwidth`.
 const PREFERRED: [StreamOp; 4] = [StreamOp::Triad, StreamOp::Add, StreamOp::Copy, StreamOp::Scale];
 
 /// A memory attribute and its values.
 pub struct MemoryAttribute {
+    /// The attribute's name.
     pub name: String,
+    /// `HWLOC_MEMATTR_FLAG_*` bits.
     pub flags: u32,
-    /// Whether hwloc knows it without being told.
+    /// Whether hwloc defines the attribute itself.
     pub standard: bool,
-    /// By initiator (the node of the CPUs) and target (the node of the memory), in MiB/s or ns.
+    /// Values in MiB/s or ns, by initiator (node of the CPUs) and target (node of the memory).
     pub values: BTreeMap<(NodeId, NodeId), u64>,
 }
 
-/// All attributes that have a value.
+/// Returns all attributes that have a value.
 pub fn collect(measured: MeasurementSet) -> Vec<MemoryAttribute> {
     let stream = measured.stream.into_iter().flat_map(of_stream);
     let latency = measured.latency.map(of_latency);
@@ -32,9 +34,10 @@ pub fn collect(measured: MeasurementSet) -> Vec<MemoryAttribute> {
     stream.chain(latency).chain(copies).filter(|attribute| !attribute.values.is_empty()).collect()
 }
 
-/// hwloc's `Bandwidth` by the preferred operation measured, and each operation by its own name.
+/// Returns hwloc's `Bandwidth` from the preferred measured operation, and one attribute per
+/// operation.
 fn of_stream(record: &StreamRecord) -> Vec<MemoryAttribute> {
-    // A core alone does not get a node's bandwidth.
+    // A single core does not reach the node's bandwidth.
     if record.method.scope == StreamScope::Core {
         return Vec::new();
     }
@@ -52,8 +55,8 @@ fn of_stream(record: &StreamRecord) -> Vec<MemoryAttribute> {
         standard: true,
         values: values(*op),
     });
-    let own = measured.iter().map(|op| own(format!("numaio-stream-{op}"), values(*op)));
-    standard.into_iter().chain(own).collect()
+    let per_operation = measured.iter().map(|op| custom(format!("numaio-stream-{op}"), values(*op)));
+    standard.into_iter().chain(per_operation).collect()
 }
 
 fn of_latency(record: &LatencyRecord) -> MemoryAttribute {
@@ -64,7 +67,8 @@ fn of_latency(record: &LatencyRecord) -> MemoryAttribute {
     MemoryAttribute { name: "Latency".to_owned(), flags: LESS_IS_BETTER, standard: true, values }
 }
 
-/// What a device on the initiator's node writes from, and reads to, the target's memory.
+/// Returns the bandwidth of a device on the initiator's node to write from and read to the target's
+/// memory.
 fn of_copies(model: &Model) -> Vec<MemoryAttribute> {
     let values = |direction: Direction| {
         let cells = model.record.cells.iter().filter_map(move |cell| {
@@ -79,16 +83,16 @@ fn of_copies(model: &Model) -> Vec<MemoryAttribute> {
         cells.collect()
     };
     vec![
-        own("numaio-device-write".to_owned(), values(Direction::Write)),
-        own("numaio-device-read".to_owned(), values(Direction::Read)),
+        custom("numaio-device-write".to_owned(), values(Direction::Write)),
+        custom("numaio-device-read".to_owned(), values(Direction::Read)),
     ]
 }
 
-fn own(name: String, values: BTreeMap<(NodeId, NodeId), u64>) -> MemoryAttribute {
+fn custom(name: String, values: BTreeMap<(NodeId, NodeId), u64>) -> MemoryAttribute {
     MemoryAttribute { name, flags: MORE_IS_BETTER, standard: false, values }
 }
 
-/// hwloc's unit of bandwidth.
+/// Converts to MiB/s, hwloc's unit of bandwidth.
 fn mib_per_s(bytes_per_s: f64) -> u64 {
     (bytes_per_s / f64::from(1 << 20)).round() as u64
 }

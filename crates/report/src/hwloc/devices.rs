@@ -1,4 +1,4 @@
-//! Devices as hwloc shows them: host bridges, PCI bridges, functions, and what the kernel calls them.
+//! Devices as hwloc objects: host bridges, PCI bridges, PCI functions and OS devices.
 
 use super::element::Element;
 use super::tree::{Indexes, ObjectTree};
@@ -7,10 +7,10 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bridges that may lie above each other, as a limit against trees that go in circles.
+/// The maximum depth of bridges, which guards against cyclic input.
 const DEEPEST: u32 = 32;
 
-/// Where devices hang: by object, root buses with all that is on them, and devices that are on none.
+/// The devices below each object: root buses with all their devices, and devices without a bus.
 #[derive(Default)]
 pub struct DeviceTree<'a> {
     roots: BTreeMap<usize, Vec<(u32, u8)>>,
@@ -18,48 +18,49 @@ pub struct DeviceTree<'a> {
 }
 
 impl<'a> DeviceTree<'a> {
+    /// Assigns all devices to the objects of the tree.
     pub fn new(topology: &'a Topology, tree: &ObjectTree) -> Self {
-        let place = |node: Option<NodeId>| {
+        let parent = |node: Option<NodeId>| {
             let cpus = node.and_then(|id| topology.node(id)).map(|node| &node.cpus);
             cpus.map_or(0, |cpus| tree.attachment_point(cpus))
         };
-        // Whole buses hang together: a root bus lies where the first device on it that says so does.
+        // A bus is not split: it belongs to the node of its first device with a known node.
         let mut nodes: BTreeMap<(u32, u8), Option<NodeId>> = BTreeMap::new();
-        let mut places = Self::default();
+        let mut by_object = Self::default();
         for device in &topology.devices {
             match root_bus(device) {
                 Some(root) => {
                     let node = nodes.entry(root).or_default();
                     *node = node.or(device.locality.node);
                 }
-                None => places.others.entry(place(device.locality.node)).or_default().push(device),
+                None => by_object.others.entry(parent(device.locality.node)).or_default().push(device),
             }
         }
         for (root, node) in nodes {
-            places.roots.entry(place(node)).or_default().push(root);
+            by_object.roots.entry(parent(node)).or_default().push(root);
         }
-        places
+        by_object
     }
 
-    /// What hangs on an object.
-    pub fn at(&self, place: usize, indexes: &mut Indexes, topology: &Topology) -> Vec<Element> {
-        let roots = self.roots.get(&place).into_iter().flatten();
+    /// Returns the elements of the devices below an object.
+    pub fn elements(&self, object: usize, indexes: &mut Indexes, topology: &Topology) -> Vec<Element> {
+        let roots = self.roots.get(&object).into_iter().flatten();
         let mut elements: Vec<Element> =
             roots.filter_map(|root| host_bridge(indexes, topology, *root)).collect();
-        for device in self.others.get(&place).into_iter().flatten() {
+        for device in self.others.get(&object).into_iter().flatten() {
             elements.extend(os_devices(indexes, device));
         }
         elements
     }
 }
 
-/// Domain and bus that a PCI function's path begins at.
+/// Returns domain and bus of the root of a PCI function's path.
 fn root_bus(device: &Device) -> Option<(u32, u8)> {
     let top = device.upstream.last().copied().or(device.pci)?;
     Some((top.domain, top.bus))
 }
 
-/// A host bridge with everything on its bus that has a name, or leads to something that has.
+/// Returns a host bridge with all named functions below it, or `None` if there are none.
 fn host_bridge(indexes: &mut Indexes, topology: &Topology, root: (u32, u8)) -> Option<Element> {
     let on_bus: BTreeSet<PciAddress> = topology
         .devices
@@ -83,7 +84,7 @@ fn host_bridge(indexes: &mut Indexes, topology: &Topology, root: (u32, u8)) -> O
     some.then_some(bridge)
 }
 
-/// A PCI function; a bridge with what is below it, and none if there is nothing.
+/// Returns a PCI function, or a bridge with its children; `None` for a bridge without children.
 fn function(indexes: &mut Indexes, topology: &Topology, pci: PciAddress, depth: u32) -> Option<Element> {
     let at = || topology.devices.iter().filter(|device| device.pci == Some(pci));
     let first = at().next()?;
@@ -120,7 +121,7 @@ fn pci_attributes(element: Element, indexes: &mut Indexes, device: &Device) -> E
     let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_default();
     let class = device.class.map_or_else(|| usual_class(device.kind), |class| class >> 8 & 0xffff);
     let (vendor, id) = device.ids.unwrap_or_default();
-    // Subsystem and revision are not kept.
+    // Topologies do not record subsystem and revision.
     let kind = format!("{class:04x} [{vendor:04x}:{id:04x}] [0000:0000] 00");
     let gb_per_s = device.link.map_or(0.0, |link| link.bytes_per_s() / 1e9);
     element
@@ -130,7 +131,8 @@ fn pci_attributes(element: Element, indexes: &mut Indexes, device: &Device) -> E
         .with("pci_link_speed", format!("{gb_per_s:.6}"))
 }
 
-/// Base class and subclass where the recorded machine does not tell (PCI Code and ID Assignment).
+/// Returns the usual base class and subclass of a kind of device, for recordings without a class
+/// code (PCI Code and ID Assignment).
 fn usual_class(kind: DeviceKind) -> u32 {
     match kind {
         DeviceKind::Network => 0x0200,
@@ -144,7 +146,7 @@ fn usual_class(kind: DeviceKind) -> u32 {
     }
 }
 
-/// An object for each name. hwloc has none for the controller of NVMe namespaces.
+/// Returns an OS device for each name, except the controllers of NVMe namespaces, as hwloc does.
 fn os_devices(indexes: &mut Indexes, device: &Device) -> Vec<Element> {
     let named = device.names.iter().filter_map(|name| {
         let mut element = Element::new("object")
@@ -160,8 +162,9 @@ fn os_devices(indexes: &mut Indexes, device: &Device) -> Vec<Element> {
     named.collect()
 }
 
-/// `hwloc_obj_osdev_type_t`: by what the name stands for, or where that is not known by the kind of its device;
-/// none of what hwloc has no object for.
+/// Returns the `hwloc_obj_osdev_type_t`, from the class of the name or else the kind of device.
+///
+/// Returns `None` for devices that hwloc does not show.
 fn os_device_type(kind: DeviceKind, class: Option<NameClass>) -> Option<u32> {
     const BLOCK: u32 = 0;
     const GPU: u32 = 1;

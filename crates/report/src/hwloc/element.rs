@@ -1,4 +1,4 @@
-//! XML elements.
+//! XML elements and their serialization.
 
 use std::fmt::{Display, Write};
 
@@ -11,16 +11,18 @@ pub struct Element {
 }
 
 impl Element {
+    /// Creates an empty element.
     pub fn new(name: &'static str) -> Self {
         Self { name, attributes: Vec::new(), children: Vec::new(), text: String::new() }
     }
 
-    /// With an attribute more.
+    /// Adds an attribute.
     pub fn with(mut self, name: &'static str, value: impl Display) -> Self {
         self.attributes.push((name, value.to_string()));
         self
     }
 
+    /// Sets the text.
     pub fn text(mut self, text: String) -> Self {
         self.text = text;
         self
@@ -31,12 +33,12 @@ impl Element {
         self.children.push(child);
     }
 
-    /// Adds children, as that of an option.
+    /// Adds children, such as an optional one.
     pub fn add_all(&mut self, children: impl IntoIterator<Item = Element>) {
         self.children.extend(children);
     }
 
-    /// A document of this element, after its head.
+    /// Serializes the element as a document that starts with `head`.
     pub fn document(&self, head: &str) -> String {
         let mut out = head.to_owned();
         self.write(&mut out, 0);
@@ -65,7 +67,7 @@ impl Element {
     }
 }
 
-/// Text as it may stand in XML 1.0: control characters cannot, not even escaped.
+/// Escapes text for XML 1.0, which does not allow control characters even if escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,9 @@
-//! hwloc's view of a machine, with what was measured on it.
+//! Exports a machine and its measurements to hwloc.
 //!
-//! hwloc (Broquedis et al., PDP 2010) knows bandwidth and latency as memory attributes, from an initiator's
-//! CPUs to a target node. Firmware's HMAT gives them for near memory at best; measurements give all pairs.
-//! The XML is that of hwloc 2.x (`hwloc2.dtd`), which 3.x reads too.
+//! hwloc (Broquedis et al., PDP 2010) models bandwidth and latency as memory attributes from an
+//! initiator's CPUs to a target node. Firmware (HMAT) states them at best for the nearest memory;
+//! measurements cover all pairs. The XML format is that of hwloc 2.x (`hwloc2.dtd`), which 3.x also
+//! reads.
 
 mod annotate;
 mod attributes;
@@ -15,19 +16,19 @@ use numaio_machine::set::IdSet;
 use numaio_machine::topology::Topology;
 use numaio_schema::{LatencyRecord, Model, StreamRecord};
 
-/// What was measured on a machine, as far as it was.
+/// The available measurements of a machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MeasurementSet<'a> {
-    /// STREAM.
+    /// STREAM record.
     pub stream: Option<&'a StreamRecord>,
-    /// Latency.
+    /// Latency record.
     pub latency: Option<&'a LatencyRecord>,
-    /// Copies.
+    /// Copy model.
     pub model: Option<&'a Model>,
 }
 
-/// A machine as hwloc XML that `lstopo -i` reads: its objects, devices and distances, and as memory attributes
-/// what was measured.
+/// Formats a machine as hwloc XML for `lstopo -i`: objects, devices, distances and, as memory
+/// attributes, the measurements.
 pub fn hwloc_xml(topology: &Topology, measured: MeasurementSet) -> String {
     let tree = tree::ObjectTree::new(topology);
     let mut root = Element::new("topology").with("version", "2.0");
@@ -43,12 +44,13 @@ pub fn hwloc_xml(topology: &Topology, measured: MeasurementSet) -> String {
     root.document(head)
 }
 
-/// The same attributes as a shell script of `hwloc-annotate` commands, for an XML file that `lstopo` wrote.
+/// Formats the same attributes as a shell script of `hwloc-annotate` commands for an XML file from
+/// `lstopo`.
 pub fn hwloc_annotate(topology: &Topology, measured: MeasurementSet) -> String {
     annotate::script(topology, &attributes::collect(measured))
 }
 
-/// SLIT distances; none if the kernel tells none.
+/// Returns the SLIT distances, if the kernel reports them.
 fn distances(topology: &Topology) -> Option<Element> {
     /// `HWLOC_DISTANCES_KIND_FROM_OS | HWLOC_DISTANCES_KIND_MEANS_LATENCY`
     const FROM_OS_LATENCY: u32 = 1 | 4;
@@ -68,7 +70,7 @@ fn distances(topology: &Topology) -> Option<Element> {
     Some(element)
 }
 
-/// A set as hwloc writes it: words of 32 bits, the highest first.
+/// Formats a set in hwloc's notation: 32-bit words, highest first.
 fn bitmap<T: numaio_machine::ids::Id>(set: &IdSet<T>) -> String {
     let mut words: Vec<u32> = vec![0];
     for id in set.iter() {
@@ -88,7 +90,7 @@ mod tests {
     use numaio_machine::ids::CpuId;
 
     #[test]
-    fn sets_are_written_by_words() {
+    fn sets_are_written_as_words_highest_first() {
         let set = |ids: &[u32]| bitmap(&ids.iter().map(|id| CpuId(*id)).collect::<IdSet<CpuId>>());
         assert_eq!(set(&[]), "0x00000000");
         assert_eq!(set(&[0, 1, 31]), "0x80000003");

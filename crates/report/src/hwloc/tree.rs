@@ -1,8 +1,8 @@
-//! A machine as hwloc's tree of objects.
+//! hwloc's object tree of a machine.
 //!
-//! hwloc nests packages, dies, groups, caches, cores and hardware threads by their CPUs; nodes and devices hang
-//! on the object whose CPUs are near them. What overlaps an object without containing it has no place in a
-//! tree and is left out, as hwloc does.
+//! hwloc nests packages, dies, groups, caches, cores and hardware threads by their CPUs, and
+//! attaches nodes and devices to the object with their local CPUs. An object that partly overlaps
+//! another is left out, as in hwloc.
 
 use super::attributes::MemoryAttribute;
 use super::bitmap;
@@ -18,11 +18,11 @@ pub struct Object {
     kind: ObjectKind,
     cpus: CpuSet,
     children: Vec<usize>,
-    /// Nodes that hang here.
+    /// Nodes attached to the object.
     nodes: Vec<NodeId>,
 }
 
-/// Kinds of objects in the order in which they nest where their CPUs are the same.
+/// Kinds of objects, in nesting order for equal CPU sets.
 enum ObjectKind {
     Machine,
     Package(u32),
@@ -33,27 +33,28 @@ enum ObjectKind {
     Pu(u32),
 }
 
-/// All objects; the first is the machine.
+/// The tree of objects; the first object is the machine.
 pub struct ObjectTree {
     objects: Vec<Object>,
 }
 
 impl ObjectTree {
+    /// Builds the tree of a machine.
     pub fn new(topology: &Topology) -> Self {
         let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
         let machine =
             Object { kind: ObjectKind::Machine, cpus: online, children: Vec::new(), nodes: Vec::new() };
         let mut tree = Self { objects: vec![machine] };
         let mut objects = objects(topology);
-        // The largest first: whatever contains an object is there before it. A stable sort keeps the order of
-        // kinds.
+        // Largest first, so that containing objects are inserted earlier. The stable sort keeps the
+        // order of kinds.
         objects.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
         for (kind, cpus) in objects {
             tree.insert(kind, cpus);
         }
         for node in &topology.nodes {
-            let place = tree.attachment_point(&near(topology, node));
-            tree.objects[place].nodes.push(node.id);
+            let parent = tree.attachment_point(&near(topology, node));
+            tree.objects[parent].nodes.push(node.id);
         }
         tree
     }
@@ -73,37 +74,41 @@ impl ObjectTree {
         self.objects[parent].children.push(index);
     }
 
-    /// The innermost object that has all of these CPUs.
+    /// Returns the innermost object that contains these CPUs.
     fn smallest_around(&self, cpus: &CpuSet) -> usize {
-        let mut place = 0;
+        let mut object_index = 0;
         loop {
             let inside = |child: &&usize| cpus.is_subset(&self.objects[**child].cpus);
-            match self.objects[place].children.iter().find(inside) {
-                Some(child) => place = *child,
-                None => return place,
+            match self.objects[object_index].children.iter().find(inside) {
+                Some(child) => object_index = *child,
+                None => return object_index,
             }
         }
     }
 
-    /// Where memory or a device hangs that is near these CPUs: of the objects around them the smallest, and of
-    /// those with the same CPUs the outermost below the machine.
+    /// Returns the object to which memory or a device near these CPUs is attached.
+    ///
+    /// It is the smallest object around the CPUs; of several with equal CPUs, the outermost below
+    /// the machine.
     pub fn attachment_point(&self, cpus: &CpuSet) -> usize {
-        let mut place = 0;
+        let mut object_index = 0;
         if cpus.is_empty() {
-            return place;
+            return object_index;
         }
         loop {
             let inside = |child: &&usize| cpus.is_subset(&self.objects[**child].cpus);
-            let Some(child) = self.objects[place].children.iter().find(inside) else { return place };
-            if place != 0 && self.objects[place].cpus == self.objects[*child].cpus {
-                return place;
+            let Some(child) = self.objects[object_index].children.iter().find(inside) else {
+                return object_index;
+            };
+            if object_index != 0 && self.objects[object_index].cpus == self.objects[*child].cpus {
+                return object_index;
             }
-            place = *child;
+            object_index = *child;
         }
     }
 }
 
-/// Every object but the machine, by kind.
+/// Returns all objects except the machine, by kind.
 fn objects(topology: &Topology) -> Vec<(ObjectKind, CpuSet)> {
     let online = || topology.cpus.iter().filter(|cpu| cpu.online);
     let mut objects = Vec::new();
@@ -124,7 +129,7 @@ fn objects(topology: &Topology) -> Vec<(ObjectKind, CpuSet)> {
     objects.extend(nodes.map(|node| (ObjectKind::Group, node.cpus.clone())));
     let mut caches: Vec<&Cache> = topology.caches.iter().collect();
     caches.sort_by_key(|cache| (std::cmp::Reverse(cache.level), cache.kind == "Instruction"));
-    // hwloc knows caches of five levels.
+    // hwloc supports cache levels 1 to 5.
     let caches = caches.into_iter().filter(|cache| (1..=5).contains(&cache.level) && !cache.cpus.is_empty());
     objects.extend(caches.map(|cache| (ObjectKind::Cache(cache.clone()), cache.cpus.clone())));
     let mut cores: BTreeMap<CpuSet, u32> = BTreeMap::new();
@@ -140,7 +145,7 @@ fn objects(topology: &Topology) -> Vec<(ObjectKind, CpuSet)> {
     objects
 }
 
-/// Whether some package has more than one die: hwloc shows none otherwise.
+/// Returns whether a package has more than one die; hwloc shows dies only then.
 fn several_dies(topology: &Topology) -> bool {
     let mut first: BTreeMap<u32, u32> = BTreeMap::new();
     topology
@@ -150,7 +155,8 @@ fn several_dies(topology: &Topology) -> bool {
         .any(|(package, die)| *first.entry(package).or_insert(die) != die)
 }
 
-/// CPUs near a node: its own, else those of HMAT's initiators, else those of its packages.
+/// Returns the CPUs near a node: its own, else those of its HMAT initiators, else those of its
+/// packages.
 fn near(topology: &Topology, node: &Node) -> CpuSet {
     if !node.cpus.is_empty() {
         return node.cpus.clone();
@@ -167,18 +173,19 @@ fn near(topology: &Topology, node: &Node) -> CpuSet {
     topology.cpus.iter().filter(packaged).map(|cpu| cpu.id).collect()
 }
 
-/// Gives each object an index of its own (`gp_index`).
+/// A counter of unique object indexes (`gp_index`).
 #[derive(Default)]
 pub struct Indexes(u64);
 
 impl Indexes {
+    /// Returns the next index.
     pub fn next(&mut self) -> u64 {
         self.0 += 1;
         self.0
     }
 }
 
-/// Writes objects as elements.
+/// Converts objects to XML elements.
 pub struct ElementWriter<'a> {
     tree: &'a ObjectTree,
     topology: &'a Topology,
@@ -188,17 +195,18 @@ pub struct ElementWriter<'a> {
 }
 
 impl<'a> ElementWriter<'a> {
+    /// Creates the writer of a tree.
     pub fn new(tree: &'a ObjectTree, topology: &'a Topology) -> Self {
         let devices = devices::DeviceTree::new(topology, tree);
         Self { tree, topology, devices, indexes: Indexes::default(), nodes: BTreeMap::new() }
     }
 
-    /// The machine and all below it.
+    /// Returns the element of the machine, with all descendants.
     pub fn machine(&mut self) -> Element {
         self.object(0, &NodeSet::new())
     }
 
-    /// A memory attribute; the machine comes first.
+    /// Returns the element of a memory attribute; call [`machine`](Self::machine) first.
     pub fn attribute(&self, attribute: &MemoryAttribute) -> Element {
         let mut element =
             Element::new("memattr").with("name", &attribute.name).with("flags", attribute.flags);
@@ -216,19 +224,19 @@ impl<'a> ElementWriter<'a> {
         element
     }
 
-    /// An object with all that hangs on it; `around` are the nodes of the objects above.
-    fn object(&mut self, place: usize, around: &NodeSet) -> Element {
+    /// Returns an object with all descendants; `around` are the nodes attached to its ancestors.
+    fn object(&mut self, object_index: usize, around: &NodeSet) -> Element {
         let tree = self.tree;
-        let object = &tree.objects[place];
+        let object = &tree.objects[object_index];
         let mut local = around.clone();
         local.extend(object.nodes.iter().copied());
         let index = self.indexes.next();
-        let nodes = local.union(&self.below(place));
-        let mut element = sets(of_kind(&object.kind), &object.cpus, &nodes);
-        if place == 0 {
+        let nodes = local.union(&self.below(object_index));
+        let mut element = sets(kind_element(&object.kind), &object.cpus, &nodes);
+        if object_index == 0 {
             element = machine_sets(element, self.topology);
         }
-        let mut element = of_cache(element.with("gp_index", index), &object.kind);
+        let mut element = with_cache_attributes(element.with("gp_index", index), &object.kind);
         for (name, value) in infos(&object.kind, self.topology) {
             element.add(Element::new("info").with("name", name).with("value", value));
         }
@@ -240,18 +248,18 @@ impl<'a> ElementWriter<'a> {
         for child in children {
             element.add(self.object(child, &local));
         }
-        element.add_all(self.devices.at(place, &mut self.indexes, self.topology));
+        element.add_all(self.devices.elements(object_index, &mut self.indexes, self.topology));
         element
     }
 
-    /// Nodes that hang on what is below an object.
-    fn below(&self, place: usize) -> NodeSet {
+    /// Returns the nodes attached to the descendants of an object.
+    fn below(&self, object_index: usize) -> NodeSet {
         let of_child = |child: &usize| {
             let mut nodes = self.below(*child);
             nodes.extend(self.tree.objects[*child].nodes.iter().copied());
             nodes
         };
-        self.tree.objects[place]
+        self.tree.objects[object_index]
             .children
             .iter()
             .map(of_child)
@@ -281,7 +289,8 @@ fn sets(element: Element, cpus: &CpuSet, nodes: &NodeSet) -> Element {
         .with("complete_nodeset", nodes)
 }
 
-/// What this process may use. hwloc wants at least one node, be it one without memory.
+/// Adds the sets that this process may use; hwloc requires at least one node, even one without
+/// memory.
 fn machine_sets(element: Element, topology: &Topology) -> Element {
     let cpus = topology.cpus.iter().filter(|cpu| cpu.online && cpu.allowed).map(|cpu| cpu.id).collect();
     let nodes = topology
@@ -293,13 +302,13 @@ fn machine_sets(element: Element, topology: &Topology) -> Element {
     element.with("allowed_cpuset", bitmap::<_>(&cpus)).with("allowed_nodeset", bitmap(&nodes))
 }
 
-fn of_kind(kind: &ObjectKind) -> Element {
+fn kind_element(kind: &ObjectKind) -> Element {
     let object = Element::new("object");
     match kind {
         ObjectKind::Machine => object.with("type", "Machine").with("os_index", 0),
         ObjectKind::Package(index) => object.with("type", "Package").with("os_index", index),
         ObjectKind::Die(index) => object.with("type", "Die").with("os_index", index),
-        // `HWLOC_GROUP_KIND_MEMORY`: made to hang memory on.
+        // `HWLOC_GROUP_KIND_MEMORY`: a group that carries memory.
         ObjectKind::Group => object.with("type", "Group").with("kind", 1001).with("subkind", 0),
         ObjectKind::Cache(cache) if cache.kind == "Instruction" => {
             object.with("type", format!("L{}iCache", cache.level))
@@ -310,7 +319,7 @@ fn of_kind(kind: &ObjectKind) -> Element {
     }
 }
 
-fn of_cache(element: Element, kind: &ObjectKind) -> Element {
+fn with_cache_attributes(element: Element, kind: &ObjectKind) -> Element {
     let ObjectKind::Cache(cache) = kind else { return element };
     let kind = match cache.kind.as_str() {
         "Data" => 1,
@@ -321,7 +330,8 @@ fn of_cache(element: Element, kind: &ObjectKind) -> Element {
         .with("cache_size", cache.bytes)
         .with("depth", cache.level)
         .with("cache_linesize", cache.line_bytes)
-        // 0 is unknown, -1 fully associative; we know ways or nothing.
+        // hwloc: 0 is unknown, -1 fully associative. The topology has the number of ways, or
+        // nothing.
         .with("cache_associativity", cache.ways.unwrap_or(0))
         .with("cache_type", kind)
 }

@@ -1,72 +1,78 @@
-//! How a table is laid out: size of letters, widths of columns, and where it is cut if it fits on no page.
+//! Table layout: font size, column widths, and splitting of tables that exceed a page.
 
 use super::text::width;
 use crate::sheets::{Align, Sheet, Text};
 use crate::style::wrap;
 
-/// Width of a line in points: A4 with margins of 16 mm.
+/// Line width in points: A4 with margins of 16 mm.
 const LINE: f64 = 505.0;
-/// Width of one of two tables beside each other.
+/// Width of each of two tables side by side, in points.
 const HALF: f64 = 244.0;
-/// Height that caption, rows and notes may have together, in points.
+/// Maximum height of caption, rows and notes together, in points.
 const PAGE: f64 = 670.0;
-/// A column is not broken into lines shorter than this.
+/// Minimum width of a wrapped column, in points.
 const NARROWEST: f64 = 90.0;
-/// Nor shorter than this while smaller letters would do: names stay on one line.
+/// Preferred minimum width of a wrapped column, in points: a smaller font is tried first, to keep
+/// names on a line.
 const NARROW: f64 = 130.0;
-/// Characters in a line of a column's title.
+/// Maximum number of characters in a line of a column title.
 const TITLE: usize = 14;
-/// Lines of a column's title, at most. A limit against hostile files.
+/// Maximum number of lines in a column title; guards against hostile files.
 const TITLE_LINES: usize = 8;
-/// Height of a line over that of its letters.
+/// Ratio of line height to font size.
 const LEADING: f64 = 1.25;
-/// Width of bold letters over that of others.
+/// Ratio of bold to regular letter width.
 const BOLD: f64 = 1.18;
-/// Blank at the end of lines, where a text is broken, in points.
+/// Blank at the end of wrapped lines, in points.
 const RAGGED: f64 = 20.0;
 
-/// A size of letters.
+/// A font size of LaTeX.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FontSize {
+    /// The LaTeX command.
     pub command: &'static str,
-    /// Height of letters, in points.
+    /// Font size in points.
     points: f64,
-    /// Width of letters over those that are 10 points high; small letters are wider for their height.
+    /// Letter width relative to a 10-point font; small fonts are relatively wider.
     scale: f64,
-    /// Blank left and right of a column, in points.
+    /// Margin left and right of a column, in points.
     pub gap: f64,
 }
 
-/// The largest first.
+/// Font sizes, largest first.
 const SIZES: [FontSize; 3] = [
     FontSize { command: "\\small", points: 9.0, scale: 0.93, gap: 5.0 },
     FontSize { command: "\\footnotesize", points: 8.0, scale: 0.85, gap: 4.0 },
     FontSize { command: "\\scriptsize", points: 7.0, scale: 0.80, gap: 2.5 },
 ];
 
-/// A table that is cut into parts: each page of rows has each block of columns.
+/// A table split into parts: each page of rows has each block of columns.
 pub struct Layout<'a> {
+    /// The font size of all parts.
     pub size: FontSize,
-    /// Columns that stand beside each other; the first one of the table begins each block.
+    /// Blocks of columns; each starts with the table's first column.
     pub blocks: Vec<Vec<Column>>,
+    /// The rows of each page.
     pub pages: Vec<&'a [Vec<Text>]>,
 }
 
 /// A column of a block.
 pub struct Column {
-    /// Its place in the sheet.
+    /// Index in the sheet.
     pub index: usize,
+    /// Alignment of its texts.
     pub align: Align,
-    /// Its title, line by line.
+    /// The lines of its title.
     pub title: Vec<String>,
-    /// Without gaps, in points.
+    /// Width without margins, in points.
     pub width: f64,
-    /// Whether its texts are broken to this width.
-    pub broken: bool,
+    /// Whether texts are wrapped to this width.
+    pub wrapped: bool,
 }
 
 impl<'a> Layout<'a> {
-    /// Letters as large as they can be with the whole table on one page, else with every column, else the smallest.
+    /// Chooses the largest font with which the table fits on a page, else the largest with which
+    /// all columns fit, else the smallest.
     pub fn for_sheet(sheet: &'a Sheet) -> Self {
         let titles: Vec<Vec<String>> = (0..sheet.head.len()).map(|index| title(sheet, index)).collect();
         let widest = |(index, title): (usize, &Vec<String>)| {
@@ -97,7 +103,7 @@ impl<'a> Layout<'a> {
                 align: sheet.aligned[index],
                 title: titles[index].clone(),
                 width: natural[index].min(most),
-                broken: natural[index] > most,
+                wrapped: natural[index] > most,
             };
             indexes.into_iter().map(column).collect()
         };
@@ -106,7 +112,7 @@ impl<'a> Layout<'a> {
         Self { size, blocks, pages }
     }
 
-    /// Whether two such tables stand beside each other.
+    /// Returns whether two tables like this fit side by side.
     pub fn is_narrow(&self) -> bool {
         let width = |block: &Vec<Column>| -> f64 {
             block.iter().map(|column| column.width + 2.0 * self.size.gap).sum()
@@ -115,13 +121,13 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The widest text of a column, where letters are 10 points high.
+/// Returns the width of a column's widest text, in a 10-point font.
 fn widest(sheet: &Sheet, index: usize) -> f64 {
     let texts = sheet.rows.iter().filter_map(|row| row.get(index));
     texts.map(|text| width(&text.text) * if text.best { BOLD } else { 1.0 }).fold(0.0, f64::max)
 }
 
-/// A title of a column, broken into lines if it would make the column wider.
+/// Returns a column title, wrapped if it would widen the column.
 fn title(sheet: &Sheet, index: usize) -> Vec<String> {
     let title = &sheet.head[index];
     match width(title) > widest(sheet, index) {
@@ -130,7 +136,7 @@ fn title(sheet: &Sheet, index: usize) -> Vec<String> {
     }
 }
 
-/// Cuts columns into blocks that fit on a line, all about as wide, each after the first column.
+/// Splits columns into blocks of similar width that fit on a line, each after the first column.
 fn blocks(natural: &[f64], size: FontSize) -> Vec<Vec<usize>> {
     let least: Vec<f64> = natural.iter().map(|width| width.min(NARROWEST) + 2.0 * size.gap).collect();
     let (Some(first), others) = (least.first(), natural.len().saturating_sub(1)) else { return Vec::new() };
@@ -144,7 +150,8 @@ fn blocks(natural: &[f64], size: FontSize) -> Vec<Vec<usize>> {
     indexes.chunks(in_block).map(|block| std::iter::once(0).chain(block.iter().copied()).collect()).collect()
 }
 
-/// The width beyond which columns are broken, so that all fit: what narrow ones leave is shared by the wide.
+/// Returns the maximum column width with which all columns fit; wide columns share what narrow ones
+/// leave.
 fn most(widths: &[f64], available: f64) -> f64 {
     let mut sorted = widths.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -159,7 +166,7 @@ fn most(widths: &[f64], available: f64) -> f64 {
     f64::INFINITY
 }
 
-/// Cuts rows into pages.
+/// Splits rows into pages.
 fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: FontSize) -> Vec<&'a [Vec<Text>]> {
     let line = size.points * LEADING;
     let title = blocks.iter().flatten().map(|column| column.title.len()).max().unwrap_or(0);
@@ -179,9 +186,9 @@ fn pages<'a>(sheet: &'a Sheet, blocks: &[Vec<Column>], size: FontSize) -> Vec<&'
     pages
 }
 
-/// Lines of a row in a column.
+/// Returns the number of lines that a row takes in a column.
 fn lines(row: &[Text], column: &Column, size: FontSize) -> f64 {
-    let text = row.get(column.index).filter(|_| column.broken);
+    let text = row.get(column.index).filter(|_| column.wrapped);
     text.map_or(1.0, |text| (width(&text.text) * size.scale / (column.width - RAGGED)).ceil())
 }
 
@@ -201,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_shrink_before_a_table_is_cut() {
+    fn font_shrinks_before_columns_are_split() {
         let shape = |columns| {
             let sheet = sheet(columns, 3, "123.4");
             let layout = Layout::for_sheet(&sheet);
@@ -215,16 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn sentences_share_what_numbers_leave() {
+    fn wide_columns_share_the_remaining_width() {
         assert_eq!(most(&[20.0, 30.0, 500.0, 900.0], 450.0), 200.0);
         assert_eq!(most(&[20.0, 30.0], 450.0), f64::INFINITY);
         let sheet = sheet(2, 1, &"word ".repeat(60));
         let layout = Layout::for_sheet(&sheet);
-        assert!(layout.blocks[0].iter().all(|column| column.broken && column.width > 230.0));
+        assert!(layout.blocks[0].iter().all(|column| column.wrapped && column.width > 230.0));
     }
 
     #[test]
-    fn rows_are_cut_into_pages() {
+    fn rows_are_split_into_pages() {
         let rows =
             |sheet: &Sheet| Layout::for_sheet(sheet).pages.iter().map(|page| page.len()).collect::<Vec<_>>();
         assert_eq!(rows(&sheet(65, 64, "123.4")), [64], "a matrix of 64 nodes");

@@ -1,4 +1,4 @@
-//! A report as LaTeX: one document that pdflatex compiles, its tables ready to be taken into a paper.
+//! Formats a report as a LaTeX document for pdflatex, with tables that can be copied into a paper.
 
 mod layout;
 mod text;
@@ -10,7 +10,8 @@ use numaio_machine::units::BandwidthUnit;
 use std::fmt::Write;
 use text::escaped;
 
-/// Tables stand where they are told, with their notes, and each on one page, which floats would not.
+/// The preamble. Tables are not floats, so that each stays at its place, on one page, with its
+/// notes.
 const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
 \usepackage[utf8]{inputenc}
 \usepackage[margin=16mm]{geometry}
@@ -27,18 +28,17 @@ const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
 \section*{I/O on NUMA machines}
 ";
 
-/// The documents of a bundle as a LaTeX document, machine by machine.
+/// Formats a bundle as a LaTeX document, machine by machine.
 ///
-/// It needs the packages geometry, array and booktabs, which Debian has in texlive-latex-recommended. Each table
-/// is a `tabular` that can be copied into a paper. Characters beyond Latin-1 are shown as question marks.
+/// The document requires the packages geometry, array and booktabs (Debian:
+/// texlive-latex-recommended). Each table is a separate `tabular`. Characters outside Latin-1
+/// become question marks.
 pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
     let mut out = HEAD.to_owned();
     for machine in &bundle.machines {
         let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&sheets::machine_title(machine)));
         if machine.is_incomplete() {
-            out.push_str(
-                "\\textbf{Incomplete: not everything that was asked for was measured and settled.}\n\n",
-            );
+            out.push_str("\\textbf{Incomplete: some requested values are missing or unsettled.}\n\n");
         }
         for section in sheets::sections(machine, unit) {
             let _ = writeln!(out, "\\subsubsection*{{{}}}", escaped(section.title));
@@ -49,7 +49,7 @@ pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
     out
 }
 
-/// The tables of a section; two narrow ones stand beside each other.
+/// Writes the tables of a section, narrow ones in pairs.
 fn tables(out: &mut String, sheets: &[Sheet]) {
     let mut left = sheets.iter().map(|sheet| (sheet, Layout::for_sheet(sheet))).peekable();
     while let Some((sheet, layout)) = left.next() {
@@ -66,14 +66,14 @@ fn tables(out: &mut String, sheets: &[Sheet]) {
     }
 }
 
-/// All parts of a table, each on one page.
+/// Writes all parts of a table, each on one page.
 fn parts(out: &mut String, sheet: &Sheet, layout: &Layout, width: &str) {
     let count = layout.pages.len() * layout.blocks.len();
     let all = layout.pages.iter().flat_map(|rows| layout.blocks.iter().map(move |block| (rows, block)));
     for (index, (rows, block)) in all.enumerate() {
         let mut title = escaped(&sheet.title);
         if index > 0 {
-            // The same number again.
+            // All parts share the table's number.
             out.push_str("\\par\\medskip\\addtocounter{table}{-1}\n");
         }
         if count > 1 {
@@ -90,9 +90,9 @@ fn parts(out: &mut String, sheet: &Sheet, layout: &Layout, width: &str) {
 }
 
 fn table(out: &mut String, sheet: &Sheet, size: FontSize, block: &[Column], rows: &[Vec<Text>]) {
-    let kinds: String = block.iter().map(kind).collect();
+    let column_specs: String = block.iter().map(column_spec).collect();
     let _ = writeln!(out, "{}\\setlength{{\\tabcolsep}}{{{}pt}}", size.command, size.gap);
-    let _ = writeln!(out, "\\begin{{tabular}}{{{kinds}}}\n\\toprule");
+    let _ = writeln!(out, "\\begin{{tabular}}{{{column_specs}}}\n\\toprule");
     if let Some(over) = sheet.over {
         let (columns, last) = (block.len() - 1, block.len());
         let _ = writeln!(out, " & \\multicolumn{{{columns}}}{{c}}{{{}}} \\\\", escaped(over));
@@ -102,9 +102,9 @@ fn table(out: &mut String, sheet: &Sheet, size: FontSize, block: &[Column], rows
         line(out, block.iter().map(title));
         out.push_str("\\midrule\n");
     }
-    let broken = block.iter().any(|column| column.broken);
+    let wrapped = block.iter().any(|column| column.wrapped);
     for (index, row) in rows.iter().enumerate() {
-        if broken && index > 0 {
+        if wrapped && index > 0 {
             out.push_str("\\addlinespace[2pt]\n");
         }
         line(out, block.iter().map(|column| row.get(column.index).map(cell).unwrap_or_default()));
@@ -117,19 +117,19 @@ fn line(out: &mut String, cells: impl Iterator<Item = String>) {
     let _ = writeln!(out, "{} \\\\", cells.join(" & "));
 }
 
-fn kind(column: &Column) -> String {
+fn column_spec(column: &Column) -> String {
     let (letter, side) = match column.align {
         Align::Left => ("l", "\\raggedright"),
         Align::Right => ("r", "\\raggedleft"),
         Align::Center => ("c", "\\centering"),
     };
-    match column.broken {
+    match column.wrapped {
         true => format!(">{{{side}\\arraybackslash}}p{{{:.1}pt}}", column.width),
         false => letter.to_owned(),
     }
 }
 
-/// A title of a column, line by line.
+/// Formats a column title, line by line.
 fn title(column: &Column) -> String {
     let lines: Vec<String> = column.title.iter().map(|line| escaped(line)).collect();
     match lines.as_slice() {

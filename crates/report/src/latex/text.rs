@@ -1,17 +1,17 @@
-//! Text as TeX prints it, and how wide it is.
+//! Escapes text for TeX and estimates its printed width.
 
 use crate::style::clean;
 
-/// Width of a text in a table, at most, in points where letters are 10 points high; more would not fit on a page
-/// if it were broken into lines. A limit against hostile files.
+/// Maximum text width in a table, in points for a 10-point font: more would not fit on a page even
+/// if wrapped. Guards against hostile files.
 const WIDEST: f64 = 5000.0;
-/// Characters in a row without a place to break a line; after these there is one,
+/// Characters of a word before the first extra line break opportunity.
 const LONGEST_WORD: usize = 12;
-/// and again after every few.
+/// Characters between further line break opportunities.
 const PIECE: usize = 3;
 
-/// A text whatever stands in it, cut if it is very long. Characters that TeX's own fonts lack become question
-/// marks.
+/// Escapes a text, and truncates it if very long. Characters outside TeX's own fonts become
+/// question marks.
 pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     let mut word = 0;
@@ -37,7 +37,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// After these a line may end. TeX ends lines after a hyphen by itself.
+/// Returns whether a line may break after the character. TeX itself breaks lines after hyphens.
 fn is_break(c: char) -> bool {
     matches!(c, ',' | '/' | ';' | ':')
 }
@@ -45,7 +45,7 @@ fn is_break(c: char) -> bool {
 fn push(out: &mut String, c: char, last: char) {
     match c {
         '&' | '%' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
-        // As text it would be of a font that has to be made first.
+        // A text-mode dollar sign would require a font that may have to be generated first.
         '$' => out.push_str("$\\mathdollar$"),
         '\\' => out.push_str("\\textbackslash{}"),
         '~' => out.push_str("\\textasciitilde{}"),
@@ -54,10 +54,10 @@ fn push(out: &mut String, c: char, last: char) {
         '>' => out.push_str("\\textgreater{}"),
         '|' => out.push_str("\\textbar{}"),
         '"' => out.push_str("{''}"),
-        // Two of them would become another mark.
+        // A pair would become a ligature.
         '\'' | '`' => out.extend(['{', c, '}']),
         '-' if last == '-' => out.push_str("{-}"),
-        // At the beginning of a cell they would command the table.
+        // At the start of a cell these would be parsed as arguments of the table's commands.
         '[' | ']' | '*' => out.extend(['{', c, '}']),
         '–' => out.push_str("--"),
         '…' => out.push_str("\\ldots{}"),
@@ -72,17 +72,17 @@ fn push(out: &mut String, c: char, last: char) {
     }
 }
 
-/// Letters of Latin-1 that are made of a letter and an accent, or that TeX's oldest fonts have.
+/// Returns whether a Latin-1 letter is composed with an accent or part of TeX's oldest fonts.
 fn has_accent(c: char) -> bool {
     matches!(c, 'À'..='ÿ') && !matches!(c, 'Ð' | 'ð' | 'Þ' | 'þ' | '×' | '÷')
 }
 
-/// Width of a text in points where letters are 10 points high, a little more than it is.
+/// Returns the estimated width of a text in points, for a 10-point font, rounded up.
 pub fn width(text: &str) -> f64 {
     clean(text).chars().map(width_of).sum::<f64>().min(WIDEST)
 }
 
-/// Of the characters of Computer Modern, rounded up.
+/// Returns the width of a character of Computer Modern, rounded up.
 fn width_of(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '`' | '!' | '|' | '[' | ']' => 2.9,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_commands_tex() {
+    fn tex_commands_are_escaped() {
         let hostile = "\\input{x} $y$ #1 a_b^c~ 100 % & \"''\" ``-- --- [2ex] *\n\u{1b}\u{202e}網é";
         let wanted = "\\textbackslash{}input\\{x\\} $\\mathdollar$y$\\mathdollar$ \\#1 a\\_b\\textasciicircum{}c\\textasciitilde{} 100 \\% \\& \
                       {''}{'}{'}{''} {`}{`}-{-} -{-}{-} {[}2ex{]} {*} ???é";
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_and_lists_can_be_broken() {
+    fn long_words_and_lists_can_wrap() {
         assert_eq!(escaped("0,8,16"), "0,\\allowbreak{}8,\\allowbreak{}16");
         assert_eq!(escaped(&"x".repeat(16)), "xxxxxxxxxxxx\\allowbreak{}xxx\\allowbreak{}x");
         assert_eq!(escaped("node 3: eth0, eth1"), "node 3: eth0, eth1");

@@ -1,4 +1,4 @@
-//! Matrices of CPU nodes and memory nodes as text, the views in them, and every figure's statistics.
+//! Formats matrices of CPU nodes and memory nodes, views, and statistics as text.
 
 mod stats;
 mod views;
@@ -12,28 +12,29 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::Reading;
 use std::collections::BTreeSet;
 
-/// Blanks between columns of a table.
+/// Blanks between the columns of a table.
 const GAP: usize = 2;
-/// Before a figure that is less precise than was asked for.
+/// Mark before a value that is less precise than requested.
 const UNSETTLED: &str = "*";
-/// What that mark means.
-const UNSETTLED_MEANS: &str = "* less precise than was asked for";
-/// In place of a figure that there is not.
+/// Explanation of that mark.
+const UNSETTLED_LEGEND: &str = "* less precise than requested";
+/// Text in place of a missing value.
 const MISSING: &str = "-";
 
-/// A matrix: a row for each place where threads run, a column for each memory node.
+/// A matrix: a row for each set of threads, a column for each memory node.
 pub(crate) struct Matrix<'a> {
     /// Names of the rows.
     pub rows: Vec<String>,
-    /// What rows are, as a title of the first column.
+    /// Title of the first column, which names the rows.
     pub corner: &'a str,
+    /// The memory nodes.
     pub columns: Vec<NodeId>,
-    /// The text of a cell, and its class.
+    /// Returns the text and class of a cell.
     pub cell: &'a dyn Fn(usize, NodeId) -> (String, Option<u32>),
 }
 
 impl Matrix<'_> {
-    /// Puts the matrix on the page, its columns in as many blocks as the page is narrow.
+    /// Writes the matrix, with its columns in as many blocks as the page width requires.
     pub(crate) fn write(&self, page: &mut TextPage, indent: usize) {
         let texts: Vec<Vec<(String, Option<u32>)>> = (0..self.rows.len())
             .map(|row| self.columns.iter().map(|column| (self.cell)(row, *column)).collect())
@@ -44,9 +45,9 @@ impl Matrix<'_> {
         };
         let names =
             self.rows.iter().map(String::as_str).chain([self.corner]).map(display_width).max().unwrap_or(0);
-        let room = page.style().columns().saturating_sub(indent + names);
+        let available = page.style().columns().saturating_sub(indent + names);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for block in blocks(&widths, room) {
+        for block in blocks(&widths, available) {
             let heads = self.columns[block.clone()].iter().map(|column| (column.to_string(), Align::Right));
             let mut table = Table::new(std::iter::once((self.corner.to_owned(), Align::Left)).chain(heads));
             for (name, row) in self.rows.iter().zip(&texts) {
@@ -60,11 +61,11 @@ impl Matrix<'_> {
     }
 }
 
-/// Ranges of columns that fit into the room, one at the least.
-fn blocks(widths: &[usize], room: usize) -> Vec<std::ops::Range<usize>> {
+/// Splits columns into ranges that fit into the available width, at least one column in each.
+fn blocks(widths: &[usize], available: usize) -> Vec<std::ops::Range<usize>> {
     let (mut blocks, mut first, mut taken) = (Vec::new(), 0, 0);
     for (index, width) in widths.iter().enumerate() {
-        if index > first && taken + GAP + width > room {
+        if index > first && taken + GAP + width > available {
             blocks.push(first..index);
             (first, taken) = (index, 0);
         }
@@ -76,25 +77,24 @@ fn blocks(widths: &[usize], room: usize) -> Vec<std::ops::Range<usize>> {
     blocks
 }
 
-/// A figure of a reading in a matrix, marked if it is less precise than was asked for.
-pub(crate) fn figure(reading: Option<&Reading>, show: impl Fn(&Reading) -> Option<String>) -> String {
+/// Formats a reading for a matrix, with a mark if it is less precise than requested.
+pub(crate) fn cell_text(reading: Option<&Reading>, show: impl Fn(&Reading) -> Option<String>) -> String {
     let Some(reading) = reading else { return MISSING.to_owned() };
     let mark = if reading.settled { "" } else { UNSETTLED };
     show(reading).map_or_else(|| MISSING.to_owned(), |text| format!("{mark}{text}"))
 }
 
-/// What the marks in matrices of these readings mean, and why figures are missing.
+/// Writes the legend of the marks, and the reasons for missing values.
 pub(crate) fn write_notes<'a>(
     page: &mut TextPage,
     readings: impl Iterator<Item = (String, &'a Reading)> + Clone,
 ) {
     let has = |reading: &Reading| reading.median().is_some();
     if readings.clone().any(|(_, reading)| has(reading) && !reading.settled) {
-        page.paragraph(2, 2, UNSETTLED_MEANS);
+        page.paragraph(2, 2, UNSETTLED_LEGEND);
     }
     let missing: Vec<(String, &Reading)> = readings.filter(|(_, reading)| !has(reading)).collect();
-    let why =
-        |reading: &Reading| reading.failure.clone().unwrap_or_else(|| "no visit gave a result".to_owned());
+    let why = |reading: &Reading| reading.failure.clone().unwrap_or_else(|| "no visit succeeded".to_owned());
     let reasons: BTreeSet<String> = missing.iter().map(|(_, reading)| why(reading)).collect();
     for reason in reasons {
         let of: Vec<&str> = missing
@@ -104,11 +104,11 @@ pub(crate) fn write_notes<'a>(
             .collect();
         let (named, others) = of.split_at(of.len().min(MOST_NAMED));
         let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
-        page.paragraph(2, 2, &format!("No figure for {}{others}: {reason}", named.join(", ")));
+        page.paragraph(2, 2, &format!("No value for {}{others}: {reason}", named.join(", ")));
     }
 }
 
-/// Most cells that a note names.
+/// Maximum number of cells named in a note.
 const MOST_NAMED: usize = 12;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     use crate::style::TextStyle;
 
     #[test]
-    fn blocks_hold_what_fits_and_one_column_at_the_least() {
+    fn blocks_fit_the_page_and_have_at_least_one_column() {
         assert_eq!(blocks(&[3, 3, 3], 10), [0..2, 2..3]);
         assert_eq!(blocks(&[3, 3, 3], 15).len(), 1);
         assert_eq!(blocks(&[30, 3], 4), [0..1, 1..2]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_matrix_is_split_and_never_cut() {
+    fn a_wide_matrix_is_split_without_loss() {
         let matrix = Matrix {
             rows: (0..64).map(|row| row.to_string()).collect(),
             corner: "CPUS",

@@ -1,4 +1,4 @@
-//! Views of targets as text: the classes of each.
+//! Formats the classes of views as text.
 
 use crate::model_text::header::percent;
 use crate::number_format::NumberFormat;
@@ -8,7 +8,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{View, ViewClass};
 
-/// The views of these targets, one target after the other. A view of one node alone offers no choice.
+/// Writes the views of the targets. A view of a single node offers no choice and is omitted.
 pub(crate) fn write(page: &mut TextPage, views: &[View], targets: &NodeSet) {
     for target in targets.iter() {
         let of_target = views.iter().filter(|view| view.target == target && view.nodes.len() > 1);
@@ -26,8 +26,8 @@ pub(crate) fn write(page: &mut TextPage, views: &[View], targets: &NodeSet) {
 fn write_view(page: &mut TextPage, view: &View) {
     page.blank();
     let incomplete = if view.incomplete { "; INCOMPLETE" } else { "" };
-    let levels = percent(view.level);
-    page.paragraph(2, 2, &format!("{} (classes: levels of {levels} %{incomplete})", view.title));
+    let level = percent(view.level);
+    page.paragraph(2, 2, &format!("{} (classes within {level} %{incomplete})", view.title));
     let figures = NumberFormat::for_view(view, page.style().unit);
     let unit = figures.unit();
     let mut table = Table::new([
@@ -50,7 +50,7 @@ fn write_view(page: &mut TextPage, view: &View) {
     page.table(4, &table.without_empty_columns());
 }
 
-/// Nodes of a class, the target first.
+/// Lists the nodes of a class, the target first.
 fn members(class: &ViewClass, target: NodeId) -> String {
     let others = class.nodes.difference(&NodeSet::one(target));
     match (class.nodes.contains(target), others.is_empty()) {

@@ -1,7 +1,7 @@
-//! One target and direction: its classes, then its nodes.
+//! Formats one target and direction: its classes and nodes.
 
 use super::header::percent;
-use crate::listing::members;
+use crate::listing::class_members;
 use crate::number_format::NumberFormat;
 use crate::phrases::count;
 use crate::style::TextPage;
@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut TextPage, record: &Record, target: &TargetModel, 
     page.blank();
     page.paragraph(2, 2, &title(target.target, model));
     if model.classes.is_empty() {
-        page.paragraph(2, 2, "There is no figure, so there are no classes.");
+        page.paragraph(2, 2, "No values, so no classes.");
     }
     if let [class] = model.classes.as_slice() {
         page.paragraph(2, 2, &one_class(target.target, model, class));
@@ -35,46 +35,46 @@ pub(super) fn write(page: &mut TextPage, record: &Record, target: &TargetModel, 
         page.paragraph(
             4,
             2,
-            &format!("Node {node} has no figure: {}", why_missing(record, target, model, node)),
+            &format!("Node {node} has no value: {}", why_missing(record, target, model, node)),
         );
     }
 }
 
 fn title(target: NodeId, model: &DirectionModel) -> String {
-    let way = match model.direction {
+    let flow = match model.direction {
         Direction::Write => format!("Device write: from each node's memory to a device on node {target}"),
         Direction::Read => format!("Device read: from a device on node {target} to each node's memory"),
     };
     let rule = match model.rule {
-        ClassRule::Measured => format!("levels of {} %", percent(model.level)),
-        ClassRule::Paper => format!("as in the paper, then levels of {} %", percent(model.level)),
+        ClassRule::Measured => format!("within {} %", percent(model.level)),
+        ClassRule::Paper => format!("as in the paper, then within {} %", percent(model.level)),
         ClassRule::Kmeans => "by k-means".to_owned(),
     };
-    format!("{way} (classes: {rule})")
+    format!("{flow} (classes: {rule})")
 }
 
-/// That a class has the only node of a target that has a figure.
+/// States that only one node of the target has a value.
 pub(crate) fn only_figure_note(target: NodeId, class: &Class) -> String {
     let only = class.nodes.first().unwrap_or(target);
-    format!("Only node {only} has a figure: nothing can be said of where buffers should lie.")
+    format!("Only node {only} has a value: no placement of buffers can be recommended.")
 }
 
-/// What a single class means for a user.
+/// Explains the effect of a single class.
 fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
-    let whole = model.missing.is_empty();
-    if class.nodes.len() == 1 && whole {
+    let complete = model.missing.is_empty();
+    if class.nodes.len() == 1 && complete {
         let only = class.nodes.first().unwrap_or(target);
-        return format!("Node {only} is the only node with memory: there is no choice of where buffers lie.");
+        return format!("Node {only} is the only node with memory, so buffers have no alternative.");
     }
     if class.nodes.len() == 1 {
         return only_figure_note(target, class);
     }
     let spread = 1.0 - class.min_bytes_copied_per_s / class.max_bytes_copied_per_s;
     let spread = if spread.is_finite() { spread.max(0.0) } else { 0.0 };
-    let all = if whole { "All nodes" } else { "All nodes that have a figure" };
+    let all = if complete { "All nodes" } else { "All measured nodes" };
     if model.rule != ClassRule::Measured && spread > model.level {
         return format!(
-            "One class by the rule, but its nodes differ by up to {} %: where buffers lie may matter.",
+            "One class by this rule, but its nodes differ by up to {} %: buffer placement may matter.",
             percent(spread)
         );
     }
@@ -82,10 +82,10 @@ fn one_class(target: NodeId, model: &DirectionModel, class: &Class) -> String {
         true => format!("within {} %", percent(model.level)),
         false => format!("within {} % and noise", percent(model.level)),
     };
-    let alike = format!("{all} reach node {target} alike ({within})");
-    match whole {
-        true => format!("{alike}: for {}s it does not matter where buffers lie.", model.direction.name()),
-        // What the others would give is not known.
+    let alike = format!("{all} have the same bandwidth with node {target} ({within})");
+    match complete {
+        true => format!("{alike}: buffer placement does not matter for {}s.", model.direction.name()),
+        // The values of the other nodes are unknown.
         false => format!("{alike}."),
     }
 }
@@ -111,13 +111,13 @@ fn classes(target: NodeId, model: &DirectionModel, figures: &NumberFormat) -> Ta
     table
 }
 
-/// Nodes of a class: the target first, or as ranges where they are many.
+/// Lists the nodes of a class: the target first, or ranges if there are many.
 fn nodes_of(class: &Class, target: NodeId) -> String {
     const MANY: usize = 12;
     if class.nodes.len() > MANY {
         class.nodes.to_string()
     } else {
-        members(class, target)
+        class_members(class, target)
     }
 }
 
@@ -145,7 +145,7 @@ fn nodes(record: &Record, target: &TargetModel, model: &DirectionModel, figures:
     table.without_empty_columns()
 }
 
-/// Half width of the interval, relative to the median.
+/// Formats half the width of the interval, relative to the median.
 fn half_width(node: &NodeBandwidth) -> String {
     let (low, high) = node.interval_bytes_copied_per_s;
     let half = (high - low) / 2.0 / node.bytes_copied_per_s * 100.0;
@@ -167,7 +167,7 @@ fn note(
     if node.node == target.target {
         notes.push("local".to_owned());
     } else if target.neighbours.contains(node.node) {
-        notes.push("neighbour".to_owned());
+        notes.push("neighbor".to_owned());
     }
     if !node.modes_bytes_copied_per_s.is_empty() {
         notes.push(format!("bimodal: {}", levels(node, figures)));
@@ -179,20 +179,18 @@ fn note(
         let range = |summary: &&Summary| summary.interval == IntervalKind::Range;
         let too_few = cell.bytes_copied_per_s.as_ref().filter(range);
         notes.extend(
-            too_few.map(|summary| {
-                format!("interval is only the range of {}", count(summary.n as usize, "visit"))
-            }),
+            too_few.map(|summary| format!("interval is the range of {}", count(summary.n as usize, "visit"))),
         );
         let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
         if set_aside > 0 {
-            notes.push(format!("{set_aside} of {} set aside", count(cell.visits.len(), "visit")));
+            notes.push(format!("{set_aside} of {} discarded", count(cell.visits.len(), "visit")));
         }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }
     notes.join("; ")
 }
 
-/// Levels of a bimodal figure, with their shares where the document has them.
+/// Formats the levels of a bimodal value, with their shares if the document has them.
 fn levels(node: &NodeBandwidth, figures: &NumberFormat) -> String {
     let shares = node.mode_shares.iter().map(|share| format!(" ({:.0} %)", share * 100.0));
     let shares = shares.chain(std::iter::repeat(String::new()));
@@ -206,7 +204,7 @@ fn bus_traffic(record: &Record, model: &DirectionModel, unit: BandwidthUnit) -> 
     let Some(fastest) = fastest else { return String::new() };
     let traffic = unit.of(fastest.bytes_copied_per_s * f64::from(times));
     format!(
-        "Bus traffic, derived: at most {traffic:.1} {unit} (node {}, {times} bytes a byte copied)",
+        "Derived memory traffic: at most {traffic:.1} {unit} (node {}, {times} bytes per copied byte)",
         fastest.node
     )
 }
@@ -215,7 +213,7 @@ fn why_missing(record: &Record, target: &TargetModel, model: &DirectionModel, no
     let cell = record.cell(target.target, Flow::of(model.direction, target.target, node));
     match cell.map(|cell| cell.failure.clone()) {
         Some(Some(why)) => why,
-        Some(None) => "no visit gave a result".to_owned(),
-        None => "it was not measured".to_owned(),
+        Some(None) => "no visit succeeded".to_owned(),
+        None => "not measured".to_owned(),
     }
 }

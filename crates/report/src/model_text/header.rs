@@ -1,4 +1,4 @@
-//! Which machine was measured, how, and what makes the figures doubtful.
+//! The header of a record: machine, source, method, conditions and warnings.
 
 use crate::phrases;
 use crate::style::{clean, TextPage};
@@ -13,7 +13,7 @@ pub(super) fn write_model(page: &mut TextPage, record: &Record) {
     write(page, "I/O bandwidth model of", &record.provenance, &paragraphs);
 }
 
-/// The head of any record: `what` was measured of which machine, how, and what makes the figures doubtful.
+/// Writes the header of any record; `what` starts its title line.
 pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, method: &[String]) {
     let identity = &provenance.machine;
     let machine = phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", ");
@@ -28,7 +28,7 @@ pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, me
         page.paragraph(0, 2, &format!("Conditions: {conditions}"));
     }
     if !provenance.complete {
-        page.paragraph(0, 2, "INCOMPLETE: not every figure that was asked for is there and settled.");
+        page.paragraph(0, 2, "INCOMPLETE: some requested values are missing or unsettled.");
     }
     for warning in &provenance.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
@@ -43,17 +43,17 @@ fn source(provenance: &Provenance) -> String {
             format!("From the tape {name}, recorded {when}")
         }
         MachineSource::Tape { name, note } => format!("From the tape {name}, recorded {when}: {note}"),
-        MachineSource::Simulated => "SIMULATED: these figures are of no real machine".to_owned(),
+        MachineSource::Simulated => "SIMULATED: these values are not from a real machine".to_owned(),
     }
 }
 
-/// How copies were measured, in one sentence.
+/// Describes the method of a copy record.
 pub(crate) fn method(record: &Record) -> String {
     let method = &record.method;
     let sampling = match method.repetitions {
         Some(times) => {
             format!(
-                "{} of each cell, as Algorithm 1 is printed",
+                "{} of each cell, as printed in Algorithm 1",
                 phrases::count(times as usize, "repetition")
             )
         }
@@ -69,13 +69,13 @@ pub(crate) fn method(record: &Record) -> String {
             page_kind(method.pages).to_owned(),
             sampling,
             visits,
-            format!("{:.0} s on the machine", method.elapsed_s),
+            format!("{:.0} s in total", method.elapsed_s),
         ],
         "; ",
     )
 }
 
-/// A copy loop by name; `memcpy` with the library that it is of.
+/// Names a copy loop; `memcpy` with its C library.
 pub(crate) fn loop_name(method: &Method, copy_loop: CopyLoop) -> String {
     match method.c_library.as_deref().filter(|_| copy_loop == CopyLoop::Memcpy) {
         Some(library) => format!("{copy_loop} of {}", clean(library)),
@@ -91,7 +91,7 @@ fn threads_and_buffers(record: &Record) -> String {
     if buffers.is_empty() {
         return threads;
     }
-    phrases::joined([threads, format!("source and sink of {buffers} for each thread")], ", ")
+    phrases::joined([threads, format!("source and sink of {buffers} per thread")], ", ")
 }
 
 fn range(numbers: &BTreeSet<usize>, thing: &str) -> Option<String> {
@@ -100,7 +100,7 @@ fn range(numbers: &BTreeSet<usize>, thing: &str) -> Option<String> {
     Some(if least == most { range } else { format!("{least} to {range}") })
 }
 
-/// When rounds ended.
+/// States the number of rounds and the precision at which they stop.
 pub(crate) fn rounds_until_precise(rounds: u32, precision: f64) -> String {
     format!(
         "{} until each median's 95 % interval is within ±{} %",
@@ -109,12 +109,12 @@ pub(crate) fn rounds_until_precise(rounds: u32, precision: f64) -> String {
     )
 }
 
-/// `2 to 5 visits of a cell`; empty of no cells.
+/// Formats the number of visits: `2 to 5 visits per cell`; empty without cells.
 pub(crate) fn visits_per_cell(of_cells: impl Iterator<Item = usize>) -> String {
-    range(&of_cells.collect(), "visit").map(|visits| format!("{visits} of a cell")).unwrap_or_default()
+    range(&of_cells.collect(), "visit").map(|visits| format!("{visits} per cell")).unwrap_or_default()
 }
 
-/// Sizes of buffers, from the least to the greatest; empty of none.
+/// Formats the range of buffer sizes; empty without sizes.
 pub(crate) fn size_range(bytes: impl Iterator<Item = u64>) -> String {
     let bytes: BTreeSet<u64> = bytes.collect();
     match (bytes.first(), bytes.last()) {
@@ -124,7 +124,7 @@ pub(crate) fn size_range(bytes: impl Iterator<Item = u64>) -> String {
     }
 }
 
-/// How a loop was chosen: ` (chosen by trial of 3 loops)`; empty if there was no trial.
+/// States how a loop was chosen: ` (chosen by trial of 3 loops)`; empty without a trial.
 pub(crate) fn loop_trial_note(loops: usize) -> String {
     if loops == 0 {
         return String::new();
@@ -132,7 +132,7 @@ pub(crate) fn loop_trial_note(loops: usize) -> String {
     format!(" (chosen by trial of {})", phrases::count(loops, "loop"))
 }
 
-/// Pages behind buffers, in words.
+/// Names the kind of pages.
 pub(crate) fn page_kind(pages: Pages) -> &'static str {
     match pages {
         Pages::Base => "base pages",
@@ -143,12 +143,12 @@ pub(crate) fn page_kind(pages: Pages) -> &'static str {
 
 fn bus_traffic(method: &Method) -> String {
     format!(
-        "Bandwidth counts each byte copied once; the memory bus carries at most {} bytes for it.",
+        "Bandwidth counts each copied byte once; it causes at most {} bytes of memory traffic.",
         method.bus_bytes_per_byte
     )
 }
 
-/// What the machine was doing, in words; empty if nothing is known.
+/// Describes the state of the machine; empty if nothing is known.
 pub(crate) fn conditions(conditions: &Conditions) -> String {
     let on_off = |name: &str, on: Option<bool>| match on {
         Some(on) => format!("{name} {}", if on { "on" } else { "off" }),
@@ -172,16 +172,17 @@ pub(crate) fn conditions(conditions: &Conditions) -> String {
     )
 }
 
-/// A share in percent, with a decimal only where it has one.
+/// Formats a share in percent, with a decimal only if needed.
 pub(crate) fn percent(share: f64) -> String {
     let percent = (share * 1000.0).round() / 10.0;
     format!("{percent}")
 }
 
-/// `2026-11-21 03:24 UTC` of seconds since 1970 (proleptic Gregorian calendar).
+/// Formats seconds since 1970 as `2026-11-21 03:24 UTC` (proleptic Gregorian calendar).
 pub(crate) fn date(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the leap day is the last; eras are of 400 years (146,097 days).
+    // Years start in March here, so that the leap day is the last; eras have 400 years (146,097
+    // days).
     let days = days.min(1 << 40) + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_as_date_says() {
+    fn dates_match_the_date_command() {
         // `date -u -d @SECONDS`
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_have_few_digits() {
+    fn percentages_have_at_most_one_decimal() {
         assert_eq!([0.1, 0.02, 0.005, 0.123456].map(percent), ["10", "2", "0.5", "12.3"]);
     }
 }

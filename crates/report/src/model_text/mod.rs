@@ -1,4 +1,4 @@
-//! A model as text.
+//! Formats a model as text.
 
 pub(crate) mod direction;
 pub(crate) mod header;
@@ -8,11 +8,10 @@ use crate::number_format::NumberFormat;
 use crate::style::{TextPage, TextStyle};
 use numaio_schema::{Cell, Model, Record, TargetModel};
 
-/// The classes of each target and direction, the figures they come from, how they were measured and what makes
-/// them doubtful.
+/// Formats the classes of each target and direction, with values, method and warnings.
 ///
-/// Bandwidths are of copied bytes, each counted once, in the unit of `style`; traffic on the memory bus is shown
-/// apart, as the derived figure that it is. With `style.stats` number, interval and drift of every figure follow.
+/// Bandwidth counts each copied byte once, in the unit of `style`; derived memory traffic is listed
+/// separately. With `style.stats` the statistics of all values follow.
 pub fn model_text(model: &Model, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     header::write_model(&mut page, &model.record);
@@ -28,7 +27,7 @@ pub fn model_text(model: &Model, style: &TextStyle) -> String {
     page.into_text()
 }
 
-/// Number of visits, interval and drift of every figure.
+/// Writes number of visits, interval and drift of all values.
 fn write_stats(page: &mut TextPage, record: &Record) {
     let stat = |cell| {
         let Cell { target, flow, bytes_copied_per_s, settled, failure, .. }: &Cell = cell;
@@ -39,7 +38,7 @@ fn write_stats(page: &mut TextPage, record: &Record) {
     let stats: Vec<matrix_text::FigureStats> = record.cells.iter().map(stat).collect();
     let medians = stats.iter().filter_map(|stat| stat.summary).map(|summary| summary.median);
     let figures = NumberFormat::bandwidth(page.style().unit, medians);
-    matrix_text::write_stats(page, "Every figure: number of visits, interval and drift", &stats, &figures);
+    matrix_text::write_stats(page, "All values: number of visits, interval and drift", &stats, &figures);
 }
 
 fn write_target(page: &mut TextPage, model: &Model, target: &TargetModel) {
@@ -49,7 +48,7 @@ fn write_target(page: &mut TextPage, model: &Model, target: &TargetModel) {
     };
     let neighbours = match &target.neighbours {
         nodes if nodes.is_empty() => String::new(),
-        nodes => format!("; {} {nodes}", if nodes.len() == 1 { "neighbour" } else { "neighbours" }),
+        nodes => format!("; {} {nodes}", if nodes.len() == 1 { "neighbor" } else { "neighbors" }),
     };
     page.heading(&format!("Target node {}: {devices}{neighbours}", target.target));
     for direction in &target.directions {

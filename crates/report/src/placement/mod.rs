@@ -1,4 +1,4 @@
-//! Places of tasks, for people and for the programs that put them there.
+//! Formats placement plans, for users and for the tools that apply them.
 
 pub mod forms;
 mod status;

@@ -1,4 +1,4 @@
-//! Running programs beside their devices, for people.
+//! Formats the status of running programs relative to their devices.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
@@ -9,17 +9,19 @@ use numaio_schema::{ProcessStatus, Status};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// A line for each program, those that are remote to a device first; with `ways`, what leads to each device.
-pub fn status_text(status: &Status, ways: bool, style: &TextStyle) -> String {
+/// Formats a row for each program, those remote to a device first.
+///
+/// With `explain` it also states how each device is used.
+pub fn status_text(status: &Status, explain: bool, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let mut processes: Vec<&ProcessStatus> = status.processes.iter().collect();
     processes.sort_by_key(|process| (!is_remote(process), process.pid));
     if processes.is_empty() {
-        page.paragraph(0, 2, "No program that can be seen uses a device.");
+        page.paragraph(0, 2, "No visible program uses a device.");
     } else {
         page.table(0, &table(&processes));
     }
-    for process in processes.iter().filter(|_| ways) {
+    for process in processes.iter().filter(|_| explain) {
         for device in process.devices.iter().filter(|device| !device.by_way_of.is_empty()) {
             page.paragraph(2, 2, &format!("{}: {}", process.pid, device.by_way_of));
         }
@@ -27,7 +29,11 @@ pub fn status_text(status: &Status, ways: bool, style: &TextStyle) -> String {
     let remote = processes.iter().filter(|process| is_remote(process)).count();
     if remote > 0 {
         page.blank();
-        page.paragraph(0, 2, &format!("{} remote to a device in use.", phrases::count(remote, "program")));
+        page.paragraph(
+            0,
+            2,
+            &format!("{} remote from a device that it uses.", phrases::count(remote, "program")),
+        );
     }
     for unseen in &status.unseen {
         page.paragraph(0, 2, &format!("process {}: {}", unseen.pid, unseen.why));
@@ -67,7 +73,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
                 process
                     .bytes_on
                     .as_ref()
-                    .map_or("not seen".to_owned(), |on| by_node(on, |bytes| size_for_people(*bytes))),
+                    .map_or("unknown".to_owned(), |on| by_node(on, |bytes| size_for_people(*bytes))),
             ),
             Cell::from(phrases::joined(devices, ", ")),
             Cell::from(nearness.map(|it| it.near.to_string()).unwrap_or_default()),
@@ -78,7 +84,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
     table.without_empty_columns()
 }
 
-/// `0: 3, 1: 5`: an amount on each node.
+/// Formats an amount for each node: `0: 3, 1: 5`.
 fn by_node<T, D: Display>(amounts: &BTreeMap<NodeId, T>, show: impl Fn(&T) -> D) -> String {
     phrases::joined(amounts.iter().map(|(node, amount)| format!("{node}: {}", show(amount))), ", ")
 }

@@ -1,4 +1,4 @@
-//! Places of tasks, and what was seen of them, for people.
+//! Formats placement plans and their verification as text.
 
 use crate::phrases;
 use crate::style::{TextPage, TextStyle};
@@ -7,12 +7,13 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::units::size_for_people;
 use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verification};
 
-/// Where tasks should run and why; with `explain`, how each handle led to its device.
+/// Formats the CPUs and memory of each task with the reasons; with `explain`, also how each handle
+/// resolved.
 pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    page.heading(&format!("Places{} on {}", near(plan), phrases::machine_name(&plan.machine)));
+    page.heading(&format!("Placement{} on {}", near(plan), phrases::machine_name(&plan.machine)));
     for target in &plan.targets {
-        page.paragraph(2, 2, &attached(target));
+        page.paragraph(2, 2, &device_line(target));
         for step in target.chain.iter().filter(|_| explain) {
             page.paragraph(4, 2, step);
         }
@@ -26,7 +27,7 @@ pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) ->
     page.blank();
     page.table(2, &tasks(plan));
     if !plan.rejected.is_empty() {
-        page.heading("Not chosen");
+        page.heading("Rejected nodes");
         for node in &plan.rejected {
             page.paragraph(2, 2, &format!("node {}: {}", node.node, node.why));
         }
@@ -41,20 +42,20 @@ fn near(plan: &PlacementPlan) -> String {
     }
 }
 
-/// `eth0 is on node 1; its interrupts go to CPUs 8-11`.
-fn attached(target: &PlacementTarget) -> String {
+/// Describes a device: `eth0 is on node 1; its interrupts are on CPUs 8-11`.
+fn device_line(target: &PlacementTarget) -> String {
     let device = phrases::short(&target.device);
     let node = match target.node {
         Some(node) => format!("{device} is on node {node}"),
-        None => format!("{device} is on no node that is known"),
+        None => format!("{device}: node unknown"),
     };
     let basis = match target.basis {
         Basis::Model { .. } | Basis::Nothing => "",
-        Basis::Topology => ", and no model of it is used",
+        Basis::Topology => "; no model used",
     };
     let irqs = match target.irq_cpus.is_empty() {
         true => String::new(),
-        false => format!("; its interrupts go to CPUs {}", target.irq_cpus),
+        false => format!("; its interrupts are on CPUs {}", target.irq_cpus),
     };
     format!("{node}{basis}{irqs}")
 }
@@ -83,38 +84,38 @@ fn nodes(nodes: &NodeSet) -> String {
     }
 }
 
-/// How much of the memory, CPU time and I/O of tasks was where their plan says.
+/// Formats the shares of memory, CPU time and I/O that matched the plan.
 pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let looks = phrases::count(seen.looks as usize, "time");
-    page.heading(&format!("Looked at {looks} in {:.1} s", seen.seconds));
+    let samples = phrases::count(seen.looks as usize, "time");
+    page.heading(&format!("Checked {samples} in {:.1} s", seen.seconds));
     if seen.looks == 0 {
-        page.paragraph(2, 2, "It ended before it could be looked at.");
+        page.paragraph(2, 2, "The program ended before the first check.");
         return page.into_text();
     }
     let percent =
-        |share: Option<f64>| share.map_or("not seen".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        |share: Option<f64>| share.map_or("unknown".to_owned(), |share| format!("{:.1} %", share * 100.0));
     for (what, share) in [
-        ("memory in place", seen.pages_in_place()),
-        ("CPU time in place", seen.time_in_place()),
-        ("I/O of the devices it is near, of all I/O on the machine meanwhile", seen.io_in_place()),
+        ("memory as planned", seen.pages_in_place()),
+        ("CPU time as planned", seen.time_in_place()),
+        ("I/O of devices on planned nodes, of all device I/O", seen.io_in_place()),
     ] {
         page.paragraph(2, 2, &format!("{what}: {}", percent(share)));
     }
     for (index, (task, place)) in seen.tasks.iter().zip(&plan.tasks).enumerate() {
-        let mut told = strayed(task, &place.memory.nodes);
+        let mut deviations = misplaced_memory(task, &place.memory.nodes);
         if task.threads_unbound > 0 {
-            told.push(format!(
-                "{} may run outside of its CPUs",
+            deviations.push(format!(
+                "{} may run outside the planned CPUs",
                 phrases::count(task.threads_unbound as usize, "thread")
             ));
         }
-        if !told.is_empty() {
-            page.paragraph(2, 2, &format!("task {index}: {}", told.join("; ")));
+        if !deviations.is_empty() {
+            page.paragraph(2, 2, &format!("task {index}: {}", deviations.join("; ")));
         }
     }
     for device in seen.devices.iter().filter(|device| device.bytes > 0) {
-        let other = if device.of_plan { "" } else { ", which is not of the plan" };
+        let other = if device.of_plan { "" } else { " (not in the plan)" };
         page.paragraph(
             2,
             2,
@@ -124,8 +125,8 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
     page.into_text()
 }
 
-/// Where memory lies that is not in place.
-fn strayed(task: &TaskSeen, place: &NodeSet) -> Vec<String> {
+/// Lists memory on nodes outside the plan.
+fn misplaced_memory(task: &TaskSeen, place: &NodeSet) -> Vec<String> {
     let elsewhere = task.bytes_on.iter().filter(|(node, bytes)| !place.contains(**node) && **bytes > 0);
     elsewhere.map(|(node, bytes)| format!("{} on node {node}", size_for_people(*bytes))).collect()
 }

@@ -1,4 +1,4 @@
-//! Views of a target beside each other, and how far they agree.
+//! Tables of views: values of a target, agreement and misordered pairs.
 
 use super::{Align, Sheet, Text};
 use crate::number_format::NumberFormat;
@@ -7,9 +7,10 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{Agreement, Comparison, Inversion, Quantity, View};
 
-/// Pairs of nodes of two views that are listed; of more only the number is told.
+/// Maximum number of misordered pairs listed for two views.
 const MOST_PAIRS: usize = 12;
 
+/// Returns the tables of a comparison.
 pub(super) fn sheets(comparison: &Comparison, unit: BandwidthUnit) -> Vec<Sheet> {
     let views: Vec<&View> = comparison.views.iter().collect();
     let mut sheets = vec![values(comparison.target, &views, unit), agreement(comparison)];
@@ -17,7 +18,7 @@ pub(super) fn sheets(comparison: &Comparison, unit: BandwidthUnit) -> Vec<Sheet>
     sheets
 }
 
-/// Views that stand in no comparison, those of a target together.
+/// Returns tables of views outside comparisons, one for each target.
 pub(super) fn uncompared_views(views: &[View], unit: BandwidthUnit) -> Vec<Sheet> {
     let targets: NodeSet = views.iter().map(|view| view.target).collect();
     let of = |target: NodeId| {
@@ -27,14 +28,14 @@ pub(super) fn uncompared_views(views: &[View], unit: BandwidthUnit) -> Vec<Sheet
     targets.iter().map(of).collect()
 }
 
-/// Nodes by rows, views by columns: value and class.
+/// Returns the table of values and classes: a row for each node, a column for each view.
 fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
     let heads = views.iter().map(|view| match view.quantity {
         Quantity::Distance => view.title.clone(),
         Quantity::NsPerLoad => format!("{} (ns)", view.title),
         Quantity::BytesPerS => format!("{} ({unit})", view.title),
     });
-    let title = format!("Views of target node {target}: value and, in brackets, class");
+    let title = format!("Views of target node {target}: value and [class]");
     let mut sheet = Sheet::new(title, std::iter::once("Node".to_owned()).chain(heads), Align::Right);
     let nodes: NodeSet = views.iter().flat_map(|view| view.nodes.iter().map(|node| node.node)).collect();
     for node in nodes.iter() {
@@ -43,7 +44,7 @@ fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
     }
     sheet.note("Values of class 1 are marked.");
     for view in views.iter().filter(|view| view.incomplete) {
-        sheet.note(format!("Of a measurement that was not finished: {}.", view.title));
+        sheet.note(format!("From an unfinished measurement: {}.", view.title));
     }
     sheet
 }
@@ -70,9 +71,9 @@ fn agreement(comparison: &Comparison) -> Sheet {
         });
         sheet.row(std::iter::once(first.title.clone()).chain(texts));
     }
-    sheet.note("1 is the same order, -1 the reverse; = marks the same classes.");
+    sheet.note("1: same order; -1: reverse order; =: same classes.");
     if comparison.agreements.iter().any(|agreement| agreement.tau_b.is_none()) {
-        sheet.note("–: one of the views tells no nodes apart.");
+        sheet.note("–: one of the views does not distinguish any nodes.");
     }
     sheet
 }
@@ -85,11 +86,10 @@ fn tau(agreement: &Agreement) -> String {
     }
 }
 
-/// Pairs of nodes that two views put in opposite orders; none if there are none.
+/// Returns the table of misordered pairs, if there are any.
 fn inversions(comparison: &Comparison) -> Option<Sheet> {
-    let title =
-        format!("Pairs of nodes that two views put in opposite orders, target node {}", comparison.target);
-    let head = ["First view", "Second view", "Pairs", "Which, and by how much"];
+    let title = format!("Pairs of nodes in opposite order in two views, target node {}", comparison.target);
+    let head = ["First view", "Second view", "Pairs", "Nodes and factors"];
     let mut sheet = Sheet::new(title, head, Align::Left);
     sheet.aligned[2] = Align::Right;
     let name = |name: &str| {
@@ -105,17 +105,17 @@ fn inversions(comparison: &Comparison) -> Option<Sheet> {
         ]);
     }
     sheet.note(
-        "1/0 by 1.4/1.2: the first view puts node 1 before node 0, 1.4 times better, the second node 0 before \
-         node 1, 1.2 times better. The gravest stand first.",
+        "1/0 by 1.4/1.2: node 1 is 1.4 times better than node 0 in the first view; node 0 is 1.2 times better than \
+         node 1 in the second. Most significant pairs first.",
     );
     (!sheet.rows.is_empty()).then_some(sheet)
 }
 
-/// The gravest pairs: those about which both views are surest.
+/// Lists the most significant pairs: those with the greatest smaller factor.
 fn listed(inversions: &[Inversion]) -> String {
-    let gravity = |pair: &Inversion| pair.factor_in_first.min(pair.factor_in_second);
+    let significance = |pair: &Inversion| pair.factor_in_first.min(pair.factor_in_second);
     let mut pairs: Vec<&Inversion> = inversions.iter().collect();
-    pairs.sort_by(|a, b| gravity(b).total_cmp(&gravity(a)));
+    pairs.sort_by(|a, b| significance(b).total_cmp(&significance(a)));
     let text = |pair: &&Inversion| {
         let Inversion { better_in_first, better_in_second, factor_in_first, factor_in_second } = pair;
         format!("{better_in_first}/{better_in_second} by {factor_in_first:.2}/{factor_in_second:.2}")

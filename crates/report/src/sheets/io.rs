@@ -1,4 +1,5 @@
-//! Measured I/O: a row for each placement, direction, block size and number of streams.
+//! The table of measured I/O: a row for each placement, direction, block size and number of
+//! streams.
 
 use super::{Align, Sheet, Text};
 use crate::io_text;
@@ -7,15 +8,15 @@ use crate::phrases::joined;
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 use numaio_schema::{IoCell, IoRecord};
 
-/// In place of a figure that there is not.
+/// Text in place of a missing value.
 const NONE: &str = "–";
 
-/// All cells of a record as one table, in the order in which they were asked for.
+/// Returns all cells of a record as one table, in their order.
 pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
     let medians = record.cells.iter().filter_map(|cell| cell.bytes_per_s.median());
     let figures = NumberFormat::bandwidth(unit, medians);
     let title = format!(
-        "I/O of {} by {}: medians ({unit})",
+        "I/O of {} with {}: medians ({unit})",
         io_text::device_name(&record.device),
         io_text::engine_name(record)
     );
@@ -27,7 +28,7 @@ pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
     for cell in &record.cells {
         sheet.row(row(cell, figures));
     }
-    // Columns that no cell needs.
+    // Remove columns without content.
     for column in [6, 1] {
         if sheet.rows.iter().all(|row| row[column].text.is_empty()) {
             sheet.head.remove(column);
@@ -48,7 +49,7 @@ pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
 fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
     let reading = &cell.bytes_per_s;
     let summary = reading.summary.as_ref().filter(|_| reading.median().is_some());
-    let told = |text: Option<String>| Text::from(text.unwrap_or_else(|| NONE.to_owned()));
+    let or_missing = |text: Option<String>| Text::from(text.unwrap_or_else(|| NONE.to_owned()));
     let parts = cell.of_groups.iter().map(|part| match part {
         Some(part) => figures.format(part.median),
         None => NONE.to_owned(),
@@ -57,9 +58,9 @@ fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
         io_text::cell_name(cell).into(),
         cell.operation.clone().unwrap_or_default().into(),
         size_for_people(cell.block_bytes).into(),
-        told(summary.map(|it| figures.format(it.median))),
-        told(summary.map(|it| format!("{} to {}", figures.format(it.low), figures.format(it.high)))),
-        told(summary.map(|it| it.n.to_string())),
+        or_missing(summary.map(|it| figures.format(it.median))),
+        or_missing(summary.map(|it| format!("{} to {}", figures.format(it.low), figures.format(it.high)))),
+        or_missing(summary.map(|it| it.n.to_string())),
         joined(parts, " + ").into(),
     ]
 }
@@ -68,10 +69,10 @@ fn doubts(sheet: &mut Sheet, record: &IoRecord) {
     let readings = || record.cells.iter().map(|cell| (cell, &cell.bytes_per_s));
     let unsettled = readings().filter(|(_, it)| it.median().is_some() && !it.settled).count();
     if unsettled > 0 {
-        sheet.note(format!("{unsettled} of them are less precise than was asked for."));
+        sheet.note(format!("{unsettled} of them are less precise than requested."));
     }
     for (cell, reading) in readings().filter(|(_, reading)| reading.median().is_none()) {
-        let why = reading.failure.as_deref().unwrap_or("no visit gave a result");
-        sheet.note(format!("No figure for {}: {why}", io_text::cell_name(cell)));
+        let why = reading.failure.as_deref().unwrap_or("no visit succeeded");
+        sheet.note(format!("No value for {}: {why}", io_text::cell_name(cell)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a machine is, how it was measured, and what looks wrong.
+//! Tables of a machine: identity, measurements, findings and warnings.
 
 use super::{Align, Sheet};
 use crate::bundle::MachineDocuments;
@@ -6,6 +6,7 @@ use crate::model_text::header::{self, conditions, date};
 use crate::{io_text, latency_text, phrases, stream_text};
 use numaio_schema::{MachineSource, Provenance};
 
+/// Returns the tables of a machine.
 pub(super) fn sheets(machine: &MachineDocuments) -> Vec<Sheet> {
     let mut sheets = vec![about(machine)];
     sheets.extend(findings(machine));
@@ -13,31 +14,31 @@ pub(super) fn sheets(machine: &MachineDocuments) -> Vec<Sheet> {
     sheets
 }
 
-/// A measurement: what it is, where it comes from, and how it was made.
+/// A measurement: its subject, provenance and method.
 struct Measurement<'a> {
-    what: &'static str,
+    subject: &'static str,
     provenance: &'a Provenance,
     method: String,
 }
 
 fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
     let models = machine.models.iter().map(|model| Measurement {
-        what: "Copies",
+        subject: "Copies",
         provenance: &model.record.provenance,
         method: header::method(&model.record),
     });
     let streams = machine.streams.iter().map(|record| Measurement {
-        what: "STREAM",
+        subject: "STREAM",
         provenance: &record.provenance,
         method: stream_text::method_sentence(record),
     });
     let latencies = machine.latencies.iter().map(|record| Measurement {
-        what: "Latency",
+        subject: "Latency",
         provenance: &record.provenance,
         method: latency_text::method_sentence(record),
     });
     let ios = machine.ios.iter().map(|record| Measurement {
-        what: "I/O",
+        subject: "I/O",
         provenance: &record.provenance,
         method: format!("{}: {}", record.device.name, io_text::method_sentence(record)),
     });
@@ -45,7 +46,7 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
 }
 
 fn about(machine: &MachineDocuments) -> Sheet {
-    let mut sheet = Sheet::new("The machine, and how it was measured", ["", ""], Align::Left);
+    let mut sheet = Sheet::new("Machine and measurements", ["", ""], Align::Left);
     let mut row = |name: &str, text: String| {
         if !text.is_empty() {
             sheet.row([name.to_owned(), text]);
@@ -57,20 +58,20 @@ fn about(machine: &MachineDocuments) -> Sheet {
     }
     if let Some(topology) = &machine.topology {
         row("Size", phrases::machine_size(topology));
-        row("Seen", machine.seen_at.map(date).unwrap_or_default());
+        row("Discovered", machine.seen_at.map(date).unwrap_or_default());
     }
     row("Fingerprint", machine.fingerprint.clone());
     let measurements = measurements(machine);
-    let mut told: Vec<String> = Vec::new();
-    for Measurement { what, provenance, method } in &measurements {
-        row(what, format!("{}; {method}", measured(machine, provenance)));
+    let mut listed: Vec<String> = Vec::new();
+    for Measurement { subject, provenance, method } in &measurements {
+        row(subject, format!("{}; {method}", measured(machine, provenance)));
         for (name, text) in
             [("Source", source(provenance)), ("Conditions", conditions(&provenance.conditions.0))]
         {
-            // Usually the same of all that was measured.
-            if !told.contains(&text) {
+            // Usually equal for all measurements.
+            if !listed.contains(&text) {
                 row(name, text.clone());
-                told.push(text);
+                listed.push(text);
             }
         }
     }
@@ -87,7 +88,7 @@ fn measured(machine: &MachineDocuments, provenance: &Provenance) -> String {
 fn source(provenance: &Provenance) -> String {
     match &provenance.source {
         MachineSource::Live => String::new(),
-        MachineSource::Simulated => "simulated: these figures are of no real machine".to_owned(),
+        MachineSource::Simulated => "simulated: these values are not from a real machine".to_owned(),
         MachineSource::Tape { name, note } if note.is_empty() => format!("the tape {name}"),
         MachineSource::Tape { name, note } => format!("the tape {name}: {note}"),
     }
@@ -96,7 +97,7 @@ fn source(provenance: &Provenance) -> String {
 fn findings(machine: &MachineDocuments) -> Option<Sheet> {
     let found = &machine.topology.as_ref()?.findings;
     let head = ["Severity", "Finding", "Evidence", "Remedy"];
-    let mut sheet = Sheet::new("What looks wrong", head, Align::Left);
+    let mut sheet = Sheet::new("Findings", head, Align::Left);
     for finding in phrases::group_findings(found) {
         sheet.row([
             phrases::severity(finding.severity).to_owned(),
@@ -109,13 +110,13 @@ fn findings(machine: &MachineDocuments) -> Option<Sheet> {
 }
 
 fn warnings(machine: &MachineDocuments) -> Option<Sheet> {
-    let mut sheet = Sheet::new("What makes figures doubtful", ["Measurement", "Warning"], Align::Left);
-    for Measurement { what, provenance, .. } in measurements(machine) {
+    let mut sheet = Sheet::new("Warnings", ["Measurement", "Warning"], Align::Left);
+    for Measurement { subject, provenance, .. } in measurements(machine) {
         for warning in &provenance.warnings {
-            sheet.row([what.to_owned(), warning.what.clone()]);
+            sheet.row([subject.to_owned(), warning.what.clone()]);
         }
     }
-    // A comparison repeats what its measurements warn of.
+    // A comparison repeats the warnings of its measurements.
     let own: Vec<String> = sheet.rows.iter().map(|row| row[1].text.clone()).collect();
     for warning in machine.comparisons.iter().flat_map(|comparison| &comparison.warnings) {
         if !own.iter().any(|own| warning.what.ends_with(own)) {

@@ -1,5 +1,5 @@
-//! Matrices: results per CPU node and memory node with the best of each column marked, and the classes of all
-//! pairs, as the NUMA extension of Cbench prints them (Braithwaite et al., 2012).
+//! Tables of matrices: results per CPU node and memory node, and the classes of all pairs, in the
+//! format of the NUMA extension of Cbench (Braithwaite et al., 2012).
 
 use super::{range, Align, Sheet, Text};
 use crate::number_format::NumberFormat;
@@ -13,16 +13,17 @@ use numaio_schema::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who a row of a matrix is about: threads of a node together, or one of its CPUs.
+/// The key of a row: a node, or one of its CPUs.
 type Row = (NodeId, Option<CpuId>);
 
-/// A figure, and whether it is as precise as was asked for.
+/// A value, and whether it is as precise as requested.
 type Figure = (Option<f64>, bool);
 
 fn figure(reading: &Reading) -> Figure {
     (reading.median(), reading.settled)
 }
 
+/// Returns the matrices and classes of a STREAM record.
 pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for op in StreamOp::ALL {
@@ -33,14 +34,14 @@ pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<S
         sheets.extend(
             record.classes.iter().filter(|classes| classes.op == op).map(|it| pair_classes(it, unit)),
         );
-        let alone = record.method.scope == StreamScope::Core;
-        let who = if alone { " by one core" } else { "" };
+        let by_core = record.method.scope == StreamScope::Core;
+        let scope = if by_core { " on one core" } else { "" };
         let readings = cells.iter().map(|cell| {
-            let cpu = cell.placement.cpus.first().filter(|_| alone);
+            let cpu = cell.placement.cpus.first().filter(|_| by_core);
             (((cell.cpu_node, cpu), cell.memory_node), figure(&cell.bytes_per_s))
         });
         let matrix = Matrix {
-            title: format!("STREAM {op}{who}: medians per CPU and memory node ({unit})"),
+            title: format!("STREAM {op}{scope}: medians per CPU and memory node ({unit})"),
             rows: "CPU node",
             cells: readings.collect(),
             figures: NumberFormat::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median())),
@@ -51,7 +52,7 @@ pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<S
     sheets
 }
 
-/// Copies of all targets; of a single one its classes tell enough.
+/// Returns the matrices of all targets; for a single target its classes suffice.
 pub(super) fn copy_sheets(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
     if model.targets.len() < 2 {
         return Vec::new();
@@ -79,6 +80,7 @@ pub(super) fn copy_sheets(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
     [Direction::Write, Direction::Read].map(of).into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
+/// Returns the matrix and curves of a latency record.
 pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     if !record.cells.is_empty() {
@@ -100,11 +102,11 @@ pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec
 
 struct Matrix {
     title: String,
-    /// What rows are.
+    /// Title of the rows.
     rows: &'static str,
     cells: BTreeMap<(Row, NodeId), Figure>,
     figures: NumberFormat,
-    /// The better one of two.
+    /// Returns the better of two values.
     best: fn(f64, f64) -> f64,
 }
 
@@ -140,16 +142,16 @@ impl Matrix {
     fn doubts(&self, sheet: &mut Sheet) {
         let unsettled = self.cells.values().filter(|(value, settled)| value.is_some() && !settled).count();
         if unsettled > 0 {
-            sheet.note(format!("{unsettled} of them are less precise than was asked for."));
+            sheet.note(format!("{unsettled} of them are less precise than requested."));
         }
         let missing = self.cells.values().filter(|(value, _)| value.is_none()).count();
         if missing > 0 {
-            sheet.note(format!("{missing} have no figure (–)."));
+            sheet.note(format!("{missing} have no value (–)."));
         }
     }
 }
 
-/// Characters of members in a row of a table of classes; a row cannot go over to another page.
+/// Maximum number of characters of class members in a row; rows cannot be split over pages.
 const LONGEST: usize = 400;
 
 fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
@@ -178,7 +180,7 @@ fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
     sheet
 }
 
-/// `0: 0-1; 1: 1`, in rows.
+/// Lists pairs as `0: 0-1; 1: 1`, split into rows.
 fn members(by_row: &BTreeMap<NodeId, NodeSet>) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for (cpus, memory) in by_row {
@@ -193,7 +195,7 @@ fn members(by_row: &BTreeMap<NodeId, NodeSet>) -> Vec<String> {
 
 fn loaded(curve: &LoadedCurve, unit: BandwidthUnit) -> Sheet {
     let title = format!(
-        "Latency under load: CPU {} of node {} to memory of node {}, while CPUs {} read it",
+        "Latency under load: CPU {} (node {}) to memory of node {}, while CPUs {} read the same memory",
         curve.cpu, curve.cpu_node, curve.memory_node, curve.placement.cpus
     );
     let head = ["Gap (ns)".to_owned(), format!("Read ({unit})"), "Latency (ns)".to_owned()];

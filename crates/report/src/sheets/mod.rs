@@ -1,4 +1,4 @@
-//! A report as plain tables, for every form that is made of them: LaTeX and Markdown.
+//! A report as plain tables, shared by the LaTeX and Markdown formats.
 
 mod comparison;
 mod io;
@@ -15,40 +15,44 @@ use numaio_schema::View;
 
 /// Tables on one subject.
 pub(crate) struct Section {
+    /// Heading of the section.
     pub title: &'static str,
+    /// Its tables.
     pub sheets: Vec<Sheet>,
 }
 
 /// A table with a caption.
 pub(crate) struct Sheet {
+    /// The caption.
     pub title: String,
     /// Sentences below the table.
     pub notes: Vec<String>,
-    /// What all columns but the first are, where their own titles are mere numbers.
+    /// Heading above all columns except the first, if their titles are only numbers.
     pub over: Option<&'static str>,
     /// Titles of the columns.
     pub head: Vec<String>,
-    /// How the columns stand; one for each title.
+    /// Alignment of each column.
     pub aligned: Vec<Align>,
-    /// Each row has a text for each title.
+    /// Rows; each has a text for each column.
     pub rows: Vec<Vec<Text>>,
 }
 
-/// How a column stands.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Names and sentences.
+    /// For names and sentences.
     Left,
-    /// Numbers with the same decimals.
+    /// For numbers with equal decimals.
     Right,
-    /// Sets and ranges above numbers.
+    /// For sets and ranges above numbers.
     Center,
 }
 
 /// A text in a table.
 pub(crate) struct Text {
+    /// The text.
     pub text: String,
-    /// Whether it is the best of its column.
+    /// Whether it is the best value of its column.
     pub best: bool,
 }
 
@@ -65,7 +69,7 @@ impl From<&str> for Text {
 }
 
 impl Sheet {
-    /// A table whose first column stands left, and all others as told.
+    /// Creates a table with a left-aligned first column; `others` is the alignment of the rest.
     fn new<T: Into<String>>(
         title: impl Into<String>,
         head: impl IntoIterator<Item = T>,
@@ -86,7 +90,7 @@ impl Sheet {
     }
 }
 
-/// All tables of a machine, by subject.
+/// Returns all tables of a machine, by subject.
 pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let views = views(machine);
     let models = machine.models.iter().flat_map(|model| {
@@ -97,26 +101,26 @@ pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<S
     let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
     let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
-    let alone = comparison::uncompared_views(&machine.views, unit);
+    let uncompared = comparison::uncompared_views(&machine.views, unit);
     let sections = [
         Section { title: "Machine and measurements", sheets: machine::sheets(machine) },
         Section { title: "I/O bandwidth model", sheets: models.collect() },
         Section { title: "STREAM", sheets: streams.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
         Section { title: "Measured I/O", sheets: ios.collect() },
-        Section { title: "Comparison of views", sheets: compared.chain(alone).collect() },
+        Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },
     ];
     sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()
 }
 
-/// What a machine is called in headings.
+/// Returns the name of a machine for headings.
 pub(crate) fn machine_title(machine: &MachineDocuments) -> String {
     machine
         .identity()
         .map_or_else(|| format!("machine {}", machine.fingerprint), crate::phrases::machine_name)
 }
 
-/// Views of a machine's targets, those in comparisons and those alone, each once.
+/// Returns each view of a machine once, in or outside comparisons.
 fn views(machine: &MachineDocuments) -> Vec<&View> {
     let mut views: Vec<&View> = Vec::new();
     let compared = machine.comparisons.iter().flat_map(|comparison| &comparison.views);
@@ -128,7 +132,7 @@ fn views(machine: &MachineDocuments) -> Vec<&View> {
     views
 }
 
-/// `26.0–27.3`, or one figure where both ends look the same.
+/// Formats a range as `26.0–27.3`, or as one number if both ends have the same text.
 fn range(figures: NumberFormat, min: f64, max: f64) -> String {
     let (min, max) = (figures.format(min), figures.format(max));
     if min == max {

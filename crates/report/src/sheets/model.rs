@@ -1,5 +1,5 @@
-//! The I/O bandwidth model as Tables IV and V of Li et al. (ICPP 2013): a column for each class, in it the nodes,
-//! what the copy model says of them, and what measured I/O says.
+//! The table of the copy model, like Tables IV and V of Li et al. (ICPP 2013): a column for each
+//! class with its nodes, copy bandwidth and measured I/O.
 
 use super::{range, Align, Sheet};
 use crate::number_format::NumberFormat;
@@ -8,9 +8,10 @@ use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Model, Quantity, TargetModel, View};
 
-/// Beginning of the names of the copy model's own views.
+/// Prefix of the names of the copy model's views.
 const COPIES: &str = "copy-";
 
+/// Returns a table for each target and direction.
 pub(super) fn class_sheets(model: &Model, views: &[&View], unit: BandwidthUnit) -> Vec<Sheet> {
     let each = |target: &TargetModel| -> Vec<Sheet> {
         target.directions.iter().map(|direction| classes(target, direction, views, unit)).collect()
@@ -49,18 +50,18 @@ fn classes(target: &TargetModel, model: &DirectionModel, views: &[&View], unit: 
 
 fn notes(sheet: &mut Sheet, target: &TargetModel, model: &DirectionModel) {
     if !target.neighbours.is_empty() {
-        sheet.note(format!("Neighbours of the target: {}.", target.neighbours));
+        sheet.note(format!("Neighbors of the target: {}.", target.neighbours));
     }
     let unsettled: NodeSet = model.nodes.iter().filter(|node| !node.settled).map(|node| node.node).collect();
     if !unsettled.is_empty() {
-        sheet.note(format!("Less precise than was asked for: {unsettled}."));
+        sheet.note(format!("Less precise than requested: {unsettled}."));
     }
     if !model.missing.is_empty() {
-        sheet.note(format!("No figure: {}.", model.missing));
+        sheet.note(format!("No value: {}.", model.missing));
     }
 }
 
-/// Whether a view is measured I/O of this target and direction.
+/// Returns whether a view is measured I/O of this target and direction.
 fn is_io(view: &View, target: &TargetModel, direction: Direction) -> bool {
     view.target == target.target
         && view.direction == Some(direction)
@@ -68,7 +69,7 @@ fn is_io(view: &View, target: &TargetModel, direction: Direction) -> bool {
         && !view.name.starts_with(COPIES)
 }
 
-/// Range and mean of a view's values for some nodes; none where it has no value.
+/// Returns range and mean of a view's values for some nodes, or `None` without values.
 fn of_nodes(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Option<(String, String)> {
     let figures = NumberFormat::bandwidth(unit, view.nodes.iter().map(|node| node.value));
     let values: Vec<f64> = nodes.iter().filter_map(|node| Some(view.node(node)?.value)).collect();

@@ -1,10 +1,10 @@
-//! A drawing under construction: elements of SVG as text, every name cleaned and escaped.
+//! An SVG drawing under construction; cleans and escapes all text.
 
 use crate::style::clean;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthChar;
 
-/// Where a thing is and how large, in pixels.
+/// Position and size in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) x: i32,
@@ -19,14 +19,14 @@ impl Area {
     }
 }
 
-/// Elements drawn so far.
+/// The elements drawn so far.
 #[derive(Default)]
 pub(super) struct Canvas {
     svg: String,
 }
 
 impl Canvas {
-    /// A box with round corners.
+    /// Draws a box with round corners.
     pub(super) fn rect(&mut self, class: &str, area: Area) {
         let Area { x, y, width, height } = area;
         self.push(format_args!(
@@ -34,16 +34,16 @@ impl Canvas {
         ));
     }
 
-    /// A rectangle that a figure fills more or less, with words for those who point at it.
-    pub(super) fn heat(&mut self, area: Area, opacity: f64, words: &str) {
+    /// Draws a rectangle filled with some opacity, with a tooltip.
+    pub(super) fn heat(&mut self, area: Area, opacity: f64, tooltip: &str) {
         let Area { x, y, width, height } = area;
-        let words = escaped(words);
+        let tooltip = escaped(tooltip);
         self.push(format_args!(
-            r#"<rect class="heat" x="{x}" y="{y}" width="{width}" height="{height}" fill-opacity="{opacity:.2}"><title>{words}</title></rect>"#
+            r#"<rect class="heat" x="{x}" y="{y}" width="{width}" height="{height}" fill-opacity="{opacity:.2}"><title>{tooltip}</title></rect>"#
         ));
     }
 
-    /// A text whose base line begins (class `end`: ends) at a point.
+    /// Writes a text whose base line starts (class `end`: ends) at a point.
     pub(super) fn text(&mut self, class: &str, x: i32, y: i32, text: &str) {
         if !text.is_empty() {
             let text = escaped(text);
@@ -51,44 +51,44 @@ impl Canvas {
         }
     }
 
-    /// Lines along a path.
+    /// Draws a path.
     pub(super) fn path(&mut self, class: &str, path: &str) {
         self.push(format_args!(r#"<path class="{class}" d="{path}"/>"#));
     }
 
-    /// A line along a path, so many pixels wide, with words for those who point at it.
-    pub(super) fn band(&mut self, class: &str, path: &str, width: i32, words: &str) {
-        let words = escaped(words);
+    /// Draws a path `width` pixels wide, with a tooltip.
+    pub(super) fn band(&mut self, class: &str, path: &str, width: i32, tooltip: &str) {
+        let tooltip = escaped(tooltip);
         self.push(format_args!(
-            r#"<path class="{class}" d="{path}" stroke-width="{width}"><title>{words}</title></path>"#
+            r#"<path class="{class}" d="{path}" stroke-width="{width}"><title>{tooltip}</title></path>"#
         ));
     }
 
-    /// A triangle 14 pixels wide, its upper left corner at a point, with words for those who point at it.
-    pub(super) fn triangle(&mut self, class: &str, x: i32, y: i32, words: &str) {
-        self.open(words);
+    /// Draws a warning triangle 14 pixels wide, its upper left corner at a point, with a tooltip.
+    pub(super) fn triangle(&mut self, class: &str, x: i32, y: i32, tooltip: &str) {
+        self.open(tooltip);
         self.path(class, &format!("M{} {y}l7 13h-14z", x + 7));
         self.text("bang", x + 7, y + 11, "!");
         self.close();
     }
 
-    /// Begins a group with words for those who point at it.
-    pub(super) fn open(&mut self, words: &str) {
-        let words = escaped(words);
-        self.push(format_args!("<g><title>{words}</title>"));
+    /// Opens a group with a tooltip.
+    pub(super) fn open(&mut self, tooltip: &str) {
+        let tooltip = escaped(tooltip);
+        self.push(format_args!("<g><title>{tooltip}</title>"));
     }
 
-    /// Ends a group.
+    /// Closes a group.
     pub(super) fn close(&mut self) {
         self.push(format_args!("</g>"));
     }
 
-    /// What was drawn.
+    /// Returns the elements without a document.
     pub(super) fn into_elements(self) -> String {
         self.svg
     }
 
-    /// The document, with a title and a description for those who do not see it.
+    /// Returns the document, with a title and a description for screen readers.
     pub(super) fn document(self, width: i32, height: i32, title: &str, description: &str) -> String {
         let (title, description) = (escaped(title), escaped(description));
         format!(
@@ -106,19 +106,21 @@ impl Canvas {
     }
 
     fn push(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.svg.write_fmt(element);
         self.svg.push('\n');
     }
 }
 
-/// A text made clean, and escaped as XML 1.0 wants it in content.
+/// Cleans a text and escapes it for XML 1.0 content.
 fn escaped(text: &str) -> String {
     clean(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Pixels that a text takes at most, in a font of `size` pixels. Of the fonts in use DejaVu Sans and Verdana
-/// are the widest; these are DejaVu's widths in thousandths of the size, rounded up.
+/// Returns the maximum width of a text in pixels, in a font of `size` pixels.
+///
+/// DejaVu Sans and Verdana are the widest fonts in use; the widths are DejaVu's, in thousandths of
+/// the size, rounded up.
 pub(super) fn text_width(text: &str, size: i32, bold: bool) -> i32 {
     let thousandths: i32 = clean(text).chars().map(char_width).sum();
     let bold = if bold { 112 } else { 100 };
@@ -138,7 +140,7 @@ fn char_width(c: char) -> i32 {
     }
 }
 
-/// The beginning of a text that takes no more than `width` pixels, with an ellipsis if it is cut.
+/// Truncates a text to `width` pixels, with an ellipsis.
 pub(super) fn clip(text: &str, width: i32, size: i32, bold: bool) -> String {
     let text = clean(text);
     if text_width(&text, size, bold) <= width {

@@ -1,15 +1,15 @@
-//! Distances as a matrix: the farther, the stronger the colour.
+//! Draws the distance matrix: the greater the distance, the stronger the color.
 
 use super::canvas::{text_width, Area, Canvas};
 use numaio_machine::topology::Distances;
 use std::collections::BTreeSet;
 
-/// With more nodes than this, cells are small and without figures.
+/// Matrices of more nodes have small cells without numbers.
 const FEW: usize = 16;
-/// Height of the line that says which colour is which distance.
+/// Height of the legend.
 const LEGEND: i32 = 28;
 
-/// The matrix, with the sizes it is drawn in.
+/// The matrix and the sizes of its parts.
 pub(super) struct Heat<'d> {
     distances: &'d Distances,
     cell: (i32, i32),
@@ -17,7 +17,7 @@ pub(super) struct Heat<'d> {
 }
 
 impl<'d> Heat<'d> {
-    /// For two nodes or more.
+    /// Creates the matrix; `None` for fewer than two nodes.
     pub(super) fn new(distances: &'d Distances) -> Option<Self> {
         let widest =
             |texts: &mut dyn Iterator<Item = String>| texts.map(|text| text_width(&text, 11, false)).max();
@@ -31,7 +31,7 @@ impl<'d> Heat<'d> {
         Some(Self { distances, cell, label })
     }
 
-    /// Width and height.
+    /// Returns width and height.
     pub(super) fn size(&self) -> (i32, i32) {
         let nodes = self.distances.nodes.len() as i32;
         let legend = if self.is_large() { LEGEND } else { 0 };
@@ -42,14 +42,14 @@ impl<'d> Heat<'d> {
         self.distances.nodes.len() > FEW
     }
 
-    /// How strongly a distance is coloured.
+    /// Returns the opacity of a distance.
     fn opacity(&self, distance: u32) -> f64 {
         let farthest = self.distances.rows.iter().flatten().copied().max().unwrap_or(10);
         let share = f64::from(distance.saturating_sub(10)) / f64::from(farthest.saturating_sub(10).max(1));
         0.05 + 0.5 * share
     }
 
-    /// Which colour is which distance, where the cells have no figures; of many distances the nearest.
+    /// Draws the legend for cells without numbers: the 12 smallest distances.
     fn draw_legend(&self, canvas: &mut Canvas, x: i32, y: i32) {
         let distances: BTreeSet<u32> = self.distances.rows.iter().flatten().copied().collect();
         for (index, distance) in distances.into_iter().take(12).enumerate() {
@@ -61,7 +61,7 @@ impl<'d> Heat<'d> {
         }
     }
 
-    /// Draws it, the upper left corner at a point.
+    /// Draws the matrix, its upper left corner at a point.
     pub(super) fn draw(&self, canvas: &mut Canvas, x: i32, y: i32) {
         let (width, height) = self.cell;
         let (left, top) = (x + self.label + 8, y + 18);
@@ -87,7 +87,7 @@ impl<'d> Heat<'d> {
         }
     }
 
-    /// Draws neighbouring cells of the same distance as one.
+    /// Draws adjacent cells with equal distances as one.
     fn draw_row(&self, canvas: &mut Canvas, row: usize, distances: &[u32], left: i32, y: i32) {
         let (width, height) = self.cell;
         let nodes = &self.distances.nodes;

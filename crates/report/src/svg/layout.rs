@@ -1,26 +1,26 @@
-//! Where blocks, nodes and devices stand. Sizes follow from the texts, so nothing overlaps.
+//! Layout of blocks, nodes and devices. Sizes follow from the texts, so that nothing overlaps.
 
 use super::canvas::{text_width, Area, Canvas};
 use super::card::Card;
 use super::scene::{Block, Column};
 
-/// Between things that stand side by side or below each other.
+/// Gap between adjacent cards.
 const GAP: i32 = 12;
-/// From a node's left side to its devices: room for the wire.
+/// Indent of devices below their node, with space for the wire.
 const INDENT: i32 = 20;
-/// Within a frame, at each side.
+/// Inner margin of a frame.
 const PADDING: i32 = 14;
 /// Height of a frame's title.
 const TITLE: i32 = 22;
-/// Between a package and the nodes beside it: room for the wire.
+/// Gap between a package and the nodes beside it, with space for the wire.
 const BESIDE: i32 = 30;
-/// Most devices below each other, unless there are more than this times [`MOST_ABREAST`].
-const MOST_BELOW: usize = 8;
-const MOST_ABREAST: usize = 5;
-/// Cards are between these widths.
+/// Maximum number of devices in a stack, unless all [`MAX_ABREAST`] stacks are full.
+const MAX_STACKED: usize = 8;
+const MAX_ABREAST: usize = 5;
+/// Minimum and maximum width of cards.
 const CARD_WIDTHS: (i32, i32) = (150, 290);
 
-/// The width of all cards: what the widest needs.
+/// Returns the width of all cards: that of the widest one.
 pub(super) fn card_width(blocks: &[Block]) -> i32 {
     let columns = blocks.iter().flat_map(|block| block.columns.iter().chain(&block.beside));
     let width = |column: &Column| {
@@ -32,7 +32,7 @@ pub(super) fn card_width(blocks: &[Block]) -> i32 {
 
 impl Column {
     fn abreast(&self) -> usize {
-        self.devices.len().div_ceil(MOST_BELOW).clamp(1, MOST_ABREAST)
+        self.devices.len().div_ceil(MAX_STACKED).clamp(1, MAX_ABREAST)
     }
 
     fn width(&self, card: i32) -> i32 {
@@ -55,7 +55,7 @@ impl Column {
         self.devices.len().div_ceil(self.abreast()).max(1)
     }
 
-    /// Draws the node, and below it its devices on wires.
+    /// Draws the node with its devices below it, connected by wires.
     fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, card: i32) {
         let wired = self.node.is_some();
         for (index, stack) in self.devices.chunks(self.per_stack()).enumerate() {
@@ -65,7 +65,7 @@ impl Column {
                 let indent = if wired { INDENT } else { 0 };
                 let area = Area { x: left + indent, y: top, width: card - indent, height: device.height() };
                 if wired {
-                    // Up to the node for each device: lines that lie on each other look as one.
+                    // Each device has a wire up to the node; overlapping wires look like one.
                     let from = y + self.node_height();
                     canvas
                         .path("wire", &format!("M{} {from}V{}H{}", left + 9, top + area.height / 2, area.x));
@@ -81,7 +81,7 @@ impl Column {
 }
 
 impl Block {
-    /// How many nodes of a package stand side by side.
+    /// Returns the number of nodes of a package side by side.
     fn abreast(&self) -> usize {
         match self.columns.len() {
             n if n <= 3 => n.max(1),
@@ -89,11 +89,11 @@ impl Block {
         }
     }
 
-    /// Nodes in stacks side by side, each put on the stack that is the lowest so far.
+    /// Distributes nodes over stacks, each on the lowest stack so far.
     fn stacks(&self) -> Vec<Vec<&Column>> {
         let mut stacks: Vec<(i32, Vec<&Column>)> = vec![(0, Vec::new()); self.abreast()];
         for column in &self.columns {
-            // Of those equally low the leftmost is taken.
+            // Among equally low stacks, the leftmost.
             if let Some((height, stack)) = stacks.iter_mut().min_by_key(|(height, _)| *height) {
                 *height += column.height() + GAP;
                 stack.push(column);
@@ -112,7 +112,7 @@ impl Block {
         (width.max(title) + 2 * PADDING, TITLE + height + 2 * PADDING)
     }
 
-    /// Width and height with the nodes beside it.
+    /// Returns width and height, with the nodes beside the package.
     fn size(&self, card: i32) -> (i32, i32) {
         let (width, height) = self.frame(card);
         let beside = self.beside.iter().map(|column| column.width(card)).max();
@@ -123,7 +123,7 @@ impl Block {
         )
     }
 
-    /// Draws it in a row that is `height` high.
+    /// Draws the block in a row of the given height.
     fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, height: i32, card: i32) {
         let (width, _) = self.frame(card);
         canvas.rect("frame", Area { x, y, width, height });
@@ -152,14 +152,14 @@ fn stack_width(stack: &[&Column], card: i32) -> i32 {
     stack.iter().map(|column| column.width(card)).max().unwrap_or(0)
 }
 
-/// Blocks in rows.
+/// Blocks arranged in rows.
 pub(super) struct Rows<'b> {
     rows: Vec<Vec<&'b Block>>,
     card: i32,
 }
 
 impl<'b> Rows<'b> {
-    /// Puts blocks in rows so that the drawing is about one and a half times as wide as high.
+    /// Arranges blocks in rows for an aspect ratio of about 3:2.
     pub(super) fn new(blocks: &'b [Block]) -> Self {
         let card = card_width(blocks);
         let in_rows = |abreast: usize| Self {
@@ -178,7 +178,7 @@ impl<'b> Rows<'b> {
         row.iter().map(|block| block.size(self.card).1).max().unwrap_or(0)
     }
 
-    /// Width and height.
+    /// Returns width and height.
     pub(super) fn size(&self) -> (i32, i32) {
         let width = |row: &Vec<&Block>| {
             row.iter().map(|block| block.size(self.card).0 + 2 * GAP).sum::<i32>() - 2 * GAP
@@ -187,7 +187,7 @@ impl<'b> Rows<'b> {
         (self.rows.iter().map(width).max().unwrap_or(0), height.max(0))
     }
 
-    /// Draws all, the upper left corner at a point.
+    /// Draws all blocks, the upper left corner at a point.
     pub(super) fn draw(&self, canvas: &mut Canvas, x: i32, y: i32) {
         let mut top = y;
         for row in &self.rows {

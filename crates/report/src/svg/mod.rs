@@ -1,4 +1,4 @@
-//! A machine as a drawing.
+//! Draws machines and transfer plans as SVG.
 
 mod canvas;
 mod card;
@@ -16,17 +16,18 @@ use layout::Rows;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::Topology;
 
-/// Blank around the drawing, in pixels.
+/// Margin of the drawing, in pixels.
 const MARGIN: i32 = 24;
-/// Height of a line of a finding.
+/// Line height of findings.
 const LINE: i32 = 17;
-/// Findings written out below the drawing; all of them are marked in it.
+/// Maximum number of findings below the drawing; all are marked within it.
 const MOST_FINDINGS: usize = 20;
 
-/// A machine as SVG: packages with their nodes, the devices hanging on them, nodes without CPUs beside their
-/// nearest package, findings as triangles where they belong, distances below.
+/// Draws a machine as SVG: packages, nodes and devices, with findings as triangles and distances
+/// below.
 ///
-/// The drawing stands alone: no script, no font or picture from elsewhere; light or dark as the viewer prefers.
+/// Nodes without CPUs are beside their nearest package. The drawing is self-contained, without
+/// scripts, fonts or images from elsewhere, and light or dark as the viewer prefers.
 pub fn topology_svg(topology: &Topology) -> String {
     let blocks = scene::blocks(topology);
     let rows = Rows::new(&blocks);
@@ -49,7 +50,7 @@ pub fn topology_svg(topology: &Topology) -> String {
     rows.draw(&mut canvas, MARGIN, y);
     y += rows.size().1 + MARGIN;
     if let Some(heat) = heat {
-        canvas.text("name", MARGIN, y + 10, "Distances: from row to column, 10 is local");
+        canvas.text("name", MARGIN, y + 10, "Distances: from row to column; 10 is local");
         heat.draw(&mut canvas, MARGIN, y + 20);
         y += 20 + heat.size().1 + MARGIN;
     }
@@ -57,16 +58,17 @@ pub fn topology_svg(topology: &Topology) -> String {
     canvas.document(width + 2 * MARGIN, y, &format!("NUMA topology of {name}"), &description(topology))
 }
 
-/// A drawing without a document around it, for a page that has styles of its own.
+/// A drawing without a document, for embedding in a page with its own styles.
 pub(crate) struct Drawing {
-    /// Elements of SVG, every name in them cleaned and escaped.
+    /// SVG elements, with all names cleaned and escaped.
     pub(crate) elements: String,
-    /// Size in pixels.
+    /// Width in pixels.
     pub(crate) width: i32,
+    /// Height in pixels.
     pub(crate) height: i32,
 }
 
-/// Packages, nodes and devices alone, without name, distances and findings in words.
+/// Draws packages, nodes and devices, without title, distances and list of findings.
 pub(crate) fn machine_drawing(topology: &Topology) -> Drawing {
     const EDGE: i32 = 2;
     let blocks = scene::blocks(topology);
@@ -77,20 +79,20 @@ pub(crate) fn machine_drawing(topology: &Topology) -> Drawing {
     Drawing { elements: canvas.into_elements(), width: width + 2 * EDGE, height: height + 2 * EDGE }
 }
 
-/// Draws the findings in words; gives the height that they took.
+/// Writes the list of findings and returns its height.
 fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) -> i32 {
     if findings.is_empty() {
         return 0;
     }
-    canvas.text("name", MARGIN, y + 10, "What looks wrong");
+    canvas.text("name", MARGIN, y + 10, "Findings");
     let mut bottom = y + 18;
-    // Characters of middling width: most lines are shorter than what is allowed to them.
+    // An average character width: most lines are narrower than the estimate.
     let columns = (width - 22) as usize / 7;
     let findings = phrases::group_findings(findings);
     for finding in findings.iter().take(MOST_FINDINGS) {
-        let words = clean_paragraph(&finding.sentence());
-        canvas.triangle(phrases::severity(finding.severity), MARGIN, bottom + 3, &words);
-        for line in wrap(&words, columns) {
+        let sentence = clean_paragraph(&finding.sentence());
+        canvas.triangle(phrases::severity(finding.severity), MARGIN, bottom + 3, &sentence);
+        for line in wrap(&sentence, columns) {
             bottom += LINE;
             canvas.text("", MARGIN + 22, bottom - 3, &line);
         }
@@ -103,7 +105,7 @@ fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) 
     bottom - y + MARGIN
 }
 
-/// The drawing in words: which devices hang on which node.
+/// Describes the drawing for screen readers: the devices on each node.
 fn description(topology: &Topology) -> String {
     let of_node = |node: &numaio_machine::topology::Node| {
         let devices = phrases::joined(topology.devices_on(node.id).map(phrases::device_name), ", ");

@@ -1,4 +1,4 @@
-//! What is to be drawn: cards of nodes and devices, put together by package.
+//! Content of the drawing: cards of nodes and devices, grouped by package.
 
 use super::card::{Card, Mark};
 use crate::phrases;
@@ -7,32 +7,33 @@ use numaio_machine::ids::PackageId;
 use numaio_machine::topology::{Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 
-/// From how many on devices alike become one card.
+/// Minimum number of equal devices for a shared card.
 const GROUP: usize = 5;
 
-/// Devices of a card that its words describe, at most.
+/// Maximum number of devices in a card's tooltip.
 const MOST_DESCRIBED: usize = 8;
 
-/// A node with the devices that hang on it; or devices alone.
+/// A node with its devices, or devices without a node.
 pub(super) struct Column {
     pub(super) node: Option<Card>,
     pub(super) devices: Vec<Card>,
 }
 
-/// What stands together: a package, and nodes without CPUs beside it.
+/// A package, and the nodes without CPUs beside it.
 pub(super) struct Block {
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
-    /// Nodes near to the package that are no part of it.
+    /// Nodes near the package but not part of it.
     pub(super) beside: Vec<Column>,
 }
 
-/// All blocks: packages in the order of their first node, nodes of no package, devices of no node.
+/// Returns all blocks: packages in the order of their first node, nodes without a package, devices
+/// without a node.
 pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
     let mut blocks: Vec<(&[PackageId], Block)> = Vec::new();
-    let (within, alone): (Vec<&Node>, Vec<&Node>) =
+    let (with_cpus, memory_only): (Vec<&Node>, Vec<&Node>) =
         topology.nodes.iter().partition(|node| !node.cpus.is_empty());
-    for node in within {
+    for node in with_cpus {
         let column = column(topology, node);
         match blocks.iter_mut().find(|(packages, _)| *packages == node.packages) {
             Some((_, block)) => block.columns.push(column),
@@ -42,18 +43,21 @@ pub(super) fn blocks(topology: &Topology) -> Vec<Block> {
             }
         }
     }
-    let mut lost =
-        Block { title: "Nodes near no single package".to_owned(), columns: Vec::new(), beside: Vec::new() };
-    for node in alone {
+    let mut ambiguous = Block {
+        title: "Nodes without a single nearest package".to_owned(),
+        columns: Vec::new(),
+        beside: Vec::new(),
+    };
+    for node in memory_only {
         let near = |packages: &&[PackageId]| packages.iter().any(|package| node.packages.contains(package));
         let mut nearest = blocks.iter_mut().filter(|(packages, _)| near(packages));
         match (nearest.next(), nearest.next()) {
             (Some((_, block)), None) => block.beside.push(column(topology, node)),
-            _ => lost.columns.push(column(topology, node)),
+            _ => ambiguous.columns.push(column(topology, node)),
         }
     }
     let mut blocks: Vec<Block> = blocks.into_iter().map(|(_, block)| block).collect();
-    blocks.extend(Some(lost).filter(|lost| !lost.columns.is_empty()));
+    blocks.extend(Some(ambiguous).filter(|ambiguous| !ambiguous.columns.is_empty()));
     blocks.extend(unattached_devices(topology));
     blocks
 }
@@ -67,7 +71,7 @@ fn title(packages: &[PackageId]) -> String {
     }
 }
 
-/// Devices of which the node is unknown or not listed.
+/// Returns the block of devices whose node is unknown or not listed.
 fn unattached_devices(topology: &Topology) -> Option<Block> {
     let moving = topology.devices.iter().filter(|device| device.moves_data());
     let listed = |device: &Device| device.locality.node.is_some_and(|node| topology.node(node).is_some());
@@ -101,12 +105,12 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
         lines.push(line(format!("{total} of memory, {free} free")));
     }
     if node.cpus.is_empty() && node.packages.len() > 1 {
-        lines.push(line(format!("as near to {}", title(&node.packages).to_lowercase())));
+        lines.push(line(format!("equally near to {}", title(&node.packages).to_lowercase())));
     }
     let mut notes = phrases::node_notes(node);
     let aside = if notes.is_empty() { String::new() } else { notes.remove(0) };
     lines.extend(notes.into_iter().map(line));
-    let words = phrases::joined(lines.iter().map(|(text, _)| text), "; ");
+    let details = phrases::joined(lines.iter().map(|(text, _)| text), "; ");
     let subject = format!("node {}", node.id);
     Card {
         class: match (node.cpus.is_empty(), node.memory_allowed || node.memory.is_none()) {
@@ -115,7 +119,7 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
             (true, true) => "card memory",
             (true, false) => "card memory excluded",
         },
-        words: phrases::joined([format!("{name}: {words}"), aside.clone()], "; "),
+        tooltip: phrases::joined([format!("{name}: {details}"), aside.clone()], "; "),
         mark: Mark::for_findings(topology.findings.iter().filter(|finding| finding.subject == subject)),
         name,
         aside,
@@ -141,8 +145,12 @@ fn device_card(topology: &Topology, group: &[&Device]) -> Card {
         .findings
         .iter()
         .filter(|finding| group.iter().any(|device| phrases::concerns_device(finding, device)));
-    let mut card =
-        Card { class: "card", words: describe_all(group), mark: Mark::for_findings(mark), ..Card::default() };
+    let mut card = Card {
+        class: "card",
+        tooltip: describe_all(group),
+        mark: Mark::for_findings(mark),
+        ..Card::default()
+    };
     let Some(first) = group.first() else { return card };
     let bytes_per_s = first.link.as_ref().and_then(phrases::link_bytes_per_s);
     let bandwidth = bytes_per_s.map(|speed| phrases::bandwidth(speed, BandwidthUnit::GigabytesPerS));
@@ -179,7 +187,7 @@ fn link_line(device: &Device, bandwidth: String) -> Option<(String, String)> {
     device.link.as_ref().map(|link| (phrases::link_width(link), bandwidth))
 }
 
-/// Everything a card has no room for, of the first devices of a group.
+/// Describes the first devices of a group in full.
 fn describe_all(group: &[&Device]) -> String {
     let more = match group.len().saturating_sub(MOST_DESCRIBED) {
         0 => String::new(),
@@ -189,7 +197,7 @@ fn describe_all(group: &[&Device]) -> String {
     phrases::joined(described.chain(std::iter::once(more)), "; ")
 }
 
-/// Names, address, model, driver and link of a device.
+/// Lists names, address, model, driver and link of a device.
 fn describe(device: &Device) -> String {
     let names = phrases::joined(device.names.iter().map(|name| phrases::short(name)), ", ");
     let name = if names.is_empty() { phrases::device_name(device) } else { names };

@@ -1,4 +1,4 @@
-//! The devices, by the node they hang on.
+//! Formats the devices of each node.
 
 use crate::phrases;
 use crate::style::TextPage;
@@ -7,18 +7,18 @@ use numaio_machine::devices::{Device, LocalitySource, Sriov};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 
-/// With more devices than this, those alike are put in one row.
+/// With more devices, equal devices share a row.
 const MANY: usize = 40;
-/// From how many on devices alike are put in one row.
+/// Minimum number of equal devices for a shared row.
 const GROUP: usize = 4;
-/// Of devices alike, names are all written out up to this many.
+/// Maximum number of names listed for equal devices.
 const MOST_NAMES: usize = 16;
 
-/// One table for each node that has devices, and one for devices of which the node is not known.
+/// Writes the devices of each node, then those whose node is unknown.
 pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     let moving: Vec<&Device> = topology.devices.iter().filter(|device| device.moves_data()).collect();
     if moving.is_empty() {
-        page.heading("No devices that move data were found.");
+        page.heading("No devices that move data found.");
         return;
     }
     page.heading("Devices");
@@ -27,7 +27,7 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
         ("KIND", Align::Left),
         ("PCI", Align::Left),
         ("DRIVER", Align::Left),
-        ("LINK NOW, OF BEST", Align::Left),
+        ("LINK (OF MAXIMUM)", Align::Left),
         ("IRQS", Align::Right),
     ])
     .inset(2)
@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     page.table(0, &table.without_empty_columns());
 }
 
-/// Nodes that devices name, though the machine does not list them.
+/// Returns nodes that devices refer to but the machine does not list.
 fn unlisted(topology: &Topology) -> Vec<numaio_machine::ids::NodeId> {
     let nodes = topology.device_nodes();
     nodes.iter().filter(|node| topology.node(*node).is_none()).collect()
@@ -56,21 +56,21 @@ fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, 
     table.span(0, title);
     let is_virtual = |device: &Device| matches!(device.sriov, Some(Sriov::Virtual { .. }));
     let key = |device: &Device| {
-        // A device that is to stand alone has itself in its key.
-        let alone = !many && !is_virtual(device);
+        // The path makes the key of a device with its own row unique.
+        let separate = !many && !is_virtual(device);
         (
             device.kind,
             device.driver.clone(),
             link(device, unit),
             notes(device, false),
-            alone.then(|| device.path.clone()),
+            separate.then(|| device.path.clone()),
         )
     };
     for group in phrases::group_devices(devices, GROUP, key) {
         match group.as_slice() {
             [] => {}
             [device] => write_device(table, device, unit),
-            group => write_alike(table, group, unit),
+            group => write_equal_devices(table, group, unit),
         }
     }
 }
@@ -93,12 +93,12 @@ fn write_device(table: &mut Table, device: &Device, unit: BandwidthUnit) {
     }
 }
 
-fn write_alike(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
+fn write_equal_devices(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
     let Some(first) = group.first() else { return };
     let irqs: usize = group.iter().map(|device| device.irqs.len()).sum();
     table.row(
         [
-            format!("{} alike", group.len()),
+            format!("{} devices", group.len()),
             first.kind.name().to_owned(),
             first.pci.map(|pci| format!("{pci} …")).unwrap_or_default(),
             phrases::short(first.driver.as_deref().unwrap_or_default()),
@@ -115,7 +115,7 @@ fn write_alike(table: &mut Table, group: &[&Device], unit: BandwidthUnit) {
     table.span(4, &phrases::joined([names, notes(first, false)], "; "));
 }
 
-/// A number that says something.
+/// Formats a number; empty for 0.
 fn number(number: usize) -> String {
     match number {
         0 => String::new(),
@@ -127,7 +127,7 @@ fn link(device: &Device, unit: BandwidthUnit) -> String {
     device.link.as_ref().map(|link| phrases::link(link, unit)).unwrap_or_default()
 }
 
-/// What has no column. Other names of the device are left out where `named` is false.
+/// Returns details without a column; other names of the device only if `named`.
 fn notes(device: &Device, named: bool) -> String {
     let also = match phrases::other_names(device) {
         others if named && !others.is_empty() => format!("also {others}"),
@@ -138,14 +138,14 @@ fn notes(device: &Device, named: bool) -> String {
         None => String::new(),
     };
     let near = match &device.locality.nodes {
-        nodes if nodes.len() > 1 => format!("as near to each of nodes {nodes}"),
+        nodes if nodes.len() > 1 => format!("equally near to nodes {nodes}"),
         _ => String::new(),
     };
     let power = match device.power.as_deref() {
-        Some(power) if sleeps(power) => format!("power {}", phrases::short(power)),
+        Some(power) if is_suspended(power) => format!("power {}", phrases::short(power)),
         _ => String::new(),
     };
-    // With one node or none, the line above the devices says where they hang.
+    // With at most one node, the heading above the devices states the node.
     let source = match device.locality.source {
         LocalitySource::Unknown => "",
         _ => phrases::locality_source(device),
@@ -156,7 +156,7 @@ fn notes(device: &Device, named: bool) -> String {
     )
 }
 
-/// Whether a device is in a state of power in which it must wake before it moves data.
-fn sleeps(power: &str) -> bool {
+/// Returns whether a device must wake up before it can move data.
+fn is_suspended(power: &str) -> bool {
     ["D1", "D2", "D3", "suspend"].iter().any(|state| power.contains(state))
 }

@@ -1,4 +1,4 @@
-//! How far nodes are from each other.
+//! Formats the distances between nodes.
 
 use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
@@ -6,7 +6,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Distances, Topology};
 use std::collections::BTreeMap;
 
-/// A matrix of nodes, or of groups of nodes where that is too wide, or a list.
+/// Writes a matrix of nodes or, if too wide, of groups of nodes, or a list.
 pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) else {
         return;
@@ -15,11 +15,11 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     let each: Vec<Vec<usize>> = (0..distances.nodes.len()).map(|index| vec![index]).collect();
     let groups = interchangeable(distances);
     if fits(distances, &each, columns) {
-        page.heading("Distances (10 is local): from the node of the row to the node of the column");
+        page.heading("Distances (10 is local): from the row's node to the column's node");
         page.table(2, &matrix(distances, &each));
     } else if groups.len() < each.len() && fits(distances, &groups, columns) {
         page.heading("Distances (10 is local): from a node of the row to a node of the column");
-        page.paragraph(2, 2, "Where row and column are the same, between two different nodes of them.");
+        page.paragraph(2, 2, "Where row and column are equal: between two different nodes of the group.");
         page.table(2, &matrix(distances, &groups));
     } else {
         page.heading("Distances (10 is local)");
@@ -27,7 +27,7 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     }
 }
 
-/// Groups of rows that are told apart by nothing: exchanging two nodes of a group changes no distance.
+/// Returns groups of interchangeable nodes: swapping two of them changes no distance.
 fn interchangeable(distances: &Distances) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for index in 0..distances.nodes.len() {
@@ -80,7 +80,8 @@ fn matrix(distances: &Distances, groups: &[Vec<usize>]) -> Table {
     table
 }
 
-/// Each group with the nodes by distance: `12: each other; 21: 4-15; 32: all others`.
+/// Returns a list of groups with their nodes by distance: `12: each other; 21: 4-15; 32: all
+/// others`.
 fn list(distances: &Distances, groups: &[Vec<usize>]) -> Table {
     let mut table = Table::new([("NODE", Align::Right), ("DISTANCE: TO NODES", Align::Left)]);
     for (name, group) in names(distances, groups).into_iter().zip(groups) {
@@ -98,7 +99,7 @@ fn list(distances: &Distances, groups: &[Vec<usize>]) -> Table {
         let most = by_distance.values().map(NodeSet::len).max().unwrap_or(0);
         let mut rest = false;
         for (distance, nodes) in by_distance {
-            // Only one set can be the rest.
+            // Only one set can be "all others".
             let is_rest = !rest && nodes.len() == most && most > 1;
             rest |= is_rest;
             texts.push(if is_rest {

@@ -1,4 +1,4 @@
-//! A machine as text.
+//! Formats a machine as text.
 
 mod devices;
 mod distances;
@@ -10,11 +10,10 @@ use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::size_for_people;
 
-/// What a newcomer should see of a machine: its nodes, how far they are from each other, which devices hang on
-/// which, what this process may use of it, and what looks wrong.
+/// Formats a machine: nodes, distances, devices, limits of this process, and findings.
 ///
-/// Bandwidths are in the unit of `style`; they are those of links, as
-/// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s) counts them.
+/// Bandwidths are those of links, in the unit of `style`; see
+/// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s).
 pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     head(&mut page, topology);
@@ -37,9 +36,9 @@ fn head(page: &mut TextPage, topology: &Topology) {
     page.paragraph(0, 2, &phrases::machine_size(topology));
 }
 
-/// What of the machine cannot be used: by this process, or by anyone.
+/// Writes the resources that this process, or any process, cannot use.
 fn limits(page: &mut TextPage, topology: &Topology) {
-    page.heading("What this process may use");
+    page.heading("Available to this process");
     for sentence in confinement(&topology.confinement) {
         page.paragraph(2, 2, &sentence);
     }
@@ -70,7 +69,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         sentences.push("All online CPUs and all memory nodes".to_owned());
     }
     if let Some(bytes) = confinement.memory_limit_bytes {
-        sentences.push(format!("At most {} of memory", size_for_people(bytes)));
+        sentences.push(format!("Memory limit: {}", size_for_people(bytes)));
     }
     if confined || confinement.memory_limit_bytes.is_some() {
         let by = phrases::joined(&confinement.by, "; ");
@@ -78,7 +77,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         match (by.as_str(), group.as_str()) {
             ("", "") => {}
             ("", group) => sentences.push(format!("Control group {group}")),
-            (by, _) => sentences.push(format!("Confined by {by}")),
+            (by, _) => sentences.push(format!("Restricted by {by}")),
         }
     }
     sentences
@@ -86,10 +85,10 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
 
 fn findings(page: &mut TextPage, findings: &[Finding]) {
     if findings.is_empty() {
-        page.heading("Nothing looks wrong.");
+        page.heading("No problems found.");
         return;
     }
-    page.heading("What looks wrong");
+    page.heading("Findings");
     for finding in phrases::group_findings(findings) {
         page.paragraph(2, 4, &format!("{} [{}]", finding.sentence(), finding.rule));
         for (title, text) in

@@ -1,4 +1,4 @@
-//! The table of nodes, and what firmware says of their memory.
+//! Formats the table of nodes, and the memory attributes reported by firmware.
 
 use crate::phrases;
 use crate::style::TextPage;
@@ -8,7 +8,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Access, Node, Topology};
 use numaio_machine::units::{size_for_people, BandwidthUnit};
 
-/// One row for each node.
+/// Writes a row for each node.
 pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     page.heading("Nodes");
     let mut table = Table::new([
@@ -16,7 +16,7 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
         ("PACKAGE", Align::Right),
         ("CPUS", Align::Left),
         ("CORES/THREADS", Align::Right),
-        ("LAST CACHE", Align::Left),
+        ("LAST-LEVEL CACHE", Align::Left),
         ("MEMORY", Align::Right),
         ("FREE", Align::Right),
         ("HUGE PAGES", Align::Left),
@@ -56,19 +56,19 @@ fn huge_pages(node: &Node) -> String {
     phrases::joined(pool, "; ")
 }
 
-/// A node set, or that it is the node itself.
+/// The initiators of an access: the node itself, or a set of nodes.
 #[derive(PartialEq)]
 enum Origin {
     Itself,
     Nodes(NodeSet),
 }
 
-/// What firmware says of the nodes' memory (HMAT); nodes with the same figures in one row.
+/// Writes the memory attributes from firmware (HMAT), with nodes of equal values in one row.
 pub(super) fn write_access(page: &mut TextPage, topology: &Topology) {
     let unit = page.style().unit;
     let mut rows: Vec<(NodeSet, Origin, [String; 5])> = Vec::new();
     for node in &topology.nodes {
-        for access in without_repetition(&node.access) {
+        for access in without_duplicates(&node.access) {
             let from = origin(node.id, &access.initiators);
             let figures = figures(access, unit);
             match rows.iter_mut().find(|(_, its_from, its)| *its_from == from && *its == figures) {
@@ -80,8 +80,8 @@ pub(super) fn write_access(page: &mut TextPage, topology: &Topology) {
     if rows.is_empty() {
         return;
     }
-    page.heading("What firmware says of the memory (HMAT)");
-    let titles = ["MEMORY OF", "FROM NODES", "WHICH ARE", "READ", "WRITE", "READ LATENCY", "WRITE LATENCY"];
+    page.heading("Memory attributes reported by firmware (HMAT)");
+    let titles = ["MEMORY OF", "FROM NODES", "INITIATORS", "READ", "WRITE", "READ LATENCY", "WRITE LATENCY"];
     let mut table = Table::new(titles.map(|title| {
         (
             title,
@@ -98,12 +98,12 @@ pub(super) fn write_access(page: &mut TextPage, topology: &Topology) {
     page.table(2, &table.without_empty_columns());
 }
 
-/// Access class 1 says nothing new where it is as class 0.
-fn without_repetition(access: &[Access]) -> impl Iterator<Item = &Access> {
+/// Removes access class 1 if it equals class 0.
+fn without_duplicates(access: &[Access]) -> impl Iterator<Item = &Access> {
     let repeats = |one: &&Access, other: &Access| Access { class: one.class, ..other.clone() } == **one;
-    access
-        .iter()
-        .filter(move |one| one.class == 0 || !access.iter().any(|zero| zero.class == 0 && repeats(one, zero)))
+    access.iter().filter(move |access_1| {
+        access_1.class == 0 || !access.iter().any(|class_0| class_0.class == 0 && repeats(access_1, class_0))
+    })
 }
 
 fn origin(node: NodeId, initiators: &NodeSet) -> Origin {

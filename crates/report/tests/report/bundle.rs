@@ -1,4 +1,4 @@
-//! Documents of machines that are alike, in one report.
+//! Bundles: assignment of documents to machines.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,32 +33,32 @@ fn view() -> Document {
     Document::View(Box::new(view))
 }
 
-/// Hosts of a bundle, with the number of their topologies, models and views.
+/// Returns the hosts of a bundle, with the number of their topologies, models and views.
 fn hosts(documents: impl IntoIterator<Item = Document>) -> Vec<(String, usize, usize, usize)> {
     let mut bundle = Bundle::default();
     documents.into_iter().for_each(|document| bundle.add(document).unwrap());
-    let told = bundle.machines.iter().map(|machine| {
+    let counts = bundle.machines.iter().map(|machine| {
         let topologies = usize::from(machine.topology.is_some());
         (machine.hostname.clone(), topologies, machine.models.len(), machine.views.len())
     });
-    told.collect()
+    counts.collect()
 }
 
 #[test]
-fn machines_of_one_model_stay_apart_by_their_hosts() {
+fn machines_with_equal_fingerprints_are_separated_by_host() {
     let host = |name: &str, topologies, models, views| (name.to_owned(), topologies, models, views);
     let two = [topology("a"), model("a"), model("b")];
     assert_eq!(hosts(two), [host("a", 1, 1, 0), host("b", 0, 1, 0)]);
-    // What tells no host joins the only machine there is, whichever comes first.
+    // Documents without a host name join the only machine, in any order.
     assert_eq!(hosts([topology("a"), model(""), view()]), [host("a", 1, 1, 1)]);
     assert_eq!(hosts([view(), model(""), topology("a")]), [host("a", 1, 1, 1)]);
-    // Of several alike nobody knows which.
+    // With several candidates they are kept separate.
     let unknown = [topology("a"), topology("b"), model(""), view(), model("a")];
     assert_eq!(hosts(unknown), [host("a", 1, 1, 0), host("b", 1, 0, 0), host("", 0, 1, 1)]);
 }
 
 #[test]
-fn machines_of_one_name_are_told_apart_on_a_page() {
+fn html_adds_fingerprints_to_equal_machine_names() {
     let page = |fingerprints: &[&str]| {
         let mut bundle = Bundle::default();
         for fingerprint in fingerprints {
@@ -79,7 +79,7 @@ fn machines_of_one_name_are_told_apart_on_a_page() {
 }
 
 #[test]
-fn figures_stand_under_the_host_that_they_are_of() {
+fn csv_rows_have_the_host_of_their_measurement() {
     let mut bundle = Bundle::default();
     [topology("a"), model("b")].into_iter().for_each(|document| bundle.add(document).unwrap());
     let csv = numaio_report::csv(&bundle).unwrap();
@@ -87,9 +87,9 @@ fn figures_stand_under_the_host_that_they_are_of() {
     assert!(!hosts.is_empty() && hosts.iter().all(|host| *host == "b"), "{csv}");
 }
 
-/// What was measured under another name of the host is this machine's, and the name is told with it.
+/// Measurements from an earlier host name belong to the machine and are marked with that name.
 #[test]
-fn what_is_taken_for_a_machine_stands_with_it() {
+fn add_as_accepts_a_renamed_host() {
     let mut bundle = Bundle::default();
     let own = machines::uniform().identity;
     bundle.add(topology("a")).unwrap();
@@ -106,7 +106,7 @@ fn what_is_taken_for_a_machine_stands_with_it() {
     let hosts: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
     let of = |name: &str| hosts.iter().filter(|host| **host == name).count();
     assert!(of("a") > 0 && of("a") == of("b"), "{csv}");
-    // Of another machine altogether it is not.
+    // A different fingerprint is a different machine.
     let other = Identity { fingerprint: "another".into(), ..own };
     bundle.add_as(model("c"), &other).unwrap();
     assert_eq!(bundle.machines.len(), 2);

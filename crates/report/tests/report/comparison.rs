@@ -1,4 +1,4 @@
-//! Comparisons as text, against what is stored in `tests/expected`.
+//! Text of comparisons, compared with stored output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ fn subject() -> ViewSubject<'static> {
     ViewSubject { machine: MACHINE, target: NodeId(7), level: 0.1 }
 }
 
-/// Values of nodes 0, 1, 2 and so on, with a half width that is a share of them.
+/// Builds a view with values for nodes 0, 1, 2 and so on; `noise` is the relative half width.
 fn view(name: &str, title: &str, quantity: Quantity, noise: f64, values: &[f64]) -> View {
     let value = |(node, value): (u32, &f64)| NodeValue {
         node: NodeId(node),
@@ -61,8 +61,8 @@ fn comparison(views: Vec<View>) -> Comparison {
     compare(about, views)
 }
 
-/// Li et al., ICPP 2013: the copy model's levels are theirs, STREAM's are chosen within their ratios (nodes 0 and
-/// 1 are 43 to 88 % above 2 and 3), latency grows with distance.
+/// Li et al., ICPP 2013: the copy model's levels are theirs. STREAM's levels are within their
+/// ratios (nodes 0 and 1 are 43 to 88 % above 2 and 3); latency grows with distance.
 fn paper() -> Comparison {
     let mut views = slit_views(&machines::dl585(), &subject());
     let ns = [265.0, 205.0, 262.0, 208.0, 268.0, 211.0, 180.0, 110.0];
@@ -87,18 +87,17 @@ fn check(page: &str, width: usize) {
 }
 
 #[test]
-fn the_papers_machine() {
+fn paper_machine_matches_stored_output() {
     let page = comparison_text(&paper(), &gbit(100), false);
     check(&page, 100);
     expect("comparison-paper.txt", &page);
     let all = comparison_text(&paper(), &gbit(200), true);
-    let lost =
-        "It puts node 0 before node 2 (by 1.67); the copy model's device read has node 2 ahead by 1.23.";
-    assert!(all.contains(lost), "{all}");
+    let misordered = "Ranks node 0 above node 2 by 1.67; the copy model ranks node 2 above by 1.23.";
+    assert!(all.contains(misordered), "{all}");
 }
 
 #[test]
-fn pages_of_any_width_hold_every_figure() {
+fn pages_of_any_width_contain_all_values() {
     for width in [76, 80, 133, 200] {
         let page = comparison_text(&paper(), &gbit(width), true);
         check(&page, width);
@@ -112,42 +111,43 @@ fn pages_of_any_width_hold_every_figure() {
 fn all_pairs_are_shown_on_demand() {
     let (few, all) =
         (comparison_text(&paper(), &gbit(100), false), comparison_text(&paper(), &gbit(100), true));
-    let shown = |page: &str| page.matches("It puts node").count();
+    let shown = |page: &str| page.matches("Ranks node").count();
     let inversions = |name: &str| {
         let comparison = paper();
         let of = |pair: &&Agreement| pair.second == name && pair.first != "copy-write";
         comparison.agreements.iter().filter(of).map(|pair| pair.inversions.len()).sum::<usize>()
     };
     assert_eq!(shown(&all), inversions("copy-write") + inversions("copy-read"));
-    assert!(shown(&few) < shown(&all) && few.contains("other pair") && !all.contains("other pair"));
+    assert!(shown(&few) < shown(&all) && few.contains("not shown") && !all.contains("not shown"));
 }
 
 #[test]
-fn every_figure_can_be_asked_for_its_interval() {
+fn stats_list_the_interval_of_each_value() {
     let mut it = paper();
     it.views[1].nodes[0].drift = -0.034;
     let page = comparison_text(&it, &TextStyle { stats: true, ..gbit(100) }, false);
     check(&page, 100);
-    let stats = page.split_once("Every figure").unwrap().1;
+    let stats = page.split_once("All values").unwrap().1;
     assert!(stats.contains("   0   265.0  ±1.0 %  8  -3.4 %"), "{stats}");
     assert_eq!(stats.matches("±").count(), 8 * 5, "five views were measured, distance is stated");
-    assert!(!comparison_text(&it, &gbit(100), false).contains("Every figure"));
+    assert!(!comparison_text(&it, &gbit(100), false).contains("All values"));
 }
 
 #[test]
-fn what_is_doubtful_stands_at_the_top() {
+fn warnings_are_in_the_header() {
     let mut it = paper();
     it.views[2].incomplete = true;
     it.warnings = vec![Warning { rule: "missing-latency".into(), what: "latency is not measured".into() }];
     let page = comparison_text(&it, &TextStyle::default(), false);
     let top = page.split("\n\n").next().unwrap().replace("\n  ", " ");
-    assert!(top.contains("INCOMPLETE") && top.contains("settled, of STREAM copy, CPU-centric."), "{page}");
+    assert!(top.contains("INCOMPLETE") && top.contains("unsettled in STREAM copy, CPU-centric."), "{page}");
     assert!(top.contains("Warning: latency is not measured [missing-latency]"), "{page}");
 }
 
-/// Two nodes that are alike within noise, one view that pretends to tell them apart, one that knows one node.
+/// Two nodes that are equal within noise, a view that claims to distinguish them, and a view of a
+/// single node.
 #[test]
-fn what_cannot_be_told_apart_is_said_so() {
+fn indistinguishable_nodes_are_reported() {
     let named = |name: &str, noise: f64, values: &[f64]| view(name, name, Quantity::BytesPerS, noise, values);
     let write = View {
         direction: Some(numaio_machine::workload::Direction::Write),
@@ -170,7 +170,7 @@ fn what_cannot_be_told_apart_is_said_so() {
 }
 
 #[test]
-fn nothing_and_one_view_are_pages_too() {
+fn no_views_and_one_view_are_valid_pages() {
     check(&comparison_text(&comparison(Vec::new()), &TextStyle::default(), false), 100);
     check(
         &comparison_text(&comparison(vec![stream("cpu-centric", [1.0; 8])]), &TextStyle::default(), false),
@@ -179,10 +179,10 @@ fn nothing_and_one_view_are_pages_too() {
 }
 
 #[test]
-fn many_views_of_many_nodes_are_cut_in_blocks() {
+fn many_views_are_split_into_blocks() {
     let values: Vec<f64> = (0..64).map(|node| 1e9 * f64::from(100 - node)).collect();
     let views = (0..20).map(|index| {
-        view(&format!("v{index}"), "A \x1b[31m view of somebody else's", Quantity::BytesPerS, 0.01, &values)
+        view(&format!("v{index}"), "A \x1b[31m view from another tool", Quantity::BytesPerS, 0.01, &values)
     });
     let page = comparison_text(
         &comparison(views.collect()),
@@ -193,7 +193,7 @@ fn many_views_of_many_nodes_are_cut_in_blocks() {
 }
 
 #[test]
-fn colours_change_nothing_else() {
+fn color_changes_only_escape_codes() {
     let coloured = comparison_text(&paper(), &TextStyle { color: true, ..gbit(100) }, false);
     let mut plain = coloured.clone();
     for code in [32, 36, 33, 35, 31, 0] {

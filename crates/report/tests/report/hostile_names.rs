@@ -1,4 +1,4 @@
-//! Whatever names a machine bears: pages stay clean and within their width, drawings stay well-formed.
+//! Pages stay clean and within their width, and drawings well-formed, for arbitrary names.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use numaio_report::{model_text, topology_svg, topology_text, TextStyle};
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
-/// Any characters, the dangerous ones more often.
+/// Arbitrary characters, with more dangerous ones.
 fn name() -> impl Strategy<Value = String> {
     let dangerous = prop::sample::select(vec![
         '\x1b', '\n', '\r', '\t', '\u{9b}', '\u{202e}', '\u{200d}', '<', '&', ',', '"',
@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn pages_and_drawings(names in prop::collection::vec(name(), 12), width in 76usize..160) {
+    fn pages_and_drawings_stay_well_formed(names in prop::collection::vec(name(), 12), width in 76usize..160) {
         let mut machine = machines::hostile();
         let mut names = names.into_iter();
         let mut next = || names.next().unwrap();

@@ -1,4 +1,4 @@
-//! Machines as hwloc XML.
+//! hwloc XML of machines.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use numaio_machine::tree::Tree;
 use numaio_report::{hwloc_xml, MeasurementSet};
 use std::collections::BTreeMap;
 
-/// Operating system devices of an XML by name, with their `hwloc_obj_osdev_type_t`.
+/// Returns the OS devices of an XML document by name, with their `hwloc_obj_osdev_type_t`.
 fn os_devices(xml: &str) -> BTreeMap<String, String> {
     let document = roxmltree::Document::parse_with_options(
         xml,
@@ -22,8 +22,8 @@ fn os_devices(xml: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A node with an adapter for Ethernet and RDMA and an NVMe drive, whose names tell nothing or the wrong thing, as
-/// `ip link set` and `rdma dev set` can make them.
+/// A node with an Ethernet and RDMA adapter and an NVMe drive, with misleading names as `ip link
+/// set` and `rdma dev set` can create them.
 fn misnamed() -> Tree {
     let mut tree = Tree::new();
     tree.file("/sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n")
@@ -49,7 +49,7 @@ fn misnamed() -> Tree {
 }
 
 #[test]
-fn what_a_name_stands_for_is_known_by_its_class_and_not_guessed() {
+fn os_device_type_comes_from_the_class_of_the_name() {
     let machine = see(&misnamed());
     let expected = [("mlx5_0", "2"), ("nvme0n1", "0"), ("storage", "3")];
     let expected: BTreeMap<String, String> = expected.map(|(name, kind)| (name.into(), kind.into())).into();
@@ -58,7 +58,7 @@ fn what_a_name_stands_for_is_known_by_its_class_and_not_guessed() {
 }
 
 #[test]
-fn a_document_without_classes_goes_by_the_kind_of_device() {
+fn os_device_type_defaults_to_the_kind_of_device() {
     let mut machine = see(&misnamed());
     machine.devices.iter_mut().for_each(|device| device.name_classes.clear());
     let expected = [("mlx5_0", "2"), ("nvme0", "0"), ("nvme0n1", "0"), ("storage", "2")];

@@ -1,4 +1,4 @@
-//! Text of measured I/O.
+//! Reports of measured I/O.
 
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -19,7 +19,7 @@ fn reading(gb_per_s: f64) -> Reading {
     Reading { visits: Vec::new(), summary: Summary::of(&[value; 6], None), settled: true, failure: None }
 }
 
-/// CPU node, node of buffers, streams, direction.
+/// CPU node, buffer node, number of streams, direction.
 type Part = (u32, u32, u32, Direction);
 
 fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
@@ -85,12 +85,12 @@ fn record(cells: Vec<IoCell>) -> IoRecord {
 
 fn has(text: &str, parts: &[&str]) {
     for part in parts {
-        assert!(text.contains(part), "{part:?} is not in\n{text}");
+        assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }
 }
 
 #[test]
-fn nodes_by_streams_with_what_was_saved_and_what_it_cost() {
+fn table_of_nodes_and_streams_with_savings_and_cpu_time() {
     let mut cells = Vec::new();
     for (node, gb) in [(0, 1.5), (7, 3.0)] {
         cells.extend(
@@ -106,26 +106,26 @@ fn nodes_by_streams_with_what_was_saved_and_what_it_cost() {
     has(
         &text,
         &[
-            "I/O of nvme0n1 by way of /data on",
-            "io_uring, O_DIRECT, one block after the other",
+            "I/O of nvme0n1 via /data on",
+            "io_uring, O_DIRECT, sequential blocks",
             "0000:3b:00.0, node 7, 1 interrupt on CPUs 3",
             "Note: without registered buffers",
             "Device write, blocks of 128 KiB: median in GB/s by node (rows) and number of streams",
             "  NODE     1      4\n     0  1.50  *6.00\n     7  3.00  12.00\n",
-            "Node 7 stands for 6: one class of the model.",
+            "Node 7 represents 6 (one class of the model).",
             "4 cells of 6 measured, 33 % saved",
-            "CPU time a GB moved: median 0.250 s",
+            "CPU time per GB moved (10^9 bytes): median 0.250 s",
         ],
     );
-    assert!(!text.contains('\u{1b}'), "nothing commands the terminal");
+    assert!(!text.contains('\u{1b}'), "no escape codes without color");
     assert!(
         io_text(&record, &[Some(2), None, Some(1), None], &style).contains('\u{1b}'),
-        "classes have colours"
+        "classes have colors"
     );
 }
 
 #[test]
-fn buffers_elsewhere_and_block_sizes_have_columns_of_their_own() {
+fn remote_buffers_and_block_sizes_have_columns() {
     let pairs = [(0, 0, 4.0), (0, 7, 2.0)].map(|(cpu, memory, gb)| cell(&[(cpu, memory, 1, Read)], 4096, gb));
     let text = io_text(&record(pairs.to_vec()), &[], &TextStyle::default());
     has(&text, &["  CPU NODE  BUFFERS     1\n         0        0  4.00\n         0        7  2.00\n"]);
@@ -133,57 +133,57 @@ fn buffers_elsewhere_and_block_sizes_have_columns_of_their_own() {
     let text = io_text(&record(blocks.to_vec()), &[], &TextStyle::default());
     has(
         &text,
-        &["Device read, 2 streams: median in GB/s by node (rows) and bytes of a block", "NODE  4 KiB  1 MiB"],
+        &["Device read, 2 streams: median in GB/s by node (rows) and block size", "NODE  4 KiB  1 MiB"],
     );
 }
 
 #[test]
-fn mixes_and_both_directions_at_once_tell_all_and_each() {
+fn mixes_list_total_and_parts() {
     let both = cell(&[(0, 0, 1, Write), (0, 0, 1, Read)], 4096, 5.0);
     let mix = cell(&[(2, 2, 2, Read), (0, 0, 1, Read)], 4096, 3.0);
     let mut failed = cell(&[(1, 1, 1, Read)], 4096, 1.0);
     failed.bytes_per_s =
-        Reading { summary: None, failure: Some("it went away".into()), settled: false, visits: Vec::new() };
+        Reading { summary: None, failure: Some("device removed".into()), settled: false, visits: Vec::new() };
     let text = io_text(&record(vec![both, mix, failed]), &[], &TextStyle::default());
     has(
         &text,
         &[
-            "Device write and device read at once",
+            "Device write and device read simultaneously",
             "2 streams of device read on node 2 + 1 stream of device read on node 0",
             "1.50 + 1.50",
-            "No figure for 1 stream of device read on node 1: it went away",
+            "No value for 1 stream of device read on node 1: device removed",
         ],
     );
 }
 
 #[test]
-fn a_report_of_any_form_shows_measured_io() {
+fn all_report_formats_include_measured_io() {
     let mix = cell(&[(2, 2, 2, Read), (0, 0, 1, Read)], 4096, 3.25);
     let mut failed = cell(&[(1, 1, 1, Read)], 4096, 1.0);
     failed.bytes_per_s =
-        Reading { summary: None, failure: Some("it went away".into()), settled: false, visits: Vec::new() };
+        Reading { summary: None, failure: Some("device removed".into()), settled: false, visits: Vec::new() };
     let mut bundle = Bundle::default();
     let record = record(vec![cell(&[(7, 7, 4, Write)], 128 << 10, 12.5), mix, failed]);
     bundle.add(Document::Io(Box::new(record))).expect("it has a place");
     let unit = BandwidthUnit::default();
     let texts = [html(&bundle, unit), latex(&bundle, unit), markdown(&bundle, unit)];
     for text in &texts {
-        let parts = ["nvme0n1", "12.50", "4 streams of device write on node 7", "3.25", "it went away"];
+        let parts = ["nvme0n1", "12.50", "4 streams of device write on node 7", "3.25", "device removed"];
         has(text, &parts);
     }
     has(&texts[2], &["### Measured I/O", "| 1.62 + 1.62 |"]);
     let csv = csv(&bundle).expect("CSV");
     let line = csv.lines().find(|line| line.contains("device write")).expect("a line");
-    has(line, &[",io,", "nvme0n1 by way of /data by disk", "131072", ",7,7,0,7,,bytes_per_s,12500000000"]);
+    has(line, &[",io,", "nvme0n1 via /data with disk", "131072", ",7,7,0,7,,bytes_per_s,12500000000"]);
     assert_eq!(csv.lines().filter(|line| line.contains(",io,")).count(), 3, "{csv}");
 }
 
 #[test]
-fn engines_are_compared_where_both_measured() {
+fn engines_are_compared_on_common_cells() {
     let ours = record(vec![cell(&[(0, 0, 1, Read)], 4096, 2.0), cell(&[(1, 1, 1, Read)], 4096, 2.0)]);
     let mut fio = record(vec![cell(&[(0, 0, 1, Read)], 4096, 4.0)]);
     (fio.method.engine, fio.method.version) = (IoEngine::Fio, "fio-3.33".into());
     let text = io_agreement(&ours, &fio, &TextStyle::default());
-    assert_eq!(text, "built-in disk 0.1.0 over fio-3.33, by 1 cell: median 0.500, from 0.500 to 0.500\n");
+    assert_eq!(text, "built-in disk 0.1.0 / fio-3.33, over 1 cell: median 0.500, from 0.500 to 0.500\n");
     assert_eq!(io_agreement(&ours, &record(Vec::new()), &TextStyle::default()), "");
 }

@@ -1,4 +1,4 @@
-//! STREAM and latency as text.
+//! Text of STREAM and latency.
 
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -27,7 +27,7 @@ fn rounds() -> Rounds {
     Rounds { precision: 0.02, time_limit_s: 300.0, elapsed_s: 9.0, seed: 1, rounds: 7 }
 }
 
-/// Values around a middle; none gives a reading without a figure.
+/// Builds a reading with values around `middle`; `None` makes a reading without a value.
 fn reading(middle: Option<f64>) -> Reading {
     let values: Vec<f64> =
         middle.iter().flat_map(|middle| [0.995, 1.0, 1.005].map(|it| it * middle)).collect();
@@ -78,28 +78,32 @@ fn text_of(record: &StreamRecord, style: &TextStyle) -> String {
     stream_text(record, &[], &NodeSet::new(), style)
 }
 
-/// The text without the ends of its lines.
-fn words(text: &str) -> String {
+/// Joins the lines of a text.
+fn joined_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn cores_differ_where_their_intervals_and_the_precision_say_so() {
-    let said = |values: [Option<f64>; 3]| {
+fn cores_differ_beyond_intervals_and_precision() {
+    let text_with = |values: [Option<f64>; 3]| {
         let cells: Vec<_> = (0..3).map(|cpu| (0, cpu, 0, values[cpu as usize])).collect();
-        words(&text_of(&stream(StreamScope::Core, &cells, true), &TextStyle::default()))
+        joined_lines(&text_of(&stream(StreamScope::Core, &cells, true), &TextStyle::default()))
     };
-    assert!(said([Some(10.0), Some(10.05), Some(9.95)]).contains("The 3 cores of node 0 agree: not disting"));
-    // The intervals of 10 and 10.15 share no value, and lie within the precision.
-    assert!(said([Some(10.0), Some(10.15), Some(10.0)]).contains("agree: not distinguishable"));
-    let apart = said([Some(10.0), Some(11.0), Some(12.0)]);
-    let wanted = "The 3 cores of node 0 do not agree: memory of 0: CPU 0 10.00, CPU 2 12.00 GB/s.";
-    assert!(apart.contains(wanted), "{apart}");
-    assert!(said([Some(10.0), Some(10.0), None]).contains("agree: not distinguishable (1 without a figure)."));
+    assert!(
+        text_with([Some(10.0), Some(10.05), Some(9.95)]).contains("The 3 cores of node 0 agree: not disting")
+    );
+    // The intervals of 10 and 10.15 do not overlap but are within the precision.
+    assert!(text_with([Some(10.0), Some(10.15), Some(10.0)]).contains("agree: not distinguishable"));
+    let different = text_with([Some(10.0), Some(11.0), Some(12.0)]);
+    let wanted = "The 3 cores of node 0 differ: memory of node 0: CPU 0 10.00, CPU 2 12.00 GB/s.";
+    assert!(different.contains(wanted), "{different}");
+    assert!(
+        text_with([Some(10.0), Some(10.0), None]).contains("agree: not distinguishable (1 without a value).")
+    );
 }
 
 #[test]
-fn what_is_missing_is_marked_named_and_said_at_the_top() {
+fn missing_values_are_marked_and_listed() {
     let node = StreamScope::Node { threads: None };
     let mut record = stream(node, &[(0, 0, 0, Some(10.0)), (0, 0, 1, None)], false);
     record.cells[0].bytes_per_s.settled = false;
@@ -107,8 +111,8 @@ fn what_is_missing_is_marked_named_and_said_at_the_top() {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     assert!(lines[..8].iter().any(|line| line.starts_with("INCOMPLETE")), "{text}");
     assert!(lines.contains(&"0         *10.00  -") && lines.contains(&"0         *11.05  -"), "{text}");
-    assert!(text.contains("* less precise than was asked for"), "{text}");
-    assert!(text.contains("No figure for copy by node 0 on 1: mbind: not permitted"), "{text}");
+    assert!(text.contains("* less precise than requested"), "{text}");
+    assert!(text.contains("No value for copy by node 0 on 1: mbind: not permitted"), "{text}");
     assert!(!text.contains('\u{1b}'));
     assert!(
         !text_of(&stream(node, &[(0, 0, 0, Some(10.0))], true), &TextStyle::default()).contains("INCOMPLETE")
@@ -116,7 +120,7 @@ fn what_is_missing_is_marked_named_and_said_at_the_top() {
 }
 
 #[test]
-fn units_and_widths_are_kept() {
+fn respects_units_and_widths() {
     let cells: Vec<_> =
         (0..40).flat_map(|cpu| (0..40).map(move |memory| (cpu, cpu, memory, Some(10.0)))).collect();
     let record = stream(StreamScope::Node { threads: Some(2) }, &cells, true);
@@ -130,7 +134,7 @@ fn units_and_widths_are_kept() {
 }
 
 #[test]
-fn latency_has_factors_and_the_curve_begins_without_load() {
+fn latency_has_factors_and_curves_start_without_load() {
     let cell = |cpu_node: u32, memory_node: u32, ns: Option<f64>| LatencyCell {
         cpu_node: NodeId(cpu_node),
         cpu: CpuId(cpu_node),

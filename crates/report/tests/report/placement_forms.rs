@@ -1,4 +1,4 @@
-//! Places in the words of other programs: what each form says, and that it is silent about nothing.
+//! Placement formats: the policy in each format, and a note for each unsupported policy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn form(name: &str, plan: &PlacementPlan) -> String {
     }
 }
 
-/// A task: its CPUs, their nodes, its memory.
+/// Builds a task from its CPUs, their nodes, and its memory policy and nodes.
 fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlace {
     let memory = MemoryPlace { policy, nodes: set(memory) };
     TaskPlace { target: Some(0), cpus: cpus(on), cpu_nodes: set(nodes), memory }
@@ -63,12 +63,13 @@ fn plan(tasks: Vec<TaskPlace>) -> PlacementPlan {
     }
 }
 
-/// What is no comment.
-fn said(text: &str) -> Vec<&str> {
+/// Returns the lines that are not comments.
+fn without_comments(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("# ") && !line.starts_with("<!--")).collect()
 }
 
-/// A policy, the nodes of CPUs and of memory; for each of FORMS what stands in it, and whether it owns up to a lack.
+/// A policy with its CPU and memory nodes; for each of FORMS an expected part, and whether a note
+/// is expected.
 type Case = ((MemoryPolicy, &'static str, &'static str), [(&'static str, bool); 9]);
 
 const CASES: [Case; 6] = [
@@ -114,7 +115,7 @@ const CASES: [Case; 6] = [
             ("numa_mem_policy=local\n", true),
         ],
     ),
-    // Memory that no CPU of the task is beside: the kernel's own way would miss it.
+    // No CPU of the task is on the memory's nodes: the kernel's default would use other nodes.
     (
         (Preferred, "7", "2-3"),
         [
@@ -160,19 +161,23 @@ const CASES: [Case; 6] = [
 ];
 
 #[test]
-fn each_form_says_memory_in_its_own_words_or_says_that_it_cannot() {
+fn each_format_translates_policies_or_notes_lack_of_support() {
     for ((policy, nodes, memory), expected) in CASES {
         let plan = plan(vec![task("28-29", nodes, policy, memory)]);
-        for (name, (words, lacks)) in FORMS.iter().zip(expected) {
+        for (name, (part, unsupported)) in FORMS.iter().zip(expected) {
             let text = form(name, &plan);
-            assert!(text.contains(words), "{name}, {policy:?} {memory}: no {words:?} in\n{text}");
-            assert_eq!(text.contains("has no words for"), lacks, "{name}, {policy:?} {memory}:\n{text}");
+            assert!(text.contains(part), "{name}, {policy:?} {memory}: no {part:?} in\n{text}");
+            assert_eq!(
+                text.contains("does not support"),
+                unsupported,
+                "{name}, {policy:?} {memory}:\n{text}"
+            );
         }
     }
 }
 
 #[test]
-fn a_virtual_machine_on_several_nodes_has_a_node_for_each() {
+fn libvirt_guest_has_a_node_for_each_host_node() {
     let text = forms::libvirt(&plan(vec![task("24,28-29", "6-7", Bind, "6-7")]), &dl585());
     for part in [
         "<vcpupin vcpu='0' cpuset='24'/>",
@@ -180,18 +185,19 @@ fn a_virtual_machine_on_several_nodes_has_a_node_for_each() {
         "<memnode cellid='1' mode='strict' nodeset='7'/>",
         "<cell id='0' cpus='0' ",
         "<cell id='1' cpus='1-2' ",
-        "1 GiB here",
+        "1 GiB as a placeholder",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
 }
 
 #[test]
-fn slurm_says_one_thing_of_the_memory_of_all_tasks_or_nothing() {
+fn slurm_sets_a_common_memory_policy_or_none() {
     let mixed = plan(vec![task("0", "0", Bind, "0"), task("4", "1", Preferred, "1")]);
     let text = forms::slurm(&mixed);
     assert!(
-        !said(&text).concat().contains("--mem-bind") && text.contains("# Note: Slurm has one kind"),
+        !without_comments(&text).concat().contains("--mem-bind")
+            && text.contains("# Note: Slurm has one --mem-bind policy"),
         "{text}"
     );
     let bound = plan(vec![task("0", "0", Bind, "0"), task("4-5,8", "1-2", Bind, "1-2")]);
@@ -200,7 +206,7 @@ fn slurm_says_one_thing_of_the_memory_of_all_tasks_or_nothing() {
 }
 
 #[test]
-fn compromises_stand_in_comments() {
+fn compromises_are_comments() {
     let mut plan = plan(vec![task("0", "0", Bind, "0")]);
     plan.compromises = vec!["two devices, one task; with --tasks each has its own".into()];
     for name in FORMS.into_iter().filter(|name| *name != "numactl") {
@@ -209,7 +215,7 @@ fn compromises_stand_in_comments() {
     }
 }
 
-/// Any characters, those that end or begin something more often.
+/// Arbitrary characters, with more delimiters.
 fn name() -> impl Strategy<Value = String> {
     let dangerous = prop::sample::select(vec!['\n', '\r', '\x1b', '-', '>', '<', '#', '\\', '\'', '"', '$']);
     prop::collection::vec(prop_oneof![2 => any::<char>(), 3 => dangerous], 1..40)
@@ -232,8 +238,8 @@ proptest! {
             let (text, usual) = (form(name, &odd), form(name, &usual));
             let without_host =
                 |line: &&str| !line.contains("nodeSelector") && !line.contains("kubernetes.io/hostname");
-            let usual: Vec<&str> = said(&usual).into_iter().filter(without_host).collect();
-            prop_assert_eq!(said(&text), usual, "{}", name);
+            let usual: Vec<&str> = without_comments(&usual).into_iter().filter(without_host).collect();
+            prop_assert_eq!(without_comments(&text), usual, "{}", name);
             prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{}: {:?}", name, text);
         }
         let domain = format!("<domain>{}</domain>", forms::libvirt(&odd, &dl585()));
@@ -241,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn slurms_masks_are_the_cpus(numbers in prop::collection::btree_set(0u32..128, 2..20)) {
+    fn slurm_masks_match_the_cpus(numbers in prop::collection::btree_set(0u32..128, 2..20)) {
         let mut tasks = vec![task("0", "0", Bind, "0")];
         tasks[0].cpus = numbers.iter().map(|number| CpuId(*number)).collect();
         let text = forms::slurm(&plan(tasks));

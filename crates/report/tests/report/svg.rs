@@ -1,4 +1,4 @@
-//! Drawings: well-formed, complete, nothing on top of anything else, as stored in `tests/expected`.
+//! SVG drawings: well-formed, complete, without overlaps, and equal to stored output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ fn has_class(node: &Node, class: &str) -> bool {
     node.attribute("class").is_some_and(|classes| classes.split(' ').any(|one| one == class))
 }
 
-/// Left, top, right and bottom of all boxes of a class.
+/// Returns left, top, right and bottom of all boxes of a class.
 fn boxes(document: &Document, class: &str) -> Vec<(i32, i32, i32, i32)> {
     let rects =
         document.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "rect")));
@@ -49,14 +49,14 @@ fn all_text(document: &Document) -> String {
 }
 
 #[test]
-fn drawings_are_as_stored() {
+fn drawings_match_stored_output() {
     for (name, topology) in all() {
         expect(&format!("topology-{name}.svg"), &topology_svg(&topology));
     }
 }
 
 #[test]
-fn every_node_and_device_is_there() {
+fn drawings_contain_all_nodes_and_devices() {
     for (name, topology) in all().into_iter().filter(|(name, _)| *name != "hostile") {
         let svg = topology_svg(&topology);
         let document = Document::parse(&svg).unwrap();
@@ -81,7 +81,7 @@ fn nothing_overlaps_or_leaves_the_page() {
         for kind in [&cards, &frames, &boxes(&document, "heat")] {
             for (index, one) in kind.iter().enumerate() {
                 let other = kind[index + 1..].iter().find(|other| overlap(one, other));
-                assert_eq!(other, None, "{name}: something lies on {one:?}");
+                assert_eq!(other, None, "{name}: {one:?} is overlapped");
             }
         }
         let root = document.root_element();
@@ -91,7 +91,7 @@ fn nothing_overlaps_or_leaves_the_page() {
         }
         for card in cards.iter().filter(|card| frames.iter().any(|frame| overlap(frame, card))) {
             let within = frames.iter().any(|f| f.0 < card.0 && f.1 < card.1 && f.2 > card.2 && f.3 > card.3);
-            assert!(within, "{name}: {card:?} stands across a frame");
+            assert!(within, "{name}: {card:?} crosses a frame");
         }
     }
 }
@@ -110,7 +110,7 @@ fn hostile_names_stay_text() {
 }
 
 #[test]
-fn findings_are_marked_where_they_belong() {
+fn findings_are_marked_on_their_cards() {
     let svg = topology_svg(&machines::dl585());
     let document = Document::parse(&svg).unwrap();
     // A mark is a group within the group of its card.
@@ -122,12 +122,12 @@ fn findings_are_marked_where_they_belong() {
             name.text().map(str::to_owned)
         })
     };
-    assert_eq!(marked("half the lanes").as_deref(), Some("nvme0n1"));
+    assert_eq!(marked("half of its lanes").as_deref(), Some("nvme0n1"));
     assert_eq!(marked("less memory").as_deref(), Some("Node 3"));
     assert_eq!(marked("no such words"), None);
 }
 
 #[test]
-fn nothing_known_is_a_drawing_too() {
+fn an_empty_topology_is_a_valid_drawing() {
     Document::parse(&topology_svg(&Topology::default())).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Whole pages, compared with what is stored in `tests/expected`.
+//! Complete text pages, compared with stored output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use numaio_report::{html, model_listing, model_text, topology_text, Bundle, Text
 use numaio_schema::Document;
 use unicode_width::UnicodeWidthStr;
 
-/// No line is wider than the page or ends with a blank, and nothing but line ends controls anything.
+/// Checks that no line is too wide or ends with a blank, and that there are no control characters.
 fn check(page: &str, width: usize) {
     for line in page.lines() {
         assert!(line.width() <= width, "{} columns: {line}", line.width());
@@ -34,7 +34,7 @@ fn all() -> [(&'static str, Topology); 7] {
 }
 
 #[test]
-fn topologies() {
+fn topologies_match_stored_output() {
     for (name, topology) in all() {
         let page = topology_text(&topology, &TextStyle::default());
         check(&page, 100);
@@ -43,7 +43,7 @@ fn topologies() {
 }
 
 #[test]
-fn pages_of_any_width() {
+fn pages_fit_any_width() {
     for (_, topology) in all() {
         for width in [76, 80, 133, 200] {
             check(&topology_text(&topology, &TextStyle { width, ..TextStyle::default() }), width);
@@ -61,25 +61,25 @@ fn pages_of_any_width() {
 }
 
 #[test]
-fn every_device_is_named() {
+fn all_devices_are_named() {
     for topology in [machines::dl585(), machines::uniform(), machines::large()] {
         let page = topology_text(&topology, &TextStyle { width: 200, ..TextStyle::default() });
-        // Virtual functions without names are told by the first and the last.
+        // Of virtual functions without names, only the first and last are listed.
         let named = |device: &&Device| device.moves_data() && !device.names.is_empty();
         for device in topology.devices.iter().filter(named) {
             assert!(page.contains(&device.name()), "{}", device.name());
         }
-        assert!(!page.contains("0000:20:01.0"), "a bridge is no device for people");
+        assert!(!page.contains("0000:20:01.0"), "bridges are not listed");
     }
 }
 
 #[test]
-fn nothing_known_is_a_page_too() {
+fn an_empty_topology_is_a_valid_page() {
     check(&topology_text(&Topology::default(), &TextStyle::default()), 100);
 }
 
 #[test]
-fn models_as_text() {
+fn models_match_stored_output() {
     let gbit = TextStyle { unit: BandwidthUnit::GigabitsPerS, ..TextStyle::default() };
     for (name, model, style) in [
         ("paper", models::paper(), gbit),
@@ -94,7 +94,7 @@ fn models_as_text() {
 }
 
 #[test]
-fn colours_change_nothing_else() {
+fn color_changes_only_escape_codes() {
     let style = TextStyle { color: true, ..TextStyle::default() };
     let coloured = model_text(&models::paper(), &style);
     let mut plain = coloured.clone();
@@ -103,22 +103,22 @@ fn colours_change_nothing_else() {
     }
     assert_ne!(plain, coloured);
     assert_eq!(plain, model_text(&models::paper(), &TextStyle::default()));
-    // What comes from the machine brings no colour of its own.
+    // Names from the machine cannot add colors.
     assert!(!model_text(&models::single(), &style).contains("\x1b[31m"));
 }
 
 #[test]
-fn one_class_of_the_paper_may_still_differ() {
+fn nodes_of_one_paper_class_may_differ() {
     let mut model = models::uniform();
     let read = &mut model.targets[0].directions[1];
     read.rule = numaio_schema::ClassRule::Paper;
     let page = model_text(&model, &TextStyle::default());
-    assert!(page.contains("differ by up to 14.3 %: where buffers lie may matter"), "{page}");
+    assert!(page.contains("differ by up to 14.3 %: buffer placement may matter"), "{page}");
 }
 
-/// Of nodes without a figure nobody knows whether they are alike.
+/// Whether nodes without a value have the same bandwidth is unknown.
 #[test]
-fn a_model_that_lacks_nodes_concludes_nothing() {
+fn a_model_with_missing_nodes_has_no_conclusion() {
     let mut model = models::uniform();
     let [write, read] = model.targets[0].directions.as_mut_slice() else { panic!("two directions") };
     write.missing = machines::set("1");
@@ -131,16 +131,16 @@ fn a_model_that_lacks_nodes_concludes_nothing() {
     for page in [model_text(&model, &TextStyle::default()), html(&bundle, BandwidthUnit::GigabytesPerS)] {
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            page.contains("Only node 0 has a figure: nothing can be said of where buffers should lie."),
+            page.contains("Only node 0 has a value: no placement of buffers can be recommended."),
             "{page}"
         );
-        assert!(page.contains("All nodes that have a figure reach node 0 alike"), "{page}");
+        assert!(page.contains("All measured nodes have the same bandwidth with node 0"), "{page}");
         assert!(!page.contains("does not matter"), "{page}");
     }
 }
 
 #[test]
-fn the_paper_s_listing() {
+fn listing_matches_the_paper() {
     let listing = "\
 Node 7 IO model:
 CPU Centric levels :
@@ -157,13 +157,13 @@ Memory Centric levels :
 }
 
 #[test]
-fn a_direction_not_measured_is_not_listed() {
+fn unmeasured_directions_are_not_listed() {
     assert_eq!(model_listing(&models::single()), "Node 0 IO model:\nCPU Centric levels :\n    Class1: 0\n");
     assert_eq!(model_listing(&models::uniform()).matches("\n\nNode 1 IO model:\n").count(), 1);
 }
 
 #[test]
-fn memcpy_is_named_with_its_library_and_other_loops_are_not() {
+fn only_memcpy_is_named_with_its_library() {
     let mut model = models::uniform();
     model.record.method.c_library = Some("glibc\u{1b} 2.36".into());
     let words = |model: &numaio_schema::Model| {

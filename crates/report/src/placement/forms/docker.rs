@@ -1,10 +1,11 @@
-//! Places as options of `docker run` (docs.docker.com, "Resource constraints"); Podman takes the same.
+//! Formats placements as options of `docker run` (docs.docker.com, "Resource constraints"); Podman
+//! accepts the same.
 
 use super::comment;
 use super::memory::{PolicySupport, ToolPolicy, NUMACTL_IN_CONTAINER};
 use numaio_schema::PlacementPlan;
 
-/// Containers have a cpuset, which binds; a policy is the program's own affair.
+/// A container has a cpuset, which binds memory; other policies are up to the program.
 const DOCKER: PolicySupport = PolicySupport {
     name: "docker",
     binds: true,
@@ -13,7 +14,7 @@ const DOCKER: PolicySupport = PolicySupport {
     remedy: NUMACTL_IN_CONTAINER,
 };
 
-/// One line for each task: `docker run OPTIONS`, to be followed by an image.
+/// Formats one line for each task: `docker run OPTIONS`; append an image.
 pub fn docker(plan: &PlacementPlan) -> String {
     let (policies, notes) = DOCKER.translate_all(plan);
     let mut text = comment::hashed(&comment::lines(plan, notes));

@@ -1,19 +1,22 @@
-//! Places as a job file of fio(1): cpus_allowed, numa_mem_policy.
+//! Formats placements as a job file of fio(1): cpus_allowed, numa_mem_policy.
 
 use super::comment;
 use super::memory::{PolicySupport, ToolPolicy};
 use numaio_schema::PlacementPlan;
 
-/// `prefer` takes one node (fio, HOWTO, "numa_mem_policy").
+/// `prefer` accepts one node (fio, HOWTO, "numa_mem_policy").
 const FIO: PolicySupport =
     PolicySupport { name: "fio", binds: true, prefers: true, interleaves: true, remedy: "" };
 
-/// A job for each task. What is read or written comes from the command line, where options before the file's name
-/// hold for all jobs.
+/// Formats a job for each task. I/O options are given on the command line, before the file name,
+/// for all jobs.
 pub fn fio(plan: &PlacementPlan) -> String {
     let (policies, notes) = FIO.translate_all(plan);
     let mut lines = comment::lines(plan, notes);
-    lines.push("fio OPTIONS FILE, or OPTIONS in a section [global] above: they hold for all jobs".to_owned());
+    lines.push(
+        "Run 'fio OPTIONS FILE', or add OPTIONS in a [global] section above; they apply to all jobs"
+            .to_owned(),
+    );
     let mut text = comment::hashed(&lines);
     for (index, (task, policies)) in plan.tasks.iter().zip(policies).enumerate() {
         let policy = match policies {

@@ -1,5 +1,6 @@
-//! What Kubernetes can be told of places: a pod, and how kubelet must be set for it (kubernetes.io, "Control CPU
-//! Management Policies", "Control Memory Management Policies" and "Control Topology Management Policies on a Node").
+//! Formats placements for Kubernetes: a pod, and the required kubelet configuration (kubernetes.io,
+//! "Control CPU Management Policies", "Control Memory Management Policies", "Control Topology
+//! Management Policies on a Node").
 
 use super::comment;
 use super::memory::{PolicySupport, NUMACTL_IN_CONTAINER};
@@ -9,14 +10,15 @@ use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 use std::fmt::Write;
 
-/// A pod with a container for each task, which asks for as many CPUs of its own as planned. Which CPUs, kubelet
-/// chooses; comments say how to leave it no other choice.
+/// Formats a pod with a container for each task that requests the planned number of exclusive CPUs.
+///
+/// Kubelet chooses the CPUs; comments state the configuration that leaves only the planned ones.
 pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
     let several = plan.tasks.iter().any(|task| task.cpu_nodes.len() > 1);
     let bound = plan.tasks.iter().all(|task| task.memory.policy == MemoryPolicy::Bind);
-    // Memory Manager takes as few nodes as have room, whatever nodes the CPUs are on.
+    // Memory Manager chooses the fewest nodes with enough memory, whatever nodes the CPUs are on.
     let binds = bound && !several;
-    let speaker = PolicySupport {
+    let support = PolicySupport {
         name: "Kubernetes",
         binds,
         prefers: false,
@@ -24,31 +26,31 @@ pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
         remedy: NUMACTL_IN_CONTAINER,
     };
     let mut notes = vec![
-        "a pod asks for a number of CPUs, and cannot name CPUs or nodes: kubelet chooses them".to_owned(),
-        "kubelet knows the node of a device only from its device plugin or driver: ask for it in limits too"
+        "a pod requests a number of CPUs and cannot name CPUs or nodes; kubelet chooses them".to_owned(),
+        "kubelet knows a device's node only from its device plugin or driver: list the device in limits too"
             .to_owned(),
     ];
-    notes.extend(speaker.translate_all(plan).1);
+    notes.extend(support.translate_all(plan).1);
     let mut lines = comment::lines(plan, notes);
     lines.extend(kubelet(plan, topology, several, binds));
-    lines.push("Planned, to be compared with Cpus_allowed_list in the containers:".to_owned());
+    lines.push("Planned (compare with Cpus_allowed_list in the containers):".to_owned());
     for (index, task) in plan.tasks.iter().enumerate() {
         let (name, memory) = (comment::task_name(plan, index, task), &task.memory);
         lines.push(format!("  {name}: CPUs {}, memory {} {}", task.cpus, memory.policy.name(), memory.nodes));
     }
-    lines.push("To be filled in: the image, and how much memory each task needs".to_owned());
+    lines.push("Fill in the image and the memory of each task".to_owned());
     comment::hashed(&lines) + &pod(plan)
 }
 
-/// How kubelet must be set, in lines of its configuration.
+/// Returns the lines of the required kubelet configuration.
 fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool) -> Vec<String> {
     let mut lines = vec![
-        "Kubelet's configuration that this takes:".to_owned(),
+        "Required kubelet configuration:".to_owned(),
         "  cpuManagerPolicy: static".to_owned(),
         "  topologyManagerScope: container".to_owned(),
     ];
     lines.extend(match several {
-        // Stricter policies refuse a container whose CPUs need more nodes than its memory.
+        // Stricter policies reject a container whose CPUs need more nodes than its memory.
         true => vec![
             "  topologyManagerPolicy: best-effort".to_owned(),
             "  cpuManagerPolicyOptions: {distribute-cpus-across-numa: \"true\"}".to_owned(),
@@ -56,16 +58,14 @@ fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool
         false => vec!["  topologyManagerPolicy: single-numa-node".to_owned()],
     });
     lines.push(match binds {
-        true => "  memoryManagerPolicy: Static  # and reservedMemory of each node".to_owned(),
+        true => "  memoryManagerPolicy: Static  # requires reservedMemory for each node".to_owned(),
         false => "  memoryManagerPolicy: None".to_owned(),
     });
     let planned = plan.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let others = online.difference(&planned);
     if !others.is_empty() {
-        lines.push(format!(
-            "  reservedSystemCPUs: \"{others}\"  # so that only the planned CPUs can be given away"
-        ));
+        lines.push(format!("  reservedSystemCPUs: \"{others}\"  # leaves only the planned CPUs for pods"));
     }
     lines
 }
@@ -83,7 +83,8 @@ fn pod(plan: &PlacementPlan) -> String {
     text
 }
 
-/// Requests that equal limits, with whole CPUs: only such a container gets CPUs of its own.
+/// Formats a container with requests equal to limits and integer CPUs, which kubelet requires for
+/// exclusive CPUs.
 fn container(index: usize, task: &TaskPlace) -> String {
     let amounts = format!("{{cpu: \"{}\", memory: 1Gi}}", task.cpus.len());
     format!(
@@ -92,7 +93,7 @@ fn container(index: usize, task: &TaskPlace) -> String {
     )
 }
 
-/// Whether a host's name may be the value of a label (kubernetes.io, "Labels and Selectors").
+/// Returns whether a host name is a valid label value (kubernetes.io, "Labels and Selectors").
 fn is_label(text: &str) -> bool {
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

@@ -1,4 +1,5 @@
-//! Places as elements of a domain of libvirt (formatdomain: "CPU Tuning", "NUMA Node Tuning", "Guest NUMA topology").
+//! Formats placements as elements of a libvirt domain (formatdomain: "CPU Tuning", "NUMA Node
+//! Tuning", "Guest NUMA topology").
 
 use super::comment;
 use super::memory::{PolicySupport, ToolPolicy};
@@ -9,27 +10,28 @@ use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 use std::fmt::Write;
 
-/// One preferred node: several take libvirt 9.3.
+/// Only one preferred node: several require libvirt 9.3.
 const LIBVIRT: PolicySupport =
     PolicySupport { name: "libvirt", binds: true, prefers: true, interleaves: true, remedy: "" };
 
-/// Elements for the `<domain>` of each task, which is a virtual machine with a virtual CPU on each of its CPUs. One
-/// on several nodes gets a node of its own for each of them.
+/// Formats elements for the `<domain>` of each task, with a virtual CPU on each of its CPUs.
+///
+/// A task on several nodes gets a guest node for each of them.
 pub fn libvirt(plan: &PlacementPlan, topology: &Topology) -> String {
     let mut notes = Vec::new();
     let mut domains = String::new();
     for (index, task) in plan.tasks.iter().enumerate() {
         let _ = writeln!(
             domains,
-            "\n<!-- {}: into its <domain> -->",
+            "\n<!-- {}: insert into its <domain> -->",
             safe(&comment::task_name(plan, index, task))
         );
         domains += &vcpus(task);
         let cells = cells(task, topology);
         if cells.len() > 1 {
             notes.push(
-                "each guest node has 1 GiB here, which no plan tells: give each its part of the domain's memory, and \
-                 put these elements into a <cpu> that the domain has already"
+                "each guest node has 1 GiB as a placeholder, since the plan has no sizes: set its part of the domain's \
+                 memory, and merge these elements into the domain's existing <cpu>"
                     .to_owned(),
             );
             domains += &guest_nodes(task, &cells);
@@ -43,7 +45,7 @@ pub fn libvirt(plan: &PlacementPlan, topology: &Topology) -> String {
     lines.iter().map(|line| format!("<!-- {} -->\n", safe(line))).collect::<String>() + &domains
 }
 
-/// Text that may stand in a comment of XML, which two hyphens would end.
+/// Replaces double hyphens, which would end an XML comment.
 fn safe(text: &str) -> String {
     text.replace("--", "- -").replace("--", "- -")
 }
@@ -62,17 +64,18 @@ fn one_memory(policies: &ToolPolicy) -> String {
         ToolPolicy::Bind(nodes) => ("strict", nodes),
         ToolPolicy::Prefer(nodes) => ("preferred", nodes),
         ToolPolicy::Interleave(nodes) => ("interleave", nodes),
-        // What libvirt does without.
+        // The default of libvirt.
         ToolPolicy::Local => return String::new(),
     };
     format!("<numatune>\n  <memory mode='{mode}' nodeset='{nodes}'/>\n</numatune>\n")
 }
 
-/// Nodes of a virtual machine: the node below each, and its virtual CPUs. None if one node is enough, or if memory
-/// is not to lie beside the CPUs.
+/// Returns the guest nodes: host node and virtual CPUs of each.
+///
+/// Returns none if one node is enough, or if the memory is not on the nodes of the CPUs.
 fn cells(task: &TaskPlace, topology: &Topology) -> Vec<(NodeId, CpuSet)> {
-    let beside = matches!(task.memory.policy, MemoryPolicy::Bind | MemoryPolicy::Preferred);
-    if !beside || task.memory.nodes != task.cpu_nodes {
+    let local_memory = matches!(task.memory.policy, MemoryPolicy::Bind | MemoryPolicy::Preferred);
+    if !local_memory || task.memory.nodes != task.cpu_nodes {
         return Vec::new();
     }
     let vcpus_on = |node: &Node| -> CpuSet {
@@ -85,10 +88,10 @@ fn cells(task: &TaskPlace, topology: &Topology) -> Vec<(NodeId, CpuSet)> {
 
 fn guest_nodes(task: &TaskPlace, cells: &[(NodeId, CpuSet)]) -> String {
     let mode = if task.memory.policy == MemoryPolicy::Bind { "strict" } else { "preferred" };
-    let (mut below, mut guest) = (String::new(), String::new());
+    let (mut host, mut guest) = (String::new(), String::new());
     for (cell, (node, vcpus)) in cells.iter().enumerate() {
-        let _ = writeln!(below, "  <memnode cellid='{cell}' mode='{mode}' nodeset='{node}'/>");
+        let _ = writeln!(host, "  <memnode cellid='{cell}' mode='{mode}' nodeset='{node}'/>");
         let _ = writeln!(guest, "    <cell id='{cell}' cpus='{vcpus}' memory='1' unit='GiB'/>");
     }
-    format!("<numatune>\n{below}</numatune>\n<cpu>\n  <numa>\n{guest}  </numa>\n</cpu>\n")
+    format!("<numatune>\n{host}</numatune>\n<cpu>\n  <numa>\n{guest}  </numa>\n</cpu>\n")
 }

@@ -1,53 +1,55 @@
-//! A memory policy in the words that a program has for it.
+//! Translates memory policies to what each tool supports.
 
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
-/// What a program can say of memory. None has words for weighted interleave.
+/// The memory policies that a tool supports. None supports weighted interleave.
 pub(super) struct PolicySupport {
-    /// Its name.
+    /// Name of the tool.
     pub(super) name: &'static str,
-    /// These nodes and no others.
+    /// Whether it can bind memory to nodes.
     pub(super) binds: bool,
-    /// One node first, others where it is full.
+    /// Whether it can prefer a node.
     pub(super) prefers: bool,
-    /// Page by page.
+    /// Whether it can interleave pages over nodes.
     pub(super) interleaves: bool,
-    /// What has words for the rest; empty if nothing has.
+    /// Advice for unsupported policies, appended to a note; may be empty.
     pub(super) remedy: &'static str,
 }
 
-/// Where a command can be put behind numactl.
-pub(super) const NUMACTL: &str = "; where that is not enough, begin the command with the memory option of \
-                                  numaio place --format numactl";
+/// Advice for tools whose command can be run by numactl.
+pub(super) const NUMACTL: &str =
+    "; if that is not sufficient, prefix the command with the memory option from 'numaio place --format numactl'";
 
-/// The same in a container, whose system calls are filtered.
+/// The same advice for containers, whose system calls are filtered.
 pub(super) const NUMACTL_IN_CONTAINER: &str =
-    "; where that is not enough, begin the container's command with the memory option of \
-     numaio place --format numactl, which takes the capability SYS_NICE";
+    "; if that is not sufficient, prefix the container's command with the memory option from \
+     'numaio place --format numactl', which requires the capability SYS_NICE";
 
-/// What is said of a task's memory.
+/// The memory policy of a task, as far as the tool supports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToolPolicy {
-    /// These nodes and no others.
+    /// Only these nodes.
     Bind(NodeSet),
-    /// This node first; a set of one.
+    /// This node first (a set of one).
     Prefer(NodeSet),
-    /// Page by page over these nodes.
+    /// Page by page on these nodes.
     Interleave(NodeSet),
-    /// The node on which a thread runs first, then the nearest: the kernel's own way.
+    /// The kernel's default: the node of the thread that first touches a page, else the nearest.
     Local,
 }
 
 impl PolicySupport {
-    /// What is said for each task, and a note for each where that is not what the plan wants.
+    /// Translates the policies of all tasks, with a note for each policy that is not supported
+    /// exactly.
     pub(super) fn translate_all(&self, plan: &PlacementPlan) -> (Vec<ToolPolicy>, Vec<String>) {
         let (policies, notes): (Vec<_>, Vec<_>) = plan.tasks.iter().map(|task| self.translate(task)).unzip();
         (policies, notes.into_iter().flatten().collect())
     }
 
-    /// What comes closest to the plan, and never confines memory that may lie elsewhere if there is another way.
+    /// Translates the policy of a task to the closest supported one; confines memory only as a
+    /// last resort.
     pub(super) fn translate(&self, task: &TaskPlace) -> (ToolPolicy, Option<String>) {
         use MemoryPolicy::{Bind, Interleave, Preferred, WeightedInterleave};
         let nodes = &task.memory.nodes;
@@ -55,9 +57,10 @@ impl PolicySupport {
             Bind if self.binds => (ToolPolicy::Bind(nodes.clone()), None),
             Interleave if self.interleaves => (ToolPolicy::Interleave(nodes.clone()), None),
             Preferred if self.prefers && nodes.len() == 1 => (ToolPolicy::Prefer(nodes.clone()), None),
-            WeightedInterleave if self.interleaves => {
-                (ToolPolicy::Interleave(nodes.clone()), self.note(task, "pages go evenly over its nodes"))
-            }
+            WeightedInterleave if self.interleaves => (
+                ToolPolicy::Interleave(nodes.clone()),
+                self.note(task, "pages are interleaved evenly over its nodes"),
+            ),
             Preferred if task.cpu_nodes.is_subset(nodes) => (ToolPolicy::Local, self.note(task, LOCAL)),
             Preferred if self.prefers => (
                 ToolPolicy::Prefer(nodes.first().into_iter().collect()),
@@ -72,15 +75,14 @@ impl PolicySupport {
         let policy = match (task.memory.policy, task.memory.nodes.len()) {
             (MemoryPolicy::Preferred, 2..) => "several preferred nodes",
             (MemoryPolicy::Preferred, _) => "a preferred node",
-            (MemoryPolicy::Bind, _) => "memory that is bound to nodes",
+            (MemoryPolicy::Bind, _) => "binding memory to nodes",
             (MemoryPolicy::Interleave, _) => "interleaved memory",
             (MemoryPolicy::WeightedInterleave, _) => "weighted interleave",
         };
-        Some(format!("{} has no words for {policy}; here {instead}{}", self.name, self.remedy))
+        Some(format!("{} does not support {policy}; instead, {instead}{}", self.name, self.remedy))
     }
 }
 
 const LOCAL: &str =
-    "memory lies on the node of the CPU that first touches it, and elsewhere where that is full";
-const CONFINED: &str =
-    "memory is confined to its nodes, in no order, and what needs more than they have is killed";
+    "memory is on the node of the CPU that first touches it, or on other nodes if that is full";
+const CONFINED: &str = "memory is confined to its nodes, in no order, and tasks that exceed them are killed";

@@ -1,7 +1,7 @@
-//! Places of tasks in the words of the programs that put them there, one program a file.
+//! Formats placement plans for the tools that apply them, one module for each.
 //!
-//! No program but numactl(8) has words for every plan. What one cannot say stands in a comment of its form, with
-//! what happens in its place. Numbers of CPUs and nodes are the kernel's in all of them.
+//! Only numactl(8) supports every plan. Comments state what another format cannot express, and the
+//! effect. All numbers of CPUs and nodes are the kernel's.
 
 mod comment;
 mod docker;

@@ -1,20 +1,23 @@
-//! Places as a rankfile of Open MPI (mpirun(1), "Rankfiles"), with the same for MPICH in a comment.
+//! Formats placements as a rankfile of Open MPI (mpirun(1), "Rankfiles"), with the options for
+//! MPICH in a comment.
 
 use super::comment;
 use super::memory::{PolicySupport, NUMACTL};
 use crate::phrases;
 use numaio_schema::PlacementPlan;
 
-/// It binds ranks to CPUs alone.
+/// MPI binds ranks to CPUs only.
 const MPI: PolicySupport =
     PolicySupport { name: "MPI", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
 
-/// A line for each task, which is a rank. Without `rmaps_rank_file_physical` Open MPI counts cores by hwloc's order
-/// and not the kernel's; without `--use-hwthread-cpus` it widens a CPU to its core.
+/// Formats a line for each task, which is a rank.
+///
+/// Without `rmaps_rank_file_physical` Open MPI numbers cores in hwloc's order instead of the
+/// kernel's; without `--use-hwthread-cpus` it extends a CPU to its core.
 pub fn mpi(plan: &PlacementPlan) -> String {
     let (_, notes) = MPI.translate_all(plan);
     let mut lines = comment::lines(plan, notes);
-    // Hydra sets the bits of these numbers in hwloc's cpuset, which are the kernel's.
+    // Hydra uses these numbers as bits of an hwloc cpuset, which are the kernel's numbers.
     let hydra =
         plan.tasks.iter().map(|task| phrases::joined(task.cpus.iter().map(|cpu| cpu.to_string()), "+"));
     lines.extend([
@@ -25,7 +28,7 @@ pub fn mpi(plan: &PlacementPlan) -> String {
             plan.tasks.len(),
             phrases::joined(hydra, ",")
         ),
-        "Open MPI's --map-by names kinds of objects (numa, core) and takes them in its own order: it cannot say this".to_owned(),
+        "Open MPI's --map-by cannot express this: it names kinds of objects (numa, core) and assigns them in its own order".to_owned(),
     ]);
     let ranks = plan.tasks.iter().enumerate();
     let ranks = ranks.map(|(rank, task)| format!("rank {rank}=localhost slot={}\n", task.cpus));

@@ -1,10 +1,11 @@
-//! Places as commands for numactl(8), which has words for every plan.
+//! Formats placements as commands of numactl(8), which supports every plan.
 
 use numaio_machine::workload::MemoryPolicy;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
-/// One line for each task: `numactl OPTIONS`, to be followed by a command. Nothing else, so that a shell can put it
-/// in front of one.
+/// Formats one line for each task: `numactl OPTIONS`; append a command.
+///
+/// There are no comments, so that a shell can prefix a command with the line.
 pub fn numactl(plan: &PlacementPlan) -> String {
     plan.tasks.iter().map(|task| format!("numactl {}\n", options(task))).collect()
 }

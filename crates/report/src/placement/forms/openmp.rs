@@ -1,15 +1,16 @@
-//! Places as environment of an OpenMP program (OpenMP 5.2, 21.1: OMP_PLACES, OMP_PROC_BIND, OMP_NUM_THREADS).
+//! Formats placements as the environment of an OpenMP program (OpenMP 5.2, 21.1: OMP_PLACES,
+//! OMP_PROC_BIND, OMP_NUM_THREADS).
 
 use super::comment;
 use super::memory::{PolicySupport, NUMACTL};
 use crate::phrases;
 use numaio_schema::{PlacementPlan, TaskPlace};
 
-/// It knows places of threads alone.
+/// OpenMP places threads only.
 const OPENMP: PolicySupport =
     PolicySupport { name: "OpenMP", binds: false, prefers: false, interleaves: false, remedy: NUMACTL };
 
-/// One line for each task: `env VARIABLES`, to be followed by a command. A thread for each CPU.
+/// Formats one line for each task: `env VARIABLES`; append a command. Each CPU gets a thread.
 pub fn openmp(plan: &PlacementPlan) -> String {
     let (_, notes) = OPENMP.translate_all(plan);
     let bind = if plan.request.spread { "spread" } else { "close" };

@@ -1,4 +1,4 @@
-//! Places as a batch script of Slurm (srun(1): --cpu-bind, --mem-bind).
+//! Formats placements as a batch script of Slurm (srun(1): --cpu-bind, --mem-bind).
 
 use super::comment;
 use super::memory::{PolicySupport, ToolPolicy, NUMACTL};
@@ -7,23 +7,23 @@ use numaio_machine::ids::Id;
 use numaio_machine::set::{CpuSet, IdSet};
 use numaio_schema::PlacementPlan;
 
-/// `prefer` takes the first node of each task.
+/// `prefer` uses the first node of each task.
 const SLURM: PolicySupport =
     PolicySupport { name: "Slurm", binds: true, prefers: true, interleaves: false, remedy: NUMACTL };
 
-/// A script for `sbatch FILE COMMAND`. Maps of CPUs need the whole node, so that it asks for it.
+/// Formats a script for `sbatch FILE COMMAND`. CPU maps require an exclusive node, which the script
+/// requests.
 pub fn slurm(plan: &PlacementPlan) -> String {
     let (policies, mut notes) = SLURM.translate_all(plan);
     let memory = memory(&policies).unwrap_or_else(|| {
         notes.push(
-            "Slurm has one kind of --mem-bind for all tasks, and the plan has several: none is set"
-                .to_owned(),
+            "Slurm has one --mem-bind policy for all tasks, but the plan has several: none is set".to_owned(),
         );
         String::new()
     });
     let mut lines = comment::lines(plan, notes);
     lines.push(
-        "sbatch --nodelist=NODE FILE COMMAND [ARGUMENTS]; NODE is Slurm's name of this machine".to_owned(),
+        "sbatch --nodelist=NODE FILE COMMAND [ARGUMENTS]; NODE: Slurm's name of this machine".to_owned(),
     );
     let cpus: Vec<&CpuSet> = plan.tasks.iter().map(|task| &task.cpus).collect();
     let (tasks, most) = (cpus.len(), cpus.iter().map(|cpus| cpus.len()).max().unwrap_or(0));
@@ -36,7 +36,7 @@ pub fn slurm(plan: &PlacementPlan) -> String {
     )
 }
 
-/// The one option that all tasks have in common; none if they have several.
+/// Returns the memory option common to all tasks, or `None` if their policies differ.
 fn memory(policies: &[ToolPolicy]) -> Option<String> {
     let all = |of: fn(&ToolPolicy) -> Option<&IdSet<_>>| policies.iter().map(of).collect::<Option<Vec<_>>>();
     if let Some(bound) =
@@ -52,17 +52,17 @@ fn memory(policies: &[ToolPolicy]) -> Option<String> {
     policies.iter().all(|policies| *policies == ToolPolicy::Local).then(|| " --mem-bind=local".to_owned())
 }
 
-/// `map_cpu:14,15` if each has one, or `mask_cpu:0xf0f0,0xf`.
+/// Formats sets: `map_cpu:14,15` if each has one member, else `mask_cpu:0xf0f0,0xf`.
 fn map<T: Id>(what: &str, sets: &[&IdSet<T>]) -> String {
-    let ones = sets.iter().all(|set| set.len() == 1);
+    let single = sets.iter().all(|set| set.len() == 1);
     let each = sets.iter().map(|set| match set.first() {
-        Some(only) if ones => only.number().to_string(),
+        Some(only) if single => only.number().to_string(),
         _ => mask(set),
     });
-    format!("{}_{what}:{}", if ones { "map" } else { "mask" }, phrases::joined(each, ","))
+    format!("{}_{what}:{}", if single { "map" } else { "mask" }, phrases::joined(each, ","))
 }
 
-/// A mask in hexadecimal, without the commas of the kernel's.
+/// Formats a hexadecimal mask without the commas of the kernel's format.
 fn mask<T: Id>(set: &IdSet<T>) -> String {
     let highest = set.iter().next_back().map_or(0, Id::number);
     let digit = |place: u32| {

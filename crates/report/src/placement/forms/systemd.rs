@@ -1,25 +1,27 @@
-//! Places as drop-ins for services of systemd (systemd.exec(5): CPUAffinity=, NUMAPolicy=, NUMAMask=).
+//! Formats placements as drop-ins for systemd services (systemd.exec(5): CPUAffinity=, NUMAPolicy=,
+//! NUMAMask=).
 
 use super::comment;
 use super::memory::{PolicySupport, ToolPolicy, NUMACTL};
 use numaio_schema::PlacementPlan;
 
-/// `preferred` takes a mask of exactly one node (systemd, `numa_policy_is_valid`).
+/// `preferred` requires a mask of exactly one node (systemd, `numa_policy_is_valid`).
 const SYSTEMD: PolicySupport =
     PolicySupport { name: "systemd", binds: true, prefers: true, interleaves: true, remedy: NUMACTL };
 
-/// A `[Service]` section for each task, each a drop-in of its own, headed by the name of its file.
+/// Formats a `[Service]` section for each task, a separate drop-in, under a comment with its file
+/// name.
 pub fn systemd(plan: &PlacementPlan) -> String {
     let (policies, notes) = SYSTEMD.translate_all(plan);
     let mut lines = comment::lines(plan, notes);
     if plan.tasks.len() > 1 {
-        lines.push("A drop-in for each task: put each section into a file of its own".to_owned());
+        lines.push("One drop-in per task: save each section in a separate file".to_owned());
     }
     let mut text = comment::hashed(&lines);
     for (index, (task, policies)) in plan.tasks.iter().zip(policies).enumerate() {
         let name = comment::task_name(plan, index, task);
         let unit = if plan.tasks.len() > 1 { format!("NAME@{index}") } else { "NAME".to_owned() };
-        // Lists add up over files, so that each begins with an empty one.
+        // Lists accumulate over files; an empty assignment resets them.
         text += &format!(
             "\n# {name}: /etc/systemd/system/{unit}.service.d/numaio.conf\n[Service]\nCPUAffinity=\nCPUAffinity={}\n{}",
             task.cpus,

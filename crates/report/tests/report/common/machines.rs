@@ -1,4 +1,4 @@
-//! Topologies.
+//! Topologies for tests.
 
 use numaio_machine::devices::{Device, DeviceKind, Irq, Locality, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
@@ -31,7 +31,8 @@ pub fn node(id: u32, cpu_list: &str, packages: &[u32], gib: u64) -> Node {
     }
 }
 
-/// A machine of these nodes: one hardware thread a core, an L3 of `cache` bytes for each node with CPUs.
+/// Builds a machine with these nodes: one hardware thread per core, an L3 of `cache` bytes for each
+/// node with CPUs.
 pub fn machine(product: &str, host: &str, cpu_model: &str, nodes: Vec<Node>, cache: u64) -> Topology {
     let mut all = Vec::new();
     let mut caches = Vec::new();
@@ -169,21 +170,21 @@ pub fn dl585() -> Topology {
     ];
     it.findings = vec![
         finding(Severity::Problem, "pcie-link-degraded", "0000:22:00.0", [
-            "its link runs at half the lanes and half the speed it could, so it moves at most 7.9 of 31.5 GB/s",
+            "its link runs with half of its lanes and half of its speed, which limits it to 7.9 of 31.5 GB/s",
             "current_link_width 8, max_link_width 16; current_link_speed 8.0 GT/s, max_link_speed 16.0 GT/s",
-            "Put the card into a slot with 16 lanes, or seat it again; see what the slot's bridge can do.",
+            "Move the card to a slot with 16 lanes, or reseat it; check the link capability of the slot's bridge.",
         ]),
         finding(Severity::Warning, "numa-node-unknown", "eth0", [
-            "the kernel does not tell on which node it is",
-            "numa_node says -1",
-            "Ask the maker for firmware whose tables tell it (_PXM).",
+            "the kernel does not report its node",
+            "numa_node is -1",
+            "Request firmware with proximity information (_PXM) from the vendor.",
         ]),
         finding(Severity::Note, "little-memory", "node 3", ["it has less memory than others", "", ""]),
     ];
     it
 }
 
-/// Two packages that are alike, with two hardware threads a core and huge pages.
+/// Two equal packages with two hardware threads per core, and huge pages.
 pub fn uniform() -> Topology {
     let nodes = vec![node(0, "0-15,32-47", &[0], 128), node(1, "16-31,48-63", &[1], 128)];
     let mut it = machine("Dell Inc. PowerEdge R750", "u2", "Intel(R) Xeon(R) Gold 6326", nodes, 24 << 20);
@@ -233,7 +234,7 @@ pub fn uniform() -> Topology {
     it
 }
 
-/// A virtual machine with one node whose process is confined.
+/// A virtual machine with one node and a restricted process.
 pub fn vm() -> Topology {
     let mut it =
         machine("QEMU Standard PC", "vm", "AMD EPYC Processor", vec![node(0, "0-3", &[0], 8)], 16 << 20);
@@ -350,13 +351,13 @@ pub fn large() -> Topology {
         [
             "its link is narrower and slower than it could be",
             "current_link_width 2, max_link_width 4",
-            "Seat it again.",
+            "Reseat it.",
         ],
     )];
     it
 }
 
-/// Names that someone made in order to harm.
+/// A machine with malicious names.
 pub fn hostile() -> Topology {
     let mut nodes = vec![node(0, "0-1", &[0], 1)];
     nodes[0].memory_kind = Some("<b>\x1b[31mHBM".into());
@@ -387,7 +388,7 @@ pub fn hostile() -> Topology {
     it
 }
 
-/// One node with many devices of which no two are alike, and one package that is two nodes' and two more.
+/// A node with many different devices and two packages; further nodes without a single package.
 pub fn crowded() -> Topology {
     let nodes = vec![
         node(0, "0,2,4,6,8,10,12,14,16,18,20,22", &[0, 1], 64),

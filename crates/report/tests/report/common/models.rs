@@ -1,4 +1,4 @@
-//! Models.
+//! Models for tests.
 
 use super::machines::{cpus, set};
 use numaio_machine::conditions::Conditions;
@@ -9,10 +9,10 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CopyLoop, Direction, Flow, Pages, Placement};
 use numaio_schema::*;
 
-/// Bandwidth of 1 Gbit/s in bytes per second.
+/// 1 Gbit/s in bytes per second.
 const GBIT: f64 = 1e9 / 8.0;
 
-/// Classes as lists of nodes, best first, of what was measured in Gbit/s.
+/// Builds one direction from bandwidths in Gbit/s and classes as node lists, best first.
 pub fn direction(direction: Direction, target: u32, gbit: &[(u32, f64)], classes: &[&str]) -> DirectionModel {
     let of = |node: u32| gbit.iter().find(|(id, _)| *id == node).unwrap().1 * GBIT;
     let local = of(target);
@@ -63,7 +63,7 @@ fn visit(round: u32, bytes_copied_per_s: f64) -> Visit {
     }
 }
 
-/// One cell with eight visits for each figure of the targets.
+/// Returns a cell with eight visits for each value of the targets.
 fn cells(targets: &[TargetModel]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for target in targets {
@@ -139,7 +139,7 @@ pub fn model(machine: &Topology, targets: Vec<TargetModel>) -> Model {
     Model { schema: MODEL_SCHEMA.into(), targets, record }
 }
 
-/// Li et al. (ICPP 2013): node 7 of the DL585, figures in Gbit/s.
+/// Li et al. (ICPP 2013): node 7 of the DL585, in Gbit/s.
 pub fn paper() -> Model {
     let write = [(7, 51.7), (6, 46.5), (0, 46.9), (1, 44.0), (4, 44.0), (5, 42.9), (2, 27.3), (3, 26.0)];
     let read = [(7, 51.7), (6, 47.1), (2, 50.3), (3, 46.9), (0, 40.9), (1, 40.4), (5, 39.9), (4, 27.9)];
@@ -162,7 +162,7 @@ pub fn paper() -> Model {
     it
 }
 
-/// The same, with everything that can be doubtful.
+/// The paper's model with all kinds of doubtful values.
 pub fn doubtful() -> Model {
     let mut it = paper();
     it.record.provenance.complete = false;
@@ -199,7 +199,7 @@ pub fn doubtful() -> Model {
     it
 }
 
-/// Two nodes that are alike.
+/// Two equal nodes.
 pub fn uniform() -> Model {
     let target = |id: u32, devices: &[&str]| TargetModel {
         target: NodeId(id),
@@ -213,7 +213,7 @@ pub fn uniform() -> Model {
     model(&super::machines::uniform(), vec![target(0, &["nvme0n1"]), target(1, &[])])
 }
 
-/// A machine of one node, simulated, by the paper's own fixed repetitions.
+/// A simulated machine with one node, measured with the paper's fixed repetitions.
 pub fn single() -> Model {
     let target = TargetModel {
         target: NodeId(0),
