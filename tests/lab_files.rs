@@ -334,7 +334,7 @@ fn folds(folder: &Path, name: &str, cuts: bool) {
     assert_eq!(tree.len(), 11, "{name}: {tree:?}");
 
     let fold = run("fold");
-    let told = fold.ended(3, 7, 0, 3).told("differs in case alone");
+    let told = fold.ended(3, 7, 0, 3).told("case-insensitive duplicate");
     let whole = lines(folder, &format!("{name}.fold.whole"));
     // Of each pair one is told, and the other one there; what both directories hold is in one.
     for pair in [["FILE", "file"], ["e\u{301}", "\u{c9}"]] {
@@ -346,7 +346,7 @@ fn folds(folder: &Path, name: &str, cuts: bool) {
     }
     assert!(["Dir", "dir"].iter().filter(|it| told.contains(**it)).count() == 1, "{name}: {told:?}");
     assert!(["Dir/x", "dir/y", "alone"].iter().all(|it| whole.contains(*it)), "{name}: {whole:?}");
-    run("folded").ended(3, 0, 0, 4).told("nothing was removed here");
+    run("folded").ended(3, 0, 0, 4).told("nothing was deleted");
 
     let kinds = run("kinds");
     assert_eq!(
@@ -461,7 +461,7 @@ fn freezes(folder: &Path, name: &str) {
 fn keeps_below(folder: &Path, has_exfat: bool) {
     let first = Run::of(folder, "below.first");
     assert_eq!(first.code, "0", "{:?}", first.events);
-    let told = Run::of(folder, "below.delete").told("is not removed, as here names are one");
+    let told = Run::of(folder, "below.delete").told("not deleted: this directory ignores case");
     for (name, _) in [("ci", true), ("usb", has_exfat)].iter().filter(|it| it.1) {
         let wanted = ["fILE", "extra", "more"].map(|it| format!("{name}/{it}"));
         assert!(wanted.iter().all(|it| told.contains(it)), "{name}: {told:?}");

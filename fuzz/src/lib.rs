@@ -17,10 +17,10 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::tape::Tape;
 use numaio_machine::{process, units};
 use numaio_mover::filter::{Action, Filter};
-use numaio_mover::journal::Replay;
+use numaio_mover::journal::JournalReader;
 use numaio_mover::name::Name;
-use numaio_mover::packing;
-use numaio_mover::wire::{Decoder, Received, TransferId};
+use numaio_mover::compression;
+use numaio_mover::wire::{Decoder, StreamItem, TransferId};
 use numaio_schema as schema;
 
 /// A target: its name, and what takes the bytes.
@@ -84,9 +84,9 @@ fn stream(input: &[u8]) {
     let mut rest: &[u8] = &[];
     loop {
         match decoder.pull() {
-            Ok(Some(Received::Hello(hello))) => hello.encode(&mut again),
-            Ok(Some(Received::Frame(frame))) => frame.encode(&mut again),
-            Ok(Some(Received::Data(data))) => again.extend_from_slice(data),
+            Ok(Some(StreamItem::Header(hello))) => hello.encode(&mut again),
+            Ok(Some(StreamItem::Frame(frame))) => frame.encode(&mut again),
+            Ok(Some(StreamItem::Data(data))) => again.extend_from_slice(data),
             Ok(None) => {
                 if rest.is_empty() {
                     rest = match pieces.next() {
@@ -110,13 +110,13 @@ fn stream(input: &[u8]) {
 fn packed(input: &[u8]) {
     let Some((length, bytes)) = input.split_first_chunk() else { return };
     let mut plain = vec![0; usize::from(u16::from_be_bytes(*length))];
-    let is_packed = packing::unpack(bytes, &mut plain).is_ok();
+    let is_packed = compression::decompress(bytes, &mut plain).is_ok();
     if !is_packed {
         plain = bytes.to_vec();
     }
     let (mut again, mut other) = (vec![0; plain.len()], vec![0; plain.len()]);
-    if let Some(length) = packing::pack(&plain, &mut again) {
-        assert!(length < plain.len() && packing::unpack(&again[..length], &mut other).is_ok());
+    if let Some(length) = compression::compress(&plain, &mut again) {
+        assert!(length < plain.len() && compression::decompress(&again[..length], &mut other).is_ok());
         assert!(other == plain, "it is what it was");
     }
 }
@@ -125,19 +125,19 @@ fn packed(input: &[u8]) {
 fn packed_seed() -> Vec<u8> {
     let plain: Vec<u8> = (0..3_000u16).map(|index| (index / 7) as u8).collect();
     let mut into = vec![0; plain.len()];
-    let length = packing::pack(&plain, &mut into).expect("it becomes smaller");
+    let length = compression::compress(&plain, &mut into).expect("it becomes smaller");
     [&(plain.len() as u16).to_be_bytes()[..], &into[..length]].concat()
 }
 
 /// Bytes of a journal that was left.
 fn journal(input: &[u8]) {
-    let mut replay = Replay::new(TransferId([7; 16]));
+    let mut replay = JournalReader::new(TransferId([7; 16]));
     let half = input.len() / 2;
     if replay.push(&input[..half]).is_ok() && replay.push(&input[half..]).is_ok() {
         if let Ok((mut journal, used)) = replay.finish() {
             assert!(used <= input.len() as u64);
             let compact = journal.compact();
-            let mut again = Replay::new(TransferId([7; 16]));
+            let mut again = JournalReader::new(TransferId([7; 16]));
             again.push(&compact).expect("what it writes can be read");
             again.finish().expect("what it writes is whole");
         }
@@ -156,8 +156,8 @@ fn rules(input: &[u8]) {
     }
     for line in lines.iter().skip(1).step_by(2) {
         if let Ok(name) = Name::new(*line) {
-            assert!(filter.takes(&name, true) || !filter.takes(&name, true));
-            filter.reaches(&name, false);
+            assert!(filter.includes(&name, true) || !filter.includes(&name, true));
+            filter.includes_with_parents(&name, false);
         }
     }
 }

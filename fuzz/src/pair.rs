@@ -2,13 +2,13 @@
 
 use crate::sides::input_of;
 use numaio_machine::port::{Event, Names, Packet, Stamp};
-use numaio_mover::accounts::Lookup;
-use numaio_mover::chunk::Policy;
-use numaio_mover::drive::{Command, Core};
+use numaio_mover::accounts::AccountLookup;
+use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::packing::Compress;
-use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::compression::CompressMode;
+use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const TRANSFER: TransferId = TransferId([7; 16]);
 
 /// Whoever has a number has a letter for a name, and at the sink the number of that.
-const LOOKUP: Lookup = Lookup {
+const LOOKUP: AccountLookup = AccountLookup {
     name: |_, id| u8::try_from(id).ok().map(|id| vec![b'a' + id % 16]),
     id: |_, name| name.first().map(|letter| u32::from(*letter)),
 };
@@ -31,21 +31,21 @@ const ACL: &[u8] = b"\x02\0\0\0\
 /// The side with the files, which may send them unasked.
 pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true, way: false }],
+        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
         accounts: Some(LOOKUP),
         xattrs: true,
         devices: true,
         filter: Filter::default(),
-        except: None,
+        skip_directory: None,
         hash: HashKind::Xxh3,
-        policy: Policy::of_blocks(),
+        policy: ChunkPolicy::for_port(),
         reads: 4,
         by_address: true,
         limit: None,
-        compress: Compress::Zstd,
-        unasked,
+        compress: CompressMode::Zstd,
+        eager: unasked,
         holes: true,
         links: true,
         changed: true,
@@ -58,8 +58,8 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
 /// The side where they go, which may take them unasked, and else compares hashes.
 pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
-        keep: Keep { modes: true, users: true, groups: true, xattrs: true },
-        own: Own::default(),
+        preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+        writer: WriterIdentity::default(),
         devices: true,
         update: false,
         ignore_times: false,
@@ -69,21 +69,21 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         sizes: 0..=u64::MAX,
         delete: true,
         filter: Filter::default(),
-        asked: Some(Asked::new(&[Origin { root: 0, only: None, enter: true, way: false }], true, false)),
-        rehearse: false,
-        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        requested: Some(RequestedEntries::new(&[Origin { root: 0, only: None, enter: true, with_parents: false }], true, false)),
+        dry_run: false,
+        keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
-        spared: Spared::default(),
-        made: false,
-        tell: true,
+        protected: ProtectedPaths::default(),
+        destination_created: false,
+        report_changes: true,
         alias: None,
         in_place: false,
-        sync: Sync::None,
+        sync: SyncMode::None,
         hash: HashKind::Xxh3,
-        packed: true,
+        accept_compressed: true,
         acls: true,
-        unasked,
-        again: false,
+        eager: unasked,
+        is_retry: false,
         transfer: TRANSFER,
     })
 }
@@ -133,7 +133,7 @@ pub fn conversation() -> [Vec<u8>; 3] {
     let (mut source, mut sink) = (source_side(false), sink_side(false));
     let (mut from, mut to) = (source_disk(), sink_disk());
     let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
-    while sink.ended().is_none() || source.ended().is_none() {
+    while sink.outcome().is_none() || source.outcome().is_none() {
         let said = take(&mut source, &mut from);
         said.iter().for_each(|packet| sink.handle(Event::Received(copy(packet))));
         to_sink.extend(said);
@@ -153,12 +153,12 @@ fn copy(packet: &Packet<Vec<u8>>) -> Packet<Vec<u8>> {
     Packet { frames: packet.frames.clone(), data: packet.data.clone() }
 }
 
-fn take<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
+fn take<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
     let mut said = Vec::new();
     while let Some(command) = core.poll(Duration::ZERO) {
         match command {
-            Command::Submit(ticket, operation) => core.handle(Event::Done(ticket, disk.run(operation))),
-            Command::Send(packet) => said.push(packet),
+            PortCommand::Submit(ticket, operation) => core.handle(Event::Done(ticket, disk.run(operation))),
+            PortCommand::Send(packet) => said.push(packet),
         }
     }
     said

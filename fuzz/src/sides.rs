@@ -2,7 +2,7 @@
 
 use crate::pair::{sink_disk, sink_side, source_disk, source_side};
 use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MOST_FRAMES};
-use numaio_mover::drive::{Command, Core};
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_sim::mover::Disk;
 use std::time::Duration;
 
@@ -46,12 +46,12 @@ pub fn source(input: &[u8]) {
 }
 
 /// Runs a side until it ends, or nothing more happens; then the link is closed, upon which it must end.
-fn converse<C: Core<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<Packet<Vec<u8>>>) {
+fn converse<C: TransferCore<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<Packet<Vec<u8>>>) {
     let mut packets = packets.into_iter();
     let mut closed = false;
     loop {
         work(&mut core, &mut disk);
-        if core.ended().is_some() {
+        if core.outcome().is_some() {
             return;
         }
         match packets.next() {
@@ -66,15 +66,15 @@ fn converse<C: Core<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<Packet<V
 }
 
 /// Does what the side wants until it wants nothing more.
-fn work<C: Core<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
+fn work<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
     while let Some(command) = core.poll(Duration::ZERO) {
         match command {
-            Command::Submit(ticket, operation) => {
+            PortCommand::Submit(ticket, operation) => {
                 check(&operation);
                 let outcome = disk.run(operation);
                 core.handle(Event::Done(ticket, outcome));
             }
-            Command::Send(packet) => {
+            PortCommand::Send(packet) => {
                 assert!(packet.frames.len() <= MOST_FRAMES);
                 assert!(packet.data.is_none_or(|(bytes, length)| length <= BLOCK && length <= bytes.len()));
             }

@@ -3,7 +3,7 @@
 use crate::args::{Color, Common};
 use crate::failure::{self, Failure};
 use crate::store;
-use numaio_mover::wire::Text;
+use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// Words of somebody else, without what a terminal would obey.
 pub fn harmless(words: &str) -> String {
-    Text::new(words).as_str().to_owned()
+    DisplayText::new(words).as_str().to_owned()
 }
 
 /// Writes a result to standard output. A reader that went away, as `head` does, is no failure.

@@ -151,7 +151,7 @@ fn slashes_mean_what_they_mean_to_rsync() {
     assert!(said.err.contains("it is a directory"), "{}", said.err);
     let said = copy(&home, &["absent", "to"]);
     assert!(
-        said.code == Some(3) && said.err.contains("absent: there is no such file (source)"),
+        said.code == Some(3) && said.err.contains("absent: no such file or directory (source)"),
         "{}",
         said.err
     );

@@ -25,7 +25,7 @@ fn is_whole(home: &Home, at: &str) -> bool {
 fn a_source_in_the_place_of_a_file_stays() {
     let home = Home::new();
     source(&home, "to/app");
-    copy(&home, &["to/app/", "to"]).failed(3, &["a directory is in its place"]);
+    copy(&home, &["to/app/", "to"]).failed(3, &["a directory with this name exists"]);
     assert!(is_whole(&home, "to/app"));
 }
 
@@ -53,7 +53,7 @@ fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
         if is_link {
             fs::hard_link(home.0.join("to/app/app/X"), home.0.join("to/app/app/A")).expect("a link");
         }
-        copy(&home, &["to/app/", "to"]).failed(3, &["a directory is in its place"]);
+        copy(&home, &["to/app/", "to"]).failed(3, &["a directory with this name exists"]);
         assert_eq!(fs::read_to_string(home.0.join("to/app/X/y")).unwrap_or_default(), "y");
     }
 }
@@ -96,7 +96,7 @@ fn a_folder_in_the_place_of_a_further_name_is_told() {
         fs::hard_link(home.0.join("from/a"), home.0.join("from/b")).expect("a link");
         fs::hard_link(home.0.join("from/a"), home.0.join("from/c")).expect("a link");
         let said = copy(&home, &[options, &["from/", "to"]].concat());
-        said.failed(3, &["a directory is in its place"]);
+        said.failed(3, &["a directory with this name exists"]);
         assert!(home.0.join("to/b/kept").exists());
     }
 }

@@ -5,7 +5,7 @@ mod support;
 use numaio_linux::files::Roots;
 use numaio_linux::port::{WorkerGroup, StreamPair, FilePort, Pool, Setting};
 use numaio_machine::port::{Digest, Names, BLOCK};
-use numaio_mover::drive::{drive, Core};
+use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
 };
@@ -13,10 +13,10 @@ use numaio_mover::extent::Extent;
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-use numaio_mover::report::{Ended, Report};
-use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity};
 use numaio_mover::source::Origin;
-use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, Done, End, Frame, Hello, Side, TransferId};
+use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId};
 use numaio_sim::mover::Chance;
 use std::ffi::OsString;
 use std::fs;
@@ -33,8 +33,8 @@ type Sent = (Vec<u8>, Vec<u8>);
 
 fn options() -> SinkOptions {
     SinkOptions {
-        keep: Keep::default(),
-        own: Own::default(),
+        preserve: PreserveOptions::default(),
+        writer: WriterIdentity::default(),
         devices: false,
         update: false,
         ignore_times: false,
@@ -44,21 +44,21 @@ fn options() -> SinkOptions {
         sizes: 0..=u64::MAX,
         delete: false,
         filter: Filter::default(),
-        asked: None,
-        rehearse: false,
-        spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        requested: None,
+        dry_run: false,
+        keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
-        spared: Spared::default(),
-        made: false,
-        tell: false,
+        protected: ProtectedPaths::default(),
+        destination_created: false,
+        report_changes: false,
         alias: None,
         in_place: false,
-        sync: Sync::None,
+        sync: SyncMode::None,
         hash: HashKind::Xxh3,
-        packed: false,
+        accept_compressed: false,
         acls: true,
-        unasked: false,
-        again: false,
+        eager: false,
+        is_retry: false,
         transfer: TransferId([1; 16]),
     }
 }
@@ -70,7 +70,7 @@ fn packet((frames, data): &Sent) -> Vec<u8> {
 }
 
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
-fn sink(home: &Home, packets: &[Sent]) -> (Ended, String) {
+fn sink(home: &Home, packets: &[Sent]) -> (TransferOutcome, String) {
     sink_with(home, options(), packets)
 }
 
@@ -93,7 +93,7 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
     FilePort::over(setting, StreamPair { from: Box::new(from), to: Box::new(link) }).expect("a port")
 }
 
-fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, String) {
+fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOutcome, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut port = port(home, theirs);
     let mut core = Sink::new(options);
@@ -129,7 +129,7 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (Ended, Str
                 }
             },
         );
-        let ended = core.ended().cloned().expect("an end");
+        let ended = core.outcome().cloned().expect("an end");
         drop(port);
         (ended, problems.clone())
     })
@@ -152,7 +152,7 @@ fn await_answer(from: &mut UnixStream) {
 
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
-    Hello { side: Side::Source, transfer: TransferId([2; 16]) }.encode(&mut bytes);
+    StreamHeader { side: Side::Source, transfer: TransferId([2; 16]) }.encode(&mut bytes);
     bytes
 }
 
@@ -194,7 +194,7 @@ fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent 
 
 fn end() -> Vec<u8> {
     let mut bytes = Vec::new();
-    Frame::End(End::default()).encode(&mut bytes);
+    Frame::End(EndTotals::default()).encode(&mut bytes);
     bytes
 }
 
@@ -234,7 +234,7 @@ fn names_that_lead_out_end_the_transfer() {
         let at = frames.windows(long.len()).position(|part| part == long.as_bytes()).expect("the name");
         let bad = [&frames[..at], name.as_bytes(), &frames[at + long.len()..]].concat();
         let (ended, problems) = sink(&home, &[plain(hello()), plain(bad), plain(end())]);
-        assert_eq!(ended, Ended::Failed, "{name}: {problems}");
+        assert_eq!(ended, TransferOutcome::Failed, "{name}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
         untouched(&home);
     }
@@ -257,7 +257,7 @@ fn who_told_of_one_file_sends_no_more_than_that() {
         let options = || SinkOptions { alias: alias.clone(), delete: true, ..options() };
         let packets = [plain(hello()), plain(batch(0, &entries)), plain(end())];
         let (ended, problems) = sink_with(&home, options(), &packets);
-        assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{entries:?}: {problems}");
+        assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{entries:?}: {problems}");
         let second = [
             plain(hello()),
             plain(batch(0, &[file(b"one", 0)])),
@@ -265,7 +265,7 @@ fn who_told_of_one_file_sends_no_more_than_that() {
             plain(end()),
         ];
         let (ended, problems) = sink_with(&home, options(), &second);
-        assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{problems}");
+        assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
         let names = fs::read_dir(home.0.join("dst")).expect("a folder").flatten().map(|it| it.file_name());
         // The journal is there if what came first was begun in time.
         let names: Vec<_> = names.collect();
@@ -276,10 +276,10 @@ fn who_told_of_one_file_sends_no_more_than_that() {
     }
 }
 
-fn asked(names: &[&str], recursive: bool, listed: bool) -> Asked {
+fn asked(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
     let only = |name: &str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
-    let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, way: listed };
-    Asked::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
+    let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, with_parents: listed };
+    RequestedEntries::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
 }
 
 /// A directory if it ends with a slash, else a file.
@@ -302,7 +302,7 @@ fn what_was_not_asked_for_ends_the_transfer() {
         Entry { object, ..plainly(name) }
     };
     // What may come, and what may not.
-    let cases: [(Asked, &[&str], Entry); 15] = [
+    let cases: [(RequestedEntries, &[&str], Entry); 15] = [
         (one(), &["one"], plainly(".bashrc")),
         (one(), &[], plainly("/")),
         (one(), &[], plainly("one/")),
@@ -326,11 +326,11 @@ fn what_was_not_asked_for_ends_the_transfer() {
         ["*.o", "left/"].iter().for_each(|pattern| {
             filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         });
-        let options = SinkOptions { asked: Some(asked), filter, delete: true, ..options() };
-        let words = format!("Transfer Protocol the source sent what was not asked for: {}\n", other.name);
+        let options = SinkOptions { requested: Some(asked), filter, delete: true, ..options() };
+        let words = format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
         let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
         let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
-        assert_eq!(sink_with(&home, options, &packets), (Ended::Failed, words), "{all:?}");
+        assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, words), "{all:?}");
         assert_eq!(names(&home, "dst"), ["there"], "{all:?}");
         untouched(&home);
     }
@@ -387,7 +387,7 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let words = format!("ended: the source sent what was not asked for: {shown} (destination)");
+        let words = format!("ended: the source sent an entry that was not requested: {shown} (destination)");
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
             from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);
@@ -474,7 +474,7 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         let _ = fs::remove_file(home.0.join("new"));
         let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
         let is_refused =
-            ["not asked for", "has no meaning", "the transfer ended"].iter().any(|it| said.err.contains(it));
+            ["not requested", "invalid data from the peer", "the transfer ended"].iter().any(|it| said.err.contains(it));
         assert!(!is_refused, "{args:?}: {}", said.err);
     }
     assert_eq!(names(&home, "outside"), Vec::<String>::new());
@@ -493,7 +493,7 @@ fn links_that_the_source_made_itself_are_not_followed() {
         plain(end()),
     ];
     let (ended, problems) = sink(&home, &packets);
-    assert_eq!(ended, Ended::Done, "{problems}");
+    assert_eq!(ended, TransferOutcome::Done, "{problems}");
     for name in ["l/evil", "l/empty", "l/pipe", "l/d"] {
         assert!(problems.contains(&format!("{name:?}")), "{name}: {problems}");
     }
@@ -510,7 +510,7 @@ fn data_that_was_not_wanted_ends_the_transfer() {
         ("an end before all data", vec![plain(end())]),
         ("a count that is wrong", {
             let mut bytes = Vec::new();
-            Frame::Done(Done { file: FileNumber::new(1).expect("a number"), bytes: 9 }).encode(&mut bytes);
+            Frame::FileSent(FileSent { file: FileNumber::new(1).expect("a number"), bytes: 9 }).encode(&mut bytes);
             vec![plain(bytes)]
         }),
         ("frames in place of data", vec![(chunk(0, 0, b"hello", None).0, b"hell".to_vec())]),
@@ -519,7 +519,7 @@ fn data_that_was_not_wanted_ends_the_transfer() {
         let home = home();
         let entries = batch(0, &[file(b"five", 5), file(b"two", 2 * BLOCK as u64)]);
         let (ended, problems) = sink(&home, &[vec![plain(hello()), plain(entries)], sent].concat());
-        assert_eq!(ended, Ended::Failed, "{what}: {problems}");
+        assert_eq!(ended, TransferOutcome::Failed, "{what}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{what}: {problems}");
         let named = ["five", "two"].map(|name| home.0.join("dst").join(name).exists());
         assert_eq!(named, [false, false], "{what}");
@@ -541,7 +541,7 @@ fn data_that_was_damaged_gets_no_name() {
         plain(end()),
     ];
     let (ended, problems) = sink(&home, &packets);
-    assert_eq!(ended, Ended::Done, "{problems}");
+    assert_eq!(ended, TransferOutcome::Done, "{problems}");
     assert!(problems.contains("\"bad\") Mismatch"), "{problems}");
     let names: Vec<_> = fs::read_dir(home.0.join("dst")).expect("a folder").flatten().collect();
     assert_eq!(names.iter().map(|entry| entry.file_name()).collect::<Vec<_>>(), ["good"]);
@@ -551,17 +551,17 @@ fn data_that_was_damaged_gets_no_name() {
 fn a_peer_that_speaks_something_else_is_told_apart() {
     let home = home();
     let (ended, problems) = sink(&home, &[plain(b"SSH-2.0-x\r\n".to_vec())]);
-    assert!(ended == Ended::Failed && problems.contains("does not speak"), "{problems}");
+    assert!(ended == TransferOutcome::Failed && problems.contains("does not speak"), "{problems}");
     let (ended, problems) = sink(&home, &[plain(hello())]);
     assert!(
-        ended == Ended::Failed && problems.contains("the connection to the source is gone"),
+        ended == TransferOutcome::Failed && problems.contains("the connection to the source was lost"),
         "{problems}"
     );
     // Data before the sink could say whether it needs any.
     let early =
         [hello(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0].concat();
     let (ended, problems) = sink(&home, &[(early, vec![7; BLOCK])]);
-    assert!(ended == Ended::Failed && problems.contains("Transfer Protocol"), "{problems}");
+    assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
 }
 
 /// Entries that fail at once cost a source next to nothing, and each is answered by its whole name.

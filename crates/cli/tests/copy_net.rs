@@ -276,7 +276,7 @@ fn a_connection_that_is_cut_is_made_anew_and_the_tree_is_right() {
 #[test]
 fn what_is_changed_on_the_way_ends_in_words() {
     for (how, words) in
-        [("tls", "the connection to the source is gone"), ("none", "the connection to the source is gone")]
+        [("tls", "the connection to the source was lost"), ("none", "the connection to the source was lost")]
     {
         let home = home();
         let meddle = |_: usize, before: usize, bytes: &mut Vec<u8>| {
@@ -302,7 +302,7 @@ fn what_is_changed_on_the_way_ends_in_words() {
         let said = copy(&home, &args);
         assert_eq!(said.code, Some(1), "{}", said.err);
         assert!(
-            said.err.contains("the transfer ended: the connection to the destination is gone"),
+            said.err.contains("the transfer ended: the connection to the destination was lost"),
             "{words}: {}",
             said.err
         );

@@ -257,7 +257,7 @@ fn a_list_of_names_is_read_with_care() {
     let home = Home::new();
     files(&home, &["src/a", "src/b"]);
     let absent = home.file("absent", "a\nnothing\n");
-    copy(&home, &["--files-from", &absent, "src", "dst"]).failed(3, &["nothing: there is no such file"]);
+    copy(&home, &["--files-from", &absent, "src", "dst"]).failed(3, &["nothing: no such file or directory"]);
     assert!(home.0.join("dst/a").exists() && !home.0.join("dst/b").exists());
     // What is on the way and no directory is not moved for that.
     std::os::unix::fs::symlink("a", home.0.join("src/link")).expect("a link");
@@ -579,7 +579,7 @@ fn a_folder_that_has_the_name_of_a_file_before_it_is_told() {
         let args = [&["copy", "-r", "--json"], dry, &["a/", "b/", "to"]].concat();
         let said = home.run(&args);
         assert_eq!(
-            (said.code, said.out.matches("something else of this name").count()),
+            (said.code, said.out.matches("different kind of file with this name").count()),
             (Some(3), 1),
             "{}",
             said.out

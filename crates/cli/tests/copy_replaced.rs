@@ -83,9 +83,9 @@ fn a_folder_gives_way_to_what_the_source_has_there() {
     fs::hard_link(home.0.join("from/last"), home.0.join("from/other-name")).expect("a link");
     let old = ["to/file/a/b", "to/link/a", "to/fifo/a", "to/last/a", "to/other-name/a", "to/old"];
     files(&home, &old);
-    copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory is in its place"]);
+    copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory with this name exists"]);
     copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
-        .failed(3, &["link: a directory is in its place, and rules may leave out what it holds"]);
+        .failed(3, &["link: a directory with this name exists, and filter rules may protect its contents"]);
     let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
     assert!(would.contains("6 would be removed"), "{would}");
     assert!(old.iter().all(|name| is_there(&home, name)));
@@ -203,7 +203,7 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
     ] {
         let said = copy(&home, args);
         assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
-        assert_eq!(said.err.matches("it is a link to what it would replace").count(), failed, "{}", said.err);
+        assert_eq!(said.err.matches("this link points to the object that it would replace").count(), failed, "{}", said.err);
         let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
@@ -309,9 +309,9 @@ fn what_is_named_as_the_destination_and_is_no_file_is_not_replaced() {
     let home = Home::new();
     files(&home, &["from"]);
     fifo(&home, "pipe");
-    copy(&home, &["from", "pipe"]).failed(3, &["pipe: a pipe is in its place"]);
+    copy(&home, &["from", "pipe"]).failed(3, &["pipe: a pipe with this name exists"]);
     let socket = UnixListener::bind(home.0.join("socket")).expect("a socket");
-    copy(&home, &["from", "socket"]).failed(3, &["socket: a socket is in its place"]);
+    copy(&home, &["from", "socket"]).failed(3, &["socket: a socket with this name exists"]);
     drop(socket);
 }
 
@@ -360,7 +360,7 @@ fn of_several_sources_with_a_name_the_first_counts_each_time() {
 #[test]
 fn what_is_not_there_leaves_nothing_behind() {
     let home = Home::new();
-    copy(&home, &["absent", "new"]).failed(3, &["absent: there is no such file"]);
+    copy(&home, &["absent", "new"]).failed(3, &["absent: no such file or directory"]);
     assert!(!is_there(&home, "new"));
     files(&home, &["absent"]);
     copy(&home, &["absent", "new"]).ok();

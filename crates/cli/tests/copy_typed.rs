@@ -52,7 +52,7 @@ fn a_letter_for_readable_figures_moves_files() {
 #[test]
 fn who_leaves_out_the_letter_for_directories_is_told_of_it() {
     let home = home();
-    copy(&home, &["s", "d"]).failed(3, &["it is a directory: add -r or -a"]);
+    copy(&home, &["s", "d"]).failed(3, &["is a directory: use -r or -a to copy it"]);
 }
 
 #[test]

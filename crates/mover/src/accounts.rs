@@ -14,7 +14,7 @@ pub enum Account {
 
 /// How names and numbers are looked up on a side. Directory services may be behind these, so each answer is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Lookup {
+pub struct AccountLookup {
     /// The name of a number; none if it has none.
     pub name: fn(Account, u32) -> Option<Vec<u8>>,
     /// The number of a name; none if nobody has it.
@@ -25,23 +25,23 @@ pub struct Lookup {
 #[derive(Debug)]
 pub(crate) struct Accounts {
     /// None if numbers are kept.
-    lookup: Option<Lookup>,
+    lookup: Option<AccountLookup>,
     names: HashMap<(Account, u32), Option<Vec<u8>>>,
     ids: HashMap<(Account, Vec<u8>), Option<u32>>,
 }
 
 /// Most answers that are kept: another side may tell of any number of names.
-const MOST: usize = 65_536;
+const MAX_CACHED: usize = 65_536;
 
 impl Accounts {
-    pub fn new(lookup: Option<Lookup>) -> Self {
+    pub fn new(lookup: Option<AccountLookup>) -> Self {
         Self { lookup, names: HashMap::new(), ids: HashMap::new() }
     }
 
     /// The name of a number at the source; none if it has none that can be said.
     pub fn name(&mut self, account: Account, id: u32) -> Option<&[u8]> {
         let lookup = self.lookup?;
-        if self.names.len() >= MOST {
+        if self.names.len() >= MAX_CACHED {
             self.names.clear();
         }
         let name = self.names.entry((account, id)).or_insert_with(|| (lookup.name)(account, id));
@@ -49,19 +49,19 @@ impl Accounts {
     }
 
     /// An owner at the source as one at the sink.
-    pub fn here(&mut self, account: Account, owner: &mut Owner) {
+    pub fn map_owner(&mut self, account: Account, owner: &mut Owner) {
         let Some(name) = owner.name() else { return };
-        let number = self.number(account, owner.id(), name);
-        if let Some(own) = number.and_then(|id| Owner::new(id, None).ok()) {
+        let local_id = self.local_id(account, owner.id(), name);
+        if let Some(own) = local_id.and_then(|id| Owner::new(id, None).ok()) {
             *owner = own;
         }
     }
 
     /// The number at the sink of who has a number and a name at the source: of whoever has the name. None if the number stays: nobody
     /// has the name, or it is root, who is root everywhere, as for rsync.
-    pub fn number(&mut self, account: Account, id: u32, name: &[u8]) -> Option<u32> {
+    pub fn local_id(&mut self, account: Account, id: u32, name: &[u8]) -> Option<u32> {
         let lookup = self.lookup.filter(|_| id != 0)?;
-        if self.ids.len() >= MOST {
+        if self.ids.len() >= MAX_CACHED {
             self.ids.clear();
         }
         let id = self
@@ -80,7 +80,7 @@ mod tests {
 
     static ASKED: AtomicU32 = AtomicU32::new(0);
 
-    const LOOKUP: Lookup = Lookup {
+    const LOOKUP: AccountLookup = AccountLookup {
         name: |account, id| match (account, id) {
             (Account::User, 7) => Some(b"ada".to_vec()),
             (Account::User, 8) => Some(vec![b'a'; MAX_ACCOUNT + 1]),
@@ -103,21 +103,21 @@ mod tests {
             [false; 2],
             "nobody is told those"
         );
-        let mut here = |account, id, name: Option<&[u8]>| {
+        let mut map_owner = |account, id, name: Option<&[u8]>| {
             let mut owner = Owner::new(id, name).expect("an owner");
-            accounts.here(account, &mut owner);
+            accounts.map_owner(account, &mut owner);
             owner.id()
         };
         let ada = Some(&b"ada"[..]);
-        assert_eq!([here(Account::User, 7, ada), here(Account::User, 9, ada)], [1007, 1007]);
+        assert_eq!([map_owner(Account::User, 7, ada), map_owner(Account::User, 9, ada)], [1007, 1007]);
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
-        assert_eq!(here(Account::Group, 7, ada), 7, "nobody has it");
-        assert_eq!(here(Account::User, 0, ada), 0, "root is root");
-        assert_eq!(here(Account::User, 7, None), 7);
+        assert_eq!(map_owner(Account::Group, 7, ada), 7, "nobody has it");
+        assert_eq!(map_owner(Account::User, 0, ada), 0, "root is root");
+        assert_eq!(map_owner(Account::User, 7, None), 7);
         let mut owner = Owner::new(7, ada).expect("an owner");
         let mut numbers = Accounts::new(None);
         assert_eq!(numbers.name(Account::User, 7), None);
-        numbers.here(Account::User, &mut owner);
+        numbers.map_owner(Account::User, &mut owner);
         assert_eq!(owner.id(), 7);
     }
 }

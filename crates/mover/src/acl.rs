@@ -15,7 +15,7 @@ const ACLS: [[&[u8]; 2]; 2] = [
     [b"system.posix_acl_default", b"numaio.posix_acl_default"],
 ];
 /// What names of attributes begin with that are said and never kept.
-const SAID: &[u8] = b"numaio.";
+const WIRE_PREFIX: &[u8] = b"numaio.";
 
 /// How an ACL begins: version 2 (`include/uapi/linux/posix_acl_xattr.h`).
 const VERSION: [u8; 4] = [2, 0, 0, 0];
@@ -58,7 +58,7 @@ impl Entry {
     }
 
     /// Where it stands in an ACL, which has its tags in this order, and ids as setfacl(1) sorts them.
-    fn place(&self) -> (u16, u32) {
+    fn sort_key(&self) -> (u16, u32) {
         (self.tag, self.account().map_or(0, |_| self.id))
     }
 }
@@ -71,13 +71,13 @@ fn entries(acl: &[u8]) -> Option<Vec<Entry>> {
 }
 
 /// Whether an attribute of this name is only ever said.
-pub(crate) fn is_said(name: &[u8]) -> bool {
-    name.starts_with(SAID)
+pub(crate) fn is_wire_only(name: &[u8]) -> bool {
+    name.starts_with(WIRE_PREFIX)
 }
 
 /// An attribute as it is said to a sink that takes names: an ACL with those of whom it names. None if it goes as it is.
-pub(crate) fn said(name: &[u8], value: &[u8], accounts: &mut Accounts) -> Option<(&'static [u8], Vec<u8>)> {
-    let [_, said] = ACLS.into_iter().find(|[kept, _]| *kept == name)?;
+pub(crate) fn encode_names(name: &[u8], value: &[u8], accounts: &mut Accounts) -> Option<(&'static [u8], Vec<u8>)> {
+    let [_, encode_names] = ACLS.into_iter().find(|[decode_names, _]| *decode_names == name)?;
     let mut with_names = Vec::new();
     put_bytes(&mut with_names, value);
     let mut is_known = false;
@@ -87,40 +87,40 @@ pub(crate) fn said(name: &[u8], value: &[u8], accounts: &mut Accounts) -> Option
         is_known |= name.is_some();
         put_bytes(&mut with_names, name.unwrap_or_default());
     }
-    is_known.then_some((said, with_names))
+    is_known.then_some((encode_names, with_names))
 }
 
 /// Makes of ACLs with names those of this side, as the kernel takes them: who has a name is found by it.
 ///
 /// # Errors
 /// [`WireError`] if one has not its only form, is there in the other form as well, or an attribute is not to be said at all.
-pub(crate) fn kept(xattrs: &mut Xattrs, accounts: &mut Accounts) -> Result<(), WireError> {
-    for [kept, said] in ACLS {
-        let Some(value) = xattrs.remove(said) else { continue };
-        if xattrs.iter().any(|(name, _)| name == kept) {
+pub(crate) fn decode_names(xattrs: &mut Xattrs, accounts: &mut Accounts) -> Result<(), WireError> {
+    for [decode_names, encode_names] in ACLS {
+        let Some(value) = xattrs.remove(encode_names) else { continue };
+        if xattrs.iter().any(|(name, _)| name == decode_names) {
             return Err(WireError::NotCanonical("an ACL that comes with names and without"));
         }
-        xattrs.insert(kept, &here(&value, accounts)?)?;
+        xattrs.insert(decode_names, &to_local(&value, accounts)?)?;
     }
-    none_said(xattrs)
+    reject_wire_only(xattrs)
 }
 
 /// Refuses attributes that are only said; what a sink does that takes no names.
 ///
 /// # Errors
-/// [`WireError::Value`] if there is one.
-pub(crate) fn none_said(xattrs: &Xattrs) -> Result<(), WireError> {
-    match xattrs.iter().any(|(name, _)| is_said(name)) {
-        true => Err(WireError::Value("the name of an extended attribute")),
+/// [`WireError::InvalidValue`] if there is one.
+pub(crate) fn reject_wire_only(xattrs: &Xattrs) -> Result<(), WireError> {
+    match xattrs.iter().any(|(name, _)| is_wire_only(name)) {
+        true => Err(WireError::InvalidValue("the name of an extended attribute")),
         false => Ok(()),
     }
 }
 
 /// An ACL with names as one of this side. Of two entries that come to be about one account the rights are joined: each had its own.
-fn here(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError> {
+fn to_local(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError> {
     let mut reader = Reader::new(value);
     let acl = reader.bytes("an ACL", MAX_XATTR_VALUE)?;
-    let mut entries = entries(acl).ok_or(WireError::Value("an ACL with names"))?;
+    let mut entries = entries(acl).ok_or(WireError::InvalidValue("an ACL with names"))?;
     let mut is_known = false;
     for entry in &mut entries {
         let Some(account) = entry.account() else { continue };
@@ -132,15 +132,15 @@ fn here(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError> {
             return Err(EntryError::Account.into());
         }
         is_known = true;
-        entry.id = accounts.number(account, entry.id, name).unwrap_or(entry.id);
+        entry.id = accounts.local_id(account, entry.id, name).unwrap_or(entry.id);
     }
     reader.end()?;
     if !is_known {
         return Err(WireError::NotCanonical("an ACL with names of nobody"));
     }
-    entries.sort_by_key(Entry::place);
+    entries.sort_by_key(Entry::sort_key);
     entries.dedup_by(|next, first| {
-        let is_one = next.account().is_some() && next.place() == first.place();
+        let is_one = next.account().is_some() && next.sort_key() == first.sort_key();
         if is_one {
             first.permissions |= next.permissions;
         }
@@ -152,15 +152,15 @@ fn here(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::Lookup;
+    use crate::accounts::AccountLookup;
     use crate::testing;
     use proptest::prelude::*;
 
     const ACCESS: &[u8] = b"system.posix_acl_access";
     const SAID_ACCESS: &[u8] = b"numaio.posix_acl_access";
-    const NOBODY: u32 = u32::MAX;
+    const NO_ID: u32 = u32::MAX;
 
-    const THERE: Lookup = Lookup {
+    const SOURCE_ACCOUNTS: AccountLookup = AccountLookup {
         name: |account, id| {
             let name = match (account, id) {
                 (_, 0) => "root",
@@ -174,13 +174,13 @@ mod tests {
         },
         id: |_, _| None,
     };
-    const HERE: Lookup = Lookup {
+    const SINK_ACCOUNTS: AccountLookup = AccountLookup {
         name: |_, _| None,
         id: |account, name| match (account, name) {
             (_, b"root") => Some(3),
             (Account::User, b"ada") => Some(1_008),
             (Account::User, b"bob") => Some(1_001),
-            (Account::User, b"eve") => Some(NOBODY),
+            (Account::User, b"eve") => Some(NO_ID),
             (Account::Group, b"staff" | b"crew") => Some(50),
             _ => None,
         },
@@ -199,64 +199,64 @@ mod tests {
 
     /// What a sink makes of an ACL with names.
     fn made(value: &[u8]) -> Result<Vec<u8>, WireError> {
-        here(value, &mut Accounts::new(Some(HERE)))
+        to_local(value, &mut Accounts::new(Some(SINK_ACCOUNTS)))
     }
 
     #[test]
     fn who_has_a_name_on_both_sides_has_the_rights_on_both() {
         let there = acl(&[
-            (1, 7, NOBODY),
+            (1, 7, NO_ID),
             (2, 1, 0),
             (2, 6, 7),
             (2, 4, 8),
             (2, 5, 9),
             (2, 2, 10),
-            (4, 5, NOBODY),
+            (4, 5, NO_ID),
             (8, 3, 7),
             (8, 1, 8),
-            (0x10, 7, NOBODY),
-            (0x20, 0, NOBODY),
+            (0x10, 7, NO_ID),
+            (0x20, 0, NO_ID),
         ]);
-        let (name, value) = said(ACCESS, &there, &mut Accounts::new(Some(THERE))).expect("it names some");
+        let (name, value) = encode_names(ACCESS, &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("it names some");
         let names = [&b"root"[..], b"ada", b"bob", b"", b"", b"staff", b""];
         assert_eq!((name, value), (SAID_ACCESS, with_names(&there, &names)));
-        let default = said(b"system.posix_acl_default", &there, &mut Accounts::new(Some(THERE)));
+        let default = encode_names(b"system.posix_acl_default", &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS)));
         assert_eq!(default.map(|(name, _)| name), Some(&b"numaio.posix_acl_default"[..]));
         let mut xattrs = Xattrs::default();
         xattrs.insert(b"user.a", b"b").expect("room");
         xattrs.insert(name, &with_names(&there, &names)).expect("room");
-        kept(&mut xattrs, &mut Accounts::new(Some(HERE))).expect("an ACL with names");
-        let here = acl(&[
-            (1, 7, NOBODY),
+        decode_names(&mut xattrs, &mut Accounts::new(Some(SINK_ACCOUNTS))).expect("an ACL with names");
+        let to_local = acl(&[
+            (1, 7, NO_ID),
             (2, 1, 0),
             (2, 5, 9),
             (2, 2, 10),
             (2, 4, 1_001),
             (2, 6, 1_008),
-            (4, 5, NOBODY),
+            (4, 5, NO_ID),
             (8, 1, 8),
             (8, 3, 50),
-            (0x10, 7, NOBODY),
-            (0x20, 0, NOBODY),
+            (0x10, 7, NO_ID),
+            (0x20, 0, NO_ID),
         ]);
         let mut plain = Xattrs::default();
-        plain.insert(ACCESS, &here).expect("room");
+        plain.insert(ACCESS, &to_local).expect("room");
         plain.insert(b"user.a", b"b").expect("room");
         assert_eq!(xattrs, plain);
     }
 
     #[test]
     fn what_needs_no_names_or_has_none_goes_as_it_is() {
-        let ada = acl(&[(1, 7, NOBODY), (2, 6, 7), (4, 5, NOBODY)]);
+        let ada = acl(&[(1, 7, NO_ID), (2, 6, 7), (4, 5, NO_ID)]);
         let goes =
-            |name: &[u8], value: &[u8], lookup| said(name, value, &mut Accounts::new(lookup)).is_none();
-        assert!(!goes(ACCESS, &ada, Some(THERE)));
+            |name: &[u8], value: &[u8], lookup| encode_names(name, value, &mut Accounts::new(lookup)).is_none();
+        assert!(!goes(ACCESS, &ada, Some(SOURCE_ACCOUNTS)));
         assert!(goes(ACCESS, &ada, None), "numbers are kept");
-        assert!(goes(b"user.a", &ada, Some(THERE)));
-        assert!(goes(ACCESS, &acl(&[(1, 7, NOBODY), (4, 5, NOBODY), (0x20, 0, 7)]), Some(THERE)));
-        assert!(goes(ACCESS, &acl(&[(2, 7, 10), (8, 5, 9)]), Some(THERE)), "nobody has a name");
+        assert!(goes(b"user.a", &ada, Some(SOURCE_ACCOUNTS)));
+        assert!(goes(ACCESS, &acl(&[(1, 7, NO_ID), (4, 5, NO_ID), (0x20, 0, 7)]), Some(SOURCE_ACCOUNTS)));
+        assert!(goes(ACCESS, &acl(&[(2, 7, 10), (8, 5, 9)]), Some(SOURCE_ACCOUNTS)), "nobody has a name");
         for other in [&ada[..ada.len() - 1], &[&[1][..], &ada[1..]].concat(), b"", &ada[..3]] {
-            assert!(goes(ACCESS, other, Some(THERE)), "no ACL of version 2");
+            assert!(goes(ACCESS, other, Some(SOURCE_ACCOUNTS)), "no ACL of version 2");
         }
     }
 
@@ -266,32 +266,32 @@ mod tests {
         let of = [(2, 4, 7), (2, 2, 8), (2, 1, 1_008), (8, 1, 7), (8, 4, 8), (0x20, 1, 50), (0x20, 2, 50)];
         let joined = [(2, 2, 1_001), (2, 5, 1_008), (8, 5, 50), (0x20, 1, 50), (0x20, 2, 50)];
         assert_eq!(made(&with_names(&acl(&of), &names)), Ok(acl(&joined)));
-        let no_id = with_names(&acl(&[(2, 4, 7), (2, 1, NOBODY)]), &[b"eve", b""]);
-        assert_eq!(made(&no_id), Ok(acl(&[(2, 4, 7), (2, 1, NOBODY)])), "it is nobody's number");
+        let no_id = with_names(&acl(&[(2, 4, 7), (2, 1, NO_ID)]), &[b"eve", b""]);
+        assert_eq!(made(&no_id), Ok(acl(&[(2, 4, 7), (2, 1, NO_ID)])), "it is nobody's number");
     }
 
     #[test]
     fn what_is_broken_is_refused() {
-        let ada = acl(&[(1, 7, NOBODY), (2, 6, 7), (2, 6, 8)]);
+        let ada = acl(&[(1, 7, NO_ID), (2, 6, 7), (2, 6, 8)]);
         let refused = |value: &[u8]| made(value).expect_err("it is broken");
-        let no_acl = WireError::Value("an ACL with names");
+        let no_acl = WireError::InvalidValue("an ACL with names");
         for acl in [&ada[..ada.len() - 1], b"", &[&[3][..], &ada[1..]].concat()] {
             assert_eq!(refused(&with_names(acl, &[b"ada", b"bob"])), no_acl);
         }
         let name = "the name of an account";
-        assert_eq!(refused(&with_names(&ada, &[b"ada"])), WireError::Short(name));
-        assert_eq!(refused(b""), WireError::Short("an ACL"));
+        assert_eq!(refused(&with_names(&ada, &[b"ada"])), WireError::Truncated(name));
+        assert_eq!(refused(b""), WireError::Truncated("an ACL"));
         assert_eq!(refused(&with_names(&ada, &[b"ada", b"bob", b""])), WireError::Trailing);
         assert_eq!(refused(&with_names(&ada, &[b"ada", b"b\0b"])), EntryError::Account.into());
         let nobody = WireError::NotCanonical("an ACL with names of nobody");
         assert_eq!(refused(&with_names(&ada, &[b"", b""])), nobody);
         assert_eq!(refused(&with_names(&acl(&[(1, 7, 7)]), &[])), nobody);
         let long = [b'x'; MAX_ACCOUNT + 1];
-        let too_long = WireError::Long { what: name, length: 256, most: 255 };
+        let too_long = WireError::TooLong { what: name, length: 256, limit: 255 };
         assert_eq!(refused(&with_names(&ada, &[b"ada", &long])), too_long);
         assert!(made(&with_names(&ada, &[b"ada", &long[1..]])).is_ok());
         let huge = vec![0; MAX_XATTR_VALUE + 1];
-        assert!(matches!(refused(&with_names(&huge, &[])), WireError::Long { what: "an ACL", .. }));
+        assert!(matches!(refused(&with_names(&huge, &[])), WireError::TooLong { what: "an ACL", .. }));
         assert_eq!(refused(&[0xa4, 0x80, 0]), WireError::NotCanonical("an ACL"));
     }
 
@@ -305,25 +305,25 @@ mod tests {
             })
         };
         let value = with_names(&ada, &[b"ada"]);
-        let refused = |mut xattrs| kept(&mut xattrs, &mut Accounts::new(Some(HERE))).expect_err("no");
+        let refused = |mut xattrs| decode_names(&mut xattrs, &mut Accounts::new(Some(SINK_ACCOUNTS))).expect_err("no");
         let twice = WireError::NotCanonical("an ACL that comes with names and without");
         assert_eq!(refused(of(&[(SAID_ACCESS, &value), (ACCESS, &ada)])), twice);
-        let name = WireError::Value("the name of an extended attribute");
+        let name = WireError::InvalidValue("the name of an extended attribute");
         assert_eq!(refused(of(&[(SAID_ACCESS, &value), (b"numaio.other", b"")])), name);
-        assert_eq!(none_said(&of(&[(SAID_ACCESS, &value)])), Err(name));
-        assert_eq!(none_said(&of(&[(ACCESS, &ada), (b"user.numaio.", b"")])), Ok(()));
+        assert_eq!(reject_wire_only(&of(&[(SAID_ACCESS, &value)])), Err(name));
+        assert_eq!(reject_wire_only(&of(&[(ACCESS, &ada), (b"user.numaio.", b"")])), Ok(()));
     }
 
     #[test]
     fn names_do_not_lengthen_a_value_beyond_its_limit() {
         let most: Vec<(u16, u16, u32)> = (0..8_000).map(|_| (2, 7, 7)).collect();
-        let (name, value) = said(ACCESS, &acl(&most), &mut Accounts::new(Some(THERE))).expect("names");
+        let (name, value) = encode_names(ACCESS, &acl(&most), &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("names");
         let length = value.len();
         assert_eq!(Xattrs::default().insert(name, &value), Err(EntryError::XattrValue(length)));
     }
 
     /// Both sides have the same names.
-    const SAME: Lookup = Lookup {
+    const SHARED_ACCOUNTS: AccountLookup = AccountLookup {
         name: |_, id| (id % 3 > 0).then(|| id.to_string().into_bytes()),
         id: |_, name| std::str::from_utf8(name).ok()?.parse().ok(),
     };
@@ -335,9 +335,9 @@ mod tests {
         fn what_is_sorted_comes_back(ids in proptest::collection::btree_set((0..2u16, 0..20u32), 0..12)) {
             let named = ids.iter().map(|&(kind, id)| ([USER, GROUP][usize::from(kind)], id as u16 & 7, id));
             let value = acl(&named.collect::<Vec<_>>());
-            let mut accounts = Accounts::new(Some(SAME));
-            if let Some((_, with_names)) = said(ACCESS, &value, &mut accounts) {
-                prop_assert_eq!(here(&with_names, &mut accounts), Ok(value));
+            let mut accounts = Accounts::new(Some(SHARED_ACCOUNTS));
+            if let Some((_, with_names)) = encode_names(ACCESS, &value, &mut accounts) {
+                prop_assert_eq!(to_local(&with_names, &mut accounts), Ok(value));
             }
         }
 

@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Smallest block, in bytes: direct I/O needs multiples of what a device calls a block, 4 KiB at most on
 /// the machines that we know.
 pub const MIN_BLOCK: u64 = 4_096;
-/// Extents that wait in a [`Cutter`] before it cuts, whatever the window: 1 MiB of memory.
+/// Extents that wait in a [`Chunker`] before it cuts, whatever the window: 1 MiB of memory.
 const MAX_WAITING: usize = 65_536;
 
 /// How files are cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct ChunkPolicy {
     /// Most bytes of a piece, and of the data of a bundle; pieces begin and end at multiples of it, or where data does. Files with
     /// fewer bytes of data are bundled. A power of two from [`MIN_BLOCK`] to [`MAX_CHUNK`].
     pub block: u64,
@@ -29,31 +29,31 @@ pub struct Policy {
     pub window: usize,
 }
 
-/// What of a [`Policy`] cannot be.
+/// What of a [`ChunkPolicy`] cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// See [`Policy::block`].
+pub enum ChunkPolicyError {
+    /// See [`ChunkPolicy::block`].
     #[error("a block is a power of two from {MIN_BLOCK} to {MAX_CHUNK} bytes, not {0}")]
     Block(u64),
     /// A bundle or a window has no room.
     #[error("bundles and windows have room for a file at least")]
-    NoRoom,
+    EmptyWindow,
 }
 
-impl Policy {
+impl ChunkPolicy {
     /// For a port, whose operations and packets hold a block.
-    pub fn of_blocks() -> Self {
+    pub fn for_port() -> Self {
         Self { block: BLOCK as u64, bundle_files: 256, window: 4_096 }
     }
 
     /// # Errors
     /// The first value that is out of bounds.
-    pub fn check(&self) -> Result<(), PolicyError> {
+    pub fn check(&self) -> Result<(), ChunkPolicyError> {
         if !self.block.is_power_of_two() || !(MIN_BLOCK..=MAX_CHUNK).contains(&self.block) {
-            return Err(PolicyError::Block(self.block));
+            return Err(ChunkPolicyError::Block(self.block));
         }
         if self.bundle_files == 0 || self.window == 0 {
-            return Err(PolicyError::NoRoom);
+            return Err(ChunkPolicyError::EmptyWindow);
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Policy {
 
 /// A file of which data is to be moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct ReadJob {
     file: FileNumber,
     key: u64,
     /// Ascending, disjoint.
@@ -69,12 +69,12 @@ pub struct Job {
     bytes: u64,
 }
 
-impl Job {
+impl ReadJob {
     /// What is left of a file.
     ///
     /// `key` says where it lies: its physical address on a disk with a head, else its inode's number. Files
     /// are moved in the order of their keys.
-    pub fn rest(file: FileNumber, key: u64, left: &ExtentSet) -> Self {
+    pub fn remaining(file: FileNumber, key: u64, left: &ExtentSet) -> Self {
         let data: Arc<[Extent]> = left.iter().collect();
         let bytes = data.iter().map(|extent| extent.length()).sum();
         Self { file, key, data, bytes }
@@ -98,24 +98,24 @@ impl Job {
 
 /// What is done together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Task {
+pub struct ReadTask {
     /// One file, or for a bundle as many as it holds. Files without data are among them: they are made.
-    jobs: Vec<Job>,
+    jobs: Vec<ReadJob>,
     block: u64,
 }
 
-impl Task {
+impl ReadTask {
     /// The files, in the order in which they are moved.
     pub fn files(&self) -> impl Iterator<Item = FileNumber> + '_ {
-        self.jobs.iter().map(Job::file)
+        self.jobs.iter().map(ReadJob::file)
     }
 
     /// What to read and write, in this order. None is longer than the block, so each fits behind one chunk
     /// header.
     pub fn into_pieces(self) -> Box<dyn Iterator<Item = (FileNumber, Extent)> + Send> {
         let block = self.block;
-        let of_job = move |job: Job| {
-            let Job { file, data, .. } = job;
+        let of_job = move |job: ReadJob| {
+            let ReadJob { file, data, .. } = job;
             (0..data.len()).flat_map(move |index| cut(data[index], block)).map(move |piece| (file, piece))
         };
         Box::new(self.jobs.into_iter().flat_map(of_job))
@@ -138,17 +138,17 @@ fn cut(extent: Extent, block: u64) -> impl Iterator<Item = Extent> {
 /// Files and tasks depend on what was pushed, never on when: the same files in the same windows give the same
 /// tasks, also if they came in another order within the window.
 #[derive(Debug)]
-pub struct Cutter {
-    policy: Policy,
-    waiting: Vec<Job>,
+pub struct Chunker {
+    policy: ChunkPolicy,
+    waiting: Vec<ReadJob>,
     extents: usize,
-    ready: VecDeque<Task>,
+    ready: VecDeque<ReadTask>,
 }
 
-impl Cutter {
+impl Chunker {
     /// # Errors
-    /// As of [`Policy::check`].
-    pub fn new(policy: Policy) -> Result<Self, PolicyError> {
+    /// As of [`ChunkPolicy::check`].
+    pub fn new(policy: ChunkPolicy) -> Result<Self, ChunkPolicyError> {
         policy.check()?;
         Ok(Self { policy, waiting: Vec::new(), extents: 0, ready: VecDeque::new() })
     }
@@ -157,7 +157,7 @@ impl Cutter {
     ///
     /// # Errors
     /// The job itself.
-    pub fn push(&mut self, job: Job) -> Result<(), Job> {
+    pub fn push(&mut self, job: ReadJob) -> Result<(), ReadJob> {
         if self.is_full() {
             return Err(job);
         }
@@ -167,7 +167,7 @@ impl Cutter {
     }
 
     /// The next task; none if more files are needed.
-    pub fn poll(&mut self) -> Option<Task> {
+    pub fn poll(&mut self) -> Option<ReadTask> {
         if self.ready.is_empty() && self.is_full() {
             self.cut();
         }
@@ -208,8 +208,8 @@ impl Cutter {
         }
     }
 
-    fn task(&mut self, jobs: Vec<Job>) {
-        self.ready.push_back(Task { jobs, block: self.policy.block });
+    fn task(&mut self, jobs: Vec<ReadJob>) {
+        self.ready.push_back(ReadTask { jobs, block: self.policy.block });
     }
 }
 
@@ -224,26 +224,26 @@ mod tests {
         FileNumber::new(number).expect("a number")
     }
 
-    fn dense(number: u64, key: u64, size: u64) -> Job {
+    fn dense(number: u64, key: u64, size: u64) -> ReadJob {
         let mut data = ExtentSet::default();
         Extent::at(0, size).into_iter().for_each(|all| data.insert(all));
-        Job::rest(file(number), key, &data)
+        ReadJob::remaining(file(number), key, &data)
     }
 
-    fn tasks(policy: &Policy, jobs: &[Job]) -> Vec<Task> {
-        let mut cutter = Cutter::new(policy.clone()).expect("a policy");
+    fn tasks(policy: &ChunkPolicy, jobs: &[ReadJob]) -> Vec<ReadTask> {
+        let mut chunker = Chunker::new(policy.clone()).expect("a policy");
         let mut tasks = Vec::new();
         for job in jobs {
             let mut job = job.clone();
-            while let Err(back) = cutter.push(job) {
-                tasks.push(cutter.poll().expect("a full window has tasks"));
+            while let Err(back) = chunker.push(job) {
+                tasks.push(chunker.poll().expect("a full window has tasks"));
                 job = back;
             }
         }
         tasks.extend(std::iter::from_fn(|| {
-            cutter.poll().or_else(|| {
-                cutter.flush();
-                cutter.poll()
+            chunker.poll().or_else(|| {
+                chunker.flush();
+                chunker.poll()
             })
         }));
         tasks
@@ -251,16 +251,16 @@ mod tests {
 
     #[test]
     fn a_policy_has_bounds() {
-        let refused = |change: fn(&mut Policy)| {
-            let mut policy = Policy::of_blocks();
+        let refused = |change: fn(&mut ChunkPolicy)| {
+            let mut policy = ChunkPolicy::for_port();
             change(&mut policy);
-            Cutter::new(policy).err()
+            Chunker::new(policy).err()
         };
-        assert_eq!(refused(|policy| policy.block = 2_048), Some(PolicyError::Block(2_048)));
-        assert_eq!(refused(|policy| policy.block = 12_288), Some(PolicyError::Block(12_288)));
-        assert_eq!(refused(|policy| policy.block = 32 << 20), Some(PolicyError::Block(32 << 20)));
-        assert_eq!(refused(|policy| policy.window = 0), Some(PolicyError::NoRoom));
-        assert_eq!(refused(|policy| policy.bundle_files = 0), Some(PolicyError::NoRoom));
+        assert_eq!(refused(|policy| policy.block = 2_048), Some(ChunkPolicyError::Block(2_048)));
+        assert_eq!(refused(|policy| policy.block = 12_288), Some(ChunkPolicyError::Block(12_288)));
+        assert_eq!(refused(|policy| policy.block = 32 << 20), Some(ChunkPolicyError::Block(32 << 20)));
+        assert_eq!(refused(|policy| policy.window = 0), Some(ChunkPolicyError::EmptyWindow));
+        assert_eq!(refused(|policy| policy.bundle_files = 0), Some(ChunkPolicyError::EmptyWindow));
         assert_eq!(refused(|_| ()), None);
     }
 
@@ -269,7 +269,7 @@ mod tests {
         let mut data = ExtentSet::default();
         let extents = (0..4_000).filter_map(|n| Extent::at(n << 22, 1 << 20));
         extents.chain(Extent::at((1 << 62) + 5, 1 << 60)).for_each(|extent| data.insert(extent));
-        let tasks = tasks(&Policy::of_blocks(), &[Job::rest(file(0), 0, &data)]);
+        let tasks = tasks(&ChunkPolicy::for_port(), &[ReadJob::remaining(file(0), 0, &data)]);
         assert_eq!(tasks.len(), 1);
         let first: Vec<_> = tasks[0].clone().into_pieces().take(4_001).collect();
         assert!(first[..4_000].iter().all(|(_, piece)| piece.end() <= 4_000 << 22));
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_window_is_sorted_by_key_and_small_files_are_joined() {
         let small = |number, key| dense(number, key, 1_000);
-        let policy = Policy { bundle_files: 2, window: 4, ..Policy::of_blocks() };
+        let policy = ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port() };
         let jobs = [small(0, 9), small(1, 3), dense(2, 5, 1 << 20), small(3, 1), small(4, 0)];
         let found: Vec<Vec<u64>> =
             tasks(&policy, &jobs).iter().map(|task| task.files().map(FileNumber::get).collect()).collect();
@@ -290,12 +290,12 @@ mod tests {
     fn many_extents_close_a_window() {
         let mut data = ExtentSet::default();
         (0..4_000).filter_map(|n| Extent::at(n * 100, 50)).for_each(|extent| data.insert(extent));
-        let mut cutter = Cutter::new(Policy::of_blocks()).expect("a policy");
-        let taken = (0..).take_while(|&n| cutter.push(Job::rest(file(n), n, &data)).is_ok()).count();
+        let mut chunker = Chunker::new(ChunkPolicy::for_port()).expect("a policy");
+        let taken = (0..).take_while(|&n| chunker.push(ReadJob::remaining(file(n), n, &data)).is_ok()).count();
         assert_eq!(taken, 17);
     }
 
-    fn jobs() -> impl Strategy<Value = Vec<Job>> {
+    fn jobs() -> impl Strategy<Value = Vec<ReadJob>> {
         let extents = proptest::collection::vec((0u64..1 << 17, 1u64..1 << 15), 0..5);
         proptest::collection::vec((extents, 0u64..5), 0..20).prop_map(|all| {
             let job = |(number, (extents, key)): (usize, (Vec<(u64, u64)>, u64))| {
@@ -304,14 +304,14 @@ mod tests {
                     .iter()
                     .filter_map(|&(at, length)| Extent::at(at, length))
                     .for_each(|extent| set.insert(extent));
-                Job::rest(file(number as u64), key, &set)
+                ReadJob::remaining(file(number as u64), key, &set)
             };
             all.into_iter().enumerate().map(job).collect()
         })
     }
 
-    fn policies() -> impl Strategy<Value = Policy> {
-        (12u32..16, 1usize..5, 1usize..25).prop_map(|(block, bundle_files, window)| Policy {
+    fn policies() -> impl Strategy<Value = ChunkPolicy> {
+        (12u32..16, 1usize..5, 1usize..25).prop_map(|(block, bundle_files, window)| ChunkPolicy {
             block: 1 << block,
             bundle_files,
             window,
@@ -356,7 +356,7 @@ mod tests {
 
         #[test]
         fn the_order_of_arrival_within_a_window_does_not_matter(policy in policies(), jobs in jobs()) {
-            let policy = Policy { window: 100, ..policy };
+            let policy = ChunkPolicy { window: 100, ..policy };
             let mut turned = jobs.clone();
             turned.reverse();
             prop_assert_eq!(tasks(&policy, &jobs), tasks(&policy, &turned));

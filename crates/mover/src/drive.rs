@@ -1,8 +1,8 @@
 //! What joins a side of a transfer to a port, and what both sides share.
 
-use crate::report::{Ended, Report, Totals};
+use crate::report::{TransferOutcome, Report, Totals};
 use crate::wire::{
-    About, Decoder, Frame, Hello, Problem, Reason, Received, Side, Text, TransferId, WireError,
+    ProblemSubject, Decoder, Frame, StreamHeader, Problem, Reason, StreamItem, Side, DisplayText, TransferId, WireError,
 };
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What a side asks of its port.
 #[derive(Debug)]
-pub enum Command<B> {
+pub enum PortCommand<B> {
     /// Begin an operation.
     Submit(Ticket, Operation<B>),
     /// Send a packet.
@@ -18,21 +18,21 @@ pub enum Command<B> {
 }
 
 /// A side of a transfer: takes events and gives commands; it has no clock and waits for nothing.
-pub trait Core<B: AsRef<[u8]>> {
+pub trait TransferCore<B: AsRef<[u8]>> {
     /// Something happened.
     fn handle(&mut self, event: Event<B>);
 
     /// What to ask of the port next. `now` is the time since the transfer began.
-    fn poll(&mut self, now: Duration) -> Option<Command<B>>;
+    fn poll(&mut self, now: Duration) -> Option<PortCommand<B>>;
 
     /// When to poll again though nothing happened, if there is such a time.
     fn wake(&self) -> Option<Duration>;
 
     /// Gives the transfer up, in order: what is under way ends, what is durable is noted.
-    fn stop(&mut self, reason: Reason, words: &str);
+    fn stop(&mut self, reason: Reason, text: &str);
 
     /// How it ended, once it has.
-    fn ended(&self) -> Option<&Ended>;
+    fn outcome(&self) -> Option<&TransferOutcome>;
 
     /// What happened since it was asked last.
     fn reports(&mut self) -> Vec<Report>;
@@ -42,15 +42,15 @@ pub trait Core<B: AsRef<[u8]>> {
 
     /// How much of all there is at the sink by now, as far as this side knows, in bytes and entries: what another transfer of the same
     /// goes beyond if it comes further.
-    fn reached(&self) -> u64;
+    fn progress(&self) -> u64;
 }
 
 /// Longest time without a look at whether to stop.
-const LOOK_EACH: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// Runs a side to its end. `clock` tells the time since the beginning; `each` is called often, with the side, to
 /// show how far it is and to stop it.
-pub fn drive<P: Port, C: Core<P::Buffer>>(
+pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
     core: &mut C,
     port: &mut P,
     mut clock: impl FnMut() -> Duration,
@@ -61,52 +61,52 @@ pub fn drive<P: Port, C: Core<P::Buffer>>(
         let now = clock();
         while let Some(command) = core.poll(now) {
             match command {
-                Command::Submit(ticket, operation) => port.submit(ticket, operation),
-                Command::Send(packet) => port.send(packet),
+                PortCommand::Submit(ticket, operation) => port.submit(ticket, operation),
+                PortCommand::Send(packet) => port.send(packet),
             }
         }
         each(core);
-        if core.ended().is_some() {
+        if core.outcome().is_some() {
             return;
         }
-        let wake = core.wake().map_or(LOOK_EACH, |wake| wake.saturating_sub(now));
-        port.wait(wake.min(LOOK_EACH), &mut events);
+        let wake = core.wake().map_or(MAX_WAIT, |wake| wake.saturating_sub(now));
+        port.wait(wake.min(MAX_WAIT), &mut events);
         events.drain(..).for_each(|event| core.handle(event));
     }
 }
 
 /// What both sides do alike: speak, listen, count and end.
 #[derive(Debug)]
-pub(crate) struct Talk<B> {
+pub(crate) struct PeerState<B> {
     pub side: Side,
     decoder: Decoder,
-    pub heard_hello: bool,
-    pub commands: VecDeque<Command<B>>,
+    pub received_header: bool,
+    pub commands: VecDeque<PortCommand<B>>,
     pub reports: Vec<Report>,
     pub totals: Totals,
-    pub ended: Option<Ended>,
+    pub outcome: Option<TransferOutcome>,
     next_ticket: Ticket,
 }
 
-impl<B: AsRef<[u8]>> Talk<B> {
+impl<B: AsRef<[u8]>> PeerState<B> {
     pub fn new(side: Side, transfer: TransferId) -> Self {
         let mut frames = Vec::new();
-        Hello { side, transfer }.encode(&mut frames);
+        StreamHeader { side, transfer }.encode(&mut frames);
         Self {
             side,
             decoder: Decoder::new(),
-            heard_hello: false,
-            commands: VecDeque::from([Command::Send(Packet { frames, data: None })]),
+            received_header: false,
+            commands: VecDeque::from([PortCommand::Send(Packet { frames, data: None })]),
             reports: Vec::new(),
             totals: Totals::default(),
-            ended: None,
+            outcome: None,
             next_ticket: 0,
         }
     }
 
     pub fn submit(&mut self, operation: Operation<B>) -> Ticket {
         self.next_ticket += 1;
-        self.commands.push_back(Command::Submit(self.next_ticket, operation));
+        self.commands.push_back(PortCommand::Submit(self.next_ticket, operation));
         self.next_ticket
     }
 
@@ -117,28 +117,28 @@ impl<B: AsRef<[u8]>> Talk<B> {
     }
 
     pub fn send_bytes(&mut self, frames: Vec<u8>) {
-        self.commands.push_back(Command::Send(Packet { frames, data: None }));
+        self.commands.push_back(PortCommand::Send(Packet { frames, data: None }));
     }
 
     pub fn send_data(&mut self, frame: &Frame, buffer: B, length: usize) {
         let mut frames = Vec::new();
         frame.encode(&mut frames);
-        self.commands.push_back(Command::Send(Packet { frames, data: Some((buffer, length)) }));
+        self.commands.push_back(PortCommand::Send(Packet { frames, data: Some((buffer, length)) }));
     }
 
     /// The next frame of what is left of a packet; none at its end. They come one by one, since each may be much longer in memory.
     ///
     /// # Errors
     /// What the other side did wrong.
-    pub fn hear(&mut self, rest: &mut &[u8]) -> Result<Option<Frame>, WireError> {
+    pub fn next_frame(&mut self, rest: &mut &[u8]) -> Result<Option<Frame>, WireError> {
         loop {
             match self.decoder.pull()? {
-                Some(Received::Hello(hello)) if hello.side == self.side => {
-                    return Err(WireError::Value("a hello of the same side"));
+                Some(StreamItem::Header(hello)) if hello.side == self.side => {
+                    return Err(WireError::InvalidValue("a hello of the same side"));
                 }
-                Some(Received::Hello(_)) => self.heard_hello = true,
-                Some(Received::Frame(frame)) => return Ok(Some(frame)),
-                Some(Received::Data(_)) => return Err(WireError::Value("data among frames")),
+                Some(StreamItem::Header(_)) => self.received_header = true,
+                Some(StreamItem::Frame(frame)) => return Ok(Some(frame)),
+                Some(StreamItem::Data(_)) => return Err(WireError::InvalidValue("data among frames")),
                 None if rest.is_empty() => return Ok(None),
                 None => {
                     let taken = self.decoder.push(rest);
@@ -152,24 +152,24 @@ impl<B: AsRef<[u8]>> Talk<B> {
     ///
     /// # Errors
     /// That is no chunk of as many.
-    pub fn heard(&mut self, data: Option<usize>) -> Result<(), WireError> {
+    pub fn end_packet(&mut self, data: Option<usize>) -> Result<(), WireError> {
         let due = self.decoder.due();
         if due != data.unwrap_or(0) as u64 {
-            return Err(WireError::Value("the length of a packet's data"));
+            return Err(WireError::InvalidValue("the length of a packet's data"));
         }
         self.decoder.skip(due);
         Ok(())
     }
 
     /// Notes a problem, and tells the other side of it.
-    pub fn problem(&mut self, about: About, reason: Reason, words: &str) {
-        let problem = Problem { about, side: self.side, reason, text: Text::new(words) };
+    pub fn report_problem(&mut self, about: ProblemSubject, reason: Reason, text: &str) {
+        let problem = Problem { about, side: self.side, reason, text: DisplayText::new(text) };
         self.send(&Frame::Problem(problem.clone()));
-        self.note(problem);
+        self.record_problem(problem);
     }
 
     /// Notes a problem of either side.
-    pub fn note(&mut self, problem: Problem) {
+    pub fn record_problem(&mut self, problem: Problem) {
         self.totals.failed += 1;
         self.reports.push(Report::Problem(problem));
     }

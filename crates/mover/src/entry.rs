@@ -5,7 +5,7 @@ use crate::name::Name;
 use std::collections::BTreeMap;
 
 mod content;
-pub use content::{Content, CHANGED_FROM, MAX_EXTENTS};
+pub use content::{Content, CTIME_MIN_SIZE, MAX_EXTENTS};
 
 /// Most bytes of a symbolic link's target: `PATH_MAX` less the NUL (`include/uapi/linux/limits.h`).
 pub const MAX_TARGET: usize = 4_095;
@@ -35,7 +35,7 @@ pub enum EntryError {
     Nanoseconds(u32),
     /// The id that tells the kernel not to change an owner, which no object has.
     #[error("4294967295 is the id of no account")]
-    NoId,
+    ReservedId,
     /// The name of an account is empty, too long, or has a zero byte.
     #[error("the name of an account is empty, longer than {MAX_ACCOUNT} bytes, or has a zero byte")]
     Account,
@@ -61,7 +61,7 @@ pub enum EntryError {
     Extents,
     /// There are more than [`MAX_EXTENTS`] extents.
     #[error("a file has {0} extents, {MAX_EXTENTS} at most can be said")]
-    ManyExtents(usize),
+    TooManyExtents(usize),
 }
 
 /// The number of an object in a transfer: entries are numbered from 0 in the order of the scan. Below 2^63 - 1.
@@ -198,10 +198,10 @@ pub struct Owner {
 
 impl Owner {
     /// # Errors
-    /// [`EntryError::NoId`] for the id that `chown(2)` takes for "leave as it is"; [`EntryError::Account`].
+    /// [`EntryError::ReservedId`] for the id that `chown(2)` takes for "leave as it is"; [`EntryError::Account`].
     pub fn new(id: u32, name: Option<&[u8]>) -> Result<Self, EntryError> {
         if id == u32::MAX {
-            return Err(EntryError::NoId);
+            return Err(EntryError::ReservedId);
         }
         if name.is_some_and(|name| !is_plain(name, MAX_ACCOUNT)) {
             return Err(EntryError::Account);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(Mode::new(0o20777), Err(EntryError::Mode(0o20777)));
         assert_eq!(Time::new(0, 1_000_000_000), Err(EntryError::Nanoseconds(1_000_000_000)));
         assert!(Time::new(i64::MIN, 999_999_999).is_ok());
-        assert_eq!(Owner::new(u32::MAX, None), Err(EntryError::NoId));
+        assert_eq!(Owner::new(u32::MAX, None), Err(EntryError::ReservedId));
         assert_eq!(Owner::new(0, Some(b"")), Err(EntryError::Account));
         assert_eq!(Owner::new(0, Some(b"ro\0ot")), Err(EntryError::Account));
         assert_eq!(Owner::new(0, Some(&[b'x'; 256])), Err(EntryError::Account));

@@ -24,13 +24,13 @@ pub enum Action {
 pub struct Filter {
     actions: Vec<Action>,
     /// By place in the order.
-    wild: Vec<(usize, Pattern)>,
-    literal: HashMap<Subject, HashMap<Box<[u8]>, Places>>,
+    wildcards: Vec<(usize, Pattern)>,
+    literals: HashMap<Subject, HashMap<Box<[u8]>, RulePositions>>,
 }
 
 /// The first places in the order at which a pattern stands.
 #[derive(Debug, Clone, Copy, Default)]
-struct Places {
+struct RulePositions {
     any: Option<usize>,
     only_directories: Option<usize>,
 }
@@ -38,12 +38,12 @@ struct Places {
 impl Filter {
     /// Adds a rule behind the others.
     pub fn add(&mut self, action: Action, pattern: Pattern) {
-        let place = self.actions.len();
+        let position = self.actions.len();
         self.actions.push(action);
-        let Some((subject, bytes)) = pattern.literal() else { return self.wild.push((place, pattern)) };
-        let places = self.literal.entry(subject).or_default().entry(bytes).or_default();
-        let first = if pattern.only_directories() { &mut places.only_directories } else { &mut places.any };
-        first.get_or_insert(place);
+        let Some((subject, bytes)) = pattern.literal() else { return self.wildcards.push((position, pattern)) };
+        let positions = self.literals.entry(subject).or_default().entry(bytes).or_default();
+        let first = if pattern.only_directories() { &mut positions.only_directories } else { &mut positions.any };
+        first.get_or_insert(position);
     }
 
     /// Whether there is no rule.
@@ -53,47 +53,47 @@ impl Filter {
 
     /// Whether a name is moved, given that the directory that holds it is. A scan asks this on its way down
     /// and does not enter directories that are left out. No rule matches the root.
-    pub fn takes(&self, name: &Name, is_directory: bool) -> bool {
-        let literal = self.first_literal(name, is_directory).filter(|_| !name.is_root());
-        let before = |(place, _): &&(usize, Pattern)| literal.is_none_or(|literal| *place < literal);
-        let mut wild = self.wild.iter().take_while(before);
-        let wild = wild.find(|(_, pattern)| pattern.matches(name, is_directory)).map(|(place, _)| *place);
-        wild.or(literal).is_none_or(|first| self.actions[first] == Action::Include)
+    pub fn includes(&self, name: &Name, is_directory: bool) -> bool {
+        let literals = self.first_literal(name, is_directory).filter(|_| !name.is_root());
+        let before = |(position, _): &&(usize, Pattern)| literals.is_none_or(|literals| *position < literals);
+        let mut wildcards = self.wildcards.iter().take_while(before);
+        let wildcards = wildcards.find(|(_, pattern)| pattern.matches(name, is_directory)).map(|(position, _)| *position);
+        wildcards.or(literals).is_none_or(|first| self.actions[first] == Action::Include)
     }
 
     /// The first place in the order of a pattern that matches and stands for itself alone.
     fn first_literal(&self, name: &Name, is_directory: bool) -> Option<usize> {
-        let places =
-            self.literal.iter().filter_map(|(subject, places)| places.get(subject.of(name.as_bytes())?));
-        let first = |places: &Places| {
-            let only_directories = places.only_directories.filter(|_| is_directory);
-            [places.any, only_directories].into_iter().flatten().min()
+        let positions =
+            self.literals.iter().filter_map(|(subject, positions)| positions.get(subject.of(name.as_bytes())?));
+        let first = |positions: &RulePositions| {
+            let only_directories = positions.only_directories.filter(|_| is_directory);
+            [positions.any, only_directories].into_iter().flatten().min()
         };
-        places.filter_map(first).min()
+        positions.filter_map(first).min()
     }
 
     /// Whether a name is moved: it and every directory on its way are taken.
-    pub fn reaches(&self, name: &Name, is_directory: bool) -> bool {
+    pub fn includes_with_parents(&self, name: &Name, is_directory: bool) -> bool {
         let above = std::iter::successors(name.parent(), Name::parent);
-        self.takes(name, is_directory) && above.into_iter().all(|directory| self.takes(&directory, true))
+        self.includes(name, is_directory) && above.into_iter().all(|directory| self.includes(&directory, true))
     }
 }
 
 /// Where a transfer begins, for a source that a user named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct SourcePath {
     /// The directory that is the root of the transfer, as a path for the kernel.
     pub root: Vec<u8>,
     /// The one thing in it that is moved; none if all of the directory's content is.
     pub only: Option<Name>,
 }
 
-impl Origin {
+impl SourcePath {
     /// The rule of the trailing slash: `dir` is the directory itself, which is made at the destination; `dir/`
     /// is what it holds. So are `dir/.` and `dir/..`, as a name at the destination must be a plain one.
     ///
     /// None for no bytes, and for a last component that is no name.
-    pub fn of(source: &[u8]) -> Option<Self> {
+    pub fn parse(source: &[u8]) -> Option<Self> {
         let end = source.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let (path, slashes) = source.split_at(end);
         if path.is_empty() {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_trailing_slash_means_the_content() {
         let origin = |source: &str| {
-            let origin = Origin::of(source.as_bytes())?;
+            let origin = SourcePath::parse(source.as_bytes())?;
             Some((String::from_utf8(origin.root).ok()?, origin.only.map(|name| name.to_string())))
         };
         let only = |root: &str, name: &str| Some((root.to_string(), Some(name.to_string())));
@@ -164,7 +164,7 @@ mod tests {
                 tried.push((include, pattern));
             }
             let first = tried.iter().find(|(_, pattern)| pattern.matches(&name, is_directory));
-            prop_assert_eq!(filter.takes(&name, is_directory), first.is_none_or(|(include, _)| *include));
+            prop_assert_eq!(filter.includes(&name, is_directory), first.is_none_or(|(include, _)| *include));
         }
     }
 
@@ -177,16 +177,16 @@ mod tests {
         {
             filter.add(action, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         }
-        assert!(filter.takes(&name("a/keep.o"), false));
-        assert!(!filter.takes(&name("a/other.o"), false));
-        assert!(filter.takes(&name("tmp/keep.o"), false));
-        assert!(!filter.reaches(&name("tmp/keep.o"), false));
-        assert!(filter.reaches(&name("a/tmp/keep.o"), false));
-        assert!(filter.takes(&name("tmp"), false) && !filter.takes(&name("tmp"), true));
+        assert!(filter.includes(&name("a/keep.o"), false));
+        assert!(!filter.includes(&name("a/other.o"), false));
+        assert!(filter.includes(&name("tmp/keep.o"), false));
+        assert!(!filter.includes_with_parents(&name("tmp/keep.o"), false));
+        assert!(filter.includes_with_parents(&name("a/tmp/keep.o"), false));
+        assert!(filter.includes(&name("tmp"), false) && !filter.includes(&name("tmp"), true));
         let mut nothing = Filter::default();
         for pattern in [&b"/"[..], b"**"] {
             nothing.add(Action::Exclude, Pattern::new(pattern).expect("a pattern"));
         }
-        assert!(nothing.takes(&Name::root(), true));
+        assert!(nothing.includes(&Name::root(), true));
     }
 }

@@ -56,9 +56,9 @@ impl HashKind {
 
 /// BLAKE3 with 256 bits of what a file holds, as `b3sum` gives it: for sums of whole files.
 #[derive(Debug, Default)]
-pub struct Whole(blake3::Hasher);
+pub struct FileHasher(blake3::Hasher);
 
-impl Running for Whole {
+impl Running for FileHasher {
     fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

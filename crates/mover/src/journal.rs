@@ -1,6 +1,6 @@
 //! What of a transfer is durable at the sink: an append-only log, and what a new start may believe of it.
 //!
-//! The driver writes what [`Journal::take_log`] gives to the end of a file, in order, and syncs when it likes. Whatever a crash
+//! The driver writes what [`Journal::take_pending`] gives to the end of a file, in order, and syncs when it likes. Whatever a crash
 //! leaves of the log is true, and less than the truth at worst, if bytes that it speaks of were synced before. Where they were not, it is to be
 //! believed only as long as the machine runs.
 //!
@@ -35,23 +35,23 @@ const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
 const MAX_RECORD: usize = 1 + 3 * 10 + CHECKSUM;
 
 const DURABLE: u8 = 1;
-const VOID: u8 = 3;
+const INVALID: u8 = 3;
 
 /// Why a file is not the journal of this transfer. It must be left alone, or replaced by a new one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// The file ends within the header: the journal was never begun.
     #[error("the journal ends within its header")]
-    Short,
+    Truncated,
     /// The file begins with something else.
     #[error("the file is no journal of numaio")]
-    Magic,
+    NotAJournal,
     /// Another version of numaio wrote it.
     #[error("the journal is of version {0}, only {VERSION} can be read")]
     Version(u16),
     /// The header is damaged.
     #[error("the header of the journal is damaged")]
-    Damaged,
+    DamagedHeader,
     /// It belongs to another transfer.
     #[error("the journal belongs to another transfer")]
     OtherTransfer(TransferId),
@@ -70,35 +70,35 @@ pub struct Journal {
     /// Records that the log has.
     records: usize,
     /// Bytes that are to be written.
-    log: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Record {
     Durable(u64, Extent),
-    Void(u64),
+    Invalid(u64),
 }
 
 impl Journal {
     /// The journal of a transfer that begins.
     pub fn new(transfer: TransferId) -> Self {
-        let log = header(transfer);
-        Self { transfer, durable: BTreeMap::new(), chain: last_checksum(&log), records: 0, log }
+        let pending = header(transfer);
+        Self { transfer, durable: BTreeMap::new(), chain: last_checksum(&pending), records: 0, pending }
     }
 
     /// These bytes of a file are durable.
-    pub fn durable(&mut self, file: FileNumber, extent: Extent) {
+    pub fn mark_durable(&mut self, file: FileNumber, extent: Extent) {
         self.append(Record::Durable(file.get(), extent));
     }
 
     /// Nothing is to be believed of the files whose numbers are in a range, but of one; tells whether anything was said of them. This
     /// must be on disk before their bytes are overwritten.
-    pub fn void_all(&mut self, files: Range<u64>, but: Option<FileNumber>) -> bool {
+    pub fn invalidate(&mut self, files: Range<u64>, but: Option<FileNumber>) -> bool {
         let but = but.map(FileNumber::get);
-        let told = self.durable.range(files).map(|(&file, _)| file).filter(|&file| Some(file) != but);
-        let told: Vec<u64> = told.collect();
-        told.iter().for_each(|&file| self.append(Record::Void(file)));
-        !told.is_empty()
+        let known = self.durable.range(files).map(|(&file, _)| file).filter(|&file| Some(file) != but);
+        let known: Vec<u64> = known.collect();
+        known.iter().for_each(|&file| self.append(Record::Invalid(file)));
+        !known.is_empty()
     }
 
     /// Whether nothing is known of any file.
@@ -107,7 +107,7 @@ impl Journal {
     }
 
     /// What of the data of a file is not durable.
-    pub fn left(&self, file: FileNumber, content: &Content) -> ExtentSet {
+    pub fn missing(&self, file: FileNumber, content: &Content) -> ExtentSet {
         let nothing = ExtentSet::default();
         let durable = self.durable.get(&file.get()).unwrap_or(&nothing);
         let mut left = ExtentSet::default();
@@ -118,14 +118,14 @@ impl Journal {
     }
 
     /// Bytes to write behind those that were given before; at first they begin with the header.
-    pub fn take_log(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.log)
+    pub fn take_pending(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
     }
 
     /// Bytes that were not written: they come before those that are to be.
-    pub fn put_back(&mut self, mut log: Vec<u8>) {
-        log.append(&mut self.log);
-        self.log = log;
+    pub fn restore_pending(&mut self, mut pending: Vec<u8>) {
+        pending.append(&mut self.pending);
+        self.pending = pending;
     }
 
     /// Another transfer goes on with what this one left; [`Journal::compact`] is to be called next.
@@ -148,14 +148,14 @@ impl Journal {
         for (&file, extents) in &durable {
             extents.iter().for_each(|extent| self.append(Record::Durable(file, extent)));
         }
-        self.take_log()
+        self.take_pending()
     }
 
     fn append(&mut self, record: Record) {
-        let start = self.log.len();
-        record.put(&mut self.log);
-        self.chain = checksum(self.chain, &self.log[start..]);
-        self.log.extend_from_slice(&self.chain.to_be_bytes());
+        let start = self.pending.len();
+        record.put(&mut self.pending);
+        self.chain = checksum(self.chain, &self.pending[start..]);
+        self.pending.extend_from_slice(&self.chain.to_be_bytes());
         self.apply(record);
         self.records += 1;
     }
@@ -163,7 +163,7 @@ impl Journal {
     fn apply(&mut self, record: Record) {
         match record {
             Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
-            Record::Void(file) => drop(self.durable.remove(&file)),
+            Record::Invalid(file) => drop(self.durable.remove(&file)),
         }
     }
 }
@@ -172,7 +172,7 @@ impl Record {
     fn put(self, out: &mut Vec<u8>) {
         let (kind, numbers) = match self {
             Self::Durable(file, extent) => (DURABLE, vec![file, extent.start(), extent.length()]),
-            Self::Void(file) => (VOID, vec![file]),
+            Self::Invalid(file) => (INVALID, vec![file]),
         };
         out.push(kind);
         numbers.iter().for_each(|&number| put_number(out, number));
@@ -185,9 +185,9 @@ impl Record {
         Ok(match kind {
             DURABLE => {
                 let extent = Extent::at(reader.number(what)?, reader.number(what)?);
-                Self::Durable(file.get(), extent.ok_or(WireError::Value(what))?)
+                Self::Durable(file.get(), extent.ok_or(WireError::InvalidValue(what))?)
             }
-            VOID => Self::Void(file.get()),
+            INVALID => Self::Invalid(file.get()),
             kind => return Err(WireError::Kind(kind)),
         })
     }
@@ -195,20 +195,20 @@ impl Record {
 
 /// Reads a journal in pieces of any length.
 #[derive(Debug)]
-pub struct Replay {
+pub struct JournalReader {
     journal: Journal,
     /// Bytes that are no whole record yet, or the header.
     rest: Vec<u8>,
     /// Bytes of the header and of whole records.
     valid: u64,
-    ended: bool,
+    finished: bool,
 }
 
-impl Replay {
+impl JournalReader {
     /// Reads the journal of this transfer.
     pub fn new(transfer: TransferId) -> Self {
-        let journal = Journal { log: Vec::new(), ..Journal::new(transfer) };
-        Self { journal, rest: Vec::new(), valid: 0, ended: false }
+        let journal = Journal { pending: Vec::new(), ..Journal::new(transfer) };
+        Self { journal, rest: Vec::new(), valid: 0, finished: false }
     }
 
     /// Takes the next bytes of the file. After the first record that is not whole it looks at no more.
@@ -217,7 +217,7 @@ impl Replay {
     /// The file is not the journal of this transfer.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), JournalError> {
         // In small steps, so that what is kept stays small.
-        while !bytes.is_empty() && !self.ended {
+        while !bytes.is_empty() && !self.finished {
             let (piece, later) = bytes.split_at(bytes.len().min(4_096));
             bytes = later;
             self.rest.extend_from_slice(piece);
@@ -232,13 +232,13 @@ impl Replay {
     /// before it is continued.
     ///
     /// # Errors
-    /// [`JournalError::Short`] if not even the header is there; [`JournalError::Magic`].
+    /// [`JournalError::Truncated`] if not even the header is there; [`JournalError::NotAJournal`].
     pub fn finish(self) -> Result<(Journal, u64), JournalError> {
         match self.valid {
             0 if MAGIC.starts_with(&self.rest[..self.rest.len().min(MAGIC.len())]) => {
-                Err(JournalError::Short)
+                Err(JournalError::Truncated)
             }
-            0 => Err(JournalError::Magic),
+            0 => Err(JournalError::NotAJournal),
             valid => Ok((self.journal, valid)),
         }
     }
@@ -254,7 +254,7 @@ impl Replay {
         loop {
             let rest = &self.rest[used..];
             let Some((record, length, chain)) = read_record(rest, self.journal.chain) else {
-                self.ended = rest.len() >= MAX_RECORD;
+                self.finished = rest.len() >= MAX_RECORD;
                 return Ok(used);
             };
             self.journal.apply(record);
@@ -284,14 +284,14 @@ fn header(transfer: TransferId) -> Vec<u8> {
 
 fn check_header(bytes: &[u8; HEADER], transfer: TransferId) -> Result<(), JournalError> {
     let mut reader = Reader::new(bytes);
-    let short = |_: WireError| JournalError::Short;
+    let short = |_: WireError| JournalError::Truncated;
     if reader.exactly("magic").map_err(short)? != MAGIC {
-        return Err(JournalError::Magic);
+        return Err(JournalError::NotAJournal);
     }
     let version = u16::from_be_bytes(reader.exactly("a version").map_err(short)?);
     let found = TransferId(reader.exactly("an identity").map_err(short)?);
     if bytes[HEADER - CHECKSUM..] != checksum(0, &bytes[..HEADER - CHECKSUM]).to_be_bytes() {
-        return Err(JournalError::Damaged);
+        return Err(JournalError::DamagedHeader);
     }
     if version != VERSION {
         return Err(JournalError::Version(version));

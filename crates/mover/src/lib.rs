@@ -20,12 +20,12 @@ pub mod hash;
 pub mod journal;
 pub mod name;
 mod name_set;
-mod ours;
-pub mod packing;
+mod own_files;
+pub mod compression;
 pub mod report;
 pub mod sink;
 pub mod source;
-mod sums;
+mod hash_queue;
 pub mod wire;
 
 #[cfg(test)]

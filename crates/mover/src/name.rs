@@ -134,7 +134,7 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
 
 /// Whether a terminal obeys this character instead of showing it: control characters, line and paragraph
 /// separators, and those that turn the direction of writing (Unicode Standard Annex 9, section 2).
-pub fn misleads(char: char) -> bool {
+pub fn is_terminal_unsafe(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     char.is_control() || turns || matches!(char, '\u{2028}' | '\u{2029}')
 }
@@ -187,7 +187,7 @@ impl fmt::Display for Name {
             for char in chunk.valid().chars() {
                 match char {
                     '\\' => f.write_str("\\\\")?,
-                    char if misleads(char) => write!(f, "{}", char.escape_default())?,
+                    char if is_terminal_unsafe(char) => write!(f, "{}", char.escape_default())?,
                     char => write!(f, "{char}")?,
                 }
             }

@@ -1,6 +1,6 @@
 //! What a transfer tells its user.
 
-use crate::wire::{Did, Problem, Reason, Side, There};
+use crate::wire::{SinkChange, Problem, Reason, Side, ManifestEntry};
 use numaio_machine::port::Why;
 
 /// How far a transfer is; jobs note it.
@@ -10,36 +10,36 @@ pub use numaio_schema::JobTotals as Totals;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
-    Did(Did),
+    Change(SinkChange),
     /// A file is at the sink in the end, and this is the hash of all that it holds.
-    There(There),
+    ManifestEntry(ManifestEntry),
     /// Something went wrong; the transfer goes on, unless it is about the transfer.
     Problem(Problem),
 }
 
 /// What was done to something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum ChangeKind {
     /// A file has new content.
     Copied,
     /// A directory, link, pipe or device was made.
-    Made,
+    Created,
     /// Only attributes were set.
-    Adorned,
+    AttributesSet,
     /// It was removed, as the source does not have it.
     Removed,
 }
 
-impl Action {
+impl ChangeKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Copied, Self::Made, Self::Adorned, Self::Removed];
+    pub const ALL: [Self; 4] = [Self::Copied, Self::Created, Self::AttributesSet, Self::Removed];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Copied => "copied",
-            Self::Made => "made",
-            Self::Adorned => "attributes",
+            Self::Created => "made",
+            Self::AttributesSet => "attributes",
             Self::Removed => "removed",
         }
     }
@@ -47,7 +47,7 @@ impl Action {
 
 /// How a side came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum TransferOutcome {
     /// All that was asked for was done, but for problems that were told.
     Done,
     /// The transfer was given up; the reason was told as a problem about the transfer.

@@ -6,8 +6,8 @@
 use crate::entry::{EntryError, FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
-use crate::name::{misleads, Name, NameError};
-use crate::report::Action;
+use crate::name::{is_terminal_unsafe, Name, NameError};
+use crate::report::ChangeKind;
 use numaio_machine::port::{Digest, BLOCK};
 
 pub(crate) mod batch;
@@ -19,7 +19,7 @@ mod store;
 mod tests;
 
 pub use batch::{Batch, BatchEncoder, MAX_BATCH};
-pub use decoder::{Decoder, Received};
+pub use decoder::{Decoder, StreamItem};
 pub use store::EntryStore;
 
 /// First bytes of every stream: not text, so that a stream of another kind is not taken for one.
@@ -27,7 +27,7 @@ pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
 /// The version of the protocol that is written.
 pub const VERSION: u16 = 1;
 /// The oldest version that can be read.
-pub const LOWEST_VERSION: u16 = 1;
+pub const MIN_VERSION: u16 = 1;
 /// Most bytes of a frame's payload. The largest possible entry fits.
 pub const MAX_PAYLOAD: usize = 524_288;
 /// Most bytes of data behind one chunk header: what one buffer holds.
@@ -35,7 +35,7 @@ pub const MAX_CHUNK: u64 = BLOCK as u64;
 /// Most parts of a chunk.
 pub const MAX_PARTS: usize = 1_024;
 /// Most answers of a frame of wants.
-pub const MAX_WANTS: usize = 1_024;
+pub const MAX_REQUESTS: usize = 1_024;
 /// Most bytes of words for people.
 pub const MAX_TEXT: usize = 1_024;
 
@@ -46,7 +46,7 @@ pub enum WireError {
     #[error("the other side does not speak numaio's protocol")]
     Magic,
     /// The other side writes a version that is not known here.
-    #[error("the other side speaks version {version} of the protocol and reads from {lowest} on; here are {LOWEST_VERSION} to {VERSION}")]
+    #[error("the other side speaks version {version} of the protocol and reads from {lowest} on; here are {MIN_VERSION} to {VERSION}")]
     Version {
         /// The oldest version that it reads.
         lowest: u16,
@@ -57,24 +57,24 @@ pub enum WireError {
     #[error("a frame is of the unknown kind {0}")]
     Kind(u8),
     /// Something is longer than its limit; it was not read.
-    #[error("{what} of {length} is beyond the limit of {most}")]
-    Long {
+    #[error("{what} of {length} is beyond the limit of {limit}")]
+    TooLong {
         /// What it is.
         what: &'static str,
         /// How long it claims to be.
         length: u64,
         /// How long it may be.
-        most: u64,
+        limit: u64,
     },
     /// A frame ends in the middle of something.
     #[error("a frame ends within {0}")]
-    Short(&'static str),
+    Truncated(&'static str),
     /// A frame goes on behind its last field.
     #[error("a frame has bytes behind its last field")]
     Trailing,
     /// A value has no meaning.
     #[error("{0} has no meaning")]
-    Value(&'static str),
+    InvalidValue(&'static str),
     /// There is a shorter or more regular way to say the same, and only that is allowed.
     #[error("{0} is not in its one allowed form")]
     NotCanonical(&'static str),
@@ -86,13 +86,13 @@ pub enum WireError {
     Entry(#[from] EntryError),
     /// An entry is none of what the user of a sink wants.
     #[error("the source sent what was not asked for: {0}")]
-    NotAskedFor(Name),
+    NotRequested(Name),
     /// There are bytes behind the last frame.
     #[error("the stream goes on behind its end")]
     AfterEnd,
     /// The stream was closed before its last frame.
     #[error("the stream was cut before its end")]
-    Cut,
+    UnexpectedEnd,
 }
 
 /// The two sides of a transfer.
@@ -110,7 +110,7 @@ pub struct TransferId(pub [u8; 16]);
 
 /// The first thing that a side says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hello {
+pub struct StreamHeader {
     /// Which side speaks.
     pub side: Side,
     /// For which transfer.
@@ -127,19 +127,19 @@ pub enum Frame {
     /// What of a file is not sent, as it reads as zeros.
     Holes(Holes),
     /// All parts of a file were sent.
-    Done(Done),
+    FileSent(FileSent),
     /// Something went wrong.
     Problem(Problem),
     /// Nothing more follows.
-    End(End),
+    End(EndTotals),
     /// What the sink needs of files that it was told of.
-    Wants(Wants),
+    DataRequests(DataRequests),
     /// What the hash of a file is: from the source, which was asked for it.
-    Sum(Sum),
+    FileHash(FileHash),
     /// What is at the sink in the end: from the sink, for a manifest.
-    There(There),
+    ManifestEntry(ManifestEntry),
     /// What was done at the sink: from the sink, for a user at the source who wants to hear of it.
-    Did(Did),
+    Change(SinkChange),
 }
 
 /// Whose bytes follow, one part behind the other.
@@ -147,7 +147,7 @@ pub enum Frame {
 pub struct Chunk {
     hash: HashKind,
     parts: Vec<ChunkPart>,
-    packed: Option<u64>,
+    compressed_length: Option<u64>,
 }
 
 /// A part of a file and its hash.
@@ -163,21 +163,21 @@ pub struct ChunkPart {
 
 impl Chunk {
     /// # Errors
-    /// [`WireError::Long`] for more than [`MAX_PARTS`] parts or [`MAX_CHUNK`] bytes, [`WireError::Value`] for none.
+    /// [`WireError::TooLong`] for more than [`MAX_PARTS`] parts or [`MAX_CHUNK`] bytes, [`WireError::InvalidValue`] for none.
     pub fn new(hash: HashKind, parts: Vec<ChunkPart>) -> Result<Self, WireError> {
         if parts.is_empty() {
-            return Err(WireError::Value("a chunk without parts"));
+            return Err(WireError::InvalidValue("a chunk without parts"));
         }
         if parts.len() > MAX_PARTS {
-            return Err(WireError::Long {
+            return Err(WireError::TooLong {
                 what: "a chunk",
                 length: parts.len() as u64,
-                most: MAX_PARTS as u64,
+                limit: MAX_PARTS as u64,
             });
         }
-        let chunk = Self { hash, parts, packed: None };
+        let chunk = Self { hash, parts, compressed_length: None };
         match chunk.length() {
-            length if length > MAX_CHUNK => Err(WireError::Long { what: "a chunk", length, most: MAX_CHUNK }),
+            length if length > MAX_CHUNK => Err(WireError::TooLong { what: "a chunk", length, limit: MAX_CHUNK }),
             _ => Ok(chunk),
         }
     }
@@ -185,22 +185,22 @@ impl Chunk {
     /// The same chunk, whose bytes go packed, all together, and are so many then.
     ///
     /// # Errors
-    /// [`WireError::Value`] unless there are fewer than before, and some.
-    pub fn packed_to(self, bytes: u64) -> Result<Self, WireError> {
+    /// [`WireError::InvalidValue`] unless there are fewer than before, and some.
+    pub fn compressed_to(self, bytes: u64) -> Result<Self, WireError> {
         match (1..self.length()).contains(&bytes) {
-            true => Ok(Self { packed: Some(bytes), ..self }),
-            false => Err(WireError::Value("the length of packed data")),
+            true => Ok(Self { compressed_length: Some(bytes), ..self }),
+            false => Err(WireError::InvalidValue("the length of packed data")),
         }
     }
 
     /// How many bytes it was packed to, if it is packed.
-    pub fn packed(&self) -> Option<u64> {
-        self.packed
+    pub fn compressed_length(&self) -> Option<u64> {
+        self.compressed_length
     }
 
     /// How many bytes follow the frame.
-    pub fn follow(&self) -> u64 {
-        self.packed.unwrap_or(self.length())
+    pub fn wire_length(&self) -> u64 {
+        self.compressed_length.unwrap_or(self.length())
     }
 
     /// How the parts were hashed.
@@ -230,7 +230,7 @@ impl Holes {
     /// These holes of a file, in ascending order.
     ///
     /// # Errors
-    /// [`WireError::Long`] for more than [`MAX_EXTENTS`], [`WireError::Value`] for none, or if they are not in order.
+    /// [`WireError::TooLong`] for more than [`MAX_EXTENTS`], [`WireError::InvalidValue`] for none, or if they are not in order.
     pub fn new(file: FileNumber, extents: Vec<Extent>) -> Result<Self, WireError> {
         check_extents(&extents)?;
         Ok(Self { file, extents })
@@ -249,12 +249,12 @@ impl Holes {
 
 /// Whether there are some, in ascending order, not touching, and not too many to be said at once.
 fn check_extents(extents: &[Extent]) -> Result<(), WireError> {
-    let (length, most) = (extents.len() as u64, MAX_EXTENTS as u64);
-    if length > most {
-        return Err(WireError::Long { what: "the extents of a file", length, most });
+    let (length, limit) = (extents.len() as u64, MAX_EXTENTS as u64);
+    if length > limit {
+        return Err(WireError::TooLong { what: "the extents of a file", length, limit });
     }
     if extents.is_empty() || !extents.windows(2).all(|pair| pair[0].end() < pair[1].start()) {
-        return Err(WireError::Value("the extents of a file"));
+        return Err(WireError::InvalidValue("the extents of a file"));
     }
     Ok(())
 }
@@ -262,7 +262,7 @@ fn check_extents(extents: &[Extent]) -> Result<(), WireError> {
 /// All that was wanted of a file was sent, and the file was the same all the while. It is not said of a file that
 /// went as one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
+pub struct FileSent {
     /// The file.
     pub file: FileNumber,
     /// Bytes of it that were sent, or said to be holes.
@@ -271,7 +271,7 @@ pub struct Done {
 
 /// The hash of all that a file of the source holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sum {
+pub struct FileHash {
     /// The file.
     pub file: FileNumber,
     /// BLAKE3 with 256 bits.
@@ -280,7 +280,7 @@ pub struct Sum {
 
 /// The hash of all that a file at the sink holds in the end: a line of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct There {
+pub struct ManifestEntry {
     /// Its name at the sink.
     pub name: Name,
     /// BLAKE3 with 256 bits.
@@ -289,33 +289,33 @@ pub struct There {
 
 /// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Did {
+pub struct SinkChange {
     /// Its name at the sink.
     pub name: Name,
     /// What was done.
-    pub action: Action,
+    pub action: ChangeKind,
     /// Bytes of its data that were moved for it; none of what is not copied.
     pub bytes: u64,
 }
 
 /// What the sink needs, in any order; every regular file is answered once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wants(Vec<Want>);
+pub struct DataRequests(Vec<DataRequest>);
 
 /// What the sink needs of some files whose numbers follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Want {
+pub struct DataRequest {
     /// The first of them.
     pub first: FileNumber,
     /// How many, at least 1.
     pub count: u64,
     /// What of each.
-    pub what: Needed,
+    pub what: NeededData,
 }
 
 /// What the sink needs of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Needed {
+pub enum NeededData {
     /// Nothing: it has it, or cannot take it.
     Nothing,
     /// All its data.
@@ -323,30 +323,30 @@ pub enum Needed {
     /// These bytes; at least one.
     Some(Vec<Extent>),
     /// The hash of all that it holds, and then another answer.
-    Sum,
+    Hash,
 }
 
-impl Wants {
+impl DataRequests {
     /// # Errors
-    /// [`WireError::Long`] for more than [`MAX_WANTS`] answers or too many extents, [`WireError::Value`] for none, or if
+    /// [`WireError::TooLong`] for more than [`MAX_REQUESTS`] answers or too many extents, [`WireError::InvalidValue`] for none, or if
     /// extents are not in ascending order.
-    pub fn new(wants: Vec<Want>) -> Result<Self, WireError> {
+    pub fn new(wants: Vec<DataRequest>) -> Result<Self, WireError> {
         if wants.is_empty() {
-            return Err(WireError::Value("no answers"));
+            return Err(WireError::InvalidValue("no answers"));
         }
-        if wants.len() > MAX_WANTS {
-            return Err(WireError::Long {
+        if wants.len() > MAX_REQUESTS {
+            return Err(WireError::TooLong {
                 what: "answers",
                 length: wants.len() as u64,
-                most: MAX_WANTS as u64,
+                limit: MAX_REQUESTS as u64,
             });
         }
         for want in &wants {
             let last = want.first.get().checked_add(want.count);
             if want.count == 0 || last.and_then(|last| FileNumber::new(last - 1).ok()).is_none() {
-                return Err(WireError::Value("a count of files"));
+                return Err(WireError::InvalidValue("a count of files"));
             }
-            if let Needed::Some(extents) = &want.what {
+            if let NeededData::Some(extents) = &want.what {
                 check_extents(extents)?;
             }
         }
@@ -354,7 +354,7 @@ impl Wants {
     }
 
     /// The answers.
-    pub fn into_inner(self) -> Vec<Want> {
+    pub fn into_inner(self) -> Vec<DataRequest> {
         self.0
     }
 }
@@ -363,18 +363,18 @@ impl Wants {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// What it is about.
-    pub about: About,
+    pub about: ProblemSubject,
     /// Where it happened.
     pub side: Side,
     /// Why, for programs.
     pub reason: Reason,
     /// Why, for people.
-    pub text: Text,
+    pub text: DisplayText,
 }
 
 /// What a problem is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum About {
+pub enum ProblemSubject {
     /// The transfer, which ends.
     Transfer,
     /// One file, and its name for people; the others go on.
@@ -441,13 +441,13 @@ reasons! {
 
 /// Words for people from the other side: one line, which a terminal can show without harm.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Text(Box<str>);
+pub struct DisplayText(Box<str>);
 
-impl Text {
+impl DisplayText {
     /// Words for the other side: what a terminal would obey is replaced, what is beyond [`MAX_TEXT`] is cut.
     pub fn new(words: &str) -> Self {
         let mut text = String::new();
-        let harmless = words.chars().map(|char| if misleads(char) { '\u{fffd}' } else { char });
+        let harmless = words.chars().map(|char| if is_terminal_unsafe(char) { '\u{fffd}' } else { char });
         for char in harmless {
             if text.len() + char.len_utf8() > MAX_TEXT {
                 break;
@@ -463,9 +463,9 @@ impl Text {
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, WireError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| WireError::Value("a text that is not UTF-8"))?;
-        if text.chars().any(misleads) {
-            return Err(WireError::Value("a text with control characters"));
+        let text = std::str::from_utf8(bytes).map_err(|_| WireError::InvalidValue("a text that is not UTF-8"))?;
+        if text.chars().any(is_terminal_unsafe) {
+            return Err(WireError::InvalidValue("a text with control characters"));
         }
         Ok(Self(text.into()))
     }
@@ -473,7 +473,7 @@ impl Text {
 
 /// What one side did, told when it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct End {
+pub struct EndTotals {
     /// Entries that it sent or finished.
     pub entries: u64,
     /// Entries of which it told a problem.

@@ -9,7 +9,7 @@ use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 pub const MAX_EXTENTS: usize = 4_096;
 
 /// Smallest file of which it is said when it was changed: less is sent anew as quickly as it is gone on with.
-pub const CHANGED_FROM: u64 = 8 << 20;
+pub const CTIME_MIN_SIZE: u64 = 8 << 20;
 
 /// Size of a regular file, and which of its bytes are data; the others are holes, and read as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Content {
     sparse: Option<Box<[Extent]>>,
     /// When the file or its attributes were last changed (inode(7), ctime), if that is said: nobody can set it, so it tells versions of
     /// one size and time of modification apart.
-    changed: Option<Time>,
+    ctime: Option<Time>,
 }
 
 impl Content {
@@ -31,18 +31,18 @@ impl Content {
         if size > MAX_SIZE {
             return Err(EntryError::TooLarge);
         }
-        Ok(Self { size, sparse: None, changed: None })
+        Ok(Self { size, sparse: None, ctime: None })
     }
 
     /// A file with data at `extents` and holes elsewhere.
     ///
     /// # Errors
     /// [`EntryError::TooLarge`]; [`EntryError::Extents`] if they are not in order, meet or reach too far;
-    /// [`EntryError::ManyExtents`].
+    /// [`EntryError::TooManyExtents`].
     pub fn sparse(size: u64, extents: Vec<Extent>) -> Result<Self, EntryError> {
         let dense = Self::dense(size)?;
         if extents.len() > MAX_EXTENTS {
-            return Err(EntryError::ManyExtents(extents.len()));
+            return Err(EntryError::TooManyExtents(extents.len()));
         }
         let ordered = extents.windows(2).all(|pair| pair[0].end() < pair[1].start());
         if !ordered || extents.last().is_some_and(|last| last.end() > size) {
@@ -57,7 +57,7 @@ impl Content {
     ///
     /// # Errors
     /// [`EntryError::TooLarge`] beyond [`MAX_SIZE`].
-    pub fn seen(size: u64, extents: impl IntoIterator<Item = Extent>) -> Result<Self, EntryError> {
+    pub fn from_extents(size: u64, extents: impl IntoIterator<Item = Extent>) -> Result<Self, EntryError> {
         let mut set = ExtentSet::default();
         for extent in extents {
             if let Some(within) = Extent::between(extent.start(), extent.end().min(size)) {
@@ -69,13 +69,13 @@ impl Content {
 
     /// The same of a file that was last changed then.
     #[must_use]
-    pub fn changed_at(self, changed: Option<Time>) -> Self {
-        Self { changed, ..self }
+    pub fn with_ctime(self, ctime: Option<Time>) -> Self {
+        Self { ctime, ..self }
     }
 
     /// When it was last changed, if that is said.
-    pub fn changed(&self) -> Option<Time> {
-        self.changed
+    pub fn ctime(&self) -> Option<Time> {
+        self.ctime
     }
 
     /// Bytes from the first to the last, holes included.
@@ -94,7 +94,7 @@ impl Content {
     }
 
     /// Whether there may be more holes than could be said.
-    pub fn is_crowded(&self) -> bool {
+    pub fn may_omit_holes(&self) -> bool {
         self.sparse.as_ref().is_some_and(|extents| extents.len() == MAX_EXTENTS)
     }
 
@@ -151,8 +151,8 @@ mod tests {
     fn one_file_has_one_description() {
         assert_eq!(Content::sparse(10, extents(&[(0, 10)])), Content::dense(10));
         assert_eq!(Content::sparse(0, Vec::new()), Content::dense(0));
-        assert_eq!(Content::seen(10, extents(&[(5, 20), (0, 3), (3, 5)])), Content::dense(10));
-        assert_eq!(Content::seen(10, extents(&[(12, 20), (1, 3)])), Content::sparse(10, extents(&[(1, 3)])));
+        assert_eq!(Content::from_extents(10, extents(&[(5, 20), (0, 3), (3, 5)])), Content::dense(10));
+        assert_eq!(Content::from_extents(10, extents(&[(12, 20), (1, 3)])), Content::sparse(10, extents(&[(1, 3)])));
     }
 
     #[test]
@@ -174,15 +174,15 @@ mod tests {
         let ones = (1..pairs.len()).filter(|index| pairs[*index].0 - pairs[index - 1].1 == 1).count();
         assert!((100..120).contains(&ones), "{ones}");
         let size = at;
-        let content = Content::seen(size, extents(&pairs)).expect("a file");
+        let content = Content::from_extents(size, extents(&pairs)).expect("a file");
         let found: Vec<Extent> = content.extents().collect();
-        assert!(found.len() == MAX_EXTENTS && content.is_crowded());
+        assert!(found.len() == MAX_EXTENTS && content.may_omit_holes());
         let holes: Vec<u64> = found.windows(2).map(|pair| pair[1].start() - pair[0].end()).collect();
         assert!(!holes.contains(&1));
         let given_up = content.data() - 5 * pairs.len() as u64;
         assert_eq!(given_up, ones as u64 + 2 * (120 - ones as u64));
         let many = extents(&pairs);
-        assert_eq!(Content::sparse(size, many.clone()), Err(EntryError::ManyExtents(many.len())));
+        assert_eq!(Content::sparse(size, many.clone()), Err(EntryError::TooManyExtents(many.len())));
     }
 
     proptest! {
@@ -191,7 +191,7 @@ mod tests {
         #[test]
         fn what_was_seen_is_data(size in 0u64..100, pairs in proptest::collection::vec((0u64..120, 1u64..20), 0..8)) {
             let pairs: Vec<_> = pairs.iter().map(|&(start, length)| (start, start + length)).collect();
-            let content = Content::seen(size, extents(&pairs)).expect("a file");
+            let content = Content::from_extents(size, extents(&pairs)).expect("a file");
             for byte in 0..120 {
                 let seen = byte < size && pairs.iter().any(|&(start, end)| (start..end).contains(&byte));
                 let said = content.extents().any(|extent| (extent.start()..extent.end()).contains(&byte));

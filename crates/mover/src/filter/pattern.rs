@@ -40,7 +40,7 @@ pub struct Pattern {
     subject: Subject,
     only_directories: bool,
     /// A directory is matched with a slash behind its name.
-    slash_behind: bool,
+    trailing_slash: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +62,9 @@ enum Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     /// All of it.
-    Whole,
+    FullName,
     /// All of it, with a slash in front.
-    WholeWithSlash,
+    FullNameWithSlash,
     /// As many components, from the last on.
     Last(usize),
     /// All of it, or what follows any slash.
@@ -94,20 +94,20 @@ impl Pattern {
             _ => (false, body),
         };
         let subject = match (anchored, has_stars) {
-            (true, _) => Subject::Whole,
-            (false, true) if body.starts_with(b"**") => Subject::WholeWithSlash,
+            (true, _) => Subject::FullName,
+            (false, true) if body.starts_with(b"**") => Subject::FullNameWithSlash,
             (false, true) => Subject::AfterAnySlash,
             (false, false) => Subject::Last(1 + body.iter().filter(|&&byte| byte == b'/').count()),
         };
         let parts = if is_wild { parts(body) } else { body.iter().map(|&byte| Part::Byte(byte)).collect() };
-        Ok(Self { parts, subject, only_directories, slash_behind: body.ends_with(b"***") })
+        Ok(Self { parts, subject, only_directories, trailing_slash: body.ends_with(b"***") })
     }
 
     /// For a pattern that stands for itself alone: what of a name is to be these bytes.
     pub(super) fn literal(&self) -> Option<(Subject, Box<[u8]>)> {
         let byte = |part: &Part| if let Part::Byte(byte) = part { Some(*byte) } else { None };
         let bytes = self.parts.iter().map(byte).collect::<Option<_>>()?;
-        matches!(self.subject, Subject::Whole | Subject::Last(_)).then_some((self.subject, bytes))
+        matches!(self.subject, Subject::FullName | Subject::Last(_)).then_some((self.subject, bytes))
     }
 
     pub(super) fn only_directories(&self) -> bool {
@@ -120,9 +120,9 @@ impl Pattern {
             return false;
         }
         let name = name.as_bytes();
-        let front: &[u8] = if self.subject == Subject::WholeWithSlash { b"/" } else { b"" };
+        let front: &[u8] = if self.subject == Subject::FullNameWithSlash { b"/" } else { b"" };
         let Some(subject) = self.subject.of(name) else { return false };
-        let behind: &[u8] = if self.slash_behind && is_directory { b"/" } else { b"" };
+        let behind: &[u8] = if self.trailing_slash && is_directory { b"/" } else { b"" };
         self.run([front, subject, behind].into_iter().flatten().copied())
     }
 
@@ -138,7 +138,7 @@ impl Pattern {
                 match self.parts.get(state) {
                     Some(Part::Star) if byte != b'/' => self.enter(next, state),
                     Some(Part::Stars) => self.enter(next, state),
-                    Some(part) if part.takes(byte) => self.enter(next, state + 1),
+                    Some(part) if part.matches_byte(byte) => self.enter(next, state + 1),
                     _ => {}
                 }
             }
@@ -180,13 +180,13 @@ impl Subject {
     pub(super) fn of(self, name: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Last(count) => last(name, count),
-            Self::Whole | Self::WholeWithSlash | Self::AfterAnySlash => Some(name),
+            Self::FullName | Self::FullNameWithSlash | Self::AfterAnySlash => Some(name),
         }
     }
 }
 
 impl Part {
-    fn takes(&self, byte: u8) -> bool {
+    fn matches_byte(&self, byte: u8) -> bool {
         match self {
             Self::Byte(own) => *own == byte,
             Self::Any => byte != b'/',
@@ -251,8 +251,8 @@ fn parts(mut rest: &[u8]) -> Vec<Part> {
 /// the meaning from the next byte.
 fn class(mut rest: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut bits = [0; 4];
-    let turned = matches!(rest, [b'!' | b'^', ..]);
-    if turned {
+    let negated = matches!(rest, [b'!' | b'^', ..]);
+    if negated {
         rest = &rest[1..];
     }
     // The member before, if a range can begin with it.
@@ -288,7 +288,7 @@ fn class(mut rest: &[u8]) -> Option<([u64; 4], &[u8])> {
         }
         is_first = false;
     }
-    if turned {
+    if negated {
         bits = bits.map(|word| !word);
     }
     // Both kinds of class: none has the slash.
@@ -398,7 +398,7 @@ mod tests {
                 let most = text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
                 (0..=most).any(|n| try_all(rest, &text[n..]))
             }
-            ([part, rest @ ..], [byte, text @ ..]) => part.takes(*byte) && try_all(rest, text),
+            ([part, rest @ ..], [byte, text @ ..]) => part.matches_byte(*byte) && try_all(rest, text),
             (_, []) => false,
         }
     }
@@ -415,8 +415,8 @@ mod tests {
             let components: Vec<&str> = name.split('/').collect();
             let ends = (0..components.len()).map(|at| components[at..].join("/"));
             let texts: Vec<String> = match pattern.subject {
-                Subject::Whole => vec![name.clone()],
-                Subject::WholeWithSlash => vec![format!("/{name}")],
+                Subject::FullName => vec![name.clone()],
+                Subject::FullNameWithSlash => vec![format!("/{name}")],
                 Subject::Last(count) => ends.filter(|end| end.split('/').count() == count).collect(),
                 Subject::AfterAnySlash => ends.collect(),
             };

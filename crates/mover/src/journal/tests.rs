@@ -7,42 +7,42 @@ use proptest::prelude::*;
 const ID: TransferId = TransferId([1; 16]);
 
 #[derive(Debug, Clone, Copy)]
-enum Said {
+enum LogEvent {
     Durable(u64, u64, u64),
-    Void(u64),
+    Invalid(u64),
     Compact,
 }
 
 /// What was said, bit by bit: files below 6, bytes below 64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Truth {
+struct Model {
     durable: BTreeMap<u64, u64>,
 }
 
-impl Truth {
-    fn hear(&mut self, said: Said) {
-        match said {
-            Said::Durable(file, start, end) => {
+impl Model {
+    fn apply(&mut self, events: LogEvent) {
+        match events {
+            LogEvent::Durable(file, start, end) => {
                 let bits = (start..end).fold(0, |bits, bit| bits | 1 << bit);
                 *self.durable.entry(file).or_default() |= bits;
             }
-            Said::Void(file) => _ = self.durable.remove(&file),
-            Said::Compact => {}
+            LogEvent::Invalid(file) => _ = self.durable.remove(&file),
+            LogEvent::Compact => {}
         }
     }
 
     /// What a journal answers for every file of 64 bytes, as the same bits.
     fn of(journal: &Journal) -> Self {
-        let mut truth = Self::default();
+        let mut model = Self::default();
         for file in 0..6 {
-            let left = journal.left(number(file), &Content::dense(64).expect("a size"));
+            let left = journal.missing(number(file), &Content::dense(64).expect("a size"));
             let left = left.iter().flat_map(|extent| extent.start()..extent.end());
             let bits = !left.fold(0, |bits, bit| bits | 1 << bit);
             if bits != 0 {
-                truth.durable.insert(file, bits);
+                model.durable.insert(file, bits);
             }
         }
-        truth
+        model
     }
 }
 
@@ -54,53 +54,53 @@ fn extent(start: u64, end: u64) -> Extent {
     Extent::between(start, end).expect("an extent")
 }
 
-fn said() -> impl Strategy<Value = Vec<Said>> {
+fn events() -> impl Strategy<Value = Vec<LogEvent>> {
     let durable =
-        (0u64..6, 0u64..64, 1u64..40).prop_map(|(file, at, n)| Said::Durable(file, at, (at + n).min(64)));
+        (0u64..6, 0u64..64, 1u64..40).prop_map(|(file, at, n)| LogEvent::Durable(file, at, (at + n).min(64)));
     let one = prop_oneof![
         12 => durable,
-        3 => (0u64..6).prop_map(Said::Void),
+        3 => (0u64..6).prop_map(LogEvent::Invalid),
     ];
     proptest::collection::vec(one, 0..30)
 }
 
 /// The file that a journal makes of what it is told, after each thing the bytes so far, and the truth.
-fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[Said]) -> Vec<(usize, Truth)> {
-    let mut truth = Truth::of(journal);
-    file.extend(journal.take_log());
-    let mut steps = vec![(file.len(), truth.clone())];
-    for &said in all {
-        match said {
-            Said::Durable(n, start, end) => journal.durable(number(n), extent(start, end)),
-            Said::Void(n) => _ = journal.void_all(n..n + 1, None),
-            Said::Compact => *file = journal.compact(),
+fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[LogEvent]) -> Vec<(usize, Model)> {
+    let mut model = Model::of(journal);
+    file.extend(journal.take_pending());
+    let mut steps = vec![(file.len(), model.clone())];
+    for &events in all {
+        match events {
+            LogEvent::Durable(n, start, end) => journal.mark_durable(number(n), extent(start, end)),
+            LogEvent::Invalid(n) => _ = journal.invalidate(n..n + 1, None),
+            LogEvent::Compact => *file = journal.compact(),
         }
-        file.extend(journal.take_log());
-        truth.hear(said);
-        assert_eq!(Truth::of(journal), truth);
-        assert_eq!(journal.is_empty(), truth == Truth::default());
-        steps.push((file.len(), truth.clone()));
+        file.extend(journal.take_pending());
+        model.apply(events);
+        assert_eq!(Model::of(journal), model);
+        assert_eq!(journal.is_empty(), model == Model::default());
+        steps.push((file.len(), model.clone()));
     }
     steps
 }
 
 fn replay(bytes: &[u8]) -> Result<(Journal, u64), JournalError> {
-    let mut replay = Replay::new(ID);
+    let mut replay = JournalReader::new(ID);
     replay.push(bytes)?;
     replay.finish()
 }
 
 /// What may be believed of a file whose first `whole` bytes are as they were written.
-fn believed(steps: &[(usize, Truth)], whole: usize) -> Option<&(usize, Truth)> {
+fn expected_state(steps: &[(usize, Model)], whole: usize) -> Option<&(usize, Model)> {
     steps.iter().rev().find(|(length, _)| *length <= whole)
 }
 
 /// Checks that of damaged bytes just what is before the damage is believed.
-fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Truth)]) -> Result<(), TestCaseError> {
+fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Model)]) -> Result<(), TestCaseError> {
     let whole = good.iter().zip(bad).take_while(|(good, bad)| good == bad).count();
-    match (replay(bad), believed(steps, whole)) {
-        (Ok((journal, valid)), Some((length, truth))) => {
-            prop_assert_eq!(&Truth::of(&journal), truth);
+    match (replay(bad), expected_state(steps, whole)) {
+        (Ok((journal, valid)), Some((length, model))) => {
+            prop_assert_eq!(&Model::of(&journal), model);
             prop_assert_eq!(valid, *length as u64);
         }
         (Err(_), None) => {}
@@ -114,17 +114,17 @@ fn what_is_left_is_data_without_holes() {
     let mut journal = Journal::new(ID);
     let content = Content::sparse(100, vec![extent(10, 30), extent(50, 60)]).expect("a file");
     let left = |journal: &Journal| {
-        let left = journal.left(number(7), &content);
+        let left = journal.missing(number(7), &content);
         left.iter().map(|extent| (extent.start(), extent.end())).collect::<Vec<_>>()
     };
     assert_eq!(left(&journal), [(10, 30), (50, 60)]);
-    journal.durable(number(7), extent(0, 15));
-    journal.durable(number(8), extent(0, 100));
-    journal.durable(number(7), extent(20, 55));
+    journal.mark_durable(number(7), extent(0, 15));
+    journal.mark_durable(number(8), extent(0, 100));
+    journal.mark_durable(number(7), extent(20, 55));
     assert_eq!(left(&journal), [(15, 20), (55, 60)]);
-    journal.durable(number(7), extent(0, 70));
+    journal.mark_durable(number(7), extent(0, 70));
     assert_eq!(left(&journal), []);
-    journal.void_all(7..8, None);
+    journal.invalidate(7..8, None);
     assert_eq!(left(&journal), [(10, 30), (50, 60)]);
 }
 
@@ -132,43 +132,43 @@ fn what_is_left_is_data_without_holes() {
 fn files_are_void_together() {
     let mut journal = Journal::new(ID);
     for file in [2, 3, 5, 8] {
-        journal.durable(number(file), extent(0, 64));
+        journal.mark_durable(number(file), extent(0, 64));
     }
-    assert!(journal.void_all(3..8, FileNumber::new(6).ok()) && !journal.void_all(3..6, None));
-    let left = |journal: &Journal, file| journal.left(number(file), &Content::dense(64).expect("a size"));
+    assert!(journal.invalidate(3..8, FileNumber::new(6).ok()) && !journal.invalidate(3..6, None));
+    let left = |journal: &Journal, file| journal.missing(number(file), &Content::dense(64).expect("a size"));
     let known =
         |journal: &Journal| (0..10).filter(|&file| left(journal, file).is_empty()).collect::<Vec<_>>();
     assert_eq!(known(&journal), [2, 8]);
-    let (mut journal, _) = replay(&journal.take_log()).expect("a journal");
+    let (mut journal, _) = replay(&journal.take_pending()).expect("a journal");
     assert_eq!(known(&journal), [2, 8]);
     assert!(!journal.is_empty());
-    assert!(journal.void_all(0..u64::MAX, None) && !journal.void_all(0..u64::MAX, None));
+    assert!(journal.invalidate(0..u64::MAX, None) && !journal.invalidate(0..u64::MAX, None));
     assert!(journal.is_empty());
 }
 
 #[test]
 fn another_journal_is_refused() {
-    let file = Journal::new(TransferId([2; 16])).take_log();
-    let said = |bytes: &[u8]| replay(bytes).err();
-    assert_eq!(said(&file), Some(JournalError::OtherTransfer(TransferId([2; 16]))));
-    assert_eq!(said(b"a file of another kind, long enough"), Some(JournalError::Magic));
-    assert_eq!(said(b"a file"), Some(JournalError::Magic));
-    assert_eq!(said(&file[..29]), Some(JournalError::Short));
-    assert_eq!(said(&[]), Some(JournalError::Short));
-    let mut damaged = Journal::new(ID).take_log();
+    let file = Journal::new(TransferId([2; 16])).take_pending();
+    let events = |bytes: &[u8]| replay(bytes).err();
+    assert_eq!(events(&file), Some(JournalError::OtherTransfer(TransferId([2; 16]))));
+    assert_eq!(events(b"a file of another kind, long enough"), Some(JournalError::NotAJournal));
+    assert_eq!(events(b"a file"), Some(JournalError::NotAJournal));
+    assert_eq!(events(&file[..29]), Some(JournalError::Truncated));
+    assert_eq!(events(&[]), Some(JournalError::Truncated));
+    let mut damaged = Journal::new(ID).take_pending();
     damaged[12] ^= 1;
-    assert_eq!(said(&damaged), Some(JournalError::Damaged));
+    assert_eq!(events(&damaged), Some(JournalError::DamagedHeader));
     let mut newer = [&MAGIC[..], &[0, 2], &[1; 16]].concat();
     newer.extend(checksum(0, &newer).to_be_bytes());
-    assert_eq!(said(&newer), Some(JournalError::Version(2)));
+    assert_eq!(events(&newer), Some(JournalError::Version(2)));
 }
 
 #[test]
 fn the_format_is_as_it_says() {
     let mut journal = Journal::new(TransferId(*b"0123456789abcdef"));
-    journal.durable(number(300), extent(4_096, 8_192));
-    journal.void_all(300..301, None);
-    let log = journal.take_log();
+    journal.mark_durable(number(300), extent(4_096, 8_192));
+    journal.invalidate(300..301, None);
+    let log = journal.take_pending();
     assert_eq!(log[..26], *b"numaioJ\n\x00\x010123456789abcdef");
     assert_eq!(log[30..37], [1, 0xac, 2, 0x80, 0x20, 0x80, 0x20]);
     assert_eq!(log[41..44], [3, 0xac, 2]);
@@ -181,31 +181,31 @@ fn the_format_is_as_it_says() {
 #[test]
 fn blocks_in_a_row_are_one_record_in_the_end() {
     let mut journal = Journal::new(ID);
-    (0..10_000).for_each(|n| journal.durable(number(1), extent(10 * n, 10 * n + 10)));
+    (0..10_000).for_each(|n| journal.mark_durable(number(1), extent(10 * n, 10 * n + 10)));
     assert!(journal.is_bloated());
-    journal.take_log();
+    journal.take_pending();
     let compact = journal.compact();
     assert!(compact.len() < 50, "{}", compact.len());
     assert!(!journal.is_bloated());
     let (again, _) = replay(&compact).expect("a journal");
-    assert!(again.left(number(1), &Content::dense(100_000).expect("a size")).is_empty());
+    assert!(again.missing(number(1), &Content::dense(100_000).expect("a size")).is_empty());
 }
 
 #[test]
 fn what_is_void_is_not_logged_again() {
     let mut journal = Journal::new(ID);
-    journal.durable(number(1), extent(0, 5));
-    journal.take_log();
-    assert!(!journal.void_all(2..9, None) && journal.take_log().is_empty());
+    journal.mark_durable(number(1), extent(0, 5));
+    journal.take_pending();
+    assert!(!journal.invalidate(2..9, None) && journal.take_pending().is_empty());
 }
 
 /// Blocks of zeros or of an older journal, which never reached the disk in order, and a long tail of them.
 #[test]
 fn a_long_tail_is_not_kept_in_memory() {
     let mut journal = Journal::new(ID);
-    journal.durable(number(1), extent(0, 5));
-    let mut replay = Replay::new(ID);
-    let log = journal.take_log();
+    journal.mark_durable(number(1), extent(0, 5));
+    let mut replay = JournalReader::new(ID);
+    let log = journal.take_pending();
     replay.push(&log).expect("a journal");
     for _ in 0..1_000 {
         replay.push(&[0; 4_096]).expect("a tail");
@@ -219,18 +219,18 @@ proptest! {
 
     #[test]
     fn a_journal_is_what_was_said(
-        all in said(),
+        all in events(),
         compact in proptest::option::of(any::<prop::sample::Index>()),
         pieces in proptest::collection::vec(1usize..50, 1..20),
-        later in said(),
+        later in events(),
     ) {
         let mut all = all;
         if let Some(index) = compact {
-            all.insert(index.index(all.len() + 1), Said::Compact);
+            all.insert(index.index(all.len() + 1), LogEvent::Compact);
         }
         let (mut journal, mut file) = (Journal::new(ID), Vec::new());
         let steps = write(&mut journal, &mut file, &all);
-        let mut replay = Replay::new(ID);
+        let mut replay = JournalReader::new(ID);
         let (mut rest, mut pieces) = (&file[..], pieces.into_iter().cycle());
         while !rest.is_empty() {
             let (piece, later) = rest.split_at(pieces.next().unwrap_or(1).min(rest.len()));
@@ -239,15 +239,15 @@ proptest! {
         }
         let (mut again, valid) = replay.finish().expect("a journal");
         prop_assert_eq!(valid, file.len() as u64);
-        prop_assert_eq!(Some(Truth::of(&again)), steps.last().map(|(_, truth)| truth.clone()));
+        prop_assert_eq!(Some(Model::of(&again)), steps.last().map(|(_, model)| model.clone()));
         // It goes on where it ended.
         let steps = write(&mut again, &mut file, &later);
         let (last, _) = self::replay(&file).expect("a journal");
-        prop_assert_eq!(Some(Truth::of(&last)), steps.last().map(|(_, truth)| truth.clone()));
+        prop_assert_eq!(Some(Model::of(&last)), steps.last().map(|(_, model)| model.clone()));
     }
 
     #[test]
-    fn a_torn_tail_is_cut(all in said(), cut in any::<prop::sample::Index>(), junk in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn a_torn_tail_is_cut(all in events(), cut in any::<prop::sample::Index>(), junk in proptest::collection::vec(any::<u8>(), 0..80)) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let bad = [&good[..cut.index(good.len() + 1)], &junk].concat();
@@ -256,7 +256,7 @@ proptest! {
 
     /// The tail in blocks, of which some came in another order, twice, or not at all.
     #[test]
-    fn a_reordered_tail_is_cut(all in said(), block in 1usize..40, order in proptest::collection::vec(0usize..12, 0..12)) {
+    fn a_reordered_tail_is_cut(all in events(), block in 1usize..40, order in proptest::collection::vec(0usize..12, 0..12)) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let blocks: Vec<&[u8]> = good.chunks(block).collect();
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_bit_ends_it(all in said(), bit in any::<prop::sample::Index>()) {
+    fn a_changed_bit_ends_it(all in events(), bit in any::<prop::sample::Index>()) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let mut bad = good.clone();
@@ -281,7 +281,7 @@ proptest! {
 
     /// What an older journal of the same transfer left in reused blocks does not fit.
     #[test]
-    fn an_older_tail_is_not_believed(all in said(), older in said(), cut in any::<prop::sample::Index>()) {
+    fn an_older_tail_is_not_believed(all in events(), older in events(), cut in any::<prop::sample::Index>()) {
         let (mut good, mut old) = (Vec::new(), Vec::new());
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         write(&mut Journal::new(ID), &mut old, &older);

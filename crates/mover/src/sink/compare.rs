@@ -12,7 +12,7 @@ const SET_ID: u32 = SET_USER_ID | SET_GROUP_ID;
 impl<B: AsRef<[u8]>> Sink<B> {
     /// The attributes that an object gets.
     pub(super) fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
-        let keep = self.options.keep;
+        let keep = self.options.preserve;
         let bits = self.bits(inode);
         let (mode, masked) = match there {
             _ if keep.modes => (bits, false),
@@ -33,7 +33,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// The mode that an object can have here. Who runs a program with these bits becomes its owner, or of its group: where that is
     /// not the one of the source they would give away the rights of whoever copies it.
     pub(super) fn bits(&self, inode: &Inode) -> u32 {
-        let (bits, keep, own) = (inode.mode.bits(), self.options.keep, &self.options.own);
+        let (bits, keep, own) = (inode.mode.bits(), self.options.preserve, &self.options.writer);
         if own.for_others {
             return bits & !SET_ID;
         }
@@ -50,12 +50,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// The extended attributes that an object gets, if they are kept.
     pub(super) fn xattrs(&self, inode: &Inode) -> Option<Vec<Xattr>> {
         let all = || self.settable(inode).map(|(name, value)| (name.into(), value.into())).collect();
-        self.options.keep.xattrs.then(all)
+        self.options.preserve.xattrs.then(all)
     }
 
     /// Those that may be set here.
     fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let is_root = self.options.own.user == 0;
+        let is_root = self.options.writer.user == 0;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_roots(name))
     }
 
@@ -80,9 +80,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Whether attributes differ that are to be kept.
     pub(super) fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
         let Some(Found { seen, xattrs, .. }) = found else { return true };
-        let keep = self.options.keep;
+        let keep = self.options.preserve;
         let is_link = seen.kind == FileKind::Symlink;
-        let own = &self.options.own;
+        let own = &self.options.writer;
         // A directory may have inherited one.
         let compared = if own.for_others { !SET_ID } else { !0 };
         let mode = keep.modes && !is_link && (seen.mode ^ self.bits(inode)) & compared != 0;

@@ -4,17 +4,17 @@
 use super::{Origin, SourceOptions};
 use crate::name::Name;
 use crate::name_set::NameSet;
-use crate::ours::is_ours;
+use crate::own_files::is_own_file;
 use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Listings under way at a time.
-const LISTINGS: usize = 4;
+const MAX_LISTINGS: usize = 4;
 /// Names of one listing.
-const NAMES: usize = 512;
+const NAMES_PER_LISTING: usize = 512;
 
 /// Something that was met, or why it could not be looked at.
-pub(super) struct Met {
+pub(super) struct ScannedEntry {
     /// Where it is.
     pub path: FilePath,
     /// What it is called at the sink.
@@ -26,7 +26,7 @@ pub(super) struct Met {
 }
 
 #[derive(Debug)]
-enum Step {
+enum ScanStep {
     /// Look at where origins begin.
     Begin(Vec<Origin>),
     List(FilePath, Name),
@@ -39,19 +39,19 @@ pub(super) struct Scan {
     details: Details,
     recursive: bool,
     /// What is still to do; the last one first.
-    stack: Vec<Step>,
-    under_way: BTreeMap<Ticket, Step>,
+    stack: Vec<ScanStep>,
+    in_flight: BTreeMap<Ticket, ScanStep>,
     /// The names that were met; kept if one may be met twice.
-    met: Option<NameSet<14>>,
+    seen_names: Option<NameSet<14>>,
     /// The directories above origins that were met.
-    ways: NameSet<14>,
+    visited_parents: NameSet<14>,
     /// Whether all of an origin is met before the next one, so that the same ones come first each time.
-    one_by_one: bool,
+    sequential_origins: bool,
 }
 
 /// What was met under a name.
-pub enum Before {
-    Nothing,
+pub enum PreviousName {
+    New,
     Directory,
     Other,
 }
@@ -59,112 +59,112 @@ pub enum Before {
 impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
-        let met = may_meet_twice(origins).then(NameSet::default);
+        let seen_names = may_overlap(origins).then(NameSet::default);
         // Of one root, the same name is the same thing.
-        let one_by_one = met.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
-        let at_once = if one_by_one { 1 } else { NAMES };
+        let sequential_origins = seen_names.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
+        let origins_per_step = if sequential_origins { 1 } else { NAMES_PER_LISTING };
         Self {
             details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
             recursive: options.recursive,
-            met,
-            ways: NameSet::default(),
-            one_by_one,
-            stack: origins.chunks(at_once).rev().map(|some| Step::Begin(some.to_vec())).collect(),
-            under_way: BTreeMap::new(),
+            seen_names,
+            visited_parents: NameSet::default(),
+            sequential_origins,
+            stack: origins.chunks(origins_per_step).rev().map(|some| ScanStep::Begin(some.to_vec())).collect(),
+            in_flight: BTreeMap::new(),
         }
     }
 
     /// Whether all was met.
-    pub fn is_over(&self) -> bool {
-        self.stack.is_empty() && self.under_way.is_empty()
+    pub fn is_finished(&self) -> bool {
+        self.stack.is_empty() && self.in_flight.is_empty()
     }
 
     /// Names that listings under way may give, and one more.
     pub fn expected(&self) -> usize {
-        (self.under_way.len() + 1) * NAMES
+        (self.in_flight.len() + 1) * NAMES_PER_LISTING
     }
 
-    /// What to do next; it is to be told by [`Scan::began`].
-    pub fn next<B>(&mut self) -> Option<(Operation<B>, Begun)> {
-        if self.under_way.len() == LISTINGS || self.is_early() {
+    /// What to do next; it is to be told by [`Scan::submitted`].
+    pub fn next<B>(&mut self) -> Option<(Operation<B>, SubmittedStep)> {
+        if self.in_flight.len() == MAX_LISTINGS || self.must_wait() {
             return None;
         }
         let step = match self.stack.pop()? {
-            Step::Begin(origins) => Step::Begin(self.with_ways(origins)),
+            ScanStep::Begin(origins) => ScanStep::Begin(self.with_parents_of(origins)),
             step => step,
         };
-        let (most, details) = (NAMES, self.details);
+        let (most, details) = (NAMES_PER_LISTING, self.details);
         let operation = match &step {
-            Step::Begin(origins) => {
+            ScanStep::Begin(origins) => {
                 let at = origins.iter().map(Origin::path).collect();
                 Operation::Look { at, details, links: Vec::new() }
             }
-            Step::List(path, _) => Operation::List { directory: path.clone(), most, details },
-            Step::More(listing, ..) => Operation::More { listing: *listing, most, details },
+            ScanStep::List(path, _) => Operation::List { directory: path.clone(), most, details },
+            ScanStep::More(listing, ..) => Operation::More { listing: *listing, most, details },
         };
-        Some((operation, Begun(step)))
+        Some((operation, SubmittedStep(step)))
     }
 
     /// The first of some origins, with those directories above them that were not met yet; the others come later. As names may lie
     /// deep, what is above all of them may be far more than they are.
-    fn with_ways(&mut self, origins: Vec<Origin>) -> Vec<Origin> {
+    fn with_parents_of(&mut self, origins: Vec<Origin>) -> Vec<Origin> {
         let mut all = Vec::with_capacity(origins.len());
         let mut origins = origins.into_iter();
-        while let Some(origin) = (all.len() < NAMES).then(|| origins.next()).flatten() {
+        while let Some(origin) = (all.len() < NAMES_PER_LISTING).then(|| origins.next()).flatten() {
             // What is above one that was met was met, too.
             let above = std::iter::successors(origin.only.as_ref().and_then(Name::parent), Name::parent);
-            let above = above.take_while(|name| origin.way && !name.is_root() && self.ways.add(name));
-            let above = above.map(|name| Origin { only: Some(name), enter: false, way: false, ..origin });
+            let above = above.take_while(|name| origin.with_parents && !name.is_root() && self.visited_parents.add(name));
+            let above = above.map(|name| Origin { only: Some(name), enter: false, with_parents: false, ..origin });
             let above: Vec<Origin> = above.collect();
             all.extend(above.into_iter().rev());
             all.push(origin);
         }
         let others: Vec<Origin> = origins.collect();
         if !others.is_empty() {
-            self.stack.push(Step::Begin(others));
+            self.stack.push(ScanStep::Begin(others));
         }
         all
     }
 
     /// Whether the next origins must wait: their directories may be among those that are looked at, or names of theirs among what
     /// is listed.
-    fn is_early(&self) -> bool {
-        let begins = |step: &Step| matches!(step, Step::Begin(_));
+    fn must_wait(&self) -> bool {
+        let begins = |step: &ScanStep| matches!(step, ScanStep::Begin(_));
         self.stack.last().is_some_and(begins)
-            && self.under_way.values().any(|step| self.one_by_one || begins(step))
+            && self.in_flight.values().any(|step| self.sequential_origins || begins(step))
     }
 
     /// The operation was submitted.
-    pub fn began(&mut self, ticket: Ticket, begun: Begun) {
-        self.under_way.insert(ticket, begun.0);
+    pub fn submitted(&mut self, ticket: Ticket, step: SubmittedStep) {
+        self.in_flight.insert(ticket, step.0);
     }
 
     /// Objects were looked at. Nothing if the ticket is none of a scan.
-    pub fn looked(&mut self, ticket: Ticket, found: Vec<Result<Option<Found>, Fault>>) -> Vec<Met> {
-        let Some(Step::Begin(origins)) = self.under_way.remove(&ticket) else { return Vec::new() };
-        let met = |(origin, found): (Origin, Result<Option<Found>, Fault>)| {
+    pub fn looked_up(&mut self, ticket: Ticket, found: Vec<Result<Option<Found>, Fault>>) -> Vec<ScannedEntry> {
+        let Some(ScanStep::Begin(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
+        let seen_names = |(origin, found): (Origin, Result<Option<Found>, Fault>)| {
             let path = origin.path();
             let absent = || Fault::new(numaio_machine::port::Why::NotFound, "there is no such file");
             let found = found.and_then(|found| found.ok_or_else(absent));
-            Met { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
+            ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
-        origins.into_iter().zip(found).map(met).collect()
+        origins.into_iter().zip(found).map(seen_names).collect()
     }
 
     /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
-    pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<Met> {
-        let (path, name) = match self.under_way.remove(&ticket) {
-            Some(Step::List(path, name) | Step::More(_, path, name)) => (path, name),
+    pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
+        let (path, name) = match self.in_flight.remove(&ticket) {
+            Some(ScanStep::List(path, name) | ScanStep::More(_, path, name)) => (path, name),
             _ => return Vec::new(),
         };
         let listing = match listing {
             Ok(listing) => listing,
-            Err(fault) => return vec![Met { path, name, enter: false, found: Err(fault) }],
+            Err(fault) => return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }],
         };
         if let Some(more) = listing.more {
-            self.stack.push(Step::More(more, path.clone(), name.clone()));
+            self.stack.push(ScanStep::More(more, path.clone(), name.clone()));
         }
-        let entries = listing.found.into_iter().filter(|(component, _)| !is_ours(component));
+        let entries = listing.found.into_iter().filter(|(component, _)| !is_own_file(component));
         entries
             .map(|(component, found)| {
                 let below = if path.name.is_empty() {
@@ -174,11 +174,11 @@ impl Scan {
                 };
                 let path = FilePath::new(path.root, below);
                 match name.join(&component) {
-                    Ok(name) => Met { path, name, enter: true, found },
+                    Ok(name) => ScannedEntry { path, name, enter: true, found },
                     Err(error) => {
                         let why = numaio_machine::port::Why::NameTooLong;
                         let found = Err(Fault::new(why, error));
-                        Met { path, name: name.clone(), enter: false, found }
+                        ScannedEntry { path, name: name.clone(), enter: false, found }
                     }
                 }
             })
@@ -188,31 +188,31 @@ impl Scan {
     /// A directory is to be moved: so is what it holds.
     pub fn enter(&mut self, path: FilePath, name: Name) {
         if self.recursive {
-            self.stack.push(Step::List(path, name));
+            self.stack.push(ScanStep::List(path, name));
         }
     }
 
     /// What was met under a name before. Two origins may hold the same name; the first one counts.
-    pub fn meet(&mut self, name: &Name, is_directory: bool) -> Before {
-        let Some(met) = &mut self.met else { return Before::Nothing };
+    pub fn record_name(&mut self, name: &Name, is_directory: bool) -> PreviousName {
+        let Some(seen_names) = &mut self.seen_names else { return PreviousName::New };
         // No name ends with a slash.
         let as_directory = || [name.as_bytes(), b"/"].concat();
-        if met.add(name) {
+        if seen_names.add(name) {
             if is_directory {
-                met.add(as_directory());
+                seen_names.add(as_directory());
             }
-            return Before::Nothing;
+            return PreviousName::New;
         }
-        if met.has(as_directory()) {
-            Before::Directory
+        if seen_names.has(as_directory()) {
+            PreviousName::Directory
         } else {
-            Before::Other
+            PreviousName::Other
         }
     }
 }
 
 /// Whether two origins may hold the same name: one of them is the other one, or lies below it.
-fn may_meet_twice(origins: &[Origin]) -> bool {
+fn may_overlap(origins: &[Origin]) -> bool {
     let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
     let is_below = |name: &Name| {
         let mut above = std::iter::successors(name.parent(), Name::parent);
@@ -222,7 +222,7 @@ fn may_meet_twice(origins: &[Origin]) -> bool {
 }
 
 /// A step that was taken from the stack.
-pub(super) struct Begun(Step);
+pub(super) struct SubmittedStep(ScanStep);
 
 #[cfg(test)]
 mod tests {
@@ -232,8 +232,8 @@ mod tests {
     fn names_are_remembered_only_where_one_may_come_twice() {
         let twice = |names: &[&str]| {
             let only = |name: &&str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
-            let origin = |name| Origin { root: 0, only: only(name), enter: true, way: false };
-            may_meet_twice(&names.iter().map(origin).collect::<Vec<_>>())
+            let origin = |name| Origin { root: 0, only: only(name), enter: true, with_parents: false };
+            may_overlap(&names.iter().map(origin).collect::<Vec<_>>())
         };
         for names in [&[""][..], &["a"], &["a", "b"], &["a/b", "a/c"], &["a", "ab"]] {
             assert!(!twice(names), "{names:?}");
@@ -247,32 +247,32 @@ mod tests {
     fn directories_above_names_come_first_and_once_and_not_all_at_a_time() {
         let origin = |name: &str| {
             let name = Name::new(name.as_bytes()).expect("a name");
-            Origin { root: 0, only: Some(name), enter: true, way: true }
+            Origin { root: 0, only: Some(name), enter: true, with_parents: true }
         };
         let mut scan = Scan {
             details: Details::default(),
             recursive: false,
             stack: Vec::new(),
-            under_way: BTreeMap::new(),
-            met: None,
-            ways: NameSet::default(),
-            one_by_one: false,
+            in_flight: BTreeMap::new(),
+            seen_names: None,
+            visited_parents: NameSet::default(),
+            sequential_origins: false,
         };
         let listed = ["a/b/c", "a/d", "e", "a/b"].map(origin).to_vec();
         let shown = |origin: Origin| (origin.only.expect("a name").to_string(), origin.enter);
-        let all: Vec<_> = scan.with_ways(listed).into_iter().map(shown).collect();
+        let all: Vec<_> = scan.with_parents_of(listed).into_iter().map(shown).collect();
         let expected =
             [("a", false), ("a/b", false), ("a/b/c", true), ("a/d", true), ("e", true), ("a/b", true)];
         assert_eq!(all, expected.map(|(name, enter)| (name.to_owned(), enter)));
         // Ten names that lie deep.
         let deep = |number: usize| origin(&vec![number.to_string(); 1_000].join("/"));
-        let mut some = scan.with_ways((0..10).map(deep).collect());
+        let mut some = scan.with_parents_of((0..10).map(deep).collect());
         let mut count = 0;
         loop {
             count += some.len();
-            assert!(some.len() < NAMES + 1_000 && some.last().is_some_and(|last| last.enter));
-            let Some(Step::Begin(others)) = scan.stack.pop() else { break };
-            some = scan.with_ways(others);
+            assert!(some.len() < NAMES_PER_LISTING + 1_000 && some.last().is_some_and(|last| last.enter));
+            let Some(ScanStep::Begin(others)) = scan.stack.pop() else { break };
+            some = scan.with_parents_of(others);
         }
         assert_eq!(count, 10_000);
     }

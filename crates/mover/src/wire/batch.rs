@@ -29,7 +29,7 @@ const SAME_USER: u8 = 0x10;
 const SAME_GROUP: u8 = 0x20;
 const HAS_XATTRS: u8 = 0x40;
 /// It is said when a regular file was last changed.
-const CHANGED: u8 = 0x80;
+const HAS_CTIME: u8 = 0x80;
 
 /// Entries that follow each other in a scan. At least one; the root is a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,26 +52,26 @@ impl Batch {
 
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_number(out, self.first.get());
-        let mut before = Before::default();
+        let mut previous = PreviousEntry::default();
         for entry in &self.entries {
-            put_entry(out, entry, &before);
-            before.is_now(entry);
+            put_entry(out, entry, &previous);
+            previous.update(entry);
         }
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let first = FileNumber::new(reader.number("the number of a batch's first entry")?)?;
         let mut entries = Vec::new();
-        let mut before = Before::default();
+        let mut previous = PreviousEntry::default();
         while !reader.is_empty() || entries.is_empty() {
             if entries.len() == MAX_BATCH {
-                let (length, most) = (MAX_BATCH as u64 + 1, MAX_BATCH as u64);
-                return Err(WireError::Long { what: "a batch", length, most });
+                let (length, limit) = (MAX_BATCH as u64 + 1, MAX_BATCH as u64);
+                return Err(WireError::TooLong { what: "a batch", length, limit });
             }
-            let entry = read_entry(reader, &before)?;
+            let entry = read_entry(reader, &previous)?;
             number_of(first, entries.len())?;
             check(&entry)?;
-            before.is_now(&entry);
+            previous.update(&entry);
             entries.push(entry);
         }
         Ok(Self { first, entries })
@@ -83,7 +83,7 @@ impl Batch {
 pub struct BatchEncoder {
     first: FileNumber,
     count: usize,
-    before: Before,
+    previous: PreviousEntry,
     payload: Vec<u8>,
 }
 
@@ -92,13 +92,13 @@ impl BatchEncoder {
     pub fn new(first: FileNumber) -> Self {
         let mut payload = Vec::new();
         put_number(&mut payload, first.get());
-        Self { first, count: 0, before: Before::default(), payload }
+        Self { first, count: 0, previous: PreviousEntry::default(), payload }
     }
 
     /// Adds an entry, or says `false` if there is no room for it. An empty batch has room for any entry.
     ///
     /// # Errors
-    /// [`WireError::Value`] for a hard link to the root and for a root that is no directory; then
+    /// [`WireError::InvalidValue`] for a hard link to the root and for a root that is no directory; then
     /// nothing is added.
     pub fn push(&mut self, entry: &Entry) -> Result<bool, WireError> {
         if self.count == MAX_BATCH {
@@ -107,12 +107,12 @@ impl BatchEncoder {
         number_of(self.first, self.count)?;
         check(entry)?;
         let length = self.payload.len();
-        put_entry(&mut self.payload, entry, &self.before);
+        put_entry(&mut self.payload, entry, &self.previous);
         if self.payload.len() > MAX_PAYLOAD {
             self.payload.truncate(length);
             return Ok(false);
         }
-        self.before.is_now(entry);
+        self.previous.update(entry);
         self.count += 1;
         Ok(true)
     }
@@ -148,24 +148,24 @@ fn number_of(first: FileNumber, index: usize) -> Result<FileNumber, WireError> {
 
 fn check(entry: &Entry) -> Result<(), WireError> {
     match &entry.object {
-        Object::HardLink(to) if to.is_root() => Err(WireError::Value("a hard link to the root")),
+        Object::HardLink(to) if to.is_root() => Err(WireError::InvalidValue("a hard link to the root")),
         Object::New(Inode { kind: Kind::Directory, .. }) => Ok(()),
-        _ if entry.name.is_root() => Err(WireError::Value("a root that is no directory")),
+        _ if entry.name.is_root() => Err(WireError::InvalidValue("a root that is no directory")),
         _ => Ok(()),
     }
 }
 
 /// What the next entry is written against.
 #[derive(Debug, Default)]
-struct Before {
+struct PreviousEntry {
     name: Vec<u8>,
     /// What the last hard link is a further name of.
     to: Vec<u8>,
     shared: Option<(Mode, Owner, Owner)>,
 }
 
-impl Before {
-    fn is_now(&mut self, entry: &Entry) {
+impl PreviousEntry {
+    fn update(&mut self, entry: &Entry) {
         self.name.clear();
         self.name.extend_from_slice(entry.name.as_bytes());
         let inode = match &entry.object {
@@ -200,33 +200,33 @@ impl Before {
     }
 }
 
-fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: &Before) {
+fn put_entry(out: &mut Vec<u8>, entry: &Entry, previous: &PreviousEntry) {
     let flags = match &entry.object {
         Object::HardLink(_) => HARD_LINK,
         Object::New(inode) => {
             let xattrs = if inode.xattrs.is_empty() { 0 } else { HAS_XATTRS };
-            let changed = if changed(&inode.kind).is_some() { CHANGED } else { 0 };
-            kind_code(&inode.kind) | before.same(inode) | xattrs | changed
+            let ctime = if ctime(&inode.kind).is_some() { HAS_CTIME } else { 0 };
+            kind_code(&inode.kind) | previous.same(inode) | xattrs | ctime
         }
     };
     out.push(flags);
-    put_name(out, entry.name.as_bytes(), &before.name);
+    put_name(out, entry.name.as_bytes(), &previous.name);
     match &entry.object {
-        Object::HardLink(to) => put_name(out, to.as_bytes(), &before.to),
+        Object::HardLink(to) => put_name(out, to.as_bytes(), &previous.to),
         Object::New(inode) => put_inode(out, inode, flags),
     }
 }
 
-fn read_entry(reader: &mut Reader<'_>, before: &Before) -> Result<Entry, WireError> {
+fn read_entry(reader: &mut Reader<'_>, previous: &PreviousEntry) -> Result<Entry, WireError> {
     let flags = reader.byte("an entry")?;
-    let name = read_name(reader, &before.name)?;
+    let name = read_name(reader, &previous.name)?;
     let object = if flags & KIND == HARD_LINK {
         if flags != HARD_LINK {
             return Err(WireError::NotCanonical("the flags of a hard link"));
         }
-        Object::HardLink(read_name(reader, &before.to)?)
+        Object::HardLink(read_name(reader, &previous.to)?)
     } else {
-        Object::New(read_inode(reader, flags, before)?)
+        Object::New(read_inode(reader, flags, previous)?)
     };
     Ok(Entry { name, object })
 }
@@ -236,19 +236,19 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// A name as what it shares with another one, and the rest.
-pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8], before: &[u8]) {
-    let shared = shared_prefix(before, name);
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8], previous: &[u8]) {
+    let shared = shared_prefix(previous, name);
     put_number(out, shared as u64);
     put_bytes(out, &name[shared..]);
 }
 
 /// The same back.
-pub(crate) fn read_name(reader: &mut Reader<'_>, before: &[u8]) -> Result<Name, WireError> {
+pub(crate) fn read_name(reader: &mut Reader<'_>, previous: &[u8]) -> Result<Name, WireError> {
     let shared = reader.number("a name")?;
     let rest = reader.bytes("a name", MAX_NAME)?;
-    let prefix = usize::try_from(shared).ok().and_then(|shared| before.get(..shared));
-    let name = [prefix.ok_or(WireError::Value("a prefix of a name"))?, rest].concat();
-    if shared_prefix(before, &name) as u64 != shared {
+    let prefix = usize::try_from(shared).ok().and_then(|shared| previous.get(..shared));
+    let name = [prefix.ok_or(WireError::InvalidValue("a prefix of a name"))?, rest].concat();
+    if shared_prefix(previous, &name) as u64 != shared {
         return Err(WireError::NotCanonical("the prefix of a name"));
     }
     Ok(if name.is_empty() { Name::root() } else { Name::new(name)? })
@@ -285,14 +285,14 @@ fn put_inode(out: &mut Vec<u8>, inode: &Inode, flags: u8) {
         }
     }
     put_kind(out, &inode.kind);
-    if let Some(changed) = changed(&inode.kind) {
-        put_time(out, changed);
+    if let Some(ctime) = ctime(&inode.kind) {
+        put_time(out, ctime);
     }
 }
 
-fn changed(kind: &Kind) -> Option<Time> {
+fn ctime(kind: &Kind) -> Option<Time> {
     match kind {
-        Kind::File(content) => content.changed(),
+        Kind::File(content) => content.ctime(),
         _ => None,
     }
 }
@@ -306,14 +306,14 @@ fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
     Ok(Time::new(reader.signed("a time")?, reader.number32("a time")?)?)
 }
 
-fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Inode, WireError> {
+fn read_inode(reader: &mut Reader<'_>, flags: u8, previous: &PreviousEntry) -> Result<Inode, WireError> {
     let is_file = matches!(flags & KIND, DENSE | SPARSE);
-    if (flags & CHANGED != 0 && !is_file)
-        || (before.shared.is_none() && flags & (SAME_MODE | SAME_USER | SAME_GROUP) != 0)
+    if (flags & HAS_CTIME != 0 && !is_file)
+        || (previous.shared.is_none() && flags & (SAME_MODE | SAME_USER | SAME_GROUP) != 0)
     {
-        return Err(WireError::Value("the flags of an entry"));
+        return Err(WireError::InvalidValue("the flags of an entry"));
     }
-    let shared = before.shared.as_ref();
+    let shared = previous.shared.as_ref();
     let mode = match shared {
         Some((mode, ..)) if flags & SAME_MODE != 0 => *mode,
         _ => Mode::new(reader.number32("a mode")?)?,
@@ -329,13 +329,13 @@ fn read_inode(reader: &mut Reader<'_>, flags: u8, before: &Before) -> Result<Ino
     };
     let xattrs = if flags & HAS_XATTRS != 0 { read_xattrs(reader)? } else { Xattrs::default() };
     let kind = match read_kind(reader, flags & KIND)? {
-        Kind::File(content) if flags & CHANGED != 0 => {
-            Kind::File(content.changed_at(Some(read_time(reader)?)))
+        Kind::File(content) if flags & HAS_CTIME != 0 => {
+            Kind::File(content.with_ctime(Some(read_time(reader)?)))
         }
         kind => kind,
     };
     let inode = Inode { kind, mode, mtime, user, group, xattrs };
-    if before.same(&inode) & !flags != 0 {
+    if previous.same(&inode) & !flags != 0 {
         return Err(WireError::NotCanonical("what an entry shares with the one before"));
     }
     Ok(inode)
@@ -356,18 +356,18 @@ fn read_xattrs(reader: &mut Reader<'_>) -> Result<Xattrs, WireError> {
         return Err(WireError::NotCanonical(what));
     }
     if count > MOST {
-        return Err(WireError::Long { what, length: count, most: MOST });
+        return Err(WireError::TooLong { what, length: count, limit: MOST });
     }
     let mut xattrs = Xattrs::default();
-    let mut before: &[u8] = b"";
+    let mut previous: &[u8] = b"";
     for _ in 0..count {
         let name = reader.bytes("the name of an extended attribute", MAX_XATTR_NAME)?;
         let value = reader.bytes("the value of an extended attribute", MAX_XATTR_VALUE)?;
         xattrs.insert(name, value)?;
-        if name <= before {
+        if name <= previous {
             return Err(WireError::NotCanonical("the order of extended attributes"));
         }
-        before = name;
+        previous = name;
     }
     Ok(xattrs)
 }
@@ -393,7 +393,7 @@ fn read_kind(reader: &mut Reader<'_>, code: u8) -> Result<Kind, WireError> {
         FIFO => Kind::Fifo,
         CHARACTER_DEVICE => Kind::CharacterDevice(read_device(reader)?),
         BLOCK_DEVICE => Kind::BlockDevice(read_device(reader)?),
-        _ => return Err(WireError::Value("the kind of an entry")),
+        _ => return Err(WireError::InvalidValue("the kind of an entry")),
     })
 }
 

@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn exactly<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], WireError> {
-        let (bytes, rest) = self.rest.split_first_chunk().ok_or(WireError::Short(what))?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(WireError::Truncated(what))?;
         self.rest = rest;
         Ok(*bytes)
     }
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
 
     pub fn number32(&mut self, what: &'static str) -> Result<u32, WireError> {
         let number = self.number(what)?;
-        number.try_into().map_err(|_| WireError::Long { what, length: number, most: u32::MAX.into() })
+        number.try_into().map_err(|_| WireError::TooLong { what, length: number, limit: u32::MAX.into() })
     }
 
     pub fn signed(&mut self, what: &'static str) -> Result<i64, WireError> {
@@ -79,13 +79,13 @@ impl<'a> Reader<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// Bytes behind their number, which is `most` at most.
-    pub fn bytes(&mut self, what: &'static str, most: usize) -> Result<&'a [u8], WireError> {
+    /// Bytes behind their number, which is `limit` at limit.
+    pub fn bytes(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], WireError> {
         let length = self.number(what)?;
-        if length > most as u64 {
-            return Err(WireError::Long { what, length, most: most as u64 });
+        if length > limit as u64 {
+            return Err(WireError::TooLong { what, length, limit: limit as u64 });
         }
-        let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(WireError::Short(what))?;
+        let (bytes, rest) = self.rest.split_at_checked(length as usize).ok_or(WireError::Truncated(what))?;
         self.rest = rest;
         Ok(bytes)
     }
@@ -113,13 +113,13 @@ mod tests {
     fn a_number_has_one_form() {
         assert_eq!(number(&[0]), Ok(0));
         assert_eq!(number(&[0x80, 1]), Ok(128));
-        let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
-        assert_eq!(number(&most), Ok(u64::MAX));
-        for bad in [&[0x80, 0][..], &[0xff, 0x80, 0], &[&most[..9], &[2]].concat(), &[0xff; 11]] {
+        let limit = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(number(&limit), Ok(u64::MAX));
+        for bad in [&[0x80, 0][..], &[0xff, 0x80, 0], &[&limit[..9], &[2]].concat(), &[0xff; 11]] {
             assert_eq!(number(bad), Err(WireError::NotCanonical("n")), "{bad:?}");
         }
         for short in [&[][..], &[0x80], &[0xff; 9]] {
-            assert_eq!(number(short), Err(WireError::Short("n")), "{short:?}");
+            assert_eq!(number(short), Err(WireError::Truncated("n")), "{short:?}");
         }
     }
 
@@ -128,8 +128,8 @@ mod tests {
         let mut lie = Vec::new();
         put_number(&mut lie, 1 << 60);
         let refused = Reader::new(&lie).bytes("b", 10);
-        assert_eq!(refused, Err(WireError::Long { what: "b", length: 1 << 60, most: 10 }));
-        assert_eq!(Reader::new(&[9, 1]).bytes("b", 10), Err(WireError::Short("b")));
+        assert_eq!(refused, Err(WireError::TooLong { what: "b", length: 1 << 60, limit: 10 }));
+        assert_eq!(Reader::new(&[9, 1]).bytes("b", 10), Err(WireError::Truncated("b")));
     }
 
     proptest! {

@@ -1,8 +1,8 @@
 //! From bytes as they come to frames.
 
 use super::bytes::Reader;
-use super::frame::{check_preamble, most, HELLO, PREAMBLE};
-use super::{Frame, Hello, WireError, MAX_PAYLOAD};
+use super::frame::{check_preamble, max_payload, HEADER_LENGTH, PREAMBLE};
+use super::{Frame, StreamHeader, WireError, MAX_PAYLOAD};
 
 /// Bytes of a frame before its payload: the kind, and the length as a number of at most this many bytes.
 const MAX_HEADER: usize = 1 + 10;
@@ -24,7 +24,7 @@ pub struct Decoder {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 enum State {
     #[default]
-    Hello,
+    Header,
     Frames,
     /// So many bytes of a chunk are still to come.
     Data(u64),
@@ -34,9 +34,9 @@ enum State {
 
 /// What a stream gives.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Received<'a> {
+pub enum StreamItem<'a> {
     /// Comes once, first.
-    Hello(Hello),
+    Header(StreamHeader),
     /// A frame.
     Frame(Frame),
     /// Some of the bytes that a chunk header announced, at least one; more follow until all are there.
@@ -70,16 +70,16 @@ impl Decoder {
     ///
     /// # Errors
     /// What is wrong with the stream; from then on always the same.
-    pub fn pull(&mut self) -> Result<Option<Received<'_>>, WireError> {
+    pub fn pull(&mut self) -> Result<Option<StreamItem<'_>>, WireError> {
         if let State::Data(due) = self.state {
             return Ok(self.data(due));
         }
         let received = match &self.state {
-            State::Hello => self.hello().map(|hello| hello.map(Received::Hello)),
+            State::Header => self.header_item().map(|header_item| header_item.map(StreamItem::Header)),
             State::Failed(error) => Err(error.clone()),
-            State::Ended if self.rest().is_empty() => Ok(None),
+            State::Ended if self.unread().is_empty() => Ok(None),
             State::Ended => Err(WireError::AfterEnd),
-            _ => self.frame().map(|frame| frame.map(Received::Frame)),
+            _ => self.frame().map(|frame| frame.map(StreamItem::Frame)),
         };
         if let Err(error) = &received {
             self.state = State::Failed(error.clone());
@@ -93,7 +93,7 @@ impl Decoder {
     /// the buffer from which they are written, tells so with [`Decoder::skip`]. None while some are in it.
     pub fn due(&self) -> u64 {
         match self.state {
-            State::Data(due) if self.rest().is_empty() => due,
+            State::Data(due) if self.unread().is_empty() => due,
             _ => 0,
         }
     }
@@ -101,63 +101,63 @@ impl Decoder {
     /// Bytes of data were received elsewhere. Says how many of them belong to the chunk.
     pub fn skip(&mut self, received: u64) -> u64 {
         let taken = received.min(self.due());
-        self.passed(taken);
+        self.consume_data(taken);
         taken
     }
 
     /// The other side closed the stream.
     ///
     /// # Errors
-    /// [`WireError::Cut`] unless [`Frame::End`] was the last thing; an earlier error.
+    /// [`WireError::UnexpectedEnd`] unless [`Frame::End`] was the last thing; an earlier error.
     pub fn close(&self) -> Result<(), WireError> {
         match &self.state {
-            State::Ended if self.rest().is_empty() => Ok(()),
+            State::Ended if self.unread().is_empty() => Ok(()),
             State::Ended => Err(WireError::AfterEnd),
             State::Failed(error) => Err(error.clone()),
-            _ => Err(WireError::Cut),
+            _ => Err(WireError::UnexpectedEnd),
         }
     }
 
-    fn rest(&self) -> &[u8] {
+    fn unread(&self) -> &[u8] {
         &self.buffer[self.used..]
     }
 
-    fn data(&mut self, due: u64) -> Option<Received<'_>> {
+    fn data(&mut self, due: u64) -> Option<StreamItem<'_>> {
         let start = self.used;
-        let here = self.rest().len().min(usize::try_from(due).unwrap_or(usize::MAX));
+        let here = self.unread().len().min(usize::try_from(due).unwrap_or(usize::MAX));
         if here == 0 {
             return None;
         }
         self.used += here;
-        self.passed(here as u64);
-        Some(Received::Data(&self.buffer[start..start + here]))
+        self.consume_data(here as u64);
+        Some(StreamItem::Data(&self.buffer[start..start + here]))
     }
 
-    fn passed(&mut self, bytes: u64) {
+    fn consume_data(&mut self, bytes: u64) {
         if let State::Data(due) = self.state {
             self.state = if due > bytes { State::Data(due - bytes) } else { State::Frames };
         }
     }
 
-    fn hello(&mut self) -> Result<Option<Hello>, WireError> {
-        let rest = self.rest();
-        check_preamble(&rest[..rest.len().min(PREAMBLE)])?;
-        if rest.len() < HELLO {
+    fn header_item(&mut self) -> Result<Option<StreamHeader>, WireError> {
+        let unread = self.unread();
+        check_preamble(&unread[..unread.len().min(PREAMBLE)])?;
+        if unread.len() < HEADER_LENGTH {
             return Ok(None);
         }
-        let hello = Hello::read(&mut Reader::new(&rest[PREAMBLE..HELLO]))?;
-        self.used += HELLO;
+        let header_item = StreamHeader::read(&mut Reader::new(&unread[PREAMBLE..HEADER_LENGTH]))?;
+        self.used += HEADER_LENGTH;
         self.state = State::Frames;
-        Ok(Some(hello))
+        Ok(Some(header_item))
     }
 
     fn frame(&mut self) -> Result<Option<Frame>, WireError> {
-        let rest = self.rest();
-        let Some((kind, length, header)) = header(rest)? else { return Ok(None) };
-        let Some(payload) = rest.get(header..header + length) else { return Ok(None) };
+        let unread = self.unread();
+        let Some((kind, length, header)) = header(unread)? else { return Ok(None) };
+        let Some(payload) = unread.get(header..header + length) else { return Ok(None) };
         let frame = Frame::read(kind, payload)?;
         self.state = match &frame {
-            Frame::Chunk(chunk) => State::Data(chunk.follow()),
+            Frame::Chunk(chunk) => State::Data(chunk.wire_length()),
             Frame::End(_) => State::Ended,
             _ => State::Frames,
         };
@@ -169,14 +169,14 @@ impl Decoder {
 /// Kind and length of a frame's payload, and the bytes that say so; none if more bytes are needed.
 fn header(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, WireError> {
     let Some(&kind) = bytes.first() else { return Ok(None) };
-    let most = most(kind)? as u64;
+    let limit = max_payload(kind)? as u64;
     let mut reader = Reader::new(&bytes[1..]);
     let length = match reader.number("the length of a frame") {
-        Err(WireError::Short(_)) => return Ok(None),
+        Err(WireError::Truncated(_)) => return Ok(None),
         other => other?,
     };
-    if length > most {
-        return Err(WireError::Long { what: "a frame", length, most });
+    if length > limit {
+        return Err(WireError::TooLong { what: "a frame", length, limit });
     }
     Ok(Some((kind, length as usize, bytes.len() - reader.left())))
 }

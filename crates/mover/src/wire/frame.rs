@@ -3,48 +3,48 @@
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    About, Chunk, ChunkPart, Did, Done, End, Frame, Hello, Holes, Needed, Problem, Reason, Side, Sum, Text,
-    There, TransferId, Want, Wants, WireError, LOWEST_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT,
-    MAX_WANTS, VERSION,
+    ProblemSubject, Chunk, ChunkPart, SinkChange, FileSent, EndTotals, Frame, StreamHeader, Holes, NeededData, Problem, Reason, Side, FileHash, DisplayText,
+    ManifestEntry, TransferId, DataRequest, DataRequests, WireError, MIN_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT,
+    MAX_REQUESTS, VERSION,
 };
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{Name, MAX_NAME};
-use crate::report::Action;
+use crate::report::ChangeKind;
 use numaio_machine::port::Digest;
 
 pub const BATCH: u8 = 1;
 const CHUNK: u8 = 2;
-const DONE: u8 = 3;
+const FILE_SENT: u8 = 3;
 const PROBLEM: u8 = 4;
 const END: u8 = 5;
-const WANTS: u8 = 6;
-const SUM: u8 = 7;
-const THERE: u8 = 8;
-const DID: u8 = 9;
-const PACKED: u8 = 10;
+const DATA_REQUESTS: u8 = 6;
+const FILE_HASH: u8 = 7;
+const MANIFEST_ENTRY: u8 = 8;
+const CHANGE: u8 = 9;
+const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
 
 /// Bytes of a hello that have the same meaning in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
 /// Bytes of a hello in version 1.
-pub const HELLO: usize = PREAMBLE + 1 + 16;
+pub const HEADER_LENGTH: usize = PREAMBLE + 1 + 16;
 
 const NOTHING: u8 = 0;
 const ALL: u8 = 1;
 const SOME: u8 = 2;
-const SUM_OF: u8 = 3;
+const HASH: u8 = 3;
 
 const ABOUT_TRANSFER: u8 = 0;
 const ABOUT_FILE: u8 = 1;
 const ABOUT_NAME: u8 = 2;
 
-impl Hello {
+impl StreamHeader {
     /// Appends the hello to what is to be sent.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&LOWEST_VERSION.to_be_bytes());
+        out.extend_from_slice(&MIN_VERSION.to_be_bytes());
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.push(side_code(self.side));
         out.extend_from_slice(&self.transfer.0);
@@ -69,7 +69,7 @@ pub fn check_preamble(bytes: &[u8]) -> Result<(), WireError> {
     };
     let (lowest, version) = (u16::from_be_bytes(lowest), u16::from_be_bytes(version));
     if lowest == 0 || lowest > version {
-        return Err(WireError::Value("a pair of versions"));
+        return Err(WireError::InvalidValue("a pair of versions"));
     }
     if version == VERSION {
         Ok(())
@@ -88,10 +88,10 @@ impl Frame {
                 BATCH
             }
             Self::Chunk(chunk) => {
-                chunk.packed.iter().for_each(|bytes| put_number(&mut payload, *bytes));
+                chunk.compressed_length.iter().for_each(|bytes| put_number(&mut payload, *bytes));
                 put_chunk(&mut payload, chunk);
-                if chunk.packed.is_some() {
-                    PACKED
+                if chunk.compressed_length.is_some() {
+                    COMPRESSED_CHUNK
                 } else {
                     CHUNK
                 }
@@ -101,28 +101,28 @@ impl Frame {
                 put_extents(&mut payload, holes.extents());
                 HOLES
             }
-            Self::Done(done) => {
-                put_number(&mut payload, done.file.get());
-                put_number(&mut payload, done.bytes);
-                DONE
+            Self::FileSent(sent) => {
+                put_number(&mut payload, sent.file.get());
+                put_number(&mut payload, sent.bytes);
+                FILE_SENT
             }
-            Self::Wants(wants) => {
-                put_wants(&mut payload, wants);
-                WANTS
+            Self::DataRequests(requests) => {
+                put_requests(&mut payload, requests);
+                DATA_REQUESTS
             }
-            Self::Sum(sum) => {
-                put_number(&mut payload, sum.file.get());
-                payload.extend_from_slice(&sum.digest.0);
-                SUM
+            Self::FileHash(hash) => {
+                put_number(&mut payload, hash.file.get());
+                payload.extend_from_slice(&hash.digest.0);
+                FILE_HASH
             }
-            Self::There(there) => {
-                put_bytes(&mut payload, there.name.as_bytes());
-                payload.extend_from_slice(&there.digest.0);
-                THERE
+            Self::ManifestEntry(entry) => {
+                put_bytes(&mut payload, entry.name.as_bytes());
+                payload.extend_from_slice(&entry.digest.0);
+                MANIFEST_ENTRY
             }
-            Self::Did(did) => {
-                put_did(&mut payload, did);
-                DID
+            Self::Change(change) => {
+                put_change(&mut payload, change);
+                CHANGE
             }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
@@ -142,27 +142,27 @@ impl Frame {
         let frame = match kind {
             BATCH => Self::Batch(Batch::read(&mut reader)?),
             CHUNK => Self::Chunk(read_chunk(&mut reader)?),
-            PACKED => {
+            COMPRESSED_CHUNK => {
                 let bytes = reader.number("a count of bytes")?;
-                Self::Chunk(read_chunk(&mut reader)?.packed_to(bytes)?)
+                Self::Chunk(read_chunk(&mut reader)?.compressed_to(bytes)?)
             }
             HOLES => Self::Holes(Holes::new(read_file(&mut reader)?, read_extents(&mut reader)?)?),
-            DONE => {
-                Self::Done(Done { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
+            FILE_SENT => {
+                Self::FileSent(FileSent { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
             }
-            WANTS => Self::Wants(read_wants(&mut reader)?),
-            SUM => {
+            DATA_REQUESTS => Self::DataRequests(read_requests(&mut reader)?),
+            FILE_HASH => {
                 let file = read_file(&mut reader)?;
-                Self::Sum(Sum { file, digest: Digest(reader.exactly("a hash")?) })
+                Self::FileHash(FileHash { file, digest: Digest(reader.exactly("a hash")?) })
             }
-            THERE => {
+            MANIFEST_ENTRY => {
                 let name = read_name(&mut reader)?;
                 if name.is_root() {
-                    return Err(WireError::Value("a file without a name"));
+                    return Err(WireError::InvalidValue("a file without a name"));
                 }
-                Self::There(There { name, digest: Digest(reader.exactly("a hash")?) })
+                Self::ManifestEntry(ManifestEntry { name, digest: Digest(reader.exactly("a hash")?) })
             }
-            DID => Self::Did(read_did(&mut reader)?),
+            CHANGE => Self::Change(read_change(&mut reader)?),
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(read_end(&mut reader)?),
             kind => return Err(WireError::Kind(kind)),
@@ -173,17 +173,17 @@ impl Frame {
 }
 
 /// Most bytes that a frame's payload may have.
-pub fn most(kind: u8) -> Result<usize, WireError> {
+pub fn max_payload(kind: u8) -> Result<usize, WireError> {
     const NUMBER: usize = 10;
     Ok(match kind {
-        BATCH | WANTS => MAX_PAYLOAD,
+        BATCH | DATA_REQUESTS => MAX_PAYLOAD,
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
-        PACKED => NUMBER + most(CHUNK)?,
+        COMPRESSED_CHUNK => NUMBER + max_payload(CHUNK)?,
         HOLES => 2 * NUMBER + MAX_EXTENTS * 2 * NUMBER,
-        DONE => 2 * NUMBER,
-        SUM => NUMBER + 32,
-        THERE => NUMBER + MAX_NAME + 32,
-        DID => 1 + NUMBER + MAX_NAME + NUMBER,
+        FILE_SENT => 2 * NUMBER,
+        FILE_HASH => NUMBER + 32,
+        MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
+        CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,
         END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),
@@ -210,12 +210,12 @@ fn put_chunk(out: &mut Vec<u8>, chunk: &Chunk) {
 }
 
 fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk, WireError> {
-    let hash = HashKind::from_code(reader.byte("a chunk")?).ok_or(WireError::Value("the kind of a hash"))?;
+    let hash = HashKind::from_code(reader.byte("a chunk")?).ok_or(WireError::InvalidValue("the kind of a hash"))?;
     let mut parts = Vec::new();
     while !reader.is_empty() && parts.len() <= MAX_PARTS {
         let file = read_file(reader)?;
         let extent = Extent::at(reader.number("a chunk")?, reader.number("a chunk")?);
-        let extent = extent.ok_or(WireError::Value("the extent of a chunk"))?;
+        let extent = extent.ok_or(WireError::InvalidValue("the extent of a chunk"))?;
         let mut digest = Digest::default();
         match hash {
             HashKind::None => {}
@@ -227,15 +227,15 @@ fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk, WireError> {
     Chunk::new(hash, parts)
 }
 
-fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
-    for want in &wants.0 {
-        put_number(out, want.first.get());
-        put_number(out, want.count);
-        match &want.what {
-            Needed::Nothing => out.push(NOTHING),
-            Needed::All => out.push(ALL),
-            Needed::Sum => out.push(SUM_OF),
-            Needed::Some(extents) => {
+fn put_requests(out: &mut Vec<u8>, requests: &DataRequests) {
+    for request in &requests.0 {
+        put_number(out, request.first.get());
+        put_number(out, request.count);
+        match &request.what {
+            NeededData::Nothing => out.push(NOTHING),
+            NeededData::All => out.push(ALL),
+            NeededData::Hash => out.push(HASH),
+            NeededData::Some(extents) => {
                 out.push(SOME);
                 put_extents(out, extents);
             }
@@ -243,21 +243,21 @@ fn put_wants(out: &mut Vec<u8>, wants: &Wants) {
     }
 }
 
-fn read_wants(reader: &mut Reader<'_>) -> Result<Wants, WireError> {
-    let mut wants = Vec::new();
-    while !reader.is_empty() && wants.len() <= MAX_WANTS {
+fn read_requests(reader: &mut Reader<'_>) -> Result<DataRequests, WireError> {
+    let mut requests = Vec::new();
+    while !reader.is_empty() && requests.len() <= MAX_REQUESTS {
         let first = read_file(reader)?;
         let count = reader.number("a count of files")?;
         let what = match reader.byte("an answer")? {
-            NOTHING => Needed::Nothing,
-            ALL => Needed::All,
-            SUM_OF => Needed::Sum,
-            SOME => Needed::Some(read_extents(reader)?),
-            _ => return Err(WireError::Value("an answer")),
+            NOTHING => NeededData::Nothing,
+            ALL => NeededData::All,
+            HASH => NeededData::Hash,
+            SOME => NeededData::Some(read_extents(reader)?),
+            _ => return Err(WireError::InvalidValue("an answer")),
         };
-        wants.push(Want { first, count, what });
+        requests.push(DataRequest { first, count, what });
     }
-    Wants::new(wants)
+    DataRequests::new(requests)
 }
 
 /// Extents behind their count, each as bytes since the end of the one before and length.
@@ -275,47 +275,47 @@ pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
     let what = "the extents of a file";
     let count = reader.number(what)?;
     if count > MAX_EXTENTS as u64 {
-        return Err(WireError::Long { what, length: count, most: MAX_EXTENTS as u64 });
+        return Err(WireError::TooLong { what, length: count, limit: MAX_EXTENTS as u64 });
     }
     let mut extents = Vec::new();
     let mut at = 0u64;
     for _ in 0..count {
         let start = at.checked_add(reader.number(what)?);
-        let extent = Extent::at(start.ok_or(WireError::Value(what))?, reader.number(what)?);
-        let extent = extent.ok_or(WireError::Value(what))?;
+        let extent = Extent::at(start.ok_or(WireError::InvalidValue(what))?, reader.number(what)?);
+        let extent = extent.ok_or(WireError::InvalidValue(what))?;
         at = extent.end();
         extents.push(extent);
     }
     Ok(extents)
 }
 
-fn put_did(out: &mut Vec<u8>, did: &Did) {
-    out.push(action_code(did.action));
-    put_bytes(out, did.name.as_bytes());
-    if did.action == Action::Copied {
-        put_number(out, did.bytes);
+fn put_change(out: &mut Vec<u8>, change: &SinkChange) {
+    out.push(action_code(change.action));
+    put_bytes(out, change.name.as_bytes());
+    if change.action == ChangeKind::Copied {
+        put_number(out, change.bytes);
     }
 }
 
-fn read_did(reader: &mut Reader<'_>) -> Result<Did, WireError> {
+fn read_change(reader: &mut Reader<'_>) -> Result<SinkChange, WireError> {
     let code = reader.byte("what was done")?;
-    let action = Action::ALL.into_iter().find(|action| action_code(*action) == code);
-    let action = action.ok_or(WireError::Value("what was done"))?;
+    let action = ChangeKind::ALL.into_iter().find(|action| action_code(*action) == code);
+    let action = action.ok_or(WireError::InvalidValue("what was done"))?;
     let name = read_name(reader)?;
-    let bytes = if action == Action::Copied { reader.number("a count of bytes")? } else { 0 };
-    Ok(Did { name, action, bytes })
+    let bytes = if action == ChangeKind::Copied { reader.number("a count of bytes")? } else { 0 };
+    Ok(SinkChange { name, action, bytes })
 }
 
-fn put_end(out: &mut Vec<u8>, end: &End) {
-    let End { entries, failed, bytes, size, resumed, unchanged, removed } = *end;
+fn put_end(out: &mut Vec<u8>, end: &EndTotals) {
+    let EndTotals { entries, failed, bytes, size, resumed, unchanged, removed } = *end;
     for number in [entries, failed, bytes, size, resumed, unchanged, removed] {
         put_number(out, number);
     }
 }
 
-fn read_end(reader: &mut Reader<'_>) -> Result<End, WireError> {
+fn read_end(reader: &mut Reader<'_>) -> Result<EndTotals, WireError> {
     let mut number = || reader.number("the counts of an end");
-    Ok(End {
+    Ok(EndTotals {
         entries: number()?,
         failed: number()?,
         bytes: number()?,
@@ -330,13 +330,13 @@ fn put_problem(out: &mut Vec<u8>, problem: &Problem) {
     out.push(side_code(problem.side));
     out.push(problem.reason.code());
     match &problem.about {
-        About::Transfer => out.push(ABOUT_TRANSFER),
-        About::File(file, name) => {
+        ProblemSubject::Transfer => out.push(ABOUT_TRANSFER),
+        ProblemSubject::File(file, name) => {
             out.push(ABOUT_FILE);
             put_number(out, file.get());
             put_bytes(out, name.as_bytes());
         }
-        About::Name(name) => {
+        ProblemSubject::Name(name) => {
             out.push(ABOUT_NAME);
             put_bytes(out, name.as_bytes());
         }
@@ -348,14 +348,14 @@ fn read_problem(reader: &mut Reader<'_>) -> Result<Problem, WireError> {
     let side = read_side(reader)?;
     let code = reader.byte("a reason")?;
     let reason = Reason::ALL.iter().copied().find(|reason| reason.code() == code);
-    let reason = reason.ok_or(WireError::Value("the code of a reason"))?;
+    let reason = reason.ok_or(WireError::InvalidValue("the code of a reason"))?;
     let about = match reader.byte("a problem")? {
-        ABOUT_TRANSFER => About::Transfer,
-        ABOUT_FILE => About::File(read_file(reader)?, read_name(reader)?),
-        ABOUT_NAME => About::Name(read_name(reader)?),
-        _ => return Err(WireError::Value("what a problem is about")),
+        ABOUT_TRANSFER => ProblemSubject::Transfer,
+        ABOUT_FILE => ProblemSubject::File(read_file(reader)?, read_name(reader)?),
+        ABOUT_NAME => ProblemSubject::Name(read_name(reader)?),
+        _ => return Err(WireError::InvalidValue("what a problem is about")),
     };
-    let text = Text::from_wire(reader.bytes("a text", MAX_TEXT)?)?;
+    let text = DisplayText::from_wire(reader.bytes("a text", MAX_TEXT)?)?;
     Ok(Problem { about, side, reason, text })
 }
 
@@ -366,12 +366,12 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     })
 }
 
-fn action_code(action: Action) -> u8 {
+fn action_code(action: ChangeKind) -> u8 {
     match action {
-        Action::Copied => 1,
-        Action::Made => 2,
-        Action::Adorned => 3,
-        Action::Removed => 4,
+        ChangeKind::Copied => 1,
+        ChangeKind::Created => 2,
+        ChangeKind::AttributesSet => 3,
+        ChangeKind::Removed => 4,
     }
 }
 
@@ -386,6 +386,6 @@ fn read_side(reader: &mut Reader<'_>) -> Result<Side, WireError> {
     match reader.byte("a side")? {
         1 => Ok(Side::Source),
         2 => Ok(Side::Sink),
-        _ => Err(WireError::Value("a side")),
+        _ => Err(WireError::InvalidValue("a side")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
-use crate::report::Action;
+use crate::report::ChangeKind;
 use crate::testing;
 use proptest::prelude::*;
 
@@ -20,9 +20,9 @@ fn content() -> impl Strategy<Value = Content> {
     let content = prop_oneof![
         (0..i64::MAX as u64).prop_map(|size| Content::dense(size).expect("a size")),
         (0u64..3_000).prop_map(|size| Content::dense(size).expect("a size")),
-        seen.prop_map(|(size, extents)| Content::seen(size, extents).expect("a file")),
+        seen.prop_map(|(size, extents)| Content::from_extents(size, extents).expect("a file")),
     ];
-    (content, proptest::option::of(time())).prop_map(|(content, changed)| content.changed_at(changed))
+    (content, proptest::option::of(time())).prop_map(|(content, changed)| content.with_ctime(changed))
 }
 
 fn time() -> impl Strategy<Value = Time> {
@@ -125,64 +125,64 @@ fn frame() -> impl Strategy<Value = Frame> {
         // One byte cannot become fewer.
         Some(bytes) if chunk.length() > 1 => {
             let bytes = 1 + bytes % (chunk.length() - 1);
-            chunk.packed_to(bytes).expect("fewer")
+            chunk.compressed_to(bytes).expect("fewer")
         }
         _ => chunk,
     });
     let needed = prop_oneof![
-        Just(Needed::Nothing),
-        Just(Needed::All),
-        Just(Needed::Sum),
+        Just(NeededData::Nothing),
+        Just(NeededData::All),
+        Just(NeededData::Hash),
         content().prop_map(|content| match content.extents().collect::<Vec<_>>() {
-            none if none.is_empty() => Needed::All,
-            extents => Needed::Some(extents),
+            none if none.is_empty() => NeededData::All,
+            extents => NeededData::Some(extents),
         }),
     ];
-    let want = (0u64..1 << 40, 1u64..100, needed).prop_map(|(first, count, what)| Want {
+    let want = (0u64..1 << 40, 1u64..100, needed).prop_map(|(first, count, what)| DataRequest {
         first: number(first),
         count,
         what,
     });
-    let wants = proptest::collection::vec(want, 1..5).prop_map(|wants| Wants::new(wants).expect("answers"));
+    let wants = proptest::collection::vec(want, 1..5).prop_map(|wants| DataRequests::new(wants).expect("answers"));
     let about = prop_oneof![
-        Just(About::Transfer),
-        (file(), testing::name()).prop_map(|(file, name)| About::File(file, name)),
-        testing::name().prop_map(About::Name)
+        Just(ProblemSubject::Transfer),
+        (file(), testing::name()).prop_map(|(file, name)| ProblemSubject::File(file, name)),
+        testing::name().prop_map(ProblemSubject::Name)
     ];
     let reason = proptest::sample::select(Reason::ALL);
     let problem = (about, side(), reason, any::<String>()).prop_map(|(about, side, reason, words)| {
-        Frame::Problem(Problem { about, side, reason, text: Text::new(&words) })
+        Frame::Problem(Problem { about, side, reason, text: DisplayText::new(&words) })
     });
     let holes = (file(), content()).prop_map(|(file, content)| match content.extents().collect::<Vec<_>>() {
-        none if none.is_empty() => Frame::Done(Done { file, bytes: 0 }),
+        none if none.is_empty() => Frame::FileSent(FileSent { file, bytes: 0 }),
         extents => Frame::Holes(Holes::new(file, extents).expect("holes")),
     });
-    let action = proptest::sample::select(&Action::ALL[..]);
+    let action = proptest::sample::select(&ChangeKind::ALL[..]);
     let did = (action, testing::name(), any::<u64>()).prop_map(|(action, name, bytes)| {
-        let bytes = if action == Action::Copied { bytes } else { 0 };
-        Frame::Did(Did { name, action, bytes })
+        let bytes = if action == ChangeKind::Copied { bytes } else { 0 };
+        Frame::Change(SinkChange { name, action, bytes })
     });
     prop_oneof![
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
-        1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::Done(Done { file, bytes })),
-        2 => wants.prop_map(Frame::Wants),
+        1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::FileSent(FileSent { file, bytes })),
+        2 => wants.prop_map(Frame::DataRequests),
         1 => holes,
-        1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::Sum(Sum { file, digest: Digest(hash) })),
+        1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::FileHash(FileHash { file, digest: Digest(hash) })),
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
-            .prop_map(|(name, hash)| Frame::There(There { name, digest: Digest(hash) })),
+            .prop_map(|(name, hash)| Frame::ManifestEntry(ManifestEntry { name, digest: Digest(hash) })),
         1 => did,
         1 => problem,
     ]
 }
 
 /// The end of every stream here.
-const END: End =
-    End { entries: 1, failed: 2, bytes: u64::MAX, size: 3, resumed: 4, unchanged: 5, removed: u64::MAX };
+const END: EndTotals =
+    EndTotals { entries: 1, failed: 2, bytes: u64::MAX, size: 3, resumed: 4, unchanged: 5, removed: u64::MAX };
 
 fn hello_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
-    Hello { side: Side::Source, transfer: TransferId([7; 16]) }.encode(&mut bytes);
+    StreamHeader { side: Side::Source, transfer: TransferId([7; 16]) }.encode(&mut bytes);
     bytes
 }
 
@@ -192,7 +192,7 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
     for frame in frames {
         frame.encode(&mut bytes);
         if let Frame::Chunk(chunk) = frame {
-            bytes.extend((0..chunk.follow()).map(|n| n as u8));
+            bytes.extend((0..chunk.wire_length()).map(|n| n as u8));
         }
     }
     if ended {
@@ -210,9 +210,9 @@ fn decode(bytes: &[u8], pieces: &[usize]) -> Result<(Vec<u8>, Vec<Frame>), WireE
     loop {
         while let Some(received) = decoder.pull()? {
             match received {
-                Received::Hello(hello) => assert_eq!(hello.transfer, TransferId([7; 16])),
-                Received::Frame(frame) => frames.push(frame),
-                Received::Data(bytes) => {
+                StreamItem::Header(hello) => assert_eq!(hello.transfer, TransferId([7; 16])),
+                StreamItem::Frame(frame) => frames.push(frame),
+                StreamItem::Data(bytes) => {
                     assert!(!bytes.is_empty());
                     data.extend_from_slice(bytes);
                 }
@@ -237,8 +237,8 @@ fn the_largest_entry_fits_into_a_batch() {
     let owners = 2 * (5 + 2 + MAX_ACCOUNT);
     let xattrs = MAX_XATTRS + MAX_XATTR_LIST / 2 * (2 + 3);
     let content = MAX_EXTENTS * 2 * 9;
-    let most = 1 + numbers + name + owners + xattrs + content;
-    assert!(most <= MAX_PAYLOAD, "{most}");
+    let limit = 1 + numbers + name + owners + xattrs + content;
+    assert!(limit <= MAX_PAYLOAD, "{limit}");
 }
 
 #[test]
@@ -259,11 +259,11 @@ fn a_full_batch_takes_no_more() {
         .expect("a name"),
         object: Object::New(inode(index as u64)),
     };
-    for (letters, most) in [(0, MAX_BATCH), (15, 600)] {
+    for (letters, limit) in [(0, MAX_BATCH), (15, 600)] {
         let mut encoder = BatchEncoder::new(number(5));
         let taken =
             (0..).take_while(|&index| encoder.push(&entry(index, letters)).expect("a good entry")).count();
-        assert!(taken <= most && taken > 120, "{taken}");
+        assert!(taken <= limit && taken > 120, "{taken}");
         assert!(encoder.length() <= MAX_PAYLOAD);
         let mut bytes = hello_bytes();
         assert_eq!(encoder.take(&mut bytes).map(FileNumber::get), Ok(5 + taken as u64));
@@ -282,10 +282,10 @@ fn a_batch_refuses_what_cannot_be() {
     let link = |to| Entry { name: Name::new(*b"a").expect("a name"), object: Object::HardLink(to) };
     let other = Name::new(*b"b").expect("a name");
     let mut encoder = BatchEncoder::new(number(5));
-    assert_eq!(encoder.push(&link(Name::root())), Err(WireError::Value("a hard link to the root")));
+    assert_eq!(encoder.push(&link(Name::root())), Err(WireError::InvalidValue("a hard link to the root")));
     assert_eq!(encoder.push(&link(other.clone())), Ok(true));
     let root = Entry { name: Name::root(), object: Object::HardLink(other) };
-    assert_eq!(encoder.push(&root), Err(WireError::Value("a root that is no directory")));
+    assert_eq!(encoder.push(&root), Err(WireError::InvalidValue("a root that is no directory")));
     assert_eq!(encoder.take(&mut Vec::new()).map(FileNumber::get), Ok(6));
 }
 
@@ -303,8 +303,8 @@ fn other_protocols_and_versions_are_told_apart() {
     assert_eq!(first(&with([0, 1, 0, 1])), Ok(false));
     assert_eq!(first(&with([0, 1, 0, 2])), Err(WireError::Version { lowest: 1, version: 2 }));
     assert_eq!(first(&with([0, 2, 1, 0])), Err(WireError::Version { lowest: 2, version: 256 }));
-    assert_eq!(first(&with([0, 2, 0, 1])), Err(WireError::Value("a pair of versions")));
-    assert_eq!(first(&with([0, 0, 0, 1])), Err(WireError::Value("a pair of versions")));
+    assert_eq!(first(&with([0, 2, 0, 1])), Err(WireError::InvalidValue("a pair of versions")));
+    assert_eq!(first(&with([0, 0, 0, 1])), Err(WireError::InvalidValue("a pair of versions")));
 }
 
 /// What a decoder says to one frame behind a hello.
@@ -314,50 +314,50 @@ fn said(frame: &[u8]) -> WireError {
 
 #[test]
 fn lies_are_refused_at_once() {
-    let long = |length, most| WireError::Long { what: "a frame", length, most };
+    let long = |length, limit| WireError::TooLong { what: "a frame", length, limit };
     // No byte of these payloads was sent.
     assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
     assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
     assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
     assert_eq!(said(&[5, 71]), long(71, 70));
     assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::Value("what was done"));
+    assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::InvalidValue("what was done"));
     assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
-    assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Short("a count of bytes"));
+    assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Truncated("a count of bytes"));
     assert_eq!(said(&[12]), WireError::Kind(12));
     assert_eq!(said(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
     // A chunk of three bytes that were packed to none, and to three.
-    let packed_to = |bytes| said(&[10, 5, bytes, 0, 0, 0, 3]);
-    assert_eq!([packed_to(0), packed_to(3)], [(); 2].map(|()| WireError::Value("the length of packed data")));
+    let compressed_to = |bytes| said(&[10, 5, bytes, 0, 0, 0, 3]);
+    assert_eq!([compressed_to(0), compressed_to(3)], [(); 2].map(|()| WireError::InvalidValue("the length of packed data")));
     assert_eq!(said(&[10, 2, 0x80, 0]), WireError::NotCanonical("a count of bytes"));
     assert_eq!(said(&[7, 43]), long(43, 42));
-    assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::Value("a file without a name"));
+    assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::InvalidValue("a file without a name"));
     assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
     // A chunk of a block and a byte, of no byte, and beyond the largest file.
-    let most = MAX_CHUNK;
+    let limit = MAX_CHUNK;
     assert_eq!(
         said(&[2, 6, 0, 0, 0, 0x81, 0x80, 0x40]),
-        WireError::Long { what: "a chunk", length: most + 1, most }
+        WireError::TooLong { what: "a chunk", length: limit + 1, limit }
     );
-    assert_eq!(said(&[2, 4, 0, 0, 0, 0]), WireError::Value("the extent of a chunk"));
+    assert_eq!(said(&[2, 4, 0, 0, 0, 0]), WireError::InvalidValue("the extent of a chunk"));
     let far = [&[2, 13, 0, 0][..], &[0xff; 9], &[1], &[1]].concat();
-    assert_eq!(said(&far[..]), WireError::Value("the extent of a chunk"));
+    assert_eq!(said(&far[..]), WireError::InvalidValue("the extent of a chunk"));
     assert_eq!(said(&[3, 3, 0, 1, 0]), WireError::Trailing);
-    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Short("a chunk"));
-    assert_eq!(said(&[2, 1, 0]), WireError::Value("a chunk without parts"));
-    assert_eq!(said(&[2, 5, 1, 0, 0, 1, 9]), WireError::Short("a hash"));
-    assert_eq!(said(&[2, 1, 3]), WireError::Value("the kind of a hash"));
-    assert_eq!(said(&[6, 0]), WireError::Value("no answers"));
-    assert_eq!(said(&[6, 3, 0, 1, 4]), WireError::Value("an answer"));
-    assert_eq!(said(&[6, 3, 0, 0, 1]), WireError::Value("a count of files"));
-    assert_eq!(said(&[6, 4, 0, 1, 2, 0]), WireError::Value("the extents of a file"));
-    assert_eq!(said(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::Value("the extents of a file"));
-    assert_eq!(said(&[4, 4, 3, 1, 0, 0]), WireError::Value("a side"));
-    assert_eq!(said(&[4, 4, 1, 0, 0, 0]), WireError::Value("the code of a reason"));
-    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0x1b]), WireError::Value("a text with control characters"));
-    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0xff]), WireError::Value("a text that is not UTF-8"));
+    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Truncated("a chunk"));
+    assert_eq!(said(&[2, 1, 0]), WireError::InvalidValue("a chunk without parts"));
+    assert_eq!(said(&[2, 5, 1, 0, 0, 1, 9]), WireError::Truncated("a hash"));
+    assert_eq!(said(&[2, 1, 3]), WireError::InvalidValue("the kind of a hash"));
+    assert_eq!(said(&[6, 0]), WireError::InvalidValue("no answers"));
+    assert_eq!(said(&[6, 3, 0, 1, 4]), WireError::InvalidValue("an answer"));
+    assert_eq!(said(&[6, 3, 0, 0, 1]), WireError::InvalidValue("a count of files"));
+    assert_eq!(said(&[6, 4, 0, 1, 2, 0]), WireError::InvalidValue("the extents of a file"));
+    assert_eq!(said(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::InvalidValue("the extents of a file"));
+    assert_eq!(said(&[4, 4, 3, 1, 0, 0]), WireError::InvalidValue("a side"));
+    assert_eq!(said(&[4, 4, 1, 0, 0, 0]), WireError::InvalidValue("the code of a reason"));
+    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0x1b]), WireError::InvalidValue("a text with control characters"));
+    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0xff]), WireError::InvalidValue("a text that is not UTF-8"));
     assert_eq!(said(&[4, 7, 1, 1, 2, 2, b'.', b'.', 0]), WireError::Name(NameError::Dots));
-    assert_eq!(said(&[1, 1, 0]), WireError::Short("an entry"));
+    assert_eq!(said(&[1, 1, 0]), WireError::Truncated("an entry"));
 }
 
 /// What a decoder says to a batch of one entry from number 9 on.
@@ -375,18 +375,18 @@ fn entries_have_one_form_and_stay_inside() {
     assert!(decode(&[&hello_bytes()[..], &[1, 1 + good.len() as u8, 9], &good].concat(), &[]).is_ok());
     assert_eq!(said_of(&named(0, b"../a", &[1])), WireError::Name(NameError::Dots));
     assert_eq!(said_of(&named(0, b"/a", &[1])), WireError::Name(NameError::Absolute));
-    assert_eq!(said_of(&named(0, b"", &[1])), WireError::Value("a root that is no directory"));
-    assert_eq!(said_of(&[0, 1, 1, b'a']), WireError::Value("a prefix of a name"));
-    assert_eq!(said_of(&named(0x82, b"a", &[])), WireError::Value("the flags of an entry"));
-    assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::Value("the flags of an entry"));
+    assert_eq!(said_of(&named(0, b"", &[1])), WireError::InvalidValue("a root that is no directory"));
+    assert_eq!(said_of(&[0, 1, 1, b'a']), WireError::InvalidValue("a prefix of a name"));
+    assert_eq!(said_of(&named(0x82, b"a", &[])), WireError::InvalidValue("the flags of an entry"));
+    assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::InvalidValue("the flags of an entry"));
     assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
     assert_eq!(said_of(&[4, 0, 1, b'a', 0, 2, b'.', b'.']), WireError::Name(NameError::Dots));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 0]), WireError::Value("a hard link to the root"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::Value("a prefix of a name"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 0]), WireError::InvalidValue("a hard link to the root"));
+    assert_eq!(said_of(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::InvalidValue("a prefix of a name"));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
     assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
     assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
-    let many = WireError::Long { what: "the extents of a file", length: 4_097, most: 4_096 };
+    let many = WireError::TooLong { what: "the extents of a file", length: 4_097, limit: 4_096 };
     assert_eq!(said_of(&named(1, b"a", &[5, 0x81, 0x20])), many);
     let of_xattrs = |xattrs: &[u8]| [&[0x40, 0, 1, b'a', 0xa4, 3, 0, 0, 0, 0, 0, 0], xattrs, &[1]].concat();
     assert_eq!(said_of(&of_xattrs(&[0])), WireError::NotCanonical("extended attributes"));
@@ -408,19 +408,19 @@ fn a_batch_of_too_many_is_refused() {
         .collect();
     let mut bytes = hello_bytes();
     super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
-    assert_eq!(decode(&bytes, &[]), Err(WireError::Long { what: "a batch", length: 1_025, most: 1_024 }));
+    assert_eq!(decode(&bytes, &[]), Err(WireError::TooLong { what: "a batch", length: 1_025, limit: 1_024 }));
 }
 
 #[test]
 fn text_is_made_harmless_and_short() {
-    assert_eq!(Text::new("a\u{1b}[31m\nb").as_str(), "a\u{fffd}[31m\u{fffd}b");
-    assert_eq!(Text::new(&"ä".repeat(600)).as_str(), "ä".repeat(512));
+    assert_eq!(DisplayText::new("a\u{1b}[31m\nb").as_str(), "a\u{fffd}[31m\u{fffd}b");
+    assert_eq!(DisplayText::new(&"ä".repeat(600)).as_str(), "ä".repeat(512));
 }
 
 #[test]
 fn an_end_is_needed_and_final() {
     let mut decoder = Decoder::new();
-    assert_eq!(decoder.close(), Err(WireError::Cut));
+    assert_eq!(decoder.close(), Err(WireError::UnexpectedEnd));
     let mut bytes = stream(&[], true);
     decoder.push(&bytes);
     while decoder.pull().expect("a good stream").is_some() {}
@@ -434,7 +434,7 @@ fn an_end_is_needed_and_final() {
     let mut decoder = Decoder::new();
     decoder.push(&bytes);
     while decoder.pull().expect("a good stream").is_some() {}
-    assert_eq!(decoder.close(), Err(WireError::Cut));
+    assert_eq!(decoder.close(), Err(WireError::UnexpectedEnd));
 }
 
 #[test]
@@ -447,16 +447,16 @@ fn data_may_go_past_the_decoder() {
     let mut decoder = Decoder::new();
     decoder.push(&bytes[..header + 10]);
     assert_eq!(decoder.due(), 0);
-    assert!(matches!(decoder.pull(), Ok(Some(Received::Hello(_)))));
-    assert_eq!(decoder.pull(), Ok(Some(Received::Frame(Frame::Chunk(chunk)))));
+    assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Header(_)))));
+    assert_eq!(decoder.pull(), Ok(Some(StreamItem::Frame(Frame::Chunk(chunk)))));
     assert_eq!((decoder.due(), decoder.skip(990)), (0, 0), "ten bytes are here and come first");
-    assert!(matches!(decoder.pull(), Ok(Some(Received::Data([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])))));
+    assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Data([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])))));
     assert_eq!(decoder.due(), 990);
     assert_eq!(decoder.skip(900), 900);
     assert_eq!(decoder.pull(), Ok(None));
     assert_eq!(decoder.skip(900), 90);
     decoder.push(&bytes[header + 1_000..]);
-    assert!(matches!(decoder.pull(), Ok(Some(Received::Frame(Frame::End(_))))));
+    assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Frame(Frame::End(_))))));
 }
 
 /// `docs/protocol.md` shows a stream in hexadecimal; it is what this code writes.
@@ -480,7 +480,7 @@ fn the_example_of_the_specification_is_true() {
     let file = |content, mtime, xattrs| Inode { kind: Kind::File(content), mtime, xattrs, ..root(0o644) };
     let mut xattrs = Xattrs::default();
     xattrs.insert(b"user.a", b"1").expect("room");
-    let hole = Content::seen(1 << 20, Extent::at(1 << 19, 4_096)).expect("a file");
+    let hole = Content::from_extents(1 << 20, Extent::at(1 << 19, 4_096)).expect("a file");
     let new =
         |name: &[u8], inode| Entry { name: Name::new(name).expect("a name"), object: Object::New(inode) };
     let entries = [
@@ -493,13 +493,13 @@ fn the_example_of_the_specification_is_true() {
         },
     ];
     let problem = Problem {
-        about: About::Name(Name::new(*b"secret").expect("a name")),
+        about: ProblemSubject::Name(Name::new(*b"secret").expect("a name")),
         side: Side::Source,
         reason: Reason::Permission,
-        text: Text::new("may not be read"),
+        text: DisplayText::new("may not be read"),
     };
     let mut written = Vec::new();
-    Hello { side: Side::Source, transfer: TransferId(*b"an example of 16") }.encode(&mut written);
+    StreamHeader { side: Side::Source, transfer: TransferId(*b"an example of 16") }.encode(&mut written);
     Frame::Batch(as_batch(0, &entries)).encode(&mut written);
     Frame::Problem(problem).encode(&mut written);
     let extent = Extent::at(0, 5).expect("an extent");
@@ -507,23 +507,23 @@ fn the_example_of_the_specification_is_true() {
     Frame::Chunk(Chunk::new(HashKind::Xxh3, vec![part]).expect("a chunk")).encode(&mut written);
     written.extend_from_slice(b"hello");
     let wants = [
-        Want {
+        DataRequest {
             first: number(1),
             count: 1,
-            what: Needed::Some(vec![Extent::at(1 << 19, 4_096).expect("an extent")]),
+            what: NeededData::Some(vec![Extent::at(1 << 19, 4_096).expect("an extent")]),
         },
-        Want { first: number(2), count: 1, what: Needed::All },
-        Want { first: number(4), count: 2, what: Needed::Sum },
+        DataRequest { first: number(2), count: 1, what: NeededData::All },
+        DataRequest { first: number(4), count: 2, what: NeededData::Hash },
     ];
-    Frame::Done(Done { file: number(1), bytes: 4_096 }).encode(&mut written);
-    Frame::Wants(Wants::new(wants.into()).expect("answers")).encode(&mut written);
+    Frame::FileSent(FileSent { file: number(1), bytes: 4_096 }).encode(&mut written);
+    Frame::DataRequests(DataRequests::new(wants.into()).expect("answers")).encode(&mut written);
     let digest = HashKind::Blake3.function()(b"hello");
-    Frame::Sum(Sum { file: number(4), digest }).encode(&mut written);
+    Frame::FileHash(FileHash { file: number(4), digest }).encode(&mut written);
     let name = Name::new(*b"data.txt").expect("a name");
-    Frame::There(There { name, digest }).encode(&mut written);
+    Frame::ManifestEntry(ManifestEntry { name, digest }).encode(&mut written);
     let name = Name::new(*b"old").expect("a name");
-    Frame::Did(Did { name, action: Action::Removed, bytes: 0 }).encode(&mut written);
-    Frame::End(End { entries: 4, failed: 1, bytes: 4_101, ..End::default() }).encode(&mut written);
+    Frame::Change(SinkChange { name, action: ChangeKind::Removed, bytes: 0 }).encode(&mut written);
+    Frame::End(EndTotals { entries: 4, failed: 1, bytes: 4_101, ..EndTotals::default() }).encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));
 }
@@ -540,7 +540,7 @@ proptest! {
         let (data, mut decoded) = decode(&bytes, &pieces).expect("a good stream");
         prop_assert_eq!(decoded.pop(), Some(Frame::End(END)));
         prop_assert_eq!(&decoded, &frames);
-        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.follow() } else { 0 });
+        let due = frames.iter().map(|frame| if let Frame::Chunk(chunk) = frame { chunk.wire_length() } else { 0 });
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());
     }
 

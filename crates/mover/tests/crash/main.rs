@@ -7,10 +7,10 @@ mod trees;
 mod world;
 
 use numaio_mover::hash::HashKind;
-use numaio_mover::packing::Compress;
-use numaio_mover::sink::Sync;
+use numaio_mover::compression::CompressMode;
+use numaio_mover::sink::SyncMode;
 use numaio_sim::mover::{Chance, Disk, Kind, Object};
-use world::{Crash, Ended, Wish, World};
+use world::{Interruption, RunResult, Options, World};
 
 /// Runs of the property for some seeds.
 fn seeds(usual: u64, mut property: impl FnMut(u64)) {
@@ -27,20 +27,20 @@ fn what_arrives_is_what_was_sent() {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 0);
         let sink = trees::sink(&mut chance, &source);
-        let wish = Wish::random(&mut chance);
+        let options = Options::random(&mut chance);
         let mut world = World::new(source, sink, seed);
-        let ended = world.run(&wish, None);
+        let ended = world.run(&options, None);
         assert_eq!(ended.failures, Vec::<String>::new(), "seed {seed}");
         assert!(ended.done, "seed {seed}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
-        oracle::manifest_is_right(&world.source, &world.sink, &wish, &ended.manifest, seed);
-        let again = world.run(&wish, None);
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
+        oracle::manifest_is_right(&world.source, &world.sink, &options, &ended.manifest, seed);
+        let again = world.run(&options, None);
         assert!(
-            again.done && (wish.ignore_times || again.totals.bytes == 0),
+            again.done && (options.ignore_times || again.totals.bytes == 0),
             "seed {seed}: {:?}",
             again.totals
         );
-        assert!(wish.ignore_times || again.totals.moved == 0, "seed {seed}: {:?}", again.totals);
+        assert!(options.ignore_times || again.totals.moved == 0, "seed {seed}: {:?}", again.totals);
     });
 }
 
@@ -52,28 +52,28 @@ fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest()
         let large = if seed.is_multiple_of(8) { 1 } else { 0 };
         let source = trees::source(&mut chance, large);
         let sink = trees::sink(&mut chance, &source);
-        let mut wish = Wish::random(&mut chance);
-        wish.in_place = false;
+        let mut options = Options::random(&mut chance);
+        options.in_place = false;
         let mut world = World::new(source, sink, seed);
         let mut lost_power = false;
         for _ in 0..1 + chance.below(3) {
             let crash = match chance.below(3) {
-                0 => Crash::Kill,
-                1 => Crash::Cut,
+                0 => Interruption::Kill,
+                1 => Interruption::Disconnect,
                 // Only what is synced survives that.
-                _ if wish.sync == Sync::File => Crash::Power,
-                _ => Crash::Kill,
+                _ if options.sync == SyncMode::File => Interruption::Power,
+                _ => Interruption::Kill,
             };
-            lost_power |= crash == Crash::Power;
+            lost_power |= crash == Interruption::Power;
             let at = 1 + chance.below(120);
-            if world.run(&wish, Some((at, crash))).crashed {
+            if world.run(&options, Some((at, crash))).crashed {
                 crashes[crash as usize] += 1;
             }
             oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
         }
-        let ended = world.run(&wish, None);
+        let ended = world.run(&options, None);
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, lost_power, seed);
+        oracle::same(&world.source, &world.sink, &world.before, &options, lost_power, seed);
     });
     assert!(std::env::var("NUMAIO_SEED").is_ok() || crashes.iter().all(|count| *count > 10), "{crashes:?}");
 }
@@ -85,15 +85,15 @@ fn what_was_noted_is_not_sent_again() {
         let mut chance = Chance::new(seed);
         let source = trees::one_large(&mut chance, 40 << 20);
         let mut world = World::new(source, Disk::default(), seed);
-        let wish = Wish { sync: Sync::None, ..Wish::plain() };
-        let cut = world.run(&wish, Some((120 + chance.below(60), Crash::Kill)));
+        let options = Options { sync: SyncMode::None, ..Options::plain() };
+        let cut = world.run(&options, Some((120 + chance.below(60), Interruption::Kill)));
         if !cut.crashed {
             return;
         }
         let (read, written) = (world.source.read, world.sink.written);
-        let ended = world.run(&wish, None);
+        let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
         if ended.totals.moved == 0 {
             // Only the end was cut off.
             return;
@@ -114,28 +114,28 @@ fn versions_of_a_file_never_mix() {
     let mut resumed = 0;
     seeds(40, |seed| {
         let mut chance = Chance::new(3_000_000 + seed);
-        let mut wish = Wish::random(&mut chance);
-        (wish.in_place, wish.hash) = (false, HashKind::Xxh3);
+        let mut options = Options::random(&mut chance);
+        (options.in_place, options.hash) = (false, HashKind::Xxh3);
         // Who compares no hashes tells versions apart by size and time.
-        let distrusts = wish.checksum || wish.ignore_times;
+        let distrusts = options.checksum || options.ignore_times;
         let versions = trees::versions(&mut chance, 2, distrusts);
         let mut world = World::new(Disk::default(), Disk::default(), seed);
         world.fails_records = chance.once_in(3).then_some(3);
         for _ in 0..3 + chance.below(3) {
             trees::choose(&mut chance, &versions, &mut world.source);
             if chance.once_in(4) {
-                world.remove_parts();
+                world.remove_partials();
             }
-            let crash = if chance.once_in(2) { Crash::Kill } else { Crash::Cut };
+            let crash = if chance.once_in(2) { Interruption::Kill } else { Interruption::Disconnect };
             let at = 10 + chance.below(60);
-            wish.unasked &= chance.once_in(2);
-            resumed += world.run(&wish, Some((at, crash))).totals.resumed;
+            options.eager &= chance.once_in(2);
+            resumed += world.run(&options, Some((at, crash))).totals.resumed;
         }
         trees::choose(&mut chance, &versions, &mut world.source);
-        let ended = world.run(&wish, None);
+        let ended = world.run(&options, None);
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
         resumed += ended.totals.resumed;
-        oracle::same(&world.source, &world.sink, &world.before, &wish, world.fails_records.is_some(), seed);
+        oracle::same(&world.source, &world.sink, &world.before, &options, world.fails_records.is_some(), seed);
     });
     assert!(
         std::env::var("NUMAIO_SEED").is_ok() || resumed > 40 << 20,
@@ -150,14 +150,14 @@ fn nothing_is_left_of_a_file_that_became_something_else() {
         let mut chance = Chance::new(seed);
         let source = trees::one_large(&mut chance, 9 << 20);
         let mut world = World::new(source, Disk::default(), seed);
-        let cut = world.run(&Wish::plain(), Some((20 + chance.below(20), Crash::Kill)));
+        let cut = world.run(&Options::plain(), Some((20 + chance.below(20), Interruption::Kill)));
         let is_partial = |name: &Vec<u8>| name.starts_with(b".numaio-part-");
         left += usize::from(cut.crashed && world.sink.tree().keys().any(is_partial));
         let link = Object::Special(Kind::Symlink(b"elsewhere".as_slice().into()));
         world.source.put(b"large", trees::inode(&mut chance, link));
-        let ended = world.run(&Wish::plain(), None);
+        let ended = world.run(&Options::plain(), None);
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
-        oracle::same(&world.source, &world.sink, &world.before, &Wish::plain(), false, seed);
+        oracle::same(&world.source, &world.sink, &world.before, &Options::plain(), false, seed);
     });
     assert!(std::env::var("NUMAIO_SEED").is_ok() || left > 6, "{left}");
 }
@@ -169,60 +169,60 @@ fn a_full_disk_is_told_and_hurts_no_other_file() {
         let source = trees::source(&mut chance, 0);
         let mut world = World::new(source, Disk::default(), seed);
         world.sink.room = chance.below(4 << 20);
-        let wish = Wish { unasked: seed.is_multiple_of(2), ..Wish::plain() };
-        let ended = world.run(&wish, None);
+        let options = Options { eager: seed.is_multiple_of(2), ..Options::plain() };
+        let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}: the others go on: {ended:?}");
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
-        let told = oracle::missing_are_told(&world.source, &world.sink, &ended.failures, seed);
+        let reported = oracle::missing_are_reported(&world.source, &world.sink, &ended.failures, seed);
         world.sink.room = u64::MAX;
-        let again = world.run(&wish, None);
-        assert!(again.done && again.failures.is_empty(), "seed {seed}: {told} had failed, then {again:?}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        let again = world.run(&options, None);
+        assert!(again.done && again.failures.is_empty(), "seed {seed}: {reported} had failed, then {again:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
     });
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_moved_is_told() {
-    let mut told = 0;
+    let mut reported = 0;
     seeds(40, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::one_large(&mut chance, 9 << 20);
         let mut world = World::new(source, Disk::default(), seed);
         world.change_at = Some(1 + chance.below(40));
-        let wish = Wish { unasked: seed.is_multiple_of(2), ..Wish::plain() };
-        let ended = world.run(&wish, None);
+        let options = Options { eager: seed.is_multiple_of(2), ..Options::plain() };
+        let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}");
         let there = world.sink.tree().contains_key(&b"large"[..]);
         let changed = ended.failures.iter().any(|failure| failure.contains("Changed"));
         assert_eq!(there, !changed, "seed {seed}: {:?}", ended.failures);
-        told += u32::from(changed);
+        reported += u32::from(changed);
     });
-    assert!(std::env::var("NUMAIO_SEED").is_ok() || (5..40).contains(&told), "{told}");
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || (5..40).contains(&reported), "{reported}");
 }
 
 #[test]
 fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
-    let mut told = 0;
+    let mut reported = 0;
     seeds(40, |seed| {
         let mut chance = Chance::new(seed);
         // One of them is hashed in two parts.
         let source = trees::one_large(&mut chance, if seed == 0 { 33 << 20 } else { 2 << 20 });
         let mut world = World::new(source, Disk::default(), seed);
-        assert!(world.run(&Wish::plain(), None).done, "seed {seed}");
-        let wish = Wish { checksum: true, ..Wish::plain() };
-        let same = world.run(&wish, None);
+        assert!(world.run(&Options::plain(), None).done, "seed {seed}");
+        let options = Options { checksum: true, ..Options::plain() };
+        let same = world.run(&options, None);
         assert!(same.done && same.totals.bytes == 0 && same.totals.moved == 0, "seed {seed}: {same:?}");
         world.damage_sink();
         world.change_at = seed.is_multiple_of(2).then(|| 1 + chance.below(20));
-        let ended = world.run(&wish, None);
+        let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}: {ended:?}");
         let changed = ended.failures.iter().any(|failure| failure.contains("Changed"));
-        told += u32::from(changed);
+        reported += u32::from(changed);
         if !changed {
-            oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+            oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
         }
     });
-    assert!(std::env::var("NUMAIO_SEED").is_ok() || (3..20).contains(&told), "{told}");
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || (3..20).contains(&reported), "{reported}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn many_files_need_two_round_trips_and_little_memory() {
     let source = trees::many(3_000);
     let mut world = World::new(source, Disk::default(), 1);
     world.in_order = true;
-    let ended: Ended = world.run(&Wish::plain(), None);
+    let ended: RunResult = world.run(&Options::plain(), None);
     assert!(ended.done && ended.totals.moved == 3_000, "{ended:?}");
     assert!(ended.packets < 200, "{} packets for 3,000 files", ended.packets);
 }
@@ -241,10 +241,10 @@ fn who_sends_unasked_waits_for_no_answer() {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, u64::from(seed.is_multiple_of(4)));
         let mut world = World::new(source, Disk::default(), seed);
-        let wish = Wish { unasked: true, in_place: seed.is_multiple_of(3), ..Wish::plain() };
-        let ended = world.run_deaf(&wish);
+        let options = Options { eager: true, in_place: seed.is_multiple_of(3), ..Options::plain() };
+        let ended = world.run_without_answers(&options);
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
     });
 }
 
@@ -252,24 +252,24 @@ fn who_sends_unasked_waits_for_no_answer() {
 fn packed_data_is_less_and_arrives() {
     let size = 20 << 20;
     for (compress, least, most) in
-        [(Compress::None, size, size), (Compress::Auto, 1, size / 10), (Compress::Zstd, 1, size / 10)]
+        [(CompressMode::None, size, size), (CompressMode::Auto, 1, size / 10), (CompressMode::Zstd, 1, size / 10)]
     {
         let mut world = World::new(trees::one_large(&mut Chance::new(7), size), Disk::default(), 7);
-        let wish = Wish { compress, ..Wish::plain() };
-        let ended = world.run(&wish, None);
+        let options = Options { compress, ..Options::plain() };
+        let ended = world.run(&options, None);
         assert!(ended.done && ended.totals.bytes == size, "{compress:?}: {ended:?}");
         assert!((least..=most).contains(&ended.totals.sent), "{compress:?}: {:?}", ended.totals);
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, 7);
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, 7);
     }
 }
 
 #[test]
 fn packed_data_that_was_not_agreed_on_ends_the_transfer() {
     let mut world = World::new(trees::one_large(&mut Chance::new(7), 3 << 20), Disk::default(), 7);
-    world.takes_plain = true;
-    let ended = world.run(&Wish { compress: Compress::Zstd, ..Wish::plain() }, None);
-    let told = ended.failures.iter().any(|failure| failure.contains("was not agreed on"));
-    assert!(!ended.done && told, "{ended:?}");
+    world.rejects_compressed = true;
+    let ended = world.run(&Options { compress: CompressMode::Zstd, ..Options::plain() }, None);
+    let reported = ended.failures.iter().any(|failure| failure.contains("was not agreed on"));
+    assert!(!ended.done && reported, "{ended:?}");
     assert!(!world.sink.tree().contains_key(&b"large"[..]));
 }
 
@@ -279,17 +279,17 @@ fn packed_data_that_is_none_fails_its_files_alone() {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 1);
         let mut world = World::new(source, Disk::default(), seed);
-        world.spoils = true;
-        let wish = Wish { compress: Compress::Zstd, unasked: seed.is_multiple_of(2), ..Wish::plain() };
-        let ended = world.run(&wish, None);
+        world.corrupts_data = true;
+        let options = Options { compress: CompressMode::Zstd, eager: seed.is_multiple_of(2), ..Options::plain() };
+        let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}: the transfer goes on: {ended:?}");
-        let told = ended.failures.iter().any(|failure| failure.contains("cannot be unpacked"));
-        assert!(told, "seed {seed}: {:?}", ended.failures);
+        let reported = ended.failures.iter().any(|failure| failure.contains("cannot be unpacked"));
+        assert!(reported, "seed {seed}: {:?}", ended.failures);
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
-        oracle::missing_are_told(&world.source, &world.sink, &ended.failures, seed);
-        world.spoils = false;
-        let again = world.run(&wish, None);
+        oracle::missing_are_reported(&world.source, &world.sink, &ended.failures, seed);
+        world.corrupts_data = false;
+        let again = world.run(&options, None);
         assert!(again.done && again.failures.is_empty(), "seed {seed}: {again:?}");
-        oracle::same(&world.source, &world.sink, &world.before, &wish, false, seed);
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
     });
 }

@@ -1,6 +1,6 @@
 //! What must be at the sink, told without anything of the mover.
 
-use super::world::Wish;
+use super::world::Options;
 use numaio_machine::port::Digest;
 use numaio_mover::hash::HashKind;
 use numaio_sim::mover::{Disk, Inode, Object};
@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 type Tree = BTreeMap<Vec<u8>, (u64, Inode)>;
 
 /// Files that a sink makes for itself.
-fn is_own(name: &[u8]) -> bool {
+fn is_mover_file(name: &[u8]) -> bool {
     name.rsplit(|&byte| byte == b'/').next().is_some_and(|last| last.starts_with(b".numaio-"))
 }
 
-fn shown(name: &[u8]) -> String {
+fn escaped(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
 /// The sink holds the source's tree with all attributes, what it had besides unless that was to be removed, and nothing
 /// else.
-pub fn same(source: &Disk, sink: &Disk, before: &Tree, wish: &Wish, parts_may_be_left: bool, seed: u64) {
+pub fn same(source: &Disk, sink: &Disk, before: &Tree, options: &Options, parts_may_be_left: bool, seed: u64) {
     let (wanted, there) = (source.tree(), sink.tree());
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
     for (name, (number, inode)) in &wanted {
-        let at = format!("seed {seed}: {:?}", shown(name));
+        let at = format!("seed {seed}: {:?}", escaped(name));
         let Some((sink_number, found)) = there.get(name) else { panic!("{at} is missing") };
         same_object(inode, found, name.is_empty(), &at);
         let is_file = !matches!(inode.object, Object::Directory(_));
@@ -35,13 +35,13 @@ pub fn same(source: &Disk, sink: &Disk, before: &Tree, wish: &Wish, parts_may_be
         assert_eq!(*back.entry(*sink_number).or_insert(*number), *number, "seed {seed}: files became one");
     }
     for name in there.keys().filter(|name| !wanted.contains_key(*name)) {
-        let at = format!("seed {seed}: {:?}", shown(name));
-        assert!(parts_may_be_left && is_own(name) || !is_own(name), "{at} is left over");
-        assert!(is_own(name) || !wish.delete && before.contains_key(name), "{at} should not be there");
+        let at = format!("seed {seed}: {:?}", escaped(name));
+        assert!(parts_may_be_left && is_mover_file(name) || !is_mover_file(name), "{at} is left over");
+        assert!(is_mover_file(name) || !options.delete && before.contains_key(name), "{at} should not be there");
     }
-    let kept = before.keys().filter(|name| !wish.delete && !wanted.contains_key(*name));
+    let kept = before.keys().filter(|name| !options.delete && !wanted.contains_key(*name));
     for name in kept {
-        assert!(there.contains_key(name), "seed {seed}: {:?} was removed", shown(name));
+        assert!(there.contains_key(name), "seed {seed}: {:?} was removed", escaped(name));
     }
 }
 
@@ -49,7 +49,7 @@ pub fn same(source: &Disk, sink: &Disk, before: &Tree, wish: &Wish, parts_may_be
 pub fn manifest_is_right(
     source: &Disk,
     sink: &Disk,
-    wish: &Wish,
+    options: &Options,
     manifest: &BTreeMap<Vec<u8>, Digest>,
     seed: u64,
 ) {
@@ -58,7 +58,7 @@ pub fn manifest_is_right(
         Some(Object::File(content, _)) => Some(HashKind::Blake3.function()(content)),
         _ => None,
     };
-    let names = source.tree().into_keys().filter(|_| wish.manifest);
+    let names = source.tree().into_keys().filter(|_| options.manifest);
     let expected: BTreeMap<_, _> = names.filter_map(|name| Some((name.clone(), held(&name)?))).collect();
     assert_eq!(*manifest, expected, "seed {seed}");
 }
@@ -89,8 +89,8 @@ fn same_object(wanted: &Inode, found: &Inode, is_root: bool, at: &str) {
 /// Whatever has its final name is what the source has, or what was there before.
 pub fn finished_are_right(source: &Disk, sink: &Disk, before: &Tree, seed: u64) {
     let wanted = source.tree();
-    for (name, (_, found)) in sink.tree().iter().filter(|(name, _)| !is_own(name)) {
-        let at = format!("seed {seed}: {:?}", shown(name));
+    for (name, (_, found)) in sink.tree().iter().filter(|(name, _)| !is_mover_file(name)) {
+        let at = format!("seed {seed}: {:?}", escaped(name));
         let Object::File(content, _) = &found.object else { continue };
         let is = |tree: &Tree| match tree.get(name).map(|(_, inode)| &inode.object) {
             Some(Object::File(other, _)) => other == content,
@@ -101,14 +101,14 @@ pub fn finished_are_right(source: &Disk, sink: &Disk, before: &Tree, seed: u64) 
 }
 
 /// What is not at the sink was told to be missing; how many that are.
-pub fn missing_are_told(source: &Disk, sink: &Disk, failures: &[String], seed: u64) -> usize {
+pub fn missing_are_reported(source: &Disk, sink: &Disk, failures: &[String], seed: u64) -> usize {
     let there = sink.tree();
     let missing: Vec<Vec<u8>> = source.tree().into_keys().filter(|name| !there.contains_key(name)).collect();
     for name in &missing {
-        let shown =
+        let escaped =
             numaio_mover::name::Name::new(name.clone()).map(|name| format!("{name:?}")).unwrap_or_default();
-        let told = failures.iter().any(|failure| failure.contains(&shown));
-        assert!(told, "seed {seed}: {shown} is missing, and nobody said so: {failures:?}");
+        let reported = failures.iter().any(|failure| failure.contains(&escaped));
+        assert!(reported, "seed {seed}: {escaped} is missing, and nobody said so: {failures:?}");
     }
     missing.len()
 }

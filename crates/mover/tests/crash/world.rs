@@ -1,15 +1,15 @@
 //! Two sides, two disks, and a link between them.
 
 use numaio_machine::port::{Digest, Event, Fault, FilePath, Names, Operation, Outcome, Packet, Ticket, Why};
-use numaio_mover::chunk::Policy;
-use numaio_mover::drive::{Command, Core};
+use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::drive::{PortCommand,TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::packing::Compress;
+use numaio_mover::compression::CompressMode;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::sink::{Asked, Keep, Own, Sink, SinkOptions, Spared, Sync};
+use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, ProtectedPaths, SyncMode};
 use numaio_mover::source::{Origin, Source, SourceOptions};
-use numaio_mover::wire::{Did, TransferId};
+use numaio_mover::wire::{SinkChange, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,23 +18,23 @@ use std::time::Duration;
 const BUFFERS: usize = 6;
 
 /// Time that a step takes: so data goes out at some 100 MB/s, and packing pays.
-const EACH: Duration = Duration::from_millis(1);
+const STEP_TIME: Duration = Duration::from_millis(1);
 
 /// What ends a run early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crash {
+pub enum Interruption {
     /// Both processes are killed.
     Kill,
     /// The link is cut; both sides notice.
-    Cut,
+    Disconnect,
     /// The sink's machine loses its power.
     Power,
 }
 
 /// What the user asked for.
 #[derive(Debug, Clone)]
-pub struct Wish {
-    pub sync: Sync,
+pub struct Options {
+    pub sync: SyncMode,
     pub hash: HashKind,
     pub delete: bool,
     pub ignore_times: bool,
@@ -42,15 +42,15 @@ pub struct Wish {
     pub checksum: bool,
     pub manifest: bool,
     pub by_address: bool,
-    pub tell: bool,
-    pub compress: Compress,
-    pub unasked: bool,
+    pub report_changes: bool,
+    pub compress: CompressMode,
+    pub eager: bool,
 }
 
-impl Wish {
+impl Options {
     pub fn plain() -> Self {
         Self {
-            sync: Sync::None,
+            sync: SyncMode::None,
             hash: HashKind::Xxh3,
             delete: false,
             ignore_times: false,
@@ -58,9 +58,9 @@ impl Wish {
             checksum: false,
             manifest: false,
             by_address: false,
-            tell: false,
-            compress: Compress::None,
-            unasked: false,
+            report_changes:false,
+            compress: CompressMode::None,
+            eager: false,
         }
     }
 
@@ -69,22 +69,22 @@ impl Wish {
         Self {
             checksum,
             manifest: chance.once_in(2),
-            sync: [Sync::None, Sync::File, Sync::End][chance.below(3) as usize],
+            sync: [SyncMode::None, SyncMode::File, SyncMode::End][chance.below(3) as usize],
             hash: HashKind::ALL[chance.below(3) as usize],
             delete: chance.once_in(3),
             ignore_times: !checksum && chance.once_in(8),
             in_place: chance.once_in(6),
             by_address: chance.once_in(2),
-            tell: chance.once_in(2),
-            compress: [Compress::None, Compress::Auto, Compress::Zstd][chance.below(3) as usize],
-            unasked: !checksum && chance.once_in(2),
+            report_changes: chance.once_in(2),
+            compress: [CompressMode::None, CompressMode::Auto, CompressMode::Zstd][chance.below(3) as usize],
+            eager: !checksum && chance.once_in(2),
         }
     }
 }
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunResult {
     /// The sink said that all is done.
     pub done: bool,
     /// It was ended by a crash.
@@ -108,11 +108,11 @@ pub struct World {
     /// Whether all goes in order, and nothing is delayed.
     pub in_order: bool,
     /// The sink does not take packed data.
-    pub takes_plain: bool,
+    pub rejects_compressed: bool,
     /// One of so many writes to the journal fails, and leaves part of it.
     pub fails_records: Option<u64>,
     /// What comes of data on its way: its first bytes are turned.
-    pub spoils: bool,
+    pub corrupts_data: bool,
     seed: u64,
     chance: Chance,
     runs: u8,
@@ -127,7 +127,7 @@ struct Side<C> {
     inbox: VecDeque<Packet<Vec<u8>>>,
 }
 
-impl<C: Core<Vec<u8>>> Side<C> {
+impl<C: TransferCore<Vec<u8>>> Side<C> {
     fn new(core: C) -> Self {
         Self { core, pending: Vec::new(), inbox: VecDeque::new() }
     }
@@ -137,8 +137,8 @@ impl<C: Core<Vec<u8>>> Side<C> {
         let mut sent = Vec::new();
         while let Some(command) = self.core.poll(now) {
             match command {
-                Command::Submit(ticket, operation) => self.pending.push((ticket, operation)),
-                Command::Send(packet) => sent.push(packet),
+                PortCommand::Submit(ticket, operation) => self.pending.push((ticket, operation)),
+                PortCommand::Send(packet) => sent.push(packet),
             }
         }
         sent
@@ -164,9 +164,9 @@ impl World {
             before,
             change_at: None,
             in_order: false,
-            takes_plain: false,
+            rejects_compressed: false,
             fails_records: None,
-            spoils: false,
+            corrupts_data: false,
             seed,
             chance,
             runs: 0,
@@ -174,27 +174,27 @@ impl World {
         }
     }
 
-    fn sides(&mut self, wish: &Wish) -> Sides {
+    fn sides(&mut self, options: &Options) -> Sides {
         self.runs += 1;
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);
-        let policy = Policy { bundle_files: 20, ..Policy::of_blocks() };
+        let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() };
         let source = SourceOptions {
-            origins: vec![Origin { root: 0, only: None, enter: true, way: false }],
+            origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
             recursive: true,
             listed: false,
             accounts: None,
             xattrs: true,
             devices: true,
             filter: Filter::default(),
-            except: None,
-            hash: wish.hash,
+            skip_directory: None,
+            hash: options.hash,
             policy,
             reads: 4,
-            by_address: wish.by_address,
+            by_address: options.by_address,
             limit: None,
-            compress: wish.compress,
-            unasked: wish.unasked,
+            compress: options.compress,
+            eager: options.eager,
             holes: true,
             links: true,
             changed: true,
@@ -202,32 +202,32 @@ impl World {
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
-            keep: Keep { modes: true, users: true, groups: true, xattrs: true },
-            own: Own::default(),
+            preserve:PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+            writer:WriterIdentity::default(),
             devices: true,
             update: false,
-            ignore_times: wish.ignore_times,
-            checksum: wish.checksum,
-            manifest: wish.manifest,
+            ignore_times: options.ignore_times,
+            checksum: options.checksum,
+            manifest: options.manifest,
             accounts: None,
             sizes: 0..=u64::MAX,
-            delete: wish.delete,
+            delete: options.delete,
             filter: Filter::default(),
-            asked: Some(Asked::new(&source.origins, source.recursive, source.listed)),
-            rehearse: false,
-            spared_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+            requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
+            dry_run: false,
+            keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             names: Names::Apart,
-            spared: Spared::default(),
-            made: false,
-            tell: wish.tell,
+            protected: ProtectedPaths::default(),
+            destination_created:false,
+            report_changes:options.report_changes,
             alias: None,
-            in_place: wish.in_place,
-            sync: wish.sync,
-            hash: wish.hash,
-            packed: wish.compress != Compress::None && !self.takes_plain,
+            in_place: options.in_place,
+            sync: options.sync,
+            hash: options.hash,
+            accept_compressed:options.compress != CompressMode::None && !self.rejects_compressed,
             acls: true,
-            unasked: wish.unasked,
-            again: false,
+            eager: options.eager,
+            is_retry:false,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");
@@ -235,13 +235,13 @@ impl World {
     }
 
     /// Runs a transfer to its end, or to a crash at some step.
-    pub fn run(&mut self, wish: &Wish, crash: Option<(u64, Crash)>) -> Ended {
-        let (mut source, mut sink) = self.sides(wish);
+    pub fn run(&mut self, options: &Options, crash: Option<(u64, Interruption)>) -> RunResult {
+        let (mut source, mut sink) = self.sides(options);
         let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let (mut told, mut heard_of) = (Vec::new(), Vec::new());
+        let (mut reported, mut heard_of) = (Vec::new(), Vec::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
-            let now = EACH * step as u32;
+            let now = STEP_TIME * step as u32;
             let (to_sink, to_source) = (source.poll(now), sink.poll(now));
             packets += (to_sink.len() + to_source.len()) as u64;
             if !cut {
@@ -254,16 +254,16 @@ impl World {
             let reports = sink.core.reports();
             failures.extend(reports.iter().filter_map(failure));
             manifest.extend(reports.iter().filter_map(there));
-            told.extend(reports.into_iter().filter_map(did));
-            if sink.core.ended().is_some() && (cut || source.core.ended().is_some()) {
+            reported.extend(reports.into_iter().filter_map(did));
+            if sink.core.outcome().is_some() && (cut || source.core.outcome().is_some()) {
                 break;
             }
             step += 1;
             if self.change_at == Some(step) {
-                self.touch_source();
+                self.modify_source();
             }
             match crash.filter(|(at, _)| *at == step) {
-                Some((_, Crash::Cut)) => {
+                Some((_, Interruption::Disconnect)) => {
                     cut = true;
                     (source.inbox, sink.inbox) = Default::default();
                     source.core.handle(Event::Closed("cut".into()));
@@ -273,7 +273,7 @@ impl World {
                 Some((_, kind)) => {
                     self.crash(kind, sink.pending);
                     let totals = sink.core.totals();
-                    return Ended { done: false, crashed: true, failures, manifest, totals, packets };
+                    return RunResult { done: false, crashed: true, failures, manifest, totals, packets };
                 }
                 None => {}
             }
@@ -286,23 +286,23 @@ impl World {
         }
         self.source.process_ends();
         self.sink.process_ends();
-        let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
+        let done = sink.core.outcome() == Some(&numaio_mover::report::TransferOutcome::Done);
         if done && !cut {
             assert_eq!(manifest, heard, "seed {}: both sides know it", self.seed);
             assert_eq!(
                 heard_of,
-                if wish.tell { told } else { Vec::new() },
+                if options.report_changes { reported } else { Vec::new() },
                 "seed {}: what is told",
                 self.seed
             );
             assert_eq!(count(&source.core), count(&sink.core), "seed {}: both count alike", self.seed);
         }
-        Ended { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
+        RunResult { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
     }
 
     /// Runs a transfer whose source hears nothing, and whose sink hears all before it can do anything.
-    pub fn run_deaf(&mut self, wish: &Wish) -> Ended {
-        let (mut source, mut sink) = self.sides(wish);
+    pub fn run_without_answers(&mut self, options: &Options) -> RunResult {
+        let (mut source, mut sink) = self.sides(options);
         let mut said = source.poll(Duration::ZERO);
         while let Some((ticket, operation)) = source.pending.pop() {
             source.core.handle(Event::Done(ticket, self.source.run(operation)));
@@ -318,8 +318,8 @@ impl World {
             drop(sink.poll(Duration::ZERO));
         }
         let failures = sink.core.reports().iter().filter_map(failure).collect();
-        let done = sink.core.ended() == Some(&numaio_mover::report::Ended::Done);
-        Ended {
+        let done = sink.core.outcome() == Some(&numaio_mover::report::TransferOutcome::Done);
+        RunResult {
             done,
             crashed: false,
             failures,
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    fn crash(&mut self, kind: Crash, mut pending: Vec<(Ticket, Operation<Vec<u8>>)>) {
+    fn crash(&mut self, kind: Interruption, mut pending: Vec<(Ticket, Operation<Vec<u8>>)>) {
         while !pending.is_empty() && self.chance.once_in(2) {
             let index = self.chance.below(pending.len() as u64) as usize;
             let (_, operation) = pending.swap_remove(index);
@@ -337,7 +337,7 @@ impl World {
         }
         self.source.process_ends();
         self.sink.process_ends();
-        if kind == Crash::Power {
+        if kind == Interruption::Power {
             self.sink.power_is_lost(&mut self.chance);
             self.boots += 1;
         }
@@ -375,7 +375,7 @@ impl World {
             _ => sink.inbox.pop_front().into_iter().for_each(|mut it| {
                 if let Some((bytes, length)) = &mut it.data {
                     source.core.handle(Event::Sent(*length));
-                    let turned = if self.spoils { 4 } else { 0 };
+                    let turned = if self.corrupts_data { 4 } else { 0 };
                     bytes.iter_mut().take(turned).for_each(|byte| *byte ^= 0xff);
                 }
                 sink.core.handle(Event::Received(it));
@@ -398,7 +398,7 @@ impl World {
     }
 
     /// Somebody removes what was begun at the sink.
-    pub fn remove_parts(&mut self) {
+    pub fn remove_partials(&mut self) {
         let is_part = |name: &Vec<u8>| name.starts_with(b".numaio-part-");
         let parts = self.sink.tree().into_keys().filter(is_part);
         let parts = parts.map(|name| FilePath::new(0, &name[..])).collect();
@@ -407,17 +407,17 @@ impl World {
 
     /// Bytes of the first file of the sink are turned, and nothing else tells of it.
     pub fn damage_sink(&mut self) {
-        turn_bytes(&mut self.sink, 0);
+        flip_bytes(&mut self.sink, 0);
     }
 
     /// Somebody writes to the first file of the source.
-    fn touch_source(&mut self) {
-        turn_bytes(&mut self.source, 1);
+    fn modify_source(&mut self) {
+        flip_bytes(&mut self.source, 1);
     }
 }
 
 /// Turns bytes of the first file of a disk, some seconds after it was changed.
-fn turn_bytes(disk: &mut Disk, seconds: i64) {
+fn flip_bytes(disk: &mut Disk, seconds: i64) {
     let is_file = |inode: &Inode| matches!(inode.object, numaio_sim::mover::Object::File(..));
     let file = disk.tree().into_iter().find(|(_, (_, inode))| is_file(inode));
     if let Some((name, (_, mut inode))) = file {
@@ -432,25 +432,25 @@ fn turn_bytes(disk: &mut Disk, seconds: i64) {
 fn failure(report: &Report) -> Option<String> {
     match report {
         Report::Problem(problem) => Some(format!("{problem:?}")),
-        Report::Did(_) | Report::There(_) => None,
+        Report::Change(_) | Report::ManifestEntry(_) => None,
     }
 }
 
-fn did(report: Report) -> Option<Did> {
+fn did(report: Report) -> Option<SinkChange> {
     match report {
-        Report::Did(did) => Some(did),
+        Report::Change(did) => Some(did),
         _ => None,
     }
 }
 
 /// What both sides count alike; each has problems of its own.
-fn count(core: &impl Core<Vec<u8>>) -> Totals {
+fn count(core: &impl TransferCore<Vec<u8>>) -> Totals {
     Totals { failed: 0, sent: 0, ..core.totals() }
 }
 
 fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {
     match report {
-        Report::There(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
+        Report::ManifestEntry(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
         _ => None,
     }
 }

@@ -34,7 +34,7 @@ impl Again {
         self.earlier.is_none()
     }
 
-    /// A try was lost that did so much, and had [come so far](numaio_mover::drive::Core::reached): what is moved again and again and
+    /// A try was lost that did so much, and had [come so far](numaio_mover::drive::TransferCore::progress): what is moved again and again and
     /// lost each time is no progress.
     pub fn lost(&mut self, totals: Totals, reached: u64) {
         if reached > self.reached {

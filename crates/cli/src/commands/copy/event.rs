@@ -2,8 +2,8 @@
 
 use crate::commands::json_line;
 use crate::output::harmless;
-use numaio_mover::name::{is_ignorable, misleads};
-use numaio_mover::wire::{About, Problem, Reason, Side, Text};
+use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
+use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub enum Event {
 pub struct Progress {
     #[serde(flatten)]
     pub totals: JobTotals,
-    /// How far [this try](numaio_mover::drive::Core::reached) came; an older numaio does not tell.
+    /// How far [this try](numaio_mover::drive::TransferCore::progress) came; an older numaio does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u64>,
 }
@@ -103,7 +103,7 @@ impl Event {
 fn escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for char in line.chars() {
-        if char != '\n' && (misleads(char) || is_ignorable(char)) {
+        if char != '\n' && (is_terminal_unsafe(char) || is_ignorable(char)) {
             let units = char
                 .encode_utf16(&mut [0; 2])
                 .iter()
@@ -132,10 +132,10 @@ pub fn heard(problem: &JobProblem) -> Problem {
     let is_it = |reason: &&Reason| format!("{reason:?}") == problem.reason;
     let from_source = problem.side == side(Side::Source);
     Problem {
-        about: About::Transfer,
+        about: ProblemSubject::Transfer,
         side: if from_source { Side::Source } else { Side::Sink },
         reason: Reason::ALL.iter().find(is_it).copied().unwrap_or(Reason::Other),
-        text: Text::new(&problem.text),
+        text: DisplayText::new(&problem.text),
     }
 }
 

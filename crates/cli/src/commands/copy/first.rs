@@ -4,7 +4,7 @@
 use super::far::From;
 use crate::failure::{Failure, INTERRUPTED};
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::wire::Text;
+use numaio_mover::wire::DisplayText;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead};
 use std::sync::mpsc::{sync_channel, RecvTimeoutError};
@@ -79,7 +79,7 @@ fn beginning(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line.trim_ascii());
     let shown: String = line.chars().take(SHOWN).collect();
     let more = if shown.len() < line.len() { "..." } else { "" };
-    format!("{}{more}", Text::new(&shown).as_str())
+    format!("{}{more}", DisplayText::new(&shown).as_str())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::args::whole;
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
-use numaio_mover::packing;
+use numaio_mover::compression;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -109,11 +109,11 @@ pub enum Compress {
 }
 
 impl Compress {
-    pub fn kind(self) -> packing::Compress {
+    pub fn kind(self) -> compression::CompressMode {
         match self {
-            Self::None => packing::Compress::None,
-            Self::Auto => packing::Compress::Auto,
-            Self::Zstd => packing::Compress::Zstd,
+            Self::None => compression::CompressMode::None,
+            Self::Auto => compression::CompressMode::Auto,
+            Self::Zstd => compression::CompressMode::Zstd,
         }
     }
 }

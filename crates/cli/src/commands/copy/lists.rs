@@ -101,7 +101,7 @@ impl Listed {
     /// Where to begin: each name, after the directories on its way, which are moved without what they hold.
     pub fn origins(&self, root: u32) -> Vec<source::Origin> {
         let only = |name: &Name| Some(name.clone()).filter(|name| !name.is_root());
-        let origin = |name| source::Origin { root, only: only(name), enter: true, way: true };
+        let origin = |name| source::Origin { root, only: only(name), enter: true, with_parents: true };
         self.0.iter().map(origin).collect()
     }
 }

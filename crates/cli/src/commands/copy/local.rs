@@ -6,8 +6,8 @@ use super::CopyArgs;
 use crate::args::Common;
 use crate::failure::Failure;
 use numaio_linux::port::FilePort;
-use numaio_mover::drive::{drive, Core};
-use numaio_mover::packing::Compress;
+use numaio_mover::drive::{drive, TransferCore};
+use numaio_mover::compression::CompressMode;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use std::io;
@@ -21,10 +21,10 @@ pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, 
     }
     let (from, mut source) = order.source()?;
     // Buffers are handed over: there is no way that could be slow.
-    source.compress = Compress::None;
+    source.compress = CompressMode::None;
     let (to, mut sink) = order.sink(order.is_one_file())?;
-    sink.spared = order.read_here();
-    (source.except, source.links) = (order.target(), order.has_links());
+    sink.protected = order.read_here();
+    (source.skip_directory, source.links) = (order.target(), order.has_links());
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);
     let (mut from, mut to) = FilePort::pair(from.setting(None)?, to.setting(None)?).map_err(Failure::new)?;

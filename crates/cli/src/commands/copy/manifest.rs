@@ -4,7 +4,7 @@ use crate::failure::{self, Failure};
 use crate::output::{self, harmless};
 use crate::store::{self, Place};
 use numaio_linux::files;
-use numaio_mover::wire::There;
+use numaio_mover::wire::ManifestEntry;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
@@ -53,7 +53,7 @@ impl Manifest {
         self.is_whole_if(emptied)
     }
 
-    pub fn add(&mut self, there: &There) -> Result<(), Failure> {
+    pub fn add(&mut self, there: &ManifestEntry) -> Result<(), Failure> {
         let written = self.to.write_all(line(there, self.is_shown).as_bytes());
         self.is_whole_if(written)
     }
@@ -105,7 +105,7 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
 }
 
 /// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
-fn line(there: &There, is_shown: bool) -> String {
+fn line(there: &ManifestEntry, is_shown: bool) -> String {
     let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = String::from_utf8_lossy(there.name.as_bytes());
     let (mark, name) = match name.contains(['\\', '\n', '\r']) {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn names_are_escaped_as_b3sum_does() {
         let line = |name: &[u8]| {
-            line(&There { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) }, false)
+            line(&ManifestEntry { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) }, false)
         };
         let hash = "ab".repeat(32);
         assert_eq!(line(b"a b"), format!("{hash}  a b\n"));
@@ -145,7 +145,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("numaio-manifest-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("sums");
-        let there = There { name: Name::new(&b"f"[..]).expect("a name"), digest: Digest([0; 32]) };
+        let there = ManifestEntry { name: Name::new(&b"f"[..]).expect("a name"), digest: Digest([0; 32]) };
         for is_full in [false, true] {
             let mut manifest = Manifest::begin(&path).expect("a manifest");
             manifest.add(&there).expect("written");
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn names_do_nothing_to_a_terminal_and_are_whole() {
         let line = |name: &[u8], is_shown| {
-            let there = There { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
+            let there = ManifestEntry { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
             line(&there, is_shown).split_off(64)
         };
         let evil = b"a\x1b]0;title\x07\xc2\x9b2Jz";

@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MAX_STREAMS;
 use numaio_linux::{accounts, process, Root};
-use numaio_mover::accounts::{Account, Lookup};
-use numaio_mover::chunk::Policy;
-use numaio_mover::filter::Origin;
-use numaio_mover::sink::{Asked, Keep, Own, SinkOptions, Spared, Sync};
+use numaio_mover::accounts::{Account, AccountLookup};
+use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::filter::SourcePath;
+use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};
@@ -169,8 +169,8 @@ impl Order {
     }
 
     /// How owners are looked up, if they are kept by name.
-    fn accounts(&self) -> Option<Lookup> {
-        let lookup = Lookup {
+    fn accounts(&self) -> Option<AccountLookup> {
+        let lookup = AccountLookup {
             name: |account, id| match account {
                 Account::User => accounts::user_name(id),
                 Account::Group => accounts::group_name(id),
@@ -183,11 +183,11 @@ impl Order {
         (self.archive && !self.numeric_ids).then_some(lookup)
     }
 
-    fn sync(&self, to: &Roots) -> Sync {
+    fn sync(&self, to: &Roots) -> SyncMode {
         match self.fsync {
-            fsync if fsync == Fsync::None as u8 => Sync::None,
-            fsync if fsync == Fsync::File as u8 || !to.supports_syncfs() => Sync::File,
-            _ => Sync::End,
+            fsync if fsync == Fsync::None as u8 => SyncMode::None,
+            fsync if fsync == Fsync::File as u8 || !to.supports_syncfs() => SyncMode::File,
+            _ => SyncMode::End,
         }
     }
 
@@ -199,11 +199,11 @@ impl Order {
         let mut roots = Vec::new();
         let mut origins = Vec::new();
         for path in &self.from {
-            let origin = Origin::of(path);
+            let origin = SourcePath::parse(path);
             let origin =
                 origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
             let root = roots.len() as u32;
-            origins.push(source::Origin { root, only: origin.only, enter: true, way: false });
+            origins.push(source::Origin { root, only: origin.only, enter: true, with_parents: false });
             roots.push(path_of(&origin.root));
         }
         Ok((roots, origins))
@@ -221,14 +221,14 @@ impl Order {
             xattrs: self.archive,
             devices: self.archive && site.roots.is_super_user(),
             filter: filter(&self.rules)?,
-            except: None,
+            skip_directory: None,
             hash: self.hash().kind(),
-            policy: Policy::of_blocks(),
+            policy: ChunkPolicy::for_port(),
             reads: site.most_threads().max(2 * site.threads),
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
             limit: self.limit,
             compress: self.compress.kind(),
-            unasked: self.takes.unasked,
+            eager: self.takes.unasked,
             holes: self.takes.holes,
             links: self.takes.links,
             acls: self.takes.acls,
@@ -240,9 +240,9 @@ impl Order {
     }
 
     /// What a source may send, if it is known here what the user typed: on another host the one who sends is who says it.
-    fn asked(&self, one_file: bool) -> Result<Option<Asked>, Failure> {
+    fn asked(&self, one_file: bool) -> Result<Option<RequestedEntries>, Failure> {
         let asked = |(_, origins): (_, Vec<source::Origin>)| {
-            Asked::new(&origins, self.recursive && !one_file, self.listed.is_some())
+            RequestedEntries::new(&origins, self.recursive && !one_file, self.listed.is_some())
         };
         self.here.as_ref().map(|_| self.origins().map(asked)).transpose()
     }
@@ -256,13 +256,13 @@ impl Order {
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&epoch(&site.roots));
         let options = SinkOptions {
-            keep: Keep {
+            preserve: PreserveOptions {
                 modes: self.archive && site.roots.has_modes(),
                 users: self.archive && root,
                 groups: self.archive,
                 xattrs: self.archive,
             },
-            own: Own { user: process::user(), groups: process::groups(), for_others: self.for_others },
+            writer: WriterIdentity { user: process::user(), groups: process::groups(), for_others: self.for_others },
             devices: self.archive && root,
             update: self.update,
             ignore_times: self.ignore_times,
@@ -272,22 +272,22 @@ impl Order {
             sizes: self.sizes.0..=self.sizes.1,
             delete: self.delete,
             filter: filter(&self.rules)?,
-            asked: self.asked(one_file)?,
-            rehearse: self.rehearse,
+            requested: self.asked(one_file)?,
+            dry_run: self.rehearse,
             // Who is asked here hears of it here.
-            tell: self.told && self.here.is_none(),
-            spared_since: ago(SPARED),
+            report_changes: self.told && self.here.is_none(),
+            keep_partials_since: ago(SPARED),
             names: site.roots.names(!self.rehearse),
-            spared: Spared::default(),
-            made,
+            protected: ProtectedPaths::default(),
+            destination_created: made,
             alias,
             in_place: self.in_place,
             sync: self.sync(&site.roots),
             hash: self.hash().kind(),
-            packed: self.compress != Compress::None,
+            accept_compressed: self.compress != Compress::None,
             acls: self.takes.acls,
-            unasked: self.takes.unasked,
-            again: self.again,
+            eager: self.takes.unasked,
+            is_retry: self.again,
             transfer: TransferId(transfer),
         };
         Ok((site, options))

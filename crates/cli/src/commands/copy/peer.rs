@@ -13,8 +13,8 @@ use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
 use numaio_linux::port::net::DataListener;
 use numaio_linux::port::{StreamPair, FilePort};
-use numaio_mover::drive::{drive, Core};
-use numaio_mover::report::Ended;
+use numaio_mover::drive::{drive, TransferCore};
+use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, Side};
@@ -144,7 +144,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side was told why not, and tells its user.
     Ok(match attend(ends, None) {
-        Ok((Ended::Done, _)) => ExitCode::SUCCESS,
+        Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
 }
@@ -153,7 +153,7 @@ pub fn run() -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// Why it was not begun; the other side was told.
-pub fn attend(ends: StreamPair, service: Option<&Service>) -> Result<(Ended, u64), Failure> {
+pub fn attend(ends: StreamPair, service: Option<&Service>) -> Result<(TransferOutcome, u64), Failure> {
     let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
     let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
     let call = called(&mut streams.from, terms);
@@ -272,11 +272,11 @@ struct Linked {
     to: Option<To>,
 }
 
-fn through<C: Core<numaio_linux::port::Slab>>(
+fn through<C: TransferCore<numaio_linux::port::Slab>>(
     mut core: C,
     Linked { port, left, to }: Linked,
     terms: Option<&Terms>,
-) -> Result<(Ended, u64), Failure> {
+) -> Result<(TransferOutcome, u64), Failure> {
     let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
     let mut port = Guarded::new(port, limit, set_id);
     let began = Instant::now();
@@ -293,5 +293,5 @@ fn through<C: Core<numaio_linux::port::Slab>>(
     });
     drop(port);
     drop(to);
-    Ok((core.ended().cloned().unwrap_or(Ended::Failed), core.totals().failed))
+    Ok((core.outcome().cloned().unwrap_or(TransferOutcome::Failed), core.totals().failed))
 }

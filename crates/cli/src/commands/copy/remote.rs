@@ -18,8 +18,8 @@ use crate::output::harmless;
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::{has_kernel_tls, DataStream};
 use numaio_linux::port::{StreamPair, FilePort, StreamSet, Slab};
-use numaio_mover::drive::{drive, Core};
-use numaio_mover::packing::Compress;
+use numaio_mover::drive::{drive, TransferCore};
+use numaio_mover::compression::CompressMode;
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -148,16 +148,16 @@ impl Remote<'_> {
             Err(failure) => return Ok(Tried::Unreachable(failure)),
         };
         if !far.packs {
-            options.compress = Compress::None;
+            options.compress = CompressMode::None;
         }
         let Takes { unasked, holes, links, acls, changed } = far.takes;
-        (options.unasked, options.holes, options.links) = (unasked, holes, links);
+        (options.eager, options.holes, options.links) = (unasked, holes, links);
         (options.acls, options.changed) = (acls, changed);
         show.begin(earlier);
         self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
     }
 
-    fn through<C: Core<Slab>>(
+    fn through<C: TransferCore<Slab>>(
         &self,
         show: &mut Show,
         mut core: C,
@@ -180,7 +180,7 @@ impl Remote<'_> {
         drop(streams);
         far.via.end();
         Ok(match show.is_lost(ours, closed) {
-            true => Tried::Lost(core.totals(), core.reached()),
+            true => Tried::Lost(core.totals(), core.progress()),
             false => Tried::Over(core.totals()),
         })
     }

@@ -10,9 +10,9 @@ use crate::jobs::Note;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
-use numaio_mover::drive::Core;
+use numaio_mover::drive::TransferCore;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::wire::{About, Did, Problem, Reason, Side, Text};
+use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side, SinkChange};
 use numaio_report::{progress_text, transfer_text};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ impl Show {
     }
 
     /// Looks at a side: what happened, how far it is, and whether to stop it.
-    pub fn look<B: AsRef<[u8]>>(&mut self, core: &mut impl Core<B>) {
+    pub fn look<B: AsRef<[u8]>>(&mut self, core: &mut impl TransferCore<B>) {
         if interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }
@@ -93,7 +93,7 @@ impl Show {
             let text: String = reports.iter().filter_map(|report| self.told(report)).collect();
             self.print(&text);
         }
-        self.progress(core.totals(), Some(core.reached()));
+        self.progress(core.totals(), Some(core.progress()));
     }
 
     /// Shows and notes how far it is.
@@ -161,7 +161,7 @@ impl Show {
 
     /// The other numaio is lost, of that side, which was to tell why the transfer ended.
     pub fn give_up(&mut self, side: Side, why: &str) {
-        let (about, text) = (About::Transfer, Text::new(why));
+        let (about, text) = (ProblemSubject::Transfer, DisplayText::new(why));
         self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
     }
 
@@ -197,20 +197,20 @@ impl Show {
     fn told(&mut self, report: &Report) -> Option<String> {
         match report {
             // Most are shown to nobody.
-            Report::Did(_) if !self.json && !self.verbose => None,
-            Report::Did(Did { name, action, bytes }) => {
+            Report::Change(_) if !self.json && !self.verbose => None,
+            Report::Change(SinkChange { name, action, bytes }) => {
                 let (action, name) = (action.name().to_owned(), name.to_string());
                 Some(self.changed(Change { action, name, bytes: *bytes }))
             }
-            Report::There(there) => {
+            Report::ManifestEntry(there) => {
                 let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(there));
                 self.noted(added);
                 None
             }
             Report::Problem(problem) => {
                 let name = match &problem.about {
-                    About::Transfer => None,
-                    About::File(_, name) | About::Name(name) => Some(name.to_string()),
+                    ProblemSubject::Transfer => None,
+                    ProblemSubject::File(_, name) | ProblemSubject::Name(name) => Some(name.to_string()),
                 };
                 self.problem(problem, name)
             }

@@ -17,7 +17,7 @@ use numaio_linux::interrupt;
 use numaio_linux::port::net::control::{accept, ControlChannel};
 use numaio_linux::port::net::{has_kernel_tls, PublicKey};
 use numaio_linux::process::is_super_user;
-use numaio_mover::report::Ended;
+use numaio_mover::report::TransferOutcome;
 use numaio_mover::wire::Side;
 use std::io;
 use std::net::TcpStream;
@@ -53,8 +53,8 @@ pub fn run(common: &Common) -> Result<ExitCode, Failure> {
     let config = Config::parse(&config).map_err(|_| Failure::new("the daemon's file has faults"))?;
     let done = serve(common, &config, &caller, (&desk, &socket));
     Ok(match done {
-        Ok(Ended::Done) => ExitCode::SUCCESS,
-        Ok(Ended::Failed) => ExitCode::FAILURE,
+        Ok(TransferOutcome::Done) => ExitCode::SUCCESS,
+        Ok(TransferOutcome::Failed) => ExitCode::FAILURE,
         Err(failure) => {
             log(common, &format!("{caller}: {}", harmless(&failure.message)));
             ExitCode::FAILURE
@@ -67,7 +67,7 @@ fn serve(
     config: &Config,
     caller: &str,
     (desk, socket): (&UnixStream, &TcpStream),
-) -> Result<Ended, Failure> {
+) -> Result<TransferOutcome, Failure> {
     let own = keys::read(&config.key.value)?.keys().map_err(Failure::new)?;
     // Before anything of a stranger is read.
     let silent = |name: &str| log(common, &format!("{caller}: root {name:?} does not answer"));
@@ -112,9 +112,9 @@ fn serve(
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {
-        (Ended::Done, 0) => "done".to_owned(),
-        (Ended::Done, failed) => format!("done, {failed} failed"),
-        (Ended::Failed, _) => "given up".to_owned(),
+        (TransferOutcome::Done, 0) => "done".to_owned(),
+        (TransferOutcome::Done, failed) => format!("done, {failed} failed"),
+        (TransferOutcome::Failed, _) => "given up".to_owned(),
     };
     log(common, &format!("{caller}: {user} {does} {root}: {how}"));
     Ok(ended)

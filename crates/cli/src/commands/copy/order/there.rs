@@ -7,10 +7,10 @@ use numaio_linux::files::{Base, Roots};
 use numaio_linux::{random, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::port::Stamp;
-use numaio_mover::filter::Origin;
+use numaio_mover::filter::SourcePath;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-use numaio_mover::sink::{Spared, JOURNAL, SERIES};
+use numaio_mover::sink::{ProtectedPaths, JOURNAL, SERIES};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -76,7 +76,7 @@ impl Order {
             return Ok(Destination { root: Some(path), ..Destination::default() });
         }
         if one_file && !self.to.ends_with(b"/") {
-            let origin = Origin::of(&self.to).filter(|origin| origin.only.is_some());
+            let origin = SourcePath::parse(&self.to).filter(|origin| origin.only.is_some());
             let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
             let root = Some(path_of(&origin.root));
             self.look_above(&path)?;
@@ -125,16 +125,16 @@ impl Order {
     }
 
     /// Directories on this host where reading begins, and those in which they lie, by the same numbers.
-    pub fn read_here(&self) -> Spared {
-        let mut spared = Spared::default();
+    pub fn read_here(&self) -> ProtectedPaths {
+        let mut spared = ProtectedPaths::default();
         for path in &self.from {
             let Some(real) = real(path) else { continue };
             let mut numbers = real.ancestors().map(|above| identity(above, false));
-            spared.read.extend(numbers.next().flatten());
-            spared.above.extend(numbers.flatten());
+            spared.sources.extend(numbers.next().flatten());
+            spared.ancestors.extend(numbers.flatten());
         }
-        spared.is_inside =
-            self.target().is_some_and(|to| spared.above.contains(&to) || spared.read.contains(&to));
+        spared.inside_destination =
+            self.target().is_some_and(|to| spared.ancestors.contains(&to) || spared.sources.contains(&to));
         spared
     }
 
@@ -145,7 +145,7 @@ impl Order {
         let is_alone = self.is_one_file() && !to.is_dir();
         let why = |from: &PathBuf| {
             // Names of a list are below the source, which has none itself.
-            let only = Origin::of(from.as_os_str().as_bytes()).filter(|_| self.listed.is_none());
+            let only = SourcePath::parse(from.as_os_str().as_bytes()).filter(|_| self.listed.is_none());
             let only = only.and_then(|origin| origin.only);
             let at = match &only {
                 Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
@@ -172,7 +172,7 @@ impl Order {
     pub fn look_there(&mut self) {
         let needs_all = !self.checksum && !self.rehearse && self.sizes == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.listed.is_none());
-        let names = from.map(|from| Origin::of(from)?.only).collect::<Option<Vec<Name>>>();
+        let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.takes.unasked = needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
         self.takes.links = self.has_links();
     }

@@ -1,0 +1,657 @@
+//! Deciding what is needed: each entry is compared with what is in its place.
+
+use super::case_folding::CaseFolding;
+use super::compare::is_alike;
+use super::pending_ops::PendingOp;
+use super::{stamp, Incoming, Sink, ProtectedPaths, IncomingBatch};
+use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
+use crate::extent::{Extent, ExtentSet};
+use crate::name::Name;
+use crate::own_files::is_own_file;
+use crate::report::ChangeKind;
+use crate::source::in_blocks;
+use crate::wire::{Frame, NeededData, DataRequest, DataRequests, MAX_REQUESTS};
+use numaio_machine::port::{
+    Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Stamp, Why,
+    UNFINISHED,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Answers to a batch, and the files that are to be begun before they are given.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    answers: BTreeMap<u64, NeededData>,
+    /// Files that are begun by this operation, and whether they were there.
+    files: Vec<(FileNumber, Begin)>,
+}
+
+/// What is to be done for the entries of one batch.
+#[derive(Debug, Default)]
+struct BatchPlan {
+    /// Whether a file of these is written beside its name.
+    beside: bool,
+    prepared: Prepared,
+    puts: Vec<Put>,
+    empty: Vec<(Put, PendingOp)>,
+    make: Vec<(Making, PendingOp)>,
+    set_attributes: Vec<(FilePath, Attributes, PendingOp)>,
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Goes on with the batches that were looked at, in their order: directories must be there before what they hold.
+    pub(super) fn process_batches(&mut self) {
+        self.start_pending_plans();
+        while self.creating_directories.is_none() && self.hashes.has_capacity() && self.resume_log.has_capacity() {
+            let ready =
+                |batch: &IncomingBatch| batch.found.is_some() && self.hashes.are_complete(batch.first, batch.entries.len());
+            if !self.batches.front().is_some_and(ready) {
+                return;
+            }
+            self.removing_blockers |= self.remove_blocking_directories();
+            if self.removing_blockers && !self.pending_ops.is_empty() {
+                return;
+            }
+            self.removing_blockers = false;
+            self.batches.pop_front().into_iter().for_each(|batch| self.decide_batch(batch));
+        }
+    }
+
+    /// Whether a directory goes where something else is to be.
+    pub(super) fn may_remove_blockers(&self) -> bool {
+        self.options.delete && self.options.filter.is_empty() && !self.options.protected.inside_destination
+    }
+
+    /// Has directories removed that are where something else of the first batch is to be, if what the source does not have is to go;
+    /// tells whether there are any. They stay where rules may leave out what they hold.
+    fn remove_blocking_directories(&mut self) -> bool {
+        let may_remove_blockers = self.may_remove_blockers();
+        let Some(batch) = self.batches.front_mut().filter(|_| may_remove_blockers) else { return false };
+        let entries = batch.entries.iter().zip(&batch.duplicates);
+        let new = entries.filter_map(|(entry, duplicate)| match &entry.object {
+            Object::New(inode) => Some((&entry.name, &inode.kind, *duplicate)),
+            Object::HardLink(_) => None,
+        });
+        let mut names = Vec::new();
+        for ((name, kind, duplicate), found) in new.zip(batch.found.iter_mut().flatten()) {
+            let is_created_destination = match kind {
+                Kind::Directory => false,
+                Kind::File(content) => self.options.sizes.contains(&content.size()),
+                kind => port_object(kind, self.options.devices).is_ok(),
+            };
+            let goes = |found: &Found| !found.led_to && is_removable_directory(&self.options.protected, &found.seen);
+            if is_created_destination
+                && matches!(found, Ok(Some(found)) if goes(found))
+                && check_name(&self.finalize.case_folding, name, duplicate).is_ok()
+            {
+                *found = Ok(None);
+                names.push(name.clone());
+            }
+        }
+        let any = !names.is_empty();
+        self.remove_reported(names);
+        any
+    }
+
+    fn decide_batch(&mut self, mut batch: IncomingBatch) {
+        let found = batch.found.take().unwrap_or_default();
+        let mut found = found.into_iter();
+        let first = batch.first.get();
+        let mut plan = BatchPlan::default();
+        let mut directories = Vec::new();
+        for (index, (entry, duplicate)) in batch.entries.into_iter().zip(batch.duplicates).enumerate() {
+            let number = first + index as u64;
+            plan.prepared.answers.insert(number, NeededData::Nothing);
+            let Ok(number) = FileNumber::new(number) else { continue };
+            let is_new = matches!(entry.object, Object::New(_));
+            let there = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
+            if let Err(fault) = check_name(&self.finalize.case_folding, &entry.name, duplicate) {
+                self.fail(number, &entry.name, &fault);
+                continue;
+            }
+            match entry.object {
+                Object::HardLink(_) => {
+                    self.discard_leftover(&entry.name);
+                    self.finalize.add_source_name(&entry.name, self.options.delete);
+                    self.finalize.links.push(entry);
+                }
+                Object::New(inode) => {
+                    self.decide_entry(number, entry.name, inode, there, &mut plan, &mut directories);
+                }
+            }
+        }
+        if directories.is_empty() || self.options.dry_run {
+            self.report_dry_run(directories.into_iter().map(|(_, op)| op));
+            return self.enqueue_plan(plan);
+        }
+        let makings = directories.iter().map(|(making, _): &(Making, PendingOp)| making.clone()).collect();
+        self.creating_directories = Some(self.peer.submit(Operation::Make(makings)));
+        self.finalize.awaiting_directories = Some((directories.into_iter().map(|(_, op)| op).collect(), plan.into()));
+    }
+
+    /// Directories of the first batch were made.
+    pub(super) fn directories_created(&mut self, results: Vec<Result<(), Fault>>) {
+        let Some((pending_ops, plan)) = self.finalize.awaiting_directories.take() else { return };
+        for (op, result) in pending_ops.into_iter().zip(results) {
+            self.op_done(op, result);
+        }
+        let PendingPlan(plan) = plan;
+        self.enqueue_plan(*plan);
+    }
+
+    fn decide_entry(
+        &mut self,
+        number: FileNumber,
+        name: Name,
+        inode: Inode,
+        found: Result<Option<Found>, Fault>,
+        plan: &mut BatchPlan,
+        directories: &mut Vec<(Making, PendingOp)>,
+    ) {
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return self.fail(number, &name, &fault),
+        };
+        if let Kind::Directory = inode.kind {
+            return self.decide_directory(number, name, inode, found.as_ref(), directories);
+        }
+        let size_excluded =
+            matches!(&inode.kind, Kind::File(content) if !self.options.sizes.contains(&content.size()));
+        let in_its_place = found.as_ref().filter(|_| !size_excluded);
+        if let Some(fault) = in_its_place.and_then(|found| self.blocking_fault(&inode.kind, found)) {
+            return self.fail(number, &name, &fault);
+        }
+        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
+        self.finalize.add_source_name(&name, self.options.delete);
+        // The source could not read it, and told so.
+        let Some(equal) = self.hashes.take_result(number) else { return self.finalize.record_failure(&name, None) };
+        let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
+        let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
+        let newer =
+            found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
+        let newer = self.options.update && newer;
+        if size_excluded || newer || same && !self.differs(&inode, found.as_ref()) {
+            if newer && !same {
+                self.finalize.newer.add(&name);
+            }
+            return self.keep_unchanged(&name, &inode.kind, size_excluded, found.as_ref());
+        }
+        let op = |action| PendingOp { number: Some(number), ..PendingOp::reported(name.clone(), action) };
+        let at = FilePath::new(0, name.as_bytes());
+        if same {
+            self.discard_leftover(&name);
+            self.add_found_to_manifest(&name, found.as_ref());
+            // Data that is the same as far as can be told is never given a finer time than it has: a later run could not tell any more.
+            let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.seen));
+            let mtime = attributes.mtime.filter(|_| !is_kept);
+            return plan.set_attributes.push((at, Attributes { mtime, ..attributes }, op(ChangeKind::AttributesSet)));
+        }
+        match &inode.kind {
+            Kind::File(content) => {
+                let content = content.clone();
+                self.decide_file((number, name), inode, content, attributes, found.as_ref(), plan);
+            }
+            kind => match port_object(kind, self.options.devices) {
+                Ok(object) => {
+                    self.discard_leftover(&name);
+                    let expected = expected_state((0, attributes.mtime), found.as_ref());
+                    let op = PendingOp { expected, replaces: true, ..op(ChangeKind::Created) };
+                    plan.make.push((Making { at, object, attributes }, op));
+                }
+                Err(fault) => self.fail(number, &name, &fault),
+            },
+        }
+    }
+
+    /// What is there stays as it is.
+    fn keep_unchanged(&mut self, name: &Name, kind: &Kind, size_excluded: bool, found: Option<&Found>) {
+        let size = if let Kind::File(content) = kind { content.size() } else { 0 };
+        // Sparse files may claim more together than can be counted.
+        self.unchanged_bytes = self.unchanged_bytes.saturating_add(size);
+        match size_excluded {
+            // A run without such a limit goes on with what was begun of it.
+            true => drop(self.finalize.size_excluded.add(name)),
+            false => self.discard_leftover(name),
+        }
+        self.peer.totals.unchanged += 1;
+        self.add_found_to_manifest(name, found);
+    }
+
+    /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
+    /// `numaio copy FILE /dev/null`.
+    fn blocking_fault(&self, wanted: &Kind, found: &Found) -> Option<Fault> {
+        let there = &found.seen;
+        if found.led_to {
+            return Some(blocked("it is a link to what it would replace, or into it"));
+        }
+        let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
+        let what = match there.kind {
+            FileKind::Directory => return Some(self.blocked_by_directory()),
+            FileKind::BlockDevice(..) | FileKind::CharacterDevice(..) if is_named => "a device",
+            FileKind::Fifo if is_named => "a pipe",
+            FileKind::Socket if is_named => "a socket",
+            _ => return None,
+        };
+        Some(blocked(&format!("{what} is in its place")))
+    }
+
+    /// Where others are removed it is not for its own sake that one stays.
+    pub(super) fn blocked_by_directory(&self) -> Fault {
+        blocked(match self.options.delete && !self.options.filter.is_empty() {
+            true => "a directory is in its place, and rules may leave out what it holds",
+            false => "a directory is in its place",
+        })
+    }
+
+    /// What has this name is not written: nothing is left of an earlier try.
+    fn discard_leftover(&mut self, name: &Name) {
+        if !self.options.dry_run {
+            self.resume_log.discard_leftover(name);
+        }
+    }
+
+    fn decide_directory(
+        &mut self,
+        number: FileNumber,
+        name: Name,
+        inode: Inode,
+        found: Option<&Found>,
+        directories: &mut Vec<(Making, PendingOp)>,
+    ) {
+        self.finalize.add_source_directory(&name, self.options.delete);
+        if name != Name::root() {
+            self.discard_leftover(&name);
+        }
+        let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
+        if is_there && (self.is_created_destination(&name) || self.differs(&inode, found)) {
+            self.finalize.attributes_set.add(&name);
+        } else if is_there {
+            self.peer.totals.unchanged += 1;
+        } else if found.is_none() {
+            self.new_directories.push(&name);
+        }
+        // One that is there may still be closed to us, until the end; DST itself, if it was made just before, is as others are that are made.
+        let mode = self.is_created_destination(&name).then_some(UNFINISHED);
+        let making = Making {
+            at: FilePath::new(0, name.as_bytes()),
+            object: numaio_machine::port::Object::Directory,
+            attributes: Attributes { mode, ..Attributes::default() },
+        };
+        let action = (!is_there).then_some(ChangeKind::Created);
+        let told = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
+        directories.push((making, told));
+        let keep = self.options.preserve.modes;
+        let stays =
+            found.filter(|found| is_there && !keep && !self.is_created_destination(&name) && !is_unfinished(&found.seen));
+        let stays = stays.and_then(|found| Mode::new(found.seen.mode).ok());
+        if stays.is_none() && !keep {
+            self.finalize.masked.add(&name);
+        }
+        let mode = stays.unwrap_or(inode.mode);
+        self.finalize.directories.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
+    }
+
+    /// A regular file whose data is to be moved.
+    fn decide_file(
+        &mut self,
+        (number, name): (FileNumber, Name),
+        inode: Inode,
+        content: Content,
+        mut attributes: Attributes,
+        found: Option<&Found>,
+        plan: &mut BatchPlan,
+    ) {
+        // What is written to one that has further names is written to those, be they outside DST.
+        let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
+        let in_place = self.options.in_place && found.is_none_or(is_alone);
+        if self.active_names.contains(&name) {
+            return self.fail(number, &name, &Fault::new(Why::Exists, "the source told of this name twice"));
+        }
+        if !in_place && !self.options.preserve.modes {
+            // These bits are about the owner of what is replaced.
+            attributes.mode = attributes.mode.map(|mode| mode & !0o6000);
+        }
+        let end = FilePath::new(0, name.as_bytes());
+        let at = match in_place {
+            true => end.clone(),
+            false => self.resume_log.partial(&name),
+        };
+        plan.beside |= !in_place;
+        let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
+        let size = content.size();
+        let expected = expected_state((size, attributes.mtime), found);
+        let left = blocks_of(&content);
+        if left.is_empty() || self.options.dry_run {
+            if !self.options.dry_run {
+                self.discard_other_versions(&name, in_place, None);
+            }
+            let bytes = bytes_of(&left);
+            self.peer.totals.size = self.peer.totals.size.saturating_add(bytes);
+            let settle = self.settle(size, attributes, end);
+            let told = PendingOp { number: Some(number), bytes, expected, ..PendingOp::reported(name, ChangeKind::Copied) };
+            let op = PendingOp { is_file: true, replaces: !in_place, ..told };
+            let put = Put { settle: Some(settle), ..Put::begin(at, begin) };
+            return plan.empty.push((put, op));
+        }
+        let one_part = size <= numaio_machine::port::BLOCK as u64;
+        let key = if in_place { None } else { self.resume_log.key(&name, &inode, &content) };
+        let mut file = Incoming {
+            name,
+            content,
+            at,
+            in_place,
+            attributes,
+            key,
+            answered: false,
+            left,
+            bytes: 0,
+            holes: 0,
+            writing: 0,
+            done: None,
+            expected,
+        };
+        let resumed = self.apply_journal(&mut file);
+        self.discard_other_versions(&file.name, in_place, file.key.filter(|_| resumed));
+        plan.prepared.answers.insert(number.get(), needed(&file, resumed));
+        if !one_part {
+            let begin = if resumed { Begin::Continue } else { begin };
+            let held = if resumed { recorded_ranges(&file) } else { Vec::new() };
+            plan.puts.push(Put { held, ..Put::begin(file.at.clone(), begin) });
+            plan.prepared.files.push((number, begin));
+        }
+        self.active_names.insert(file.name.clone());
+        self.incoming.insert(number.get(), file);
+    }
+
+    /// Nothing is believed any more of what an earlier try left of other versions of a file, which is written over or goes.
+    fn discard_other_versions(&mut self, name: &Name, in_place: bool, resumed: Option<FileNumber>) {
+        match in_place {
+            true => self.resume_log.discard_leftover(name),
+            false => self.resume_log.invalidate_versions(name, resumed),
+        }
+    }
+
+    /// Leaves out what the journal says is there; tells whether anything is.
+    fn apply_journal(&mut self, file: &mut Incoming) -> bool {
+        let Some(key) = file.key else { return false };
+        let Some(left) = self.resume_log.missing(key, &in_whole_blocks(&file.content)) else { return false };
+        if left == file.left {
+            return false;
+        }
+        // Else the source sends all, or cannot be told what to send.
+        if self.options.eager || left.intervals() > MAX_EXTENTS {
+            return false;
+        }
+        file.left = left;
+        true
+    }
+
+    pub(super) fn settle(&self, size: u64, attributes: Attributes, name: FilePath) -> Settle {
+        Settle { size, attributes, name, sync: self.options.sync == super::SyncMode::File }
+    }
+
+    /// Begins what was decided. Files are written beside their names only when the journal is there, so that a run after
+    /// this one finds them.
+    fn enqueue_plan(&mut self, plan: BatchPlan) {
+        if !self.options.dry_run && plan.beside && plan.writes() {
+            self.resume_log.require_journal();
+        }
+        self.finalize.awaiting_journal.push(plan.into());
+        self.start_pending_plans();
+    }
+
+    /// Carries out what was decided, once nothing on disk says otherwise.
+    fn start_pending_plans(&mut self) {
+        while self.resume_log.may_start_files() {
+            let Some(PendingPlan(plan)) = self.finalize.awaiting_journal.pop() else { return };
+            self.start_plan(*plan);
+        }
+    }
+
+    fn start_plan(&mut self, plan: BatchPlan) {
+        let BatchPlan { prepared, puts, empty, make, set_attributes, .. } = plan;
+        if self.options.dry_run {
+            self.report_dry_run(empty.into_iter().map(|(_, op)| op));
+            self.report_dry_run(make.into_iter().map(|(_, op)| op));
+            self.report_dry_run(set_attributes.into_iter().map(|(_, _, op)| op));
+            return self.send_answers(prepared.answers);
+        }
+        let hash = self.options.hash.function();
+        if !empty.is_empty() {
+            let (puts, pending_ops) = empty.into_iter().unzip();
+            let ticket = self.peer.submit(Operation::Write { puts, data: None, hash, packed: None });
+            self.pending_ops.submitted(ticket, pending_ops);
+        }
+        if !make.is_empty() {
+            let (makings, pending_ops) = make.into_iter().unzip();
+            let ticket = self.peer.submit(Operation::Make(makings));
+            self.pending_ops.submitted(ticket, pending_ops);
+        }
+        if !set_attributes.is_empty() {
+            let (all, pending_ops) =
+                set_attributes.into_iter().map(|(at, attributes, op)| ((at, attributes), op)).unzip();
+            let ticket = self.peer.submit(Operation::Adorn(all));
+            self.pending_ops.submitted(ticket, pending_ops);
+        }
+        if puts.is_empty() {
+            return self.send_answers(prepared.answers);
+        }
+        let ticket = self.peer.submit(Operation::Write { puts, data: None, hash, packed: None });
+        self.preparing.insert(ticket, prepared);
+    }
+
+    /// Files were begun, or cannot be.
+    pub(super) fn files_prepared(&mut self, mut prepared: Prepared, results: Vec<Result<(), Fault>>) {
+        let mut again = Prepared::default();
+        let mut puts = Vec::new();
+        for ((number, begin), result) in std::mem::take(&mut prepared.files).into_iter().zip(results) {
+            let Some(file) = self.incoming.get_mut(&number.get()) else {
+                prepared.answers.insert(number.get(), NeededData::Nothing);
+                continue;
+            };
+            match result {
+                Ok(()) => {
+                    if begin == Begin::Continue {
+                        self.peer.totals.resumed +=
+                            bytes_of(&blocks_of(&file.content)) - bytes_of(&file.left);
+                    }
+                }
+                Err(_) if begin == Begin::Continue => {
+                    // What was there before is gone, or cannot be trusted.
+                    file.left = blocks_of(&file.content);
+                    self.resume_log.invalidate_versions(&file.name, None);
+                    let at = file.at.clone();
+                    let begin = Begin::Fresh;
+                    puts.push(Put::begin(at, begin));
+                    again.files.push((number, begin));
+                    prepared.answers.remove(&number.get());
+                    again.answers.insert(number.get(), NeededData::All);
+                }
+                Err(fault) => {
+                    prepared.answers.insert(number.get(), NeededData::Nothing);
+                    let name = file.name.clone();
+                    self.fail(number, &name, &fault);
+                }
+            }
+        }
+        if !puts.is_empty() {
+            let again = BatchPlan { prepared: again, puts, ..BatchPlan::default() };
+            self.finalize.awaiting_journal.push(again.into());
+        }
+        // Nothing is missing of some: they only need their names.
+        let whole: Vec<u64> = prepared.answers.keys().copied().collect();
+        self.send_answers(prepared.answers);
+        whole.into_iter().for_each(|number| self.settle_if_complete(number));
+    }
+
+    fn send_answers(&mut self, answers: BTreeMap<u64, NeededData>) {
+        for number in answers.keys() {
+            if let Some(file) = self.incoming.get_mut(number) {
+                file.answered = true;
+                self.peer.totals.size = self.peer.totals.size.saturating_add(bytes_of(&file.left));
+            }
+        }
+        self.send_requests(answers);
+    }
+
+    /// Tells the source what is needed.
+    pub(super) fn send_requests(&mut self, answers: BTreeMap<u64, NeededData>) {
+        let mut wants: Vec<DataRequest> = Vec::new();
+        for (number, what) in answers {
+            let Ok(first) = FileNumber::new(number) else { continue };
+            match wants.last_mut() {
+                Some(last) if last.first.get() + last.count == number && last.what == what => last.count += 1,
+                _ => wants.push(DataRequest { first, count: 1, what }),
+            }
+        }
+        let mut rest = wants.as_slice();
+        while !rest.is_empty() {
+            // Few enough extents for one frame.
+            let (some, more) = rest.split_at(rest.len().min(if has_extents(rest) { 4 } else { MAX_REQUESTS }));
+            rest = more;
+            match DataRequests::new(some.to_vec()) {
+                Ok(wants) => self.peer.send(&Frame::DataRequests(wants)),
+                Err(error) => self.give_up(crate::wire::Reason::Other, &error.to_string()),
+            }
+        }
+    }
+
+    pub(super) fn report_dry_run(&mut self, pending_ops: impl Iterator<Item = PendingOp>) {
+        pending_ops.for_each(|op| self.op_done(op, Ok(())));
+    }
+
+    pub(super) fn op_done(&mut self, op: PendingOp, result: Result<(), Fault>) {
+        let PendingOp { name, number, action, bytes, is_file, replaces, expected } = op;
+        match (result, number) {
+            (Ok(()), _) => {
+                let Some(action) = action else { return };
+                if is_file {
+                    self.add_to_manifest(&name);
+                }
+                self.finalize.note_replacement(&name, self.options.dry_run && replaces);
+                self.record_change(name, action, bytes);
+            }
+            // Its content is what it was to be.
+            (Err(fault), Some(number)) if action == Some(ChangeKind::AttributesSet) => {
+                let about = crate::wire::ProblemSubject::File(number, name);
+                self.peer.report_problem(about, crate::report::reason(fault.why), &fault.text);
+            }
+            (Err(fault), Some(number)) => {
+                self.fail(number, &name, &fault);
+                if expected.is_some() {
+                    self.finalize.record_failure(&name, expected);
+                }
+            }
+            (Err(fault), None) => {
+                let reason = crate::report::reason(fault.why);
+                self.peer.report_problem(crate::wire::ProblemSubject::Name(name), reason, &fault.text);
+            }
+        }
+    }
+}
+
+impl BatchPlan {
+    /// Whether any file is written.
+    fn writes(&self) -> bool {
+        !self.empty.is_empty() || self.prepared.answers.values().any(|what| *what != NeededData::Nothing)
+    }
+}
+
+/// What is needed of a file that is begun.
+fn needed(file: &Incoming, resumed: bool) -> NeededData {
+    let extents: Vec<Extent> = file.left.iter().collect();
+    match resumed {
+        false => NeededData::All,
+        true if extents.is_empty() => NeededData::Nothing,
+        true => NeededData::Some(extents),
+    }
+}
+
+fn has_extents(wants: &[DataRequest]) -> bool {
+    wants.iter().any(|want| matches!(want.what, NeededData::Some(_)))
+}
+
+/// Whether it is a directory, and none that is read or holds one.
+pub(super) fn is_removable_directory(protected: &ProtectedPaths, seen: &Seen) -> bool {
+    seen.kind == FileKind::Directory && !protected.contains_source(seen)
+}
+
+/// Names that the sink has for itself, and those that are others' already.
+fn check_name(case_folding: &CaseFolding, name: &Name, duplicate: bool) -> Result<(), Fault> {
+    match (case_folding.key(name).split(|&byte| byte == b'/').any(is_own_file), duplicate) {
+        (true, _) => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
+        (_, true) => Err(Fault::new(
+            Why::Exists,
+            "another name at the source differs in case alone, or looks alike, and here they are one",
+        )),
+        (false, false) => Ok(()),
+    }
+}
+
+/// The size and time that something is to have, if what is there has not both: then they tell whether it came to be.
+fn expected_state(to_be: (u64, Option<Stamp>), found: Option<&Found>) -> Option<(u64, Option<Stamp>)> {
+    let had = found.map(|found| (found.seen.size, Some(found.seen.mtime)));
+    (had != Some(to_be)).then_some(to_be)
+}
+
+/// Whether a directory was made by a run that did not come to its end. Its group bit may be that of the one above.
+fn is_unfinished(seen: &Seen) -> bool {
+    seen.mode & !0o2000 == UNFINISHED
+}
+
+/// What is sent of a file.
+fn blocks_of(content: &Content) -> ExtentSet {
+    let mut blocks = ExtentSet::default();
+    in_blocks(content.extents(), content.size()).for_each(|block| blocks.insert(block));
+    blocks
+}
+
+/// Where data of a file is that was noted. Of one with more holes than can be said nobody knows where they are.
+fn recorded_ranges(file: &Incoming) -> Vec<Range<u64>> {
+    if file.content.may_omit_holes() {
+        return Vec::new();
+    }
+    let mut held = ExtentSet::default();
+    file.content.extents().for_each(|extent| held.insert(extent));
+    file.left.iter().for_each(|extent| held.remove(extent));
+    held.iter().map(|extent| extent.start()..extent.end()).collect()
+}
+
+/// Something is in the place that must not be replaced.
+fn blocked(text: &str) -> Fault {
+    Fault::new(Why::Exists, text)
+}
+
+fn bytes_of(extents: &ExtentSet) -> u64 {
+    extents.iter().map(Extent::length).sum()
+}
+
+/// The same file with its data widened to whole blocks, as it is sent and noted.
+fn in_whole_blocks(content: &Content) -> Content {
+    let size = content.size();
+    Content::from_extents(size, in_blocks(content.extents(), size)).unwrap_or_else(|_| content.clone())
+}
+
+fn port_object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Object, Fault> {
+    use numaio_machine::port::Object;
+    Ok(match kind {
+        Kind::Symlink(target) => Object::Symlink(target.as_bytes().into()),
+        Kind::Fifo => Object::Fifo,
+        Kind::CharacterDevice(device) if devices => Object::CharacterDevice(device.major(), device.minor()),
+        Kind::BlockDevice(device) if devices => Object::BlockDevice(device.major(), device.minor()),
+        Kind::CharacterDevice(_) | Kind::BlockDevice(_) => {
+            return Err(Fault::new(Why::Unsupported, "it is a device, and devices are not made"));
+        }
+        Kind::File(_) | Kind::Directory => return Err(Fault::new(Why::Other, "it is no special file")),
+    })
+}
+
+/// What was decided and waits to be carried out.
+#[derive(Debug)]
+pub(super) struct PendingPlan(Box<BatchPlan>);
+
+impl From<BatchPlan> for PendingPlan {
+    fn from(plan: BatchPlan) -> Self {
+        Self(Box::new(plan))
+    }
+}

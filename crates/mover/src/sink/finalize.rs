@@ -1,0 +1,603 @@
+//! What is done when all data is there: hard links, removals, attributes of directories, durability.
+
+use super::case_folding::CaseFolding;
+use super::pending_ops::PendingOp;
+use super::decide::{is_removable_directory, PendingPlan};
+use super::resume_log::CloseAction;
+use super::{Sink, SyncMode, MAX_OPEN_ENTRIES};
+use crate::entry::{Entry, Object};
+use crate::name::Name;
+use crate::name_set::NameSet;
+use crate::own_files::{is_own_file, JOURNAL};
+use crate::report::{ChangeKind, TransferOutcome, Totals};
+use crate::wire::{ProblemSubject, EndTotals, EntryStore, Frame, Reason};
+use numaio_machine::port::{
+    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Names, Object as Made, Operation,
+    Seen, Stamp, Ticket, Why,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Names of one listing of a directory in which things may be removed.
+const NAMES: usize = 512;
+
+/// What is at a name.
+type LookupResult = Result<Option<Found>, Fault>;
+
+/// What becomes of a further name of a file.
+enum LinkDecision {
+    /// It is right, or to be left alone.
+    Unchanged,
+    /// It is not made, for this reason.
+    Refuse(&'static str),
+    Create,
+}
+
+/// Steps in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Linking,
+    Removing,
+    Closing,
+    SettingAttributes,
+    Syncing,
+    Ending,
+}
+
+/// What is kept for the end, and how far the end is.
+#[derive(Debug, Default)]
+pub(super) struct Finalization {
+    phase: Phase,
+    /// Something could not be read at the source: what is missing here may be there.
+    pub incomplete: bool,
+    /// Hard links.
+    pub links: EntryStore,
+    /// Directories with the attributes that they get.
+    pub directories: EntryStore,
+    /// Those of them that were made, and get what is left of the source's mode.
+    pub masked: NameSet<6>,
+    /// Those of them that were there with other attributes.
+    pub attributes_set: NameSet<6>,
+    /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
+    would_be_replaced: NameSet<6>,
+    /// Names that failed, the first of them. Those of files of which data came, with the size and the time that they were to have.
+    failed: HashMap<Name, Option<(u64, Option<Stamp>)>>,
+    /// Whether there were more.
+    failed_others: bool,
+    /// Files that are left alone by their size.
+    pub size_excluded: NameSet<6>,
+    /// Those that are newer here.
+    pub newer: NameSet<6>,
+    /// Directories that were where further names of files are to be.
+    cleared: HashSet<Name>,
+    /// Work that waits for directories.
+    pub awaiting_directories: Option<(Vec<PendingOp>, PendingPlan)>,
+    /// Work that waits for the journal.
+    pub awaiting_journal: Vec<PendingPlan>,
+    /// Which names are one at the destination.
+    pub case_folding: CaseFolding,
+    /// Names that the source told, if what it did not tell is removed, as the destination knows them.
+    source_names: NameSet<6>,
+    /// Those that are directories.
+    source_directories: NameSet<6>,
+    /// Those of them that are a source, or lie in one.
+    protected_directories: HashSet<Name>,
+    removal: Option<Removal>,
+    /// Whether a partial file stays that may be another transfer's, or may lie where nobody looked.
+    partials_kept: bool,
+    /// Whether all partial files of others were removed.
+    all_partials_removed: bool,
+    listing: Option<(Ticket, Name)>,
+    /// Links that are looked at.
+    pub link_lookup: Option<(Ticket, Vec<Entry>)>,
+}
+
+/// Directories in which things may be removed, the next one last.
+#[derive(Debug)]
+struct Removal {
+    steps: Vec<RemovalStep>,
+    /// Of those that the source does not have, these hold something that is left out by a rule.
+    kept: HashSet<Name>,
+}
+
+#[derive(Debug)]
+enum RemovalStep {
+    /// List a directory, or more of it.
+    List(Name, Option<u64>),
+    /// All was removed of a directory that the source does not have, but what rules leave out.
+    RemoveDirectory(Name),
+}
+
+/// A directory that was listed.
+struct ListedDirectory {
+    directory: Name,
+    /// Whether the source has it, or all in it goes.
+    may_remove: bool,
+    /// Whether names are one in it that are not at the destination itself.
+    folds_more_names: bool,
+    /// Whether it lies in a source.
+    is_read: bool,
+}
+
+/// What becomes of something in it.
+enum RemovalDecision {
+    Descend,
+    Keep,
+    RemoveTree,
+    Remove,
+}
+
+impl Finalization {
+    pub fn new(names: Names) -> Self {
+        Self { case_folding: CaseFolding::new(names), ..Self::default() }
+    }
+
+    /// Whether nothing is listed or looked at for the end.
+    pub fn is_idle(&self) -> bool {
+        self.listing.is_none() && self.link_lookup.is_none()
+    }
+
+    /// The source told of something that is no directory.
+    pub fn add_source_name(&mut self, name: &Name, delete: bool) {
+        if delete {
+            self.source_names.add(self.case_folding.key(name));
+        }
+    }
+
+    /// Whether it told of this.
+    fn is_source_name(&self, name: &Name) -> bool {
+        self.source_names.has(self.case_folding.key(name))
+    }
+
+    fn is_source_directory(&self, name: &Name) -> bool {
+        self.source_directories.has(self.case_folding.key(name))
+    }
+
+    /// A file would be replaced, and is not as this is but a rehearsal.
+    pub fn note_replacement(&mut self, name: &Name, dry_run: bool) {
+        if dry_run {
+            self.would_be_replaced.add(name);
+        }
+    }
+
+    /// A name failed, which was to be a file of this size and time, if it is known.
+    pub fn record_failure(&mut self, name: &Name, expected: Option<(u64, Option<Stamp>)>) {
+        match self.failed.len() < MAX_OPEN_ENTRIES || self.failed.contains_key(name) {
+            true => drop(self.failed.insert(name.clone(), expected)),
+            false => self.failed_others = true,
+        }
+    }
+
+    /// Whether a name has what it was to have; if it failed, perhaps only an attribute is missing.
+    fn has_expected_content(&self, name: &Name, found: &LookupResult) -> bool {
+        let is_it = |seen: &Seen, (size, mtime)| seen.size == size && Some(seen.mtime) == mtime;
+        match (self.failed.get(name), found) {
+            (None, _) => !self.failed_others,
+            (Some(Some(expected)), Ok(Some(found))) => is_it(&found.seen, *expected),
+            _ => false,
+        }
+    }
+
+    /// The source told of a directory.
+    pub fn add_source_directory(&mut self, name: &Name, delete: bool) {
+        if delete {
+            let known = self.case_folding.key(name);
+            self.source_names.add(&known);
+            self.source_directories.add(&known);
+        }
+    }
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Does what is to be done at the end, if it has come.
+    pub(super) fn continue_finalization(&mut self) {
+        let moving = !self.batches.is_empty() || !self.finalize.awaiting_journal.is_empty() || !self.incoming.is_empty();
+        if self.source_end.is_none() || moving {
+            return;
+        }
+        while self.is_idle() && self.peer.outcome.is_none() {
+            match self.finalize.phase {
+                Phase::Linking => match self.finalize.links.pop() {
+                    Some(entries) => self.look_up_links(entries),
+                    None => self.finalize.phase = Phase::Removing,
+                },
+                Phase::Removing => self.continue_removal(),
+                Phase::Closing if !self.resume_log.is_finished() => return,
+                Phase::Closing => self.close_journal(),
+                Phase::SettingAttributes => match self.finalize.directories.pop() {
+                    Some(entries) => self.set_directory_attributes(entries),
+                    None => self.finalize.phase = Phase::Syncing,
+                },
+                Phase::Syncing => {
+                    if self.options.sync != SyncMode::None && !self.options.dry_run {
+                        let ticket = self.peer.submit(Operation::Sync { root: 0 });
+                        self.pending_ops.submitted(ticket, vec![unreported_root_op()]);
+                    }
+                    self.finalize.phase = Phase::Ending;
+                }
+                Phase::Ending => self.send_end(),
+            }
+        }
+    }
+
+    fn close_journal(&mut self) {
+        match self.resume_log.close(self.finalize.all_partials_removed) {
+            CloseAction::Write => return self.submit_journal(),
+            CloseAction::Keep => {}
+            CloseAction::Remove(journal) => self.remove_unreported(journal),
+        }
+        self.finalize.phase = Phase::SettingAttributes;
+    }
+
+    /// Removes something of ours, of which only failure is told.
+    fn remove_unreported(&mut self, what: FilePath) {
+        let ticket = self.peer.submit(Operation::Remove(vec![what]));
+        self.pending_ops.submitted(ticket, vec![unreported_root_op()]);
+    }
+
+    fn send_end(&mut self) {
+        let Totals { moved, failed, bytes, size, resumed, unchanged, removed, .. } = self.peer.totals;
+        self.flush_changes();
+        self.peer.send(&Frame::End(EndTotals { entries: moved, failed, bytes, size, resumed, unchanged, removed }));
+        self.peer.outcome = Some(TransferOutcome::Done);
+    }
+
+    /// Looks at further names and those that they are to be names with, now that all files are what they will be.
+    fn look_up_links(&mut self, entries: Vec<Entry>) {
+        let path = |name: &Name| FilePath::new(0, name.as_bytes());
+        let both = |entry: &Entry| match &entry.object {
+            Object::HardLink(to) => [path(&entry.name), path(to)],
+            Object::New(_) => [path(&entry.name), path(&entry.name)],
+        };
+        let at = entries.iter().flat_map(both).collect();
+        let (details, links) = (Details::default(), Vec::new());
+        let lookup = self.peer.submit(Operation::Look { at, details, links });
+        self.finalize.link_lookup = Some((lookup, entries));
+    }
+
+    pub(super) fn create_links(&mut self, entries: Vec<Entry>, found: Vec<LookupResult>) {
+        let to_go = self.directories_to_replace(&entries, &found);
+        if !to_go.is_empty() {
+            if !self.options.dry_run {
+                entries.into_iter().for_each(|entry| self.finalize.links.push(entry));
+                return self.remove_reported(to_go);
+            }
+            self.remove_reported(to_go);
+        }
+        let (mut makings, mut pending_ops) = (Vec::new(), Vec::new());
+        for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
+            let (Object::HardLink(to), [at, first]) = (object, both) else { continue };
+            match self.decide_link(&to, at, first) {
+                LinkDecision::Unchanged => {
+                    self.peer.totals.unchanged += 1;
+                    self.add_found_to_manifest(&name, at.as_ref().ok().and_then(Option::as_ref));
+                }
+                LinkDecision::Refuse(why) => {
+                    let text = format!("{to}, of which it is a further name, {why}, so it is left as it is");
+                    self.peer.report_problem(ProblemSubject::Name(name), Reason::Other, &text);
+                }
+                LinkDecision::Create if self.is_blocked_by_directory(&name, at) => {
+                    let fault = self.blocked_by_directory();
+                    self.peer.report_problem(ProblemSubject::Name(name), crate::report::reason(fault.why), &fault.text);
+                }
+                LinkDecision::Create => {
+                    makings.push(Making {
+                        at: FilePath::new(0, name.as_bytes()),
+                        object: Made::HardLink(FilePath::new(0, to.as_bytes())),
+                        attributes: Attributes::default(),
+                    });
+                    pending_ops.push(PendingOp { is_file: is_file(first), ..PendingOp::reported(name, ChangeKind::Created) });
+                }
+            }
+        }
+        if self.options.dry_run {
+            return pending_ops.into_iter().for_each(|op| self.op_done(op, Ok(())));
+        }
+        let ticket = self.peer.submit(Operation::Make(makings));
+        self.pending_ops.submitted(ticket, pending_ops);
+    }
+
+    /// Whether a directory is in the place of a further name. In a rehearsal those that would go are still there.
+    fn is_blocked_by_directory(&self, name: &Name, at: &LookupResult) -> bool {
+        let is_directory = matches!(at, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        is_directory && !(self.options.dry_run && self.finalize.cleared.contains(name))
+    }
+
+    /// What becomes of a further name of the file `to`, by what is at both names.
+    fn decide_link(&self, to: &Name, at: &LookupResult, first: &LookupResult) -> LinkDecision {
+        let would_be_replaced = self.finalize.would_be_replaced.has(to);
+        if self.finalize.size_excluded.has(to) || is_same_file(at, first) && !would_be_replaced {
+            return LinkDecision::Unchanged;
+        }
+        // What the first name has may be as old as it was, and this one better.
+        if !self.finalize.has_expected_content(to, first) {
+            return LinkDecision::Refuse(if self.finalize.failed.contains_key(to) {
+                "failed"
+            } else {
+                "may have failed"
+            });
+        }
+        // Of what would be replaced it is not known here how new it would be.
+        if self.options.update && !would_be_replaced && is_newer(at, first) {
+            return LinkDecision::Unchanged;
+        }
+        match self.finalize.newer.has(to) {
+            true => LinkDecision::Refuse("is newer here"),
+            false => LinkDecision::Create,
+        }
+    }
+
+    /// Directories where further names of files are to be, if they are to go: each is tried once.
+    fn directories_to_replace(&mut self, entries: &[Entry], found: &[LookupResult]) -> Vec<Name> {
+        if !self.may_remove_blockers() {
+            return Vec::new();
+        }
+        let goes =
+            |found: &LookupResult| matches!(found, Ok(Some(found)) if is_removable_directory(&self.options.protected, &found.seen));
+        let is_blocked_by_directory = |entry: &Entry, both: &[LookupResult]| match (&entry.object, both) {
+            (Object::HardLink(to), [at, first]) => {
+                goes(at) && matches!(self.decide_link(to, at, first), LinkDecision::Create)
+            }
+            _ => false,
+        };
+        let names: Vec<_> =
+            entries.iter().zip(found.chunks(2)).filter(|(entry, both)| is_blocked_by_directory(entry, both)).collect();
+        names
+            .into_iter()
+            .map(|(entry, _)| entry.name.clone())
+            .filter(|name| self.finalize.cleared.insert(name.clone()))
+            .collect()
+    }
+
+    /// Directories from the last one on, so that each comes after what it holds.
+    fn set_directory_attributes(&mut self, entries: Vec<Entry>) {
+        let keep = self.options.preserve;
+        let (mut all, mut pending_ops) = (Vec::new(), Vec::new());
+        for Entry { name, object } in entries.into_iter().rev() {
+            let Object::New(inode) = object else { continue };
+            // One that could not be made was told.
+            if self.finalize.failed.contains_key(&name) {
+                continue;
+            }
+            let masked = self.finalize.masked.has(&name);
+            let bits = self.bits(&inode);
+            let attributes = Attributes {
+                mode: Some(if masked { bits & 0o777 } else { bits }),
+                masked,
+                mtime: Some(super::stamp(&inode)),
+                user: keep.users.then(|| inode.user.id()),
+                group: keep.groups.then(|| inode.group.id()),
+                xattrs: self.xattrs(&inode),
+            };
+            all.push((FilePath::new(0, name.as_bytes()), attributes));
+            let action = if self.is_created_destination(&name) { ChangeKind::Created } else { ChangeKind::AttributesSet };
+            let action = self.finalize.attributes_set.has(&name).then_some(action);
+            pending_ops.push(PendingOp { action, ..PendingOp::unreported(name) });
+        }
+        if self.options.dry_run {
+            return self.report_dry_run(pending_ops.into_iter());
+        }
+        let ticket = self.peer.submit(Operation::Adorn(all));
+        self.pending_ops.submitted(ticket, pending_ops);
+    }
+
+    /// Whether this is the destination itself, which was made just before.
+    pub(super) fn is_created_destination(&self, name: &Name) -> bool {
+        self.options.destination_created && *name == Name::root()
+    }
+
+    /// Removes what the source does not have, one directory after the other.
+    fn continue_removal(&mut self) {
+        if !self.options.delete {
+            self.finalize.phase = Phase::Closing;
+            return;
+        }
+        let is_whole = !self.finalize.incomplete && self.peer.totals.failed == 0;
+        if !is_whole && self.finalize.removal.is_none() {
+            let text = "nothing was removed here, because not all was there";
+            self.peer.report_problem(ProblemSubject::Name(Name::root()), Reason::Other, text);
+            self.finalize.phase = Phase::Closing;
+            return;
+        }
+        let root = || Removal { steps: vec![RemovalStep::List(Name::root(), None)], kept: HashSet::new() };
+        let removing = self.finalize.removal.get_or_insert_with(root);
+        let (directory, more) = match removing.steps.pop() {
+            Some(RemovalStep::List(directory, more)) => (directory, more),
+            Some(RemovalStep::RemoveDirectory(directory)) if removing.kept.remove(&directory) => {
+                return self.keep_directory(directory.parent());
+            }
+            Some(RemovalStep::RemoveDirectory(directory)) => return self.remove_reported(vec![directory]),
+            None => {
+                self.finalize.all_partials_removed =
+                    !self.finalize.partials_kept && self.finalize.is_source_directory(&Name::root());
+                self.finalize.phase = Phase::Closing;
+                return;
+            }
+        };
+        let (most, details) = (NAMES, Details { names: true, ..Details::default() });
+        let operation = match more {
+            Some(listing) => Operation::More { listing, most, details },
+            None => Operation::List { directory: FilePath::new(0, directory.as_bytes()), most, details },
+        };
+        let ticket = self.peer.submit(operation);
+        self.finalize.listing = Some((ticket, directory));
+    }
+
+    pub(super) fn directory_listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) {
+        let Some((_, directory)) = self.finalize.listing.take_if(|(under_way, _)| *under_way == ticket) else {
+            return;
+        };
+        let listing = match listing {
+            Ok(listing) => listing,
+            // A directory that a rehearsal did not make, or not open to its owner.
+            Err(fault) if self.options.dry_run && matches!(fault.why, Why::NotFound | Why::Permission) => {
+                return self.keep_directory(Some(directory));
+            }
+            Err(fault) => {
+                let reason = crate::report::reason(fault.why);
+                self.peer.report_problem(ProblemSubject::Name(directory.clone()), reason, &fault.text);
+                return self.keep_with_contents(directory);
+            }
+        };
+        let listed = ListedDirectory {
+            may_remove: self.finalize.is_source_directory(&directory) || self.is_extra(&directory),
+            // Nothing of a directory that the source does not have has another spelling.
+            folds_more_names: listing.names > self.finalize.case_folding.names()
+                && self.finalize.is_source_directory(&directory),
+            is_read: self.finalize.protected_directories.contains(&directory),
+            directory,
+        };
+        let directory = &listed.directory;
+        let (mut steps, mut remove) = (Vec::new(), Vec::new());
+        steps.extend(listing.more.map(|more| RemovalStep::List(directory.clone(), Some(more))));
+        for (component, found) in listing.found {
+            let name = match self.entry_name(directory, &component, found.as_ref().err()) {
+                Ok(name) => name,
+                Err((about, fault)) => {
+                    // What is gone by now is no failure.
+                    if fault.why != Why::NotFound {
+                        self.peer.report_problem(ProblemSubject::Name(about), crate::report::reason(fault.why), &fault.text);
+                    }
+                    self.keep_with_contents(directory.clone());
+                    continue;
+                }
+            };
+            let seen = found.ok().map(|found| found.seen);
+            if listed.may_remove && is_own_file(&component) && *component != *JOURNAL {
+                self.handle_foreign_partial(&listed, name, seen);
+                continue;
+            }
+            match self.decide_removal(&listed, &name, &component, seen) {
+                RemovalDecision::Descend => steps.push(RemovalStep::List(name, None)),
+                RemovalDecision::Keep => {}
+                // What it holds is named, too.
+                RemovalDecision::RemoveTree => steps.extend([RemovalStep::RemoveDirectory(name.clone()), RemovalStep::List(name, None)]),
+                RemovalDecision::Remove => remove.push(name),
+            }
+        }
+        if let Some(removing) = &mut self.finalize.removal {
+            removing.steps.append(&mut steps);
+        }
+        self.remove_reported(remove);
+    }
+
+    /// The name of what a directory holds; else what cannot be said of it, and why. Where there are rules its kind must be known.
+    fn entry_name(
+        &self,
+        directory: &Name,
+        component: &[u8],
+        fault: Option<&Fault>,
+    ) -> Result<Name, (Name, Fault)> {
+        let too_long = |error| Fault::new(Why::NameTooLong, format!("name what it holds: {error}"));
+        let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
+        match fault.filter(|_| !self.options.filter.is_empty()) {
+            Some(fault) => Err((name, fault.clone())),
+            None => Ok(name),
+        }
+    }
+
+    /// Something stays in a directory, and so does that.
+    fn keep_with_contents(&mut self, directory: Name) {
+        self.finalize.partials_kept = true;
+        self.keep_directory(Some(directory));
+    }
+
+    /// A partial file of another transfer, or of one that was cut and is not gone on with, goes if nobody wrote to it of late.
+    fn handle_foreign_partial(&mut self, listed: &ListedDirectory, name: Name, seen: Option<Seen>) {
+        match seen.is_some_and(|seen| seen.mtime < self.options.keep_partials_since) {
+            true if self.options.dry_run => {}
+            true => self.remove_unreported(FilePath::new(0, name.as_bytes())),
+            false => self.keep_with_contents(listed.directory.clone()),
+        }
+    }
+
+    /// What becomes of something in a directory where things may be removed.
+    fn decide_removal(&mut self, listed: &ListedDirectory, name: &Name, component: &[u8], seen: Option<Seen>) -> RemovalDecision {
+        let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
+        if is_directory && self.finalize.is_source_directory(name) {
+            if listed.is_read || seen.is_some_and(|seen| self.options.protected.is_source(&seen)) {
+                self.finalize.protected_directories.insert(name.clone());
+            }
+            return RemovalDecision::Descend;
+        }
+        // Nobody looks at what a directory holds that stays.
+        if !listed.may_remove || self.finalize.is_source_name(name) || component == JOURNAL {
+            self.finalize.partials_kept |= is_directory;
+            return RemovalDecision::Keep;
+        }
+        let is_left_out = !self.options.filter.includes(name, is_directory);
+        let why = match seen {
+            _ if is_left_out => None,
+            Some(seen) if listed.is_read || self.options.protected.contains_source(&seen) => {
+                Some("it is not removed, as it lies in the source, is it or holds it")
+            }
+            // It may be what the source told of under another name.
+            _ if listed.folds_more_names => Some(
+                "it is not removed, as here names are one that differ in case alone, and at the destination itself they are not",
+            ),
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.peer.report_problem(ProblemSubject::Name(name.clone()), Reason::Other, why);
+        }
+        if why.is_some() || is_left_out {
+            self.finalize.partials_kept |= is_directory;
+            self.keep_directory(Some(listed.directory.clone()));
+            return RemovalDecision::Keep;
+        }
+        if is_directory {
+            RemovalDecision::RemoveTree
+        } else {
+            RemovalDecision::Remove
+        }
+    }
+
+    /// Whether a directory that is listed is one that the source does not have.
+    fn is_extra(&self, directory: &Name) -> bool {
+        let leaves = |step: &RemovalStep| matches!(step, RemovalStep::RemoveDirectory(left) if left == directory);
+        self.finalize.removal.as_ref().is_some_and(|removing| removing.steps.iter().rev().any(leaves))
+    }
+
+    /// Something in a directory stays, or is not known: so it stays, too. One that the source has is not removed anyway.
+    fn keep_directory(&mut self, directory: Option<Name>) {
+        let extra = directory.filter(|directory| !self.finalize.is_source_directory(directory));
+        if let Some(removing) = &mut self.finalize.removal {
+            removing.kept.extend(extra);
+        }
+    }
+
+    /// Has these removed with all that they hold, and tells of it.
+    pub(super) fn remove_reported(&mut self, names: Vec<Name>) {
+        let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
+        let op = |name| PendingOp::reported(name, ChangeKind::Removed);
+        let pending_ops: Vec<PendingOp> = names.into_iter().map(op).collect();
+        if self.options.dry_run {
+            return pending_ops.into_iter().for_each(|op| self.op_done(op, Ok(())));
+        }
+        if !paths.is_empty() {
+            let ticket = self.peer.submit(Operation::Remove(paths));
+            self.pending_ops.submitted(ticket, pending_ops);
+        }
+    }
+}
+
+fn is_file(found: &LookupResult) -> bool {
+    matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::File)
+}
+
+/// Whether both are there, and are one.
+fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
+    let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
+    (found.seen.volume, found.seen.inode) == (other.seen.volume, other.seen.inode)
+}
+
+/// Whether both are files, and the first one is newer.
+fn is_newer(found: &LookupResult, than: &LookupResult) -> bool {
+    let time = |found: &LookupResult| found.as_ref().ok()?.as_ref().map(|found| found.seen.mtime);
+    is_file(found) && is_file(than) && time(found) > time(than)
+}
+
+/// For what is done to the whole, of which only failure is told.
+fn unreported_root_op() -> PendingOp {
+    PendingOp::unreported(Name::root())
+}

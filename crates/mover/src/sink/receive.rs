@@ -1,0 +1,209 @@
+//! Data that comes, until files are whole and have their names.
+
+use super::{Incoming, Sink};
+use crate::entry::{Content, FileNumber};
+use crate::extent::Extent;
+use crate::compression;
+use crate::report::reason;
+use crate::report::ChangeKind;
+use crate::wire::{Chunk, FileSent, Holes, WireError};
+use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, Why, BLOCK};
+use std::ops::Range;
+
+/// What one result of an operation that writes is about.
+#[derive(Debug)]
+pub(super) struct PendingWrite {
+    number: FileNumber,
+    /// What was written; none if the file was only settled.
+    extent: Option<Extent>,
+    settled: bool,
+}
+
+impl<B: AsRef<[u8]>> Sink<B> {
+    /// Writes parts of files.
+    pub(super) fn receive_chunk(&mut self, chunk: &Chunk, data: B) -> Result<(), WireError> {
+        if chunk.hash() != self.options.hash {
+            return Err(WireError::InvalidValue("another hash than was agreed on"));
+        }
+        if chunk.compressed_length().is_some() && !self.options.accept_compressed {
+            return Err(WireError::InvalidValue("packed data, which was not agreed on"));
+        }
+        self.peer.totals.sent += chunk.wire_length();
+        let (mut puts, mut items) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        for part in chunk.parts() {
+            let bytes = at..at + part.extent.length() as usize;
+            at = bytes.end;
+            if !self.is_decided(part.file.get()) {
+                return Err(WireError::InvalidValue("data of a file that nobody asked for"));
+            }
+            // Files that failed here are still on their way.
+            let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
+            file.accept_block(part.extent)?;
+            let is_complete = (part.extent.start(), part.extent.end()) == (0, file.content.size());
+            let mut put = file.write_request(is_complete);
+            put.check = vec![(bytes.clone(), part.digest)];
+            put.parts = parts(&file.content, part.extent, &bytes);
+            if is_complete {
+                let (size, attributes) = (file.content.size(), file.attributes.clone());
+                let name = FilePath::new(0, file.name.as_bytes());
+                put.settle = Some(self.settle(size, attributes, name));
+            }
+            puts.push(put);
+            items.push(PendingWrite { number: part.file, extent: Some(part.extent), settled: is_complete });
+        }
+        if !puts.is_empty() {
+            let hash = self.options.hash.function();
+            let packed = chunk.compressed_length().map(|bytes| Unpacking {
+                bytes: bytes as usize,
+                plain: chunk.length() as usize,
+                with: compression::decompress as Unpack,
+            });
+            let ticket = self.peer.submit(Operation::Write { puts, data: Some(data), hash, packed });
+            self.writes.insert(ticket, items);
+        }
+        Ok(())
+    }
+
+    /// Parts of a file are not sent, as they read as zeros: nothing else was ever written there, so there is nothing to do.
+    pub(super) fn receive_holes(&mut self, holes: &Holes) -> Result<(), WireError> {
+        let number = holes.file().get();
+        if !self.is_decided(number) {
+            return Err(WireError::InvalidValue("holes of a file that nobody asked for"));
+        }
+        let Some(file) = self.incoming.get_mut(&number) else { return Ok(()) };
+        for &hole in holes.extents() {
+            file.accept_hole(hole)?;
+            self.peer.totals.size = self.peer.totals.size.saturating_sub(hole.length());
+            if let Some(key) = file.key {
+                self.resume_log.record_write(key, &file.name, &file.at, hole);
+            }
+        }
+        Ok(())
+    }
+
+    /// The source sent all that was wanted of a file.
+    pub(super) fn receive_file_sent(&mut self, done: FileSent) -> Result<(), WireError> {
+        if !self.is_decided(done.file.get()) {
+            return Err(WireError::InvalidValue("the end of a file that nobody asked for"));
+        }
+        let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
+        if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
+            return Err(WireError::InvalidValue("the end of a file"));
+        }
+        file.done = Some(done.bytes);
+        self.settle_if_complete(done.file.get());
+        Ok(())
+    }
+
+    /// Whether the source could end now: nothing of any file is missing.
+    pub(super) fn has_all_data(&self) -> bool {
+        let one_part = |file: &Incoming| file.content.size() <= BLOCK as u64;
+        let is_announced = |file: &Incoming| one_part(file) || file.done.is_some() || file.bytes == 0;
+        self.incoming.values().all(|file| file.left.is_empty() && is_announced(file))
+    }
+
+    /// Gives a file of many parts its name, if it is whole.
+    pub(super) fn settle_if_complete(&mut self, number: u64) {
+        let Some(file) = self.incoming.get_mut(&number) else { return };
+        let size = file.content.size();
+        let is_announced = file.done.is_some() || file.bytes == 0;
+        if !file.left.is_empty() || file.writing > 0 || !is_announced || size <= BLOCK as u64 {
+            return;
+        }
+        let Ok(number) = FileNumber::new(number) else { return };
+        file.writing += 1;
+        let mut put = file.write_request(false);
+        let (attributes, name) = (file.attributes.clone(), FilePath::new(0, file.name.as_bytes()));
+        put.settle = Some(self.settle(size, attributes, name));
+        let hash = self.options.hash.function();
+        let ticket = self.peer.submit(Operation::Write { puts: vec![put], data: None, hash, packed: None });
+        self.writes.insert(ticket, vec![PendingWrite { number, extent: None, settled: true }]);
+    }
+
+    pub(super) fn write_completed(&mut self, item: PendingWrite, result: Result<(), Fault>) {
+        let number = item.number.get();
+        let Some(file) = self.incoming.get_mut(&number) else { return };
+        file.writing -= 1;
+        if let Err(fault) = result {
+            // What is there of the file stays, for who goes on with it.
+            if fault.why == Why::Cancelled {
+                return self.give_up(reason(fault.why), &fault.text);
+            }
+            let name = file.name.clone();
+            return self.fail(item.number, &name, &fault);
+        }
+        if let Some(extent) = item.extent {
+            self.peer.totals.bytes += extent.length();
+            if let Some(key) = file.key {
+                self.resume_log.record_write(key, &file.name, &file.at, extent);
+            }
+        }
+        if !item.settled {
+            return self.settle_if_complete(number);
+        }
+        if let Some(Incoming { name, at, bytes, holes, .. }) = self.remove_incoming(number) {
+            self.resume_log.file_completed(&name, &at);
+            self.add_to_manifest(&name);
+            self.record_change(name, ChangeKind::Copied, bytes - holes);
+        }
+    }
+}
+
+impl Incoming {
+    /// A part of it does not come: blocks that are wanted, of a file whose holes could not all be said.
+    fn accept_hole(&mut self, hole: Extent) -> Result<(), WireError> {
+        let block = BLOCK as u64;
+        let is_blocks = [hole.start(), hole.end()]
+            .iter()
+            .all(|&edge| edge.is_multiple_of(block) || edge == self.content.size());
+        let may_be = self.content.may_omit_holes() && self.content.size() > block;
+        if !is_blocks || !may_be || !self.left.covers(hole) || self.done.is_some() || !self.answered {
+            return Err(WireError::InvalidValue("holes of a file that were not wanted"));
+        }
+        self.left.remove(hole);
+        self.bytes += hole.length();
+        self.holes += hole.length();
+        Ok(())
+    }
+
+    /// A part of it came: exactly a block that is wanted.
+    fn accept_block(&mut self, extent: Extent) -> Result<(), WireError> {
+        let block = BLOCK as u64;
+        let end = extent.start().saturating_add(block).min(self.content.size());
+        let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
+        if !is_block || !self.left.covers(extent) || self.done.is_some() || !self.answered {
+            return Err(WireError::InvalidValue("a part of a file that was not wanted"));
+        }
+        self.left.remove(extent);
+        self.bytes += extent.length();
+        self.writing += 1;
+        Ok(())
+    }
+
+    /// A write to it, `first` if there was none before.
+    fn write_request(&self, first: bool) -> Put {
+        let begin = match (self.in_place, first) {
+            (false, true) => Begin::Fresh,
+            (false, false) => Begin::Continue,
+            (true, true) => Begin::InPlace,
+            (true, false) => Begin::Further,
+        };
+        let sparse = self.content.may_omit_holes();
+        Put { sparse, ..Put::begin(self.at.clone(), begin) }
+    }
+}
+
+/// What of a block is data and no hole.
+fn parts(content: &Content, block: Extent, bytes: &Range<usize>) -> Vec<Part> {
+    let within =
+        |extent: Extent| Extent::between(extent.start().max(block.start()), extent.end().min(block.end()));
+    content
+        .extents()
+        .filter_map(within)
+        .map(|extent| {
+            let start = bytes.start + (extent.start() - block.start()) as usize;
+            Part { bytes: start..start + extent.length() as usize, offset: extent.start() }
+        })
+        .collect()
+}

@@ -1,0 +1,151 @@
+//! Files with several names: the name under which each was told first, in a few bytes for each file, however many they are.
+//!
+//! When a file is gone its inode may be another one's at once, while the scan goes on (ext4 gives the lowest that is free). So a file is
+//! known by its size and its time, too, which all its names have alike; one that changes between two of them becomes two files. Both are
+//! in the hash alone, of which the index keeps thirty bits: another file of the same inode is taken for the one before once in 10^9 times.
+//! Who seeks that gains nothing: he may as well set the time that the one before had. Nobody can make many files alike, of which all would
+//! be looked through: the hash has a key.
+
+use super::hash_index::HashIndex;
+use crate::name::Name;
+use crate::wire::batch::{put_name, read_name};
+use crate::wire::bytes::{put_signed, Reader};
+use numaio_machine::port::Seen;
+use std::hash::{BuildHasher, RandomState};
+
+/// Files that are kept together: to find one of them those before it are read.
+const GROUP: u32 = 64;
+
+/// File system and inode.
+type Key = (u64, u64);
+
+/// First names of files that have further ones.
+#[derive(Debug, Default)]
+pub(super) struct HardLinks {
+    index: HashIndex,
+    /// Files as what differs from the one before, [`GROUP`] of them in each.
+    full: Vec<Box<[u8]>>,
+    last: Vec<u8>,
+    count: u32,
+    before: (Key, Vec<u8>),
+    keys: RandomState,
+}
+
+impl HardLinks {
+    /// The name under which a file was told before. If there is none, this one is it from now on.
+    pub fn first(&mut self, seen: &Seen, name: &Name) -> Option<Name> {
+        let (hash, key) = (self.hash(seen), (seen.volume, seen.inode));
+        let known = self.known(hash, key);
+        if known.is_some() {
+            return known;
+        }
+        if self.count < u32::MAX {
+            self.index.add(hash, self.count);
+            self.keep(key, name);
+        }
+        None
+    }
+
+    /// Of all that tells a file from others.
+    fn hash(&self, seen: &Seen) -> u64 {
+        let Seen { volume, inode, size, mtime, .. } = seen;
+        self.keys.hash_one((volume, inode, size, mtime.seconds, mtime.nanoseconds))
+    }
+
+    fn known(&self, hash: u64, key: Key) -> Option<Name> {
+        let mut candidates = self.index.candidates(hash).filter_map(|number| self.get(number));
+        candidates.find(|(known, _)| *known == key).map(|(_, name)| name)
+    }
+
+    fn keep(&mut self, key: Key, name: &Name) {
+        let (before, last) = &self.before;
+        put_signed(&mut self.last, key.0.wrapping_sub(before.0) as i64);
+        put_signed(&mut self.last, key.1.wrapping_sub(before.1) as i64);
+        put_name(&mut self.last, name.as_bytes(), last);
+        self.before.0 = key;
+        self.before.1.clear();
+        self.before.1.extend_from_slice(name.as_bytes());
+        self.count += 1;
+        if self.count.is_multiple_of(GROUP) {
+            self.full.push(self.last.as_slice().into());
+            self.last.clear();
+            self.before = Default::default();
+        }
+    }
+
+    fn get(&self, number: u32) -> Option<(Key, Name)> {
+        let bytes = self.full.get((number / GROUP) as usize).map_or(&self.last[..], |full| full);
+        let mut reader = Reader::new(bytes);
+        let (mut key, mut name): (Key, Vec<u8>) = Default::default();
+        for _ in 0..=number % GROUP {
+            // What stands there was written by us.
+            key.0 = key.0.wrapping_add(reader.signed("a file system").ok()? as u64);
+            key.1 = key.1.wrapping_add(reader.signed("an inode").ok()? as u64);
+            name = read_name(&mut reader, &name).ok()?.as_bytes().to_vec();
+        }
+        Some((key, Name::new(name).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::port::{FileKind, Stamp};
+
+    fn seen((volume, inode): Key, size: u64, mtime: Stamp) -> Seen {
+        Seen {
+            kind: FileKind::File,
+            mode: 0o644,
+            user: 0,
+            group: 0,
+            size,
+            mtime,
+            ctime: mtime,
+            inode,
+            volume,
+            links: 2,
+        }
+    }
+
+    fn name(text: String) -> Name {
+        Name::new(text.into_bytes()).expect("a name")
+    }
+
+    #[test]
+    fn the_first_name_of_every_file_is_found_again() {
+        let mut links = HardLinks::default();
+        // Inodes in any order, some as large as there can be, on two file systems that have the same numbers.
+        let key = |file: u64| (file % 2, (file / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (file % 7));
+        let seen = |key: Key| seen(key, 5, Stamp { seconds: 6, nanoseconds: 7 });
+        let first = |file: u64| name(format!("folder-{}/{file}", file % 300));
+        for file in 0..5_000 {
+            assert_eq!(links.first(&seen(key(file)), &first(file)), None, "{file}");
+        }
+        for file in 0..5_000 {
+            let other = name(format!("other-{file}"));
+            assert_eq!(links.first(&seen(key(file)), &other), Some(first(file)));
+        }
+        assert_eq!(links.first(&seen((9, 9)), &name("new".into())), None);
+        assert_eq!(links.count, 5_001);
+    }
+
+    #[test]
+    fn an_inode_of_another_size_or_time_is_another_file() {
+        let mut links = HardLinks::default();
+        let stamp = |seconds, nanoseconds| Stamp { seconds, nanoseconds };
+        let all: Vec<Seen> = (0..300)
+            .flat_map(|number: u32| {
+                let second = i64::from(number) + 1;
+                [(u64::from(number) + 1, stamp(0, 0)), (0, stamp(second, 0)), (0, stamp(0, number))]
+            })
+            .map(|(size, mtime)| seen((1, 12), size, mtime))
+            .collect();
+        let first = |file: usize| name(format!("{file}"));
+        for (file, seen) in all.iter().enumerate() {
+            assert_eq!(links.first(seen, &first(file)), None, "{seen:?}");
+        }
+        for (file, seen) in all.iter().enumerate() {
+            assert_eq!(links.first(seen, &name("other".into())), Some(first(file)), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Partial files that a run before this one may have left: with each name that needs nothing one is tried.
+
+use numaio_machine::port::{
+    Event, Fault, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
+    Why,
+};
+use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::journal::Journal;
+use numaio_mover::report::TransferOutcome;
+use numaio_mover::sink::{PreserveOptions, WriterIdentity, Sink, SinkOptions, JOURNAL};
+use numaio_mover::source::Source;
+use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
+use crate::sides::{sink_options, run, sink, source, run_operations};
+use std::time::Duration;
+
+const FILES: usize = 10_000;
+/// Most names that are tried by one operation, and those that wait for it.
+const REMOVAL_BATCH: usize = 512;
+const MAX_PENDING_REMOVALS: usize = 4_096;
+
+/// An empty file, or the root.
+fn found(name: &[u8]) -> Found {
+    let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
+    crate::sides::found(kind)
+}
+
+/// Some of the files, from one of them on.
+fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
+    let end = FILES.min(from + most);
+    let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
+    let found = (from..end).map(|number| one(number.to_string())).collect();
+    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: Names::Apart }))
+}
+
+/// What both sides find: the same files, and a journal of a run that was cut.
+fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+    match operation {
+        Operation::List { most, .. } => listed(0, most),
+        Operation::More { listing, most, .. } => listed(listing as usize, most),
+        Operation::Look { at, .. } => {
+            Outcome::Looked(at.iter().map(|at| Ok(Some(found(&at.name)))).collect())
+        }
+        Operation::Open { .. } => {
+            Outcome::Opened(Ok(Opened::Ours(Journal::new(TransferId([1; 16])).take_pending())))
+        }
+        Operation::Make(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Adorn(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Remove(all) => Outcome::Each(vec![Ok(()); all.len()]),
+        Operation::Record(_) => Outcome::Each(vec![Ok(())]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many partial files are tried.
+fn count_partials(removed: &[FilePath]) -> usize {
+    removed.iter().filter(|at| *at.name != *JOURNAL).count()
+}
+
+/// A transfer of files that are there already, to where an earlier one was cut. Its sink's removals take their time.
+struct SlowRemovals {
+    source: Source<Vec<u8>>,
+    sink: Sink<Vec<u8>>,
+    removals: Vec<(Ticket, Vec<FilePath>)>,
+}
+
+impl SlowRemovals {
+    fn new() -> Self {
+        Self { source: source(false, false), sink: sink(false), removals: Vec::new() }
+    }
+
+    /// Does all that can be done before a removal ends.
+    fn run_until_blocked(&mut self) {
+        loop {
+            let sent = run_operations(&mut self.source, run_operation);
+            let mut answers = Vec::new();
+            while let Some(command) = self.sink.poll(Duration::ZERO) {
+                match command {
+                    PortCommand::Submit(ticket, Operation::Remove(all)) => self.removals.push((ticket, all)),
+                    PortCommand::Submit(ticket, operation) => {
+                        self.sink.handle(Event::Done(ticket, run_operation(operation)));
+                    }
+                    PortCommand::Send(packet) => answers.push(packet),
+                }
+            }
+            if sent.is_empty() && answers.is_empty() {
+                return;
+            }
+            sent.into_iter().for_each(|packet| self.sink.handle(Event::Received(packet)));
+            answers.into_iter().for_each(|packet| self.source.handle(Event::Received(packet)));
+        }
+    }
+
+    /// A removal ends; gives what it was to remove.
+    fn remove(&mut self) -> Option<Vec<FilePath>> {
+        let (ticket, all) = self.removals.pop()?;
+        let nothing = Outcome::Each(vec![Ok(()); all.len()]);
+        self.sink.handle(Event::Done(ticket, nothing));
+        Some(all)
+    }
+}
+
+#[test]
+fn each_name_that_needs_nothing_is_tried_once() {
+    let (mut source, mut sink, mut removed) = (source(false, false), sink(false), Vec::new());
+    let at_sink = |operation| {
+        if let Operation::Remove(all) = &operation {
+            removed.extend(all.iter().cloned());
+        }
+        run_operation(operation)
+    };
+    run((&mut source, &mut sink), run_operation, at_sink);
+    assert_eq!((count_partials(&removed), removed.len()), (FILES, FILES + 1), "and the journal goes");
+    removed.sort_unstable();
+    removed.dedup();
+    assert_eq!(removed.len(), FILES + 1);
+}
+
+#[test]
+fn entries_are_judged_no_faster_than_what_may_be_left_of_them_is_removed() {
+    let mut transfer = SlowRemovals::new();
+    let (mut ended, mut steps) = (0, 0);
+    transfer.run_until_blocked();
+    while let Some(some) = transfer.remove() {
+        assert!(some.len() <= REMOVAL_BATCH && transfer.removals.is_empty(), "{} at once", some.len());
+        let judged = transfer.sink.totals().unchanged as usize;
+        assert!(judged <= ended + REMOVAL_BATCH + MAX_PENDING_REMOVALS + MAX_BATCH, "{judged} were judged, and {ended} tried");
+        ended += count_partials(&some);
+        steps += 1;
+        transfer.run_until_blocked();
+    }
+    assert_eq!((transfer.sink.outcome(), ended), (Some(&TransferOutcome::Done), FILES));
+    assert!(steps > FILES / REMOVAL_BATCH && transfer.sink.totals().failed == 0);
+}
+
+#[test]
+fn who_is_interrupted_waits_for_no_more_than_is_under_way() {
+    let mut transfer = SlowRemovals::new();
+    transfer.run_until_blocked();
+    transfer.sink.stop(Reason::Other, "interrupted");
+    transfer.run_until_blocked();
+    assert!(transfer.sink.outcome().is_none(), "a removal is under way");
+    assert!(transfer.remove().is_some());
+    transfer.run_until_blocked();
+    assert!(transfer.removals.is_empty());
+    assert_eq!(transfer.sink.outcome(), Some(&TransferOutcome::Failed));
+}
+
+/// What a sink submits at a time.
+fn submitted(sink: &mut Sink<Vec<u8>>, now: Duration) -> Vec<(Ticket, Operation<Vec<u8>>)> {
+    let commands = std::iter::from_fn(|| sink.poll(now));
+    let operation = |command| match command {
+        PortCommand::Submit(ticket, operation) => Some((ticket, operation)),
+        PortCommand::Send(_) => None,
+    };
+    commands.filter_map(operation).collect()
+}
+
+/// What of it opens the journal.
+fn opens_journal(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
+    let is_open = |(_, operation): &(_, _)| matches!(operation, Operation::Open { .. });
+    submitted(sink, now).into_iter().find(is_open).map(|(ticket, _)| ticket)
+}
+
+/// A try that was lost may hold the journal for a while: the next one waits for it, and does not move all anew.
+#[test]
+fn a_journal_that_an_earlier_try_has_is_asked_for_again() {
+    let taken = |ticket| Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken)));
+    let sink = |is_retry| Sink::new(SinkOptions { is_retry, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
+    let mut first: Sink<Vec<u8>> = sink(false);
+    let ticket = opens_journal(&mut first, Duration::ZERO).expect("it is asked for");
+    first.handle(taken(ticket));
+    assert_eq!((opens_journal(&mut first, Duration::ZERO), first.wake()), (None, None), "others have it for long");
+    let mut next: Sink<Vec<u8>> = sink(true);
+    let (mut now, mut asked) = (Duration::from_secs(7), 0);
+    let mut ticket = opens_journal(&mut next, now);
+    while let Some(open) = ticket {
+        asked += 1;
+        next.handle(taken(open));
+        assert_eq!(opens_journal(&mut next, now), None, "not at once");
+        let Some(wake) = next.wake() else { break };
+        assert!(wake > now);
+        now = wake;
+        ticket = opens_journal(&mut next, now);
+    }
+    assert!(asked > 20 && now > Duration::from_secs(40) && next.wake().is_none(), "{asked} {now:?}");
+    // One that is given up meanwhile ends at once.
+    let mut last: Sink<Vec<u8>> = sink(true);
+    let ticket = opens_journal(&mut last, now).expect("it is asked for");
+    last.handle(taken(ticket));
+    last.stop(Reason::Other, "enough");
+    opens_journal(&mut last, now);
+    assert_eq!(last.outcome(), Some(&TransferOutcome::Failed));
+}
+
+/// What the earlier try still finishes is not there before the journal is free: what was seen before that says nothing.
+#[test]
+fn nothing_is_looked_at_before_an_earlier_try_lets_go_of_the_journal() {
+    let mut source = source(false, false);
+    let mut sink = Sink::new(SinkOptions { is_retry:true, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
+    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("it is asked for");
+    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken))));
+    for packet in run_operations(&mut source, run_operation) {
+        sink.handle(Event::Received(packet));
+    }
+    assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "it waits");
+    let now = sink.wake().expect("it asks again");
+    let all = submitted(&mut sink, now);
+    let [(ticket, Operation::Open { .. })] = all[..] else { panic!("{all:?}") };
+    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Absent))));
+    let looked = submitted(&mut sink, now);
+    let is_look = |(_, operation): &_| matches!(operation, Operation::Look { .. });
+    assert!(!looked.is_empty() && looked.iter().all(is_look), "{looked:?}");
+}
+
+/// Nobody knows when somebody else's journal goes: none is kept then, but for `--delete` that transfer may be under way.
+#[test]
+fn the_journal_of_somebody_else_is_not_waited_for() {
+    let mut sink = Sink::new(SinkOptions { is_retry:true, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
+    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("it is asked for");
+    let fault = Fault::new(Why::Exists, "the journal is somebody else's");
+    sink.handle(Event::Done(ticket, Outcome::Opened(Err(fault))));
+    assert_eq!((opens_journal(&mut sink, Duration::ZERO), sink.wake()), (None, None));
+}

@@ -1,0 +1,132 @@
+//! Two sides of a transfer with plain wishes.
+
+use numaio_machine::port::{Event, FileKind, Found, Names, Operation, Outcome, Packet, Seen, Stamp};
+use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::filter::Filter;
+use numaio_mover::hash::HashKind;
+use numaio_mover::compression::CompressMode;
+use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, ProtectedPaths, SyncMode};
+use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::wire::TransferId;
+use std::time::Duration;
+
+const TRANSFER: TransferId = TransferId([7; 16]);
+
+/// A source of all that is in a root. An unasked one sends all at once, as to an empty place.
+pub fn source(by_address: bool, eager: bool) -> Source<Vec<u8>> {
+    Source::new(source_options(by_address, eager)).expect("a policy")
+}
+
+pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
+    SourceOptions {
+        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
+        recursive: true,
+        listed: false,
+        accounts: None,
+        xattrs: true,
+        devices: false,
+        filter: Filter::default(),
+        skip_directory: None,
+        hash: HashKind::None,
+        policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() },
+        reads: 2,
+        by_address,
+        limit: None,
+        compress: CompressMode::None,
+        eager,
+        holes: true,
+        links: true,
+        changed: true,
+        acls: true,
+        transfer: TRANSFER,
+    }
+}
+
+/// A sink that takes it.
+pub fn sink(eager: bool) -> Sink<Vec<u8>> {
+    sink_for_user(eager, PreserveOptions::default(), WriterIdentity::default())
+}
+
+/// The same of a user, who keeps some attributes.
+pub fn sink_for_user(eager: bool, preserve:PreserveOptions, writer:WriterIdentity) -> Sink<Vec<u8>> {
+    Sink::new(sink_options(eager, preserve, writer))
+}
+
+/// What such a sink does.
+pub fn sink_options(eager: bool, preserve:PreserveOptions, writer:WriterIdentity) -> SinkOptions {
+    SinkOptions {
+        preserve,
+        writer,
+        devices: false,
+        update: false,
+        ignore_times: false,
+        checksum: false,
+        manifest: false,
+        accounts: None,
+        sizes: 0..=u64::MAX,
+        delete: false,
+        filter: Filter::default(),
+        requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),
+        dry_run: false,
+        keep_partials_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        names: Names::Apart,
+        protected: ProtectedPaths::default(),
+        destination_created:false,
+        report_changes:false,
+        alias: None,
+        in_place: false,
+        sync: SyncMode::None,
+        hash: HashKind::None,
+        accept_compressed:false,
+        acls: true,
+        eager,
+        is_retry:false,
+        transfer: TRANSFER,
+    }
+}
+
+/// Moves all; what a side wants of its disk is done by a function, at once and in order.
+pub fn run(
+    (source, sink): (&mut Source<Vec<u8>>, &mut Sink<Vec<u8>>),
+    mut at_source: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+    mut at_sink: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+) {
+    while sink.outcome().is_none() || source.outcome().is_none() {
+        run_operations(source, &mut at_source).into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
+        run_operations(sink, &mut at_sink).into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+    }
+}
+
+/// Does what a side wants; gives what it sends.
+pub fn run_operations<C: TransferCore<Vec<u8>>>(
+    core: &mut C,
+    mut done: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
+) -> Vec<Packet<Vec<u8>>> {
+    let mut sent = Vec::new();
+    while let Some(command) = core.poll(Duration::ZERO) {
+        match command {
+            PortCommand::Submit(ticket, operation) => core.handle(Event::Done(ticket, done(operation))),
+            PortCommand::Send(packet) => sent.push(packet),
+        }
+    }
+    sent
+}
+
+/// What is found of something empty.
+pub fn found(kind: FileKind) -> Found {
+    let mtime = Stamp { seconds: 5, nanoseconds: 6 };
+    let seen = Seen {
+        kind,
+        mode: 0o640,
+        user: 0,
+        group: 0,
+        size: 0,
+        mtime,
+        ctime: mtime,
+        inode: 1,
+        volume: 1,
+        links: 1,
+    };
+    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None, led_to: false }
+}
