@@ -1,4 +1,4 @@
-//! Names of users and groups: whoever has a name on both sides has files on both sides, whatever the numbers.
+//! Mapping of users and groups between machines by name instead of number.
 
 use crate::entry::{is_plain, Owner, MAX_ACCOUNT};
 use std::collections::HashMap;
@@ -12,33 +12,34 @@ pub enum Account {
     Group,
 }
 
-/// How names and numbers are looked up on a side. Directory services may be behind these, so each answer is kept.
+/// Lookup functions of a machine. They may query directory services, so results are cached.
 #[derive(Debug, Clone, Copy)]
 pub struct AccountLookup {
-    /// The name of a number; none if it has none.
+    /// Returns the name of an ID, if it has one.
     pub name: fn(Account, u32) -> Option<Vec<u8>>,
-    /// The number of a name; none if nobody has it.
+    /// Returns the ID of a name, if it exists.
     pub id: fn(Account, &[u8]) -> Option<u32>,
 }
 
-/// Accounts of a side, as far as they were asked for.
+/// Cached account lookups of one side.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// None if numbers are kept.
+    /// `None` keeps numeric IDs.
     lookup: Option<AccountLookup>,
     names: HashMap<(Account, u32), Option<Vec<u8>>>,
     ids: HashMap<(Account, Vec<u8>), Option<u32>>,
 }
 
-/// Most answers that are kept: another side may tell of any number of names.
+/// Maximum cached results: the peer may send any number of names.
 const MAX_CACHED: usize = 65_536;
 
 impl Accounts {
+    /// Creates an empty cache.
     pub fn new(lookup: Option<AccountLookup>) -> Self {
         Self { lookup, names: HashMap::new(), ids: HashMap::new() }
     }
 
-    /// The name of a number at the source; none if it has none that can be said.
+    /// Returns the name of an ID at the source, if it has a valid one.
     pub fn name(&mut self, account: Account, id: u32) -> Option<&[u8]> {
         let lookup = self.lookup?;
         if self.names.len() >= MAX_CACHED {
@@ -48,7 +49,7 @@ impl Accounts {
         name.as_deref().filter(|name| is_plain(name, MAX_ACCOUNT))
     }
 
-    /// An owner at the source as one at the sink.
+    /// Replaces an owner of the source by the local owner of the same name.
     pub fn map_owner(&mut self, account: Account, owner: &mut Owner) {
         let Some(name) = owner.name() else { return };
         let local_id = self.local_id(account, owner.id(), name);
@@ -57,8 +58,8 @@ impl Accounts {
         }
     }
 
-    /// The number at the sink of who has a number and a name at the source: of whoever has the name. None if the number stays: nobody
-    /// has the name, or it is root, who is root everywhere, as for rsync.
+    /// Returns the local ID of an account by its name. `None` keeps the number: the name is unknown
+    /// here, or the account is root, which is root everywhere, as in rsync.
     pub fn local_id(&mut self, account: Account, id: u32, name: &[u8]) -> Option<u32> {
         let lookup = self.lookup.filter(|_| id != 0)?;
         if self.ids.len() >= MAX_CACHED {
@@ -68,7 +69,7 @@ impl Accounts {
             .ids
             .entry((account, name.to_vec()))
             .or_insert_with_key(|(_, name)| (lookup.id)(account, name));
-        // It is nobody's (chown(2)).
+        // chown(2) reserves this ID.
         id.filter(|id| *id != u32::MAX)
     }
 }
@@ -94,14 +95,14 @@ mod tests {
     };
 
     #[test]
-    fn a_name_counts_where_somebody_has_it_and_is_asked_for_once() {
+    fn maps_accounts_by_name_and_caches_lookups() {
         let mut accounts = Accounts::new(Some(LOOKUP));
         assert_eq!(accounts.name(Account::User, 7), Some(&b"ada"[..]));
         assert_eq!(accounts.name(Account::Group, 7), None);
         assert_eq!(
             [8, 9].map(|id| accounts.name(Account::User, id).is_some()),
             [false; 2],
-            "nobody is told those"
+            "invalid names are ignored"
         );
         let mut map_owner = |account, id, name: Option<&[u8]>| {
             let mut owner = Owner::new(id, name).expect("an owner");
@@ -111,7 +112,7 @@ mod tests {
         let ada = Some(&b"ada"[..]);
         assert_eq!([map_owner(Account::User, 7, ada), map_owner(Account::User, 9, ada)], [1007, 1007]);
         assert_eq!(ASKED.load(Ordering::Relaxed), 1);
-        assert_eq!(map_owner(Account::Group, 7, ada), 7, "nobody has it");
+        assert_eq!(map_owner(Account::Group, 7, ada), 7, "unknown group name");
         assert_eq!(map_owner(Account::User, 0, ada), 0, "root is root");
         assert_eq!(map_owner(Account::User, 7, None), 7);
         let mut owner = Owner::new(7, ada).expect("an owner");

@@ -1,31 +1,32 @@
-//! POSIX ACLs that name users and groups: the names go with the numbers, which mean others elsewhere.
+//! POSIX ACLs on the wire, with the names of the users and groups in them.
 //!
-//! An ACL is said as the attribute `numaio.posix_acl_access` or `numaio.posix_acl_default`, whose value is the ACL as the
-//! kernel gives it, and the name of each user and group in it, in their order (docs/protocol.md). Linux has no attributes
-//! of such names (xattr(7)), so what is said is never mistaken for what a disk has.
+//! Numeric IDs differ between machines. So an ACL is sent as the attribute
+//! `numaio.posix_acl_access` or `numaio.posix_acl_default`, whose value is the ACL in kernel format
+//! and the name of each user and group entry in order (docs/protocol.md). Linux has no attributes
+//! with these names (xattr(7)), so they cannot be confused with attributes of a file.
 
 use crate::accounts::{Account, Accounts};
 use crate::entry::{is_plain, EntryError, Xattrs, MAX_ACCOUNT, MAX_XATTR_VALUE};
 use crate::wire::bytes::{put_bytes, Reader};
 use crate::wire::WireError;
 
-/// Attributes of ACLs: as the kernel calls them, and as they are said with names.
+/// ACL attributes: the kernel's names and the wire names.
 const ACLS: [[&[u8]; 2]; 2] = [
     [b"system.posix_acl_access", b"numaio.posix_acl_access"],
     [b"system.posix_acl_default", b"numaio.posix_acl_default"],
 ];
-/// What names of attributes begin with that are said and never kept.
+/// Prefix of attribute names that exist only on the wire.
 const WIRE_PREFIX: &[u8] = b"numaio.";
 
-/// How an ACL begins: version 2 (`include/uapi/linux/posix_acl_xattr.h`).
+/// Header of an ACL: version 2 (`include/uapi/linux/posix_acl_xattr.h`).
 const VERSION: [u8; 4] = [2, 0, 0, 0];
-/// Bytes of an entry: tag, permissions and id, the lowest byte of each first.
+/// Bytes of an entry: tag, permissions and ID, little-endian.
 const ENTRY: usize = 8;
-/// Tags of entries that name somebody (`include/uapi/linux/posix_acl.h`).
+/// Tags of entries for named users and groups (`include/uapi/linux/posix_acl.h`).
 const USER: u16 = 0x02;
 const GROUP: u16 = 0x08;
 
-/// What an ACL lets somebody do.
+/// An ACL entry.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     tag: u16,
@@ -48,7 +49,7 @@ impl Entry {
         tag.into_iter().chain(permissions).chain(self.id.to_le_bytes())
     }
 
-    /// Whose number its id is; none if it is about the owner, the group of the file, the mask, or all others.
+    /// Returns the account kind of the ID; `None` for owner, owning group, mask and others.
     fn account(&self) -> Option<Account> {
         match self.tag {
             USER => Some(Account::User),
@@ -57,26 +58,30 @@ impl Entry {
         }
     }
 
-    /// Where it stands in an ACL, which has its tags in this order, and ids as setfacl(1) sorts them.
+    /// Returns the sort key: tags ascend in an ACL, and IDs as setfacl(1) sorts them.
     fn sort_key(&self) -> (u16, u32) {
         (self.tag, self.account().map_or(0, |_| self.id))
     }
 }
 
-/// The entries of an ACL; none if that is no ACL of version 2.
+/// Parses the entries of an ACL; `None` if it is not an ACL of version 2.
 fn entries(acl: &[u8]) -> Option<Vec<Entry>> {
     let entries = acl.strip_prefix(&VERSION)?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();
     rest.is_empty().then(|| entries.iter().copied().map(Entry::of).collect())
 }
 
-/// Whether an attribute of this name is only ever said.
+/// Returns whether an attribute name is only valid on the wire.
 pub(crate) fn is_wire_only(name: &[u8]) -> bool {
     name.starts_with(WIRE_PREFIX)
 }
 
-/// An attribute as it is said to a sink that takes names: an ACL with those of whom it names. None if it goes as it is.
-pub(crate) fn encode_names(name: &[u8], value: &[u8], accounts: &mut Accounts) -> Option<(&'static [u8], Vec<u8>)> {
+/// Encodes an ACL with account names for the wire; `None` if the attribute is sent unchanged.
+pub(crate) fn encode_names(
+    name: &[u8],
+    value: &[u8],
+    accounts: &mut Accounts,
+) -> Option<(&'static [u8], Vec<u8>)> {
     let [_, encode_names] = ACLS.into_iter().find(|[decode_names, _]| *decode_names == name)?;
     let mut with_names = Vec::new();
     put_bytes(&mut with_names, value);
@@ -90,22 +95,23 @@ pub(crate) fn encode_names(name: &[u8], value: &[u8], accounts: &mut Accounts) -
     is_known.then_some((encode_names, with_names))
 }
 
-/// Makes of ACLs with names those of this side, as the kernel takes them: who has a name is found by it.
+/// Replaces ACLs with names by local ACLs in kernel format, mapping accounts by name.
 ///
 /// # Errors
-/// [`WireError`] if one has not its only form, is there in the other form as well, or an attribute is not to be said at all.
+/// [`WireError`] if an ACL is not canonical or is also present without names, or for other
+/// attributes that are only valid on the wire.
 pub(crate) fn decode_names(xattrs: &mut Xattrs, accounts: &mut Accounts) -> Result<(), WireError> {
     for [decode_names, encode_names] in ACLS {
         let Some(value) = xattrs.remove(encode_names) else { continue };
         if xattrs.iter().any(|(name, _)| name == decode_names) {
-            return Err(WireError::NotCanonical("an ACL that comes with names and without"));
+            return Err(WireError::NotCanonical("an ACL sent both with and without names"));
         }
         xattrs.insert(decode_names, &to_local(&value, accounts)?)?;
     }
     reject_wire_only(xattrs)
 }
 
-/// Refuses attributes that are only said; what a sink does that takes no names.
+/// Rejects attributes that are only valid on the wire.
 ///
 /// # Errors
 /// [`WireError::InvalidValue`] if there is one.
@@ -116,7 +122,8 @@ pub(crate) fn reject_wire_only(xattrs: &Xattrs) -> Result<(), WireError> {
     }
 }
 
-/// An ACL with names as one of this side. Of two entries that come to be about one account the rights are joined: each had its own.
+/// Decodes an ACL with names. Entries that map to the same account are merged, joining their
+/// rights.
 fn to_local(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError> {
     let mut reader = Reader::new(value);
     let acl = reader.bytes("an ACL", MAX_XATTR_VALUE)?;
@@ -136,15 +143,15 @@ fn to_local(value: &[u8], accounts: &mut Accounts) -> Result<Vec<u8>, WireError>
     }
     reader.end()?;
     if !is_known {
-        return Err(WireError::NotCanonical("an ACL with names of nobody"));
+        return Err(WireError::NotCanonical("an ACL with names but no named account"));
     }
     entries.sort_by_key(Entry::sort_key);
     entries.dedup_by(|next, first| {
-        let is_one = next.account().is_some() && next.sort_key() == first.sort_key();
-        if is_one {
+        let is_same = next.account().is_some() && next.sort_key() == first.sort_key();
+        if is_same {
             first.permissions |= next.permissions;
         }
-        is_one
+        is_same
     });
     Ok(VERSION.into_iter().chain(entries.iter().flat_map(Entry::bytes)).collect())
 }
@@ -157,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     const ACCESS: &[u8] = b"system.posix_acl_access";
-    const SAID_ACCESS: &[u8] = b"numaio.posix_acl_access";
+    const WIRE_ACCESS: &[u8] = b"numaio.posix_acl_access";
     const NO_ID: u32 = u32::MAX;
 
     const SOURCE_ACCOUNTS: AccountLookup = AccountLookup {
@@ -181,7 +188,7 @@ mod tests {
             (Account::User, b"ada") => Some(1_008),
             (Account::User, b"bob") => Some(1_001),
             (Account::User, b"eve") => Some(NO_ID),
-            (Account::Group, b"staff" | b"crew") => Some(50),
+            (Account::Group, b"staff" | b"team") => Some(50),
             _ => None,
         },
     };
@@ -197,13 +204,13 @@ mod tests {
         out
     }
 
-    /// What a sink makes of an ACL with names.
-    fn made(value: &[u8]) -> Result<Vec<u8>, WireError> {
+    /// Decodes an ACL with names at the sink.
+    fn decode(value: &[u8]) -> Result<Vec<u8>, WireError> {
         to_local(value, &mut Accounts::new(Some(SINK_ACCOUNTS)))
     }
 
     #[test]
-    fn who_has_a_name_on_both_sides_has_the_rights_on_both() {
+    fn maps_acl_entries_by_account_name() {
         let there = acl(&[
             (1, 7, NO_ID),
             (2, 1, 0),
@@ -217,16 +224,18 @@ mod tests {
             (0x10, 7, NO_ID),
             (0x20, 0, NO_ID),
         ]);
-        let (name, value) = encode_names(ACCESS, &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("it names some");
+        let (name, value) =
+            encode_names(ACCESS, &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("named entries");
         let names = [&b"root"[..], b"ada", b"bob", b"", b"", b"staff", b""];
-        assert_eq!((name, value), (SAID_ACCESS, with_names(&there, &names)));
-        let default = encode_names(b"system.posix_acl_default", &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS)));
+        assert_eq!((name, value), (WIRE_ACCESS, with_names(&there, &names)));
+        let default =
+            encode_names(b"system.posix_acl_default", &there, &mut Accounts::new(Some(SOURCE_ACCOUNTS)));
         assert_eq!(default.map(|(name, _)| name), Some(&b"numaio.posix_acl_default"[..]));
         let mut xattrs = Xattrs::default();
-        xattrs.insert(b"user.a", b"b").expect("room");
-        xattrs.insert(name, &with_names(&there, &names)).expect("room");
+        xattrs.insert(b"user.a", b"b").expect("within limits");
+        xattrs.insert(name, &with_names(&there, &names)).expect("within limits");
         decode_names(&mut xattrs, &mut Accounts::new(Some(SINK_ACCOUNTS))).expect("an ACL with names");
-        let to_local = acl(&[
+        let local = acl(&[
             (1, 7, NO_ID),
             (2, 1, 0),
             (2, 5, 9),
@@ -240,89 +249,100 @@ mod tests {
             (0x20, 0, NO_ID),
         ]);
         let mut plain = Xattrs::default();
-        plain.insert(ACCESS, &to_local).expect("room");
-        plain.insert(b"user.a", b"b").expect("room");
+        plain.insert(ACCESS, &local).expect("within limits");
+        plain.insert(b"user.a", b"b").expect("within limits");
         assert_eq!(xattrs, plain);
     }
 
     #[test]
-    fn what_needs_no_names_or_has_none_goes_as_it_is() {
+    fn sends_acls_without_names_unchanged() {
         let ada = acl(&[(1, 7, NO_ID), (2, 6, 7), (4, 5, NO_ID)]);
-        let goes =
-            |name: &[u8], value: &[u8], lookup| encode_names(name, value, &mut Accounts::new(lookup)).is_none();
-        assert!(!goes(ACCESS, &ada, Some(SOURCE_ACCOUNTS)));
-        assert!(goes(ACCESS, &ada, None), "numbers are kept");
-        assert!(goes(b"user.a", &ada, Some(SOURCE_ACCOUNTS)));
-        assert!(goes(ACCESS, &acl(&[(1, 7, NO_ID), (4, 5, NO_ID), (0x20, 0, 7)]), Some(SOURCE_ACCOUNTS)));
-        assert!(goes(ACCESS, &acl(&[(2, 7, 10), (8, 5, 9)]), Some(SOURCE_ACCOUNTS)), "nobody has a name");
+        let is_unchanged = |name: &[u8], value: &[u8], lookup| {
+            encode_names(name, value, &mut Accounts::new(lookup)).is_none()
+        };
+        assert!(!is_unchanged(ACCESS, &ada, Some(SOURCE_ACCOUNTS)));
+        assert!(is_unchanged(ACCESS, &ada, None), "numeric IDs are kept");
+        assert!(is_unchanged(b"user.a", &ada, Some(SOURCE_ACCOUNTS)));
+        assert!(is_unchanged(
+            ACCESS,
+            &acl(&[(1, 7, NO_ID), (4, 5, NO_ID), (0x20, 0, 7)]),
+            Some(SOURCE_ACCOUNTS)
+        ));
+        assert!(
+            is_unchanged(ACCESS, &acl(&[(2, 7, 10), (8, 5, 9)]), Some(SOURCE_ACCOUNTS)),
+            "no account has a name"
+        );
         for other in [&ada[..ada.len() - 1], &[&[1][..], &ada[1..]].concat(), b"", &ada[..3]] {
-            assert!(goes(ACCESS, other, Some(SOURCE_ACCOUNTS)), "no ACL of version 2");
+            assert!(is_unchanged(ACCESS, other, Some(SOURCE_ACCOUNTS)), "not an ACL of version 2");
         }
     }
 
     #[test]
-    fn what_comes_to_be_about_one_account_joins_its_rights() {
-        let names = [&b"ada"[..], b"bob", b"", b"staff", b"crew"];
+    fn merges_entries_that_map_to_one_account() {
+        let names = [&b"ada"[..], b"bob", b"", b"staff", b"team"];
         let of = [(2, 4, 7), (2, 2, 8), (2, 1, 1_008), (8, 1, 7), (8, 4, 8), (0x20, 1, 50), (0x20, 2, 50)];
         let joined = [(2, 2, 1_001), (2, 5, 1_008), (8, 5, 50), (0x20, 1, 50), (0x20, 2, 50)];
-        assert_eq!(made(&with_names(&acl(&of), &names)), Ok(acl(&joined)));
+        assert_eq!(decode(&with_names(&acl(&of), &names)), Ok(acl(&joined)));
         let no_id = with_names(&acl(&[(2, 4, 7), (2, 1, NO_ID)]), &[b"eve", b""]);
-        assert_eq!(made(&no_id), Ok(acl(&[(2, 4, 7), (2, 1, NO_ID)])), "it is nobody's number");
+        assert_eq!(decode(&no_id), Ok(acl(&[(2, 4, 7), (2, 1, NO_ID)])), "the reserved ID is ignored");
     }
 
     #[test]
-    fn what_is_broken_is_refused() {
+    fn rejects_malformed_acls() {
         let ada = acl(&[(1, 7, NO_ID), (2, 6, 7), (2, 6, 8)]);
-        let refused = |value: &[u8]| made(value).expect_err("it is broken");
-        let no_acl = WireError::InvalidValue("an ACL with names");
+        let rejected = |value: &[u8]| decode(value).expect_err("malformed");
+        let not_an_acl = WireError::InvalidValue("an ACL with names");
         for acl in [&ada[..ada.len() - 1], b"", &[&[3][..], &ada[1..]].concat()] {
-            assert_eq!(refused(&with_names(acl, &[b"ada", b"bob"])), no_acl);
+            assert_eq!(rejected(&with_names(acl, &[b"ada", b"bob"])), not_an_acl);
         }
         let name = "the name of an account";
-        assert_eq!(refused(&with_names(&ada, &[b"ada"])), WireError::Truncated(name));
-        assert_eq!(refused(b""), WireError::Truncated("an ACL"));
-        assert_eq!(refused(&with_names(&ada, &[b"ada", b"bob", b""])), WireError::Trailing);
-        assert_eq!(refused(&with_names(&ada, &[b"ada", b"b\0b"])), EntryError::Account.into());
-        let nobody = WireError::NotCanonical("an ACL with names of nobody");
-        assert_eq!(refused(&with_names(&ada, &[b"", b""])), nobody);
-        assert_eq!(refused(&with_names(&acl(&[(1, 7, 7)]), &[])), nobody);
+        assert_eq!(rejected(&with_names(&ada, &[b"ada"])), WireError::Truncated(name));
+        assert_eq!(rejected(b""), WireError::Truncated("an ACL"));
+        assert_eq!(rejected(&with_names(&ada, &[b"ada", b"bob", b""])), WireError::Trailing);
+        assert_eq!(rejected(&with_names(&ada, &[b"ada", b"b\0b"])), EntryError::Account.into());
+        let unnamed = WireError::NotCanonical("an ACL with names but no named account");
+        assert_eq!(rejected(&with_names(&ada, &[b"", b""])), unnamed);
+        assert_eq!(rejected(&with_names(&acl(&[(1, 7, 7)]), &[])), unnamed);
         let long = [b'x'; MAX_ACCOUNT + 1];
         let too_long = WireError::TooLong { what: name, length: 256, limit: 255 };
-        assert_eq!(refused(&with_names(&ada, &[b"ada", &long])), too_long);
-        assert!(made(&with_names(&ada, &[b"ada", &long[1..]])).is_ok());
+        assert_eq!(rejected(&with_names(&ada, &[b"ada", &long])), too_long);
+        assert!(decode(&with_names(&ada, &[b"ada", &long[1..]])).is_ok());
         let huge = vec![0; MAX_XATTR_VALUE + 1];
-        assert!(matches!(refused(&with_names(&huge, &[])), WireError::TooLong { what: "an ACL", .. }));
-        assert_eq!(refused(&[0xa4, 0x80, 0]), WireError::NotCanonical("an ACL"));
+        assert!(matches!(rejected(&with_names(&huge, &[])), WireError::TooLong { what: "an ACL", .. }));
+        assert_eq!(rejected(&[0xa4, 0x80, 0]), WireError::NotCanonical("an ACL"));
     }
 
     #[test]
-    fn what_is_only_said_is_kept_under_no_name_of_its_own() {
+    fn rejects_wire_only_attributes() {
         let ada = acl(&[(2, 6, 7)]);
         let of = |all: &[(&[u8], &[u8])]| {
             all.iter().fold(Xattrs::default(), |mut xattrs, (name, value)| {
-                xattrs.insert(name, value).expect("room");
+                xattrs.insert(name, value).expect("within limits");
                 xattrs
             })
         };
         let value = with_names(&ada, &[b"ada"]);
-        let refused = |mut xattrs| decode_names(&mut xattrs, &mut Accounts::new(Some(SINK_ACCOUNTS))).expect_err("no");
-        let twice = WireError::NotCanonical("an ACL that comes with names and without");
-        assert_eq!(refused(of(&[(SAID_ACCESS, &value), (ACCESS, &ada)])), twice);
+        let rejected = |mut xattrs| {
+            decode_names(&mut xattrs, &mut Accounts::new(Some(SINK_ACCOUNTS))).expect_err("rejected")
+        };
+        let twice = WireError::NotCanonical("an ACL sent both with and without names");
+        assert_eq!(rejected(of(&[(WIRE_ACCESS, &value), (ACCESS, &ada)])), twice);
         let name = WireError::InvalidValue("the name of an extended attribute");
-        assert_eq!(refused(of(&[(SAID_ACCESS, &value), (b"numaio.other", b"")])), name);
-        assert_eq!(reject_wire_only(&of(&[(SAID_ACCESS, &value)])), Err(name));
+        assert_eq!(rejected(of(&[(WIRE_ACCESS, &value), (b"numaio.other", b"")])), name);
+        assert_eq!(reject_wire_only(&of(&[(WIRE_ACCESS, &value)])), Err(name));
         assert_eq!(reject_wire_only(&of(&[(ACCESS, &ada), (b"user.numaio.", b"")])), Ok(()));
     }
 
     #[test]
-    fn names_do_not_lengthen_a_value_beyond_its_limit() {
+    fn names_count_toward_the_value_limit() {
         let most: Vec<(u16, u16, u32)> = (0..8_000).map(|_| (2, 7, 7)).collect();
-        let (name, value) = encode_names(ACCESS, &acl(&most), &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("names");
+        let (name, value) =
+            encode_names(ACCESS, &acl(&most), &mut Accounts::new(Some(SOURCE_ACCOUNTS))).expect("names");
         let length = value.len();
         assert_eq!(Xattrs::default().insert(name, &value), Err(EntryError::XattrValue(length)));
     }
 
-    /// Both sides have the same names.
+    /// Accounts that have the same names on both sides.
     const SHARED_ACCOUNTS: AccountLookup = AccountLookup {
         name: |_, id| (id % 3 > 0).then(|| id.to_string().into_bytes()),
         id: |_, name| std::str::from_utf8(name).ok()?.parse().ok(),
@@ -332,7 +352,7 @@ mod tests {
         #![proptest_config(testing::config())]
 
         #[test]
-        fn what_is_sorted_comes_back(ids in proptest::collection::btree_set((0..2u16, 0..20u32), 0..12)) {
+        fn acl_with_names_round_trips(ids in proptest::collection::btree_set((0..2u16, 0..20u32), 0..12)) {
             let named = ids.iter().map(|&(kind, id)| ([USER, GROUP][usize::from(kind)], id as u16 & 7, id));
             let value = acl(&named.collect::<Vec<_>>());
             let mut accounts = Accounts::new(Some(SHARED_ACCOUNTS));
@@ -342,15 +362,15 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_an_acl_or_refused(
+        fn arbitrary_input_decodes_to_an_acl_or_fails(
             bytes in proptest::collection::vec(prop_oneof![Just(0), Just(2), Just(8), any::<u8>()], 0..60),
             names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..4), 0..6),
         ) {
             let acl = [&VERSION[..], &bytes].concat();
             let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
             for value in [with_names(&acl, &names), bytes] {
-                if let Ok(made) = made(&value) {
-                    prop_assert!(entries(&made).is_some() && made.len() < value.len());
+                if let Ok(decode) = decode(&value) {
+                    prop_assert!(entries(&decode).is_some() && decode.len() < value.len());
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! Cutting files into tasks: large ones into blocks, small ones bundled into one, in the order of the disk.
+//! Splitting files into read tasks: large files into blocks, small files bundled, in disk order.
 //!
-//! Li's dissertation (Stony Brook, 2015) has two ways: striping (all threads on one file) and pipelining (one thread a file, many
-//! files in flight). Here each piece is an operation of its own, and as many are under way as storage and connections take: a file that is
-//! long enough is striped over all of them, and files that are not are in flight beside each other.
+//! Li's dissertation (Stony Brook, 2015) distinguishes striping (all threads on one file) from
+//! pipelining (one thread per file, many files in flight). Here each piece is an operation of its
+//! own, and as many are in flight as storage and connections allow: a large file is striped over
+//! all of them, and small files are in flight side by side.
 
 use crate::entry::FileNumber;
 use crate::extent::{Extent, ExtentSet};
@@ -11,43 +12,46 @@ use numaio_machine::port::BLOCK;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Smallest block, in bytes: direct I/O needs multiples of what a device calls a block, 4 KiB at most on
-/// the machines that we know.
+/// Minimum block size in bytes: direct I/O needs multiples of the device's logical block size,
+/// which is at most 4 KiB on the machines that we know.
 pub const MIN_BLOCK: u64 = 4_096;
-/// Extents that wait in a [`Chunker`] before it cuts, whatever the window: 1 MiB of memory.
+/// Maximum extents that wait in a [`Chunker`] regardless of the window: 1 MiB of memory.
 const MAX_WAITING: usize = 65_536;
 
-/// How files are cut.
+/// Parameters for splitting files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkPolicy {
-    /// Most bytes of a piece, and of the data of a bundle; pieces begin and end at multiples of it, or where data does. Files with
-    /// fewer bytes of data are bundled. A power of two from [`MIN_BLOCK`] to [`MAX_CHUNK`].
+    /// Maximum bytes of a piece, and of the data of a bundle. Pieces are aligned to it, except at
+    /// the ends of data. Files with less data are bundled. A power of two from [`MIN_BLOCK`] to
+    /// [`MAX_CHUNK`].
     pub block: u64,
-    /// Most files of a bundle, at least 1.
+    /// Maximum files of a bundle, at least 1.
     pub bundle_files: usize,
-    /// Files that are sorted together, at least 1.
+    /// Number of files that are sorted together, at least 1.
     pub window: usize,
 }
 
-/// What of a [`ChunkPolicy`] cannot be.
+/// A parameter of a [`ChunkPolicy`] that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkPolicyError {
-    /// See [`ChunkPolicy::block`].
-    #[error("a block is a power of two from {MIN_BLOCK} to {MAX_CHUNK} bytes, not {0}")]
+    /// The block size is invalid, see [`ChunkPolicy::block`].
+    #[error("invalid block size {0}: expected a power of two from {MIN_BLOCK} to {MAX_CHUNK} bytes")]
     Block(u64),
-    /// A bundle or a window has no room.
-    #[error("bundles and windows have room for a file at least")]
+    /// The size of a bundle or window is 0.
+    #[error("bundles and windows must hold at least one file")]
     EmptyWindow,
 }
 
 impl ChunkPolicy {
-    /// For a port, whose operations and packets hold a block.
+    /// Returns the policy for a port, whose operations and packets hold one block.
     pub fn for_port() -> Self {
         Self { block: BLOCK as u64, bundle_files: 256, window: 4_096 }
     }
 
+    /// Validates the parameters.
+    ///
     /// # Errors
-    /// The first value that is out of bounds.
+    /// The first parameter that is out of range.
     pub fn check(&self) -> Result<(), ChunkPolicyError> {
         if !self.block.is_power_of_two() || !(MIN_BLOCK..=MAX_CHUNK).contains(&self.block) {
             return Err(ChunkPolicyError::Block(self.block));
@@ -59,59 +63,59 @@ impl ChunkPolicy {
     }
 }
 
-/// A file of which data is to be moved.
+/// A file with data to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadJob {
     file: FileNumber,
     key: u64,
-    /// Ascending, disjoint.
+    /// Ascending and disjoint.
     data: Arc<[Extent]>,
     bytes: u64,
 }
 
 impl ReadJob {
-    /// What is left of a file.
+    /// Creates a job for the data in `left`.
     ///
-    /// `key` says where it lies: its physical address on a disk with a head, else its inode's number. Files
-    /// are moved in the order of their keys.
+    /// `key` is the position on disk: the physical address on a rotational disk, else the inode
+    /// number. Files are read in ascending order of keys.
     pub fn remaining(file: FileNumber, key: u64, left: &ExtentSet) -> Self {
         let data: Arc<[Extent]> = left.iter().collect();
         let bytes = data.iter().map(|extent| extent.length()).sum();
         Self { file, key, data, bytes }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> FileNumber {
         self.file
     }
 
-    /// The same where its key turned out to be another one.
+    /// Replaces the sort key.
     pub fn with_key(self, key: u64) -> Self {
         Self { key, ..self }
     }
 
-    /// Bytes of data.
+    /// Returns the bytes of data to read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// What is done together.
+/// Data that is read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadTask {
-    /// One file, or for a bundle as many as it holds. Files without data are among them: they are made.
+    /// One large file, or the files of a bundle. Files without data are included: they are created.
     jobs: Vec<ReadJob>,
     block: u64,
 }
 
 impl ReadTask {
-    /// The files, in the order in which they are moved.
+    /// Iterates over the files in read order.
     pub fn files(&self) -> impl Iterator<Item = FileNumber> + '_ {
         self.jobs.iter().map(ReadJob::file)
     }
 
-    /// What to read and write, in this order. None is longer than the block, so each fits behind one chunk
-    /// header.
+    /// Iterates over the pieces to read in order. No piece is longer than a block, so each fits
+    /// behind one chunk header.
     pub fn into_pieces(self) -> Box<dyn Iterator<Item = (FileNumber, Extent)> + Send> {
         let block = self.block;
         let of_job = move |job: ReadJob| {
@@ -122,7 +126,7 @@ impl ReadTask {
     }
 }
 
-/// An extent in pieces that end at multiples of the block.
+/// Splits an extent at multiples of the block size.
 fn cut(extent: Extent, block: u64) -> impl Iterator<Item = Extent> {
     let mut at = extent.start();
     std::iter::from_fn(move || {
@@ -133,10 +137,10 @@ fn cut(extent: Extent, block: u64) -> impl Iterator<Item = Extent> {
     })
 }
 
-/// Takes files as a scan meets them and gives tasks, sorted within a window of files.
+/// Collects files in scan order and returns read tasks, sorted within a window of files.
 ///
-/// Files and tasks depend on what was pushed, never on when: the same files in the same windows give the same
-/// tasks, also if they came in another order within the window.
+/// The result depends only on the files and windows, not on timing: the same files in the same
+/// windows give the same tasks, in whatever order they arrive within a window.
 #[derive(Debug)]
 pub struct Chunker {
     policy: ChunkPolicy,
@@ -146,14 +150,16 @@ pub struct Chunker {
 }
 
 impl Chunker {
+    /// Creates a chunker.
+    ///
     /// # Errors
-    /// As of [`ChunkPolicy::check`].
+    /// A [`ChunkPolicyError`] if the policy is out of range.
     pub fn new(policy: ChunkPolicy) -> Result<Self, ChunkPolicyError> {
         policy.check()?;
         Ok(Self { policy, waiting: Vec::new(), extents: 0, ready: VecDeque::new() })
     }
 
-    /// Takes a file, or gives it back if the window is full: poll first.
+    /// Adds a file, or returns it if the window is full; then call [`Chunker::poll`].
     ///
     /// # Errors
     /// The job itself.
@@ -166,7 +172,7 @@ impl Chunker {
         Ok(())
     }
 
-    /// The next task; none if more files are needed.
+    /// Returns the next task, or `None` if more files are needed.
     pub fn poll(&mut self) -> Option<ReadTask> {
         if self.ready.is_empty() && self.is_full() {
             self.cut();
@@ -174,7 +180,7 @@ impl Chunker {
         self.ready.pop_front()
     }
 
-    /// Cuts what waits, though the window is not full: nothing else is to do meanwhile.
+    /// Splits the waiting files although the window is not full.
     pub fn flush(&mut self) {
         if self.ready.is_empty() {
             self.cut();
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_has_bounds() {
+    fn policy_is_validated() {
         let refused = |change: fn(&mut ChunkPolicy)| {
             let mut policy = ChunkPolicy::for_port();
             change(&mut policy);
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_sparse_file_is_cut_lazily() {
+    fn huge_sparse_file_is_split_lazily() {
         let mut data = ExtentSet::default();
         let extents = (0..4_000).filter_map(|n| Extent::at(n << 22, 1 << 20));
         extents.chain(Extent::at((1 << 62) + 5, 1 << 60)).for_each(|extent| data.insert(extent));
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_sorted_by_key_and_small_files_are_joined() {
+    fn window_is_sorted_and_small_files_are_bundled() {
         let small = |number, key| dense(number, key, 1_000);
         let policy = ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port() };
         let jobs = [small(0, 9), small(1, 3), dense(2, 5, 1 << 20), small(3, 1), small(4, 0)];
@@ -287,11 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn many_extents_close_a_window() {
+    fn window_closes_at_the_extent_limit() {
         let mut data = ExtentSet::default();
         (0..4_000).filter_map(|n| Extent::at(n * 100, 50)).for_each(|extent| data.insert(extent));
         let mut chunker = Chunker::new(ChunkPolicy::for_port()).expect("a policy");
-        let taken = (0..).take_while(|&n| chunker.push(ReadJob::remaining(file(n), n, &data)).is_ok()).count();
+        let taken =
+            (0..).take_while(|&n| chunker.push(ReadJob::remaining(file(n), n, &data)).is_ok()).count();
         assert_eq!(taken, 17);
     }
 
@@ -321,9 +328,9 @@ mod tests {
     proptest! {
         #![proptest_config(testing::config())]
 
-        /// The extents of every file, put together from the pieces of all tasks, none of them twice.
+        /// Combines the pieces of all tasks and compares them with the extents of every file.
         #[test]
-        fn every_byte_of_data_is_moved_once(policy in policies(), jobs in jobs()) {
+        fn every_byte_of_data_is_read_exactly_once(policy in policies(), jobs in jobs()) {
             let mut moved: BTreeMap<u64, (ExtentSet, u64)> = BTreeMap::new();
             for task in tasks(&policy, &jobs) {
                 for file in task.files() {
@@ -340,12 +347,12 @@ mod tests {
             for job in &jobs {
                 let (set, bytes) = &moved[&job.file.get()];
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), job.data.to_vec());
-                prop_assert_eq!(*bytes, job.bytes, "as many bytes as the data has, so none came twice");
+                prop_assert_eq!(*bytes, job.bytes, "no byte is read twice");
             }
         }
 
         #[test]
-        fn bundles_have_room_for_what_is_in_them(policy in policies(), jobs in jobs()) {
+        fn bundles_respect_their_limits(policy in policies(), jobs in jobs()) {
             let bytes: BTreeMap<u64, u64> = jobs.iter().map(|job| (job.file.get(), job.bytes)).collect();
             for task in tasks(&policy, &jobs) {
                 let files: Vec<u64> = task.files().map(|file| bytes[&file.get()]).collect();
@@ -355,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_arrival_within_a_window_does_not_matter(policy in policies(), jobs in jobs()) {
+        fn order_within_a_window_does_not_matter(policy in policies(), jobs in jobs()) {
             let policy = ChunkPolicy { window: 100, ..policy };
             let mut turned = jobs.clone();
             turned.reverse();

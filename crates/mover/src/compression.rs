@@ -1,13 +1,14 @@
-//! Whether data is packed for its way to the sink, decided block by block, and how: zstd (RFC 8878).
+//! Block-wise compression of data for the link with zstd (RFC 8878).
 //!
-//! A block is packed if it is expected to be there sooner so ([`BlockEstimate::pays`]). What that needs is measured: how fast data
-//! goes out ([`LinkRate`]), how long packing takes, and how small data of a file became. Data that does not become
-//! smaller is left alone for ever longer times, and tried again after each.
+//! In automatic mode a block is compressed if it is expected to arrive sooner
+//! ([`BlockEstimate::is_worthwhile`]). This uses measurements: the sending rate ([`LinkRate`]), the
+//! compression speed, and the compression ratio of earlier blocks. Incompressible data is skipped
+//! for increasing intervals and then tried again.
 
 mod block;
+mod link_rate;
 #[cfg(test)]
 mod tests;
-mod link_rate;
 
 pub use block::{compress, decompress};
 pub use link_rate::LinkRate;
@@ -15,66 +16,68 @@ pub use link_rate::LinkRate;
 use numaio_machine::port::Packed;
 use std::time::Duration;
 
-/// When data is packed.
+/// When to compress data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompressMode {
     /// Never.
     #[default]
     None,
-    /// Where it makes a block arrive sooner.
+    /// If it makes a block arrive sooner.
     Auto,
-    /// Wherever it makes data smaller.
+    /// If it makes a block smaller.
     Zstd,
 }
 
-/// Fewest bytes that are packed: less does not fill a packet of the network.
+/// Minimum bytes to compress: less does not fill a network packet.
 const MIN_BYTES: u64 = 1_024;
-/// How many blocks are left alone after the first one that did not become smaller; twice as many after each further one...
+/// Blocks skipped after the first incompressible one; the pause doubles with each further one...
 const FIRST_PAUSE: u32 = 4;
-/// ...to so many of one file...
+/// ...up to this maximum for one file...
 const MAX_PAUSE: u32 = 256;
-/// ...and of small files, which have little to do with each other.
+/// ...and this one for small files, which are unrelated to each other.
 const MAX_PAUSE_SMALL: u32 = 8;
-/// After so many blocks that were not packed, though they would have become smaller, one is: to see what it takes by now.
+/// Number of uncompressed but compressible blocks after which one is compressed, to update the
+/// speed.
 const PROBE_INTERVAL: u32 = 256;
-/// Part of a thread's time in which it must have had a CPU, so that packing takes none from others.
+/// Share of CPU time that a thread must have received for its CPU to count as idle.
 const IDLE_SHARE: f64 = 0.8;
-/// Weight of what was seen last.
+/// Weight of the newest sample in the moving averages.
 const EMA_WEIGHT: f64 = 0.25;
 
-/// What packing did to one kind of data: a large file, or all small ones.
+/// The compression results of one kind of data: a large file, or all small files.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CompressionHistory {
-    /// Bytes after packing over bytes before, of late; none before the first try.
+    /// Moving average of compressed over uncompressed size; `None` before the first result.
     ratio: Option<f64>,
-    /// Blocks that are still left alone.
+    /// Number of blocks still to skip.
     skip: u32,
-    /// How many were left alone the last time; 0 if data became smaller since.
+    /// Length of the last pause; 0 if data was compressible since.
     pause: u32,
 }
 
-/// What a block is decided by.
+/// The inputs of the decision whether to compress a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockEstimate {
-    /// Its length in bytes.
+    /// Block length in bytes.
     pub bytes: u64,
-    /// What part of it is expected to be left.
+    /// Expected compressed size over uncompressed size.
     pub ratio: f64,
-    /// Seconds that packing takes for a byte, on one thread.
+    /// Compression time per byte on one thread, in seconds.
     pub seconds_per_byte: f64,
-    /// Whether there was a CPU for that which nobody else wanted.
+    /// Whether a CPU is idle, so that compression delays nothing else.
     pub idle: bool,
-    /// Bytes that are to go out before it.
+    /// Bytes queued before the block.
     pub waiting: u64,
-    /// Bytes a second that go out; none as long as nothing is known.
+    /// Sending rate in bytes per second; `None` if not known yet.
     pub bytes_per_s: Option<f64>,
 }
 
 impl BlockEstimate {
-    /// Whether the block is out sooner if it is packed: the time until its turn, and that for sending it.
+    /// Returns whether the block is completely sent sooner if it is compressed.
     ///
-    /// While others go out before it an idle CPU packs it for nothing; else packing comes on top. While nothing is known of
-    /// the way it is taken to be slow, as waiting for it would cost more than packing for a fast one.
+    /// While other data is queued, an idle CPU compresses the block for free; otherwise compression
+    /// time is added. An unknown link is assumed to be slow, because waiting for a slow link costs
+    /// more than compressing for a fast one.
     pub fn is_worthwhile(&self) -> bool {
         let Some(rate) = self.bytes_per_s else { return true };
         let (wait, send) = (self.waiting as f64 / rate, self.bytes as f64 / rate);
@@ -84,36 +87,46 @@ impl BlockEstimate {
     }
 }
 
-/// Decides what is packed.
+/// Decides which blocks to compress.
 #[derive(Debug)]
 pub struct CompressionPolicy {
     mode: CompressMode,
-    /// Bytes a second that the user allows.
+    /// Bandwidth limit of the user in bytes per second.
     limit: Option<u64>,
-    /// How fast data goes out.
+    /// The sending rate.
     pub link: LinkRate,
-    /// What is known of small files, which go together.
+    /// Results of small files, which are bundled.
     small: CompressionHistory,
-    /// Seconds a byte, and the part of them in which there was a CPU; none before the first try.
+    /// Compression time per byte in seconds, and CPU share; `None` before the first result.
     speed: Option<(f64, f64)>,
-    /// Blocks that were not packed since the last one that was.
+    /// Uncompressed blocks since the last compressed one.
     uncompressed: u32,
 }
 
 impl CompressionPolicy {
-    /// One that has seen nothing yet; `limit` is in bytes a second.
+    /// Creates a policy without measurements; `limit` is in bytes per second.
     pub fn new(mode: CompressMode, limit: Option<u64>) -> Self {
-        Self { mode, limit, link: LinkRate::default(), small: CompressionHistory::default(), speed: None, uncompressed: 0 }
+        Self {
+            mode,
+            limit,
+            link: LinkRate::default(),
+            small: CompressionHistory::default(),
+            speed: None,
+            uncompressed: 0,
+        }
     }
 
-    /// Whether to pack so many bytes of a large file, of which this is known; or of small files.
+    /// Returns whether to compress `bytes` bytes of a large file with this history, or of small
+    /// files.
     pub fn should_compress(&mut self, large: Option<&mut CompressionHistory>, bytes: u64) -> bool {
         if self.mode == CompressMode::None || bytes < MIN_BYTES {
             return false;
         }
         let history = large.as_deref().copied().unwrap_or(self.small);
         let should_compress = history.skip == 0
-            && (self.mode == CompressMode::Zstd || self.is_worthwhile(history, bytes) || self.uncompressed >= PROBE_INTERVAL);
+            && (self.mode == CompressMode::Zstd
+                || self.is_worthwhile(history, bytes)
+                || self.uncompressed >= PROBE_INTERVAL);
         if history.skip == 0 {
             self.uncompressed = if should_compress { 0 } else { self.uncompressed + 1 };
         }
@@ -122,7 +135,7 @@ impl CompressionPolicy {
     }
 
     fn is_worthwhile(&self, history: CompressionHistory, bytes: u64) -> bool {
-        // What was never tried is.
+        // Data without a history is compressed once.
         let (Some(ratio), Some((seconds_per_byte, busy))) = (history.ratio, self.speed) else { return true };
         let limit = self.limit.map(|limit| limit.max(1) as f64);
         let bytes_per_s = match (self.link.bytes_per_s(), limit) {
@@ -133,7 +146,7 @@ impl CompressionPolicy {
         BlockEstimate { bytes, ratio, seconds_per_byte, idle, waiting, bytes_per_s }.is_worthwhile()
     }
 
-    /// Takes in what packing so many bytes came to: of a large file, or of small ones.
+    /// Records the result of compressing `bytes` bytes of a large file, or of small files.
     pub fn record(&mut self, large: Option<&mut CompressionHistory>, packed: &Packed, bytes: u64) {
         let took = packed.took.max(Duration::from_nanos(1)).as_secs_f64();
         let (each, busy) = (took / bytes.max(1) as f64, (packed.worked.as_secs_f64() / took).min(1.0));

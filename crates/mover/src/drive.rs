@@ -1,55 +1,57 @@
-//! What joins a side of a transfer to a port, and what both sides share.
+//! The interface between a side of a transfer and its port, and the state that both sides share.
 
-use crate::report::{TransferOutcome, Report, Totals};
+use crate::report::{Report, Totals, TransferOutcome};
 use crate::wire::{
-    ProblemSubject, Decoder, Frame, StreamHeader, Problem, Reason, StreamItem, Side, DisplayText, TransferId, WireError,
+    Decoder, DisplayText, Frame, Problem, ProblemSubject, Reason, Side, StreamHeader, StreamItem, TransferId,
+    WireError,
 };
 use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a side asks of its port.
+/// A request of a core to its port.
 #[derive(Debug)]
 pub enum PortCommand<B> {
-    /// Begin an operation.
+    /// Start an operation.
     Submit(Ticket, Operation<B>),
     /// Send a packet.
     Send(Packet<B>),
 }
 
-/// A side of a transfer: takes events and gives commands; it has no clock and waits for nothing.
+/// A side of a transfer: consumes events and returns commands, without a clock and without
+/// blocking.
 pub trait TransferCore<B: AsRef<[u8]>> {
-    /// Something happened.
+    /// Processes an event.
     fn handle(&mut self, event: Event<B>);
 
-    /// What to ask of the port next. `now` is the time since the transfer began.
+    /// Returns the next command, or `None` to wait for events. `now` is the time since the start.
     fn poll(&mut self, now: Duration) -> Option<PortCommand<B>>;
 
-    /// When to poll again though nothing happened, if there is such a time.
+    /// Returns the time at which `poll` must be called even without an event.
     fn wake(&self) -> Option<Duration>;
 
-    /// Gives the transfer up, in order: what is under way ends, what is durable is noted.
+    /// Aborts the transfer cleanly: operations in flight finish, and durable data is recorded.
     fn stop(&mut self, reason: Reason, text: &str);
 
-    /// How it ended, once it has.
+    /// Returns the outcome once the transfer is over.
     fn outcome(&self) -> Option<&TransferOutcome>;
 
-    /// What happened since it was asked last.
+    /// Returns the reports since the last call.
     fn reports(&mut self) -> Vec<Report>;
 
-    /// How far it is.
+    /// Returns the totals so far.
     fn totals(&self) -> Totals;
 
-    /// How much of all there is at the sink by now, as far as this side knows, in bytes and entries: what another transfer of the same
-    /// goes beyond if it comes further.
+    /// Returns how much the sink has by now, in bytes plus entries, as far as this side knows. A
+    /// retry that reaches a higher value has made progress.
     fn progress(&self) -> u64;
 }
 
-/// Longest time without a look at whether to stop.
+/// Maximum time between two calls of the caller's hook.
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
-/// Runs a side to its end. `clock` tells the time since the beginning; `each` is called often, with the side, to
-/// show how far it is and to stop it.
+/// Runs a side until its outcome is known. `clock` returns the time since the start; `each` is
+/// called at least every 100 ms, to show progress and to stop the transfer.
 pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
     core: &mut C,
     port: &mut P,
@@ -75,7 +77,8 @@ pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
     }
 }
 
-/// What both sides do alike: speak, listen, count and end.
+/// Protocol state that source and sink share: encoder, decoder, pending commands, totals and
+/// outcome.
 #[derive(Debug)]
 pub(crate) struct PeerState<B> {
     pub side: Side,
@@ -89,6 +92,7 @@ pub(crate) struct PeerState<B> {
 }
 
 impl<B: AsRef<[u8]>> PeerState<B> {
+    /// Creates the state and queues the stream header.
     pub fn new(side: Side, transfer: TransferId) -> Self {
         let mut frames = Vec::new();
         StreamHeader { side, transfer }.encode(&mut frames);
@@ -104,37 +108,42 @@ impl<B: AsRef<[u8]>> PeerState<B> {
         }
     }
 
+    /// Queues an operation; returns its ticket.
     pub fn submit(&mut self, operation: Operation<B>) -> Ticket {
         self.next_ticket += 1;
         self.commands.push_back(PortCommand::Submit(self.next_ticket, operation));
         self.next_ticket
     }
 
+    /// Queues a frame.
     pub fn send(&mut self, frame: &Frame) {
         let mut frames = Vec::new();
         frame.encode(&mut frames);
         self.send_bytes(frames);
     }
 
+    /// Queues encoded frames.
     pub fn send_bytes(&mut self, frames: Vec<u8>) {
         self.commands.push_back(PortCommand::Send(Packet { frames, data: None }));
     }
 
+    /// Queues a chunk frame with the first `length` bytes of a buffer as its data.
     pub fn send_data(&mut self, frame: &Frame, buffer: B, length: usize) {
         let mut frames = Vec::new();
         frame.encode(&mut frames);
         self.commands.push_back(PortCommand::Send(Packet { frames, data: Some((buffer, length)) }));
     }
 
-    /// The next frame of what is left of a packet; none at its end. They come one by one, since each may be much longer in memory.
+    /// Decodes the next frame of `rest`, or returns `None` at its end. Frames are decoded one at a
+    /// time because each may take much more memory than its bytes.
     ///
     /// # Errors
-    /// What the other side did wrong.
+    /// The protocol violation of the peer.
     pub fn next_frame(&mut self, rest: &mut &[u8]) -> Result<Option<Frame>, WireError> {
         loop {
             match self.decoder.pull()? {
                 Some(StreamItem::Header(hello)) if hello.side == self.side => {
-                    return Err(WireError::InvalidValue("a hello of the same side"));
+                    return Err(WireError::InvalidValue("a stream header of the same side"));
                 }
                 Some(StreamItem::Header(_)) => self.received_header = true,
                 Some(StreamItem::Frame(frame)) => return Ok(Some(frame)),
@@ -148,27 +157,28 @@ impl<B: AsRef<[u8]>> PeerState<B> {
         }
     }
 
-    /// The end of a packet with so many bytes of data, which belong to its last frame.
+    /// Checks the end of a packet: `data` is its number of data bytes, which belong to its last
+    /// frame.
     ///
     /// # Errors
-    /// That is no chunk of as many.
+    /// [`WireError::InvalidValue`] unless the last frame is a chunk of this length.
     pub fn end_packet(&mut self, data: Option<usize>) -> Result<(), WireError> {
         let due = self.decoder.due();
         if due != data.unwrap_or(0) as u64 {
-            return Err(WireError::InvalidValue("the length of a packet's data"));
+            return Err(WireError::InvalidValue("the data length of a packet"));
         }
         self.decoder.skip(due);
         Ok(())
     }
 
-    /// Notes a problem, and tells the other side of it.
+    /// Records a problem and sends it to the peer.
     pub fn report_problem(&mut self, about: ProblemSubject, reason: Reason, text: &str) {
         let problem = Problem { about, side: self.side, reason, text: DisplayText::new(text) };
         self.send(&Frame::Problem(problem.clone()));
         self.record_problem(problem);
     }
 
-    /// Notes a problem of either side.
+    /// Records a problem of either side.
     pub fn record_problem(&mut self, problem: Problem) {
         self.totals.failed += 1;
         self.reports.push(Report::Problem(problem));

@@ -1,4 +1,4 @@
-//! What is known of one object of a file system: its kind and its attributes, within the kernel's limits.
+//! File system objects as transferred: kind and attributes, within the limits of the kernel.
 
 use crate::extent::MAX_SIZE;
 use crate::name::Name;
@@ -7,64 +7,65 @@ use std::collections::BTreeMap;
 mod content;
 pub use content::{Content, CTIME_MIN_SIZE, MAX_EXTENTS};
 
-/// Most bytes of a symbolic link's target: `PATH_MAX` less the NUL (`include/uapi/linux/limits.h`).
+/// Maximum bytes of a symbolic link target: `PATH_MAX` less the NUL
+/// (`include/uapi/linux/limits.h`).
 pub const MAX_TARGET: usize = 4_095;
-/// Most bytes of an account's name: `LOGIN_NAME_MAX` of POSIX limits is 256 and counts the NUL.
+/// Maximum bytes of an account name: `LOGIN_NAME_MAX` (256 in POSIX limits) less the NUL.
 pub const MAX_ACCOUNT: usize = 255;
-/// Most bytes of an extended attribute's name: `XATTR_NAME_MAX` (`include/uapi/linux/limits.h`).
+/// Maximum bytes of an extended attribute name: `XATTR_NAME_MAX` (`include/uapi/linux/limits.h`).
 pub const MAX_XATTR_NAME: usize = 255;
-/// Most bytes of an extended attribute's value: `XATTR_SIZE_MAX`.
+/// Maximum bytes of an extended attribute value: `XATTR_SIZE_MAX`.
 pub const MAX_XATTR_VALUE: usize = 65_536;
-/// Most bytes of the names of all extended attributes of an object, each with a NUL: `XATTR_LIST_MAX`.
+/// Maximum bytes of all extended attribute names of an object with a NUL each: `XATTR_LIST_MAX`.
 pub const MAX_XATTR_LIST: usize = 65_536;
-/// Most bytes of names and values of all extended attributes of an object. The kernel has no such limit;
-/// file systems have smaller ones, except for a few with large values in inodes of their own.
+/// Maximum bytes of all extended attribute names and values of an object. The kernel has no such
+/// limit; most file systems have smaller ones, except for a few that store large values in inodes.
 pub const MAX_XATTRS: usize = 262_144;
 
-/// What of an entry is out of bounds.
+/// A value of an entry that is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// The number of a file is not below 2^63 - 1, or a size is beyond it.
-    #[error("the number of a file or a size is too large for the kernel")]
+    /// A file number is not below 2^63 - 1, or a size is larger than that.
+    #[error("a file number or size exceeds the kernel's limit of 2^63 - 1")]
     TooLarge,
-    /// A mode has bits beyond the twelve of permissions.
-    #[error("the mode {0:o} has bits that are no permissions")]
+    /// A mode has bits other than the twelve permission bits.
+    #[error("mode {0:o} has bits outside the permission mask 7777")]
     Mode(u32),
     /// A time has 10^9 nanoseconds or more.
-    #[error("a time has {0} nanoseconds, fewer than 1000000000 are possible")]
+    #[error("a time has {0} nanoseconds, expected fewer than 1000000000")]
     Nanoseconds(u32),
-    /// The id that tells the kernel not to change an owner, which no object has.
-    #[error("4294967295 is the id of no account")]
+    /// The ID that chown(2) reserves for "leave unchanged".
+    #[error("4294967295 is not a valid user or group ID")]
     ReservedId,
-    /// The name of an account is empty, too long, or has a zero byte.
-    #[error("the name of an account is empty, longer than {MAX_ACCOUNT} bytes, or has a zero byte")]
+    /// An account name is empty, too long, or contains a NUL byte.
+    #[error("an account name is empty, longer than {MAX_ACCOUNT} bytes, or contains a NUL byte")]
     Account,
-    /// The target of a symbolic link is empty, too long, or has a zero byte.
-    #[error("the target of a symbolic link is empty, longer than {MAX_TARGET} bytes, or has a zero byte")]
+    /// A symbolic link target is empty, too long, or contains a NUL byte.
+    #[error("a symbolic link target is empty, longer than {MAX_TARGET} bytes, or contains a NUL byte")]
     Target,
-    /// A device number is beyond what the kernel has.
-    #[error("no device has the number {0}:{1}")]
+    /// A device number has more bits than the kernel supports.
+    #[error("invalid device number {0}:{1}")]
     Device(u32, u32),
-    /// The name of an extended attribute is empty, too long, or has a zero byte.
+    /// An extended attribute name is empty, too long, or contains a NUL byte.
     #[error(
-        "the name of an extended attribute is empty, longer than {MAX_XATTR_NAME} bytes, or has a zero byte"
+        "an extended attribute name is empty, longer than {MAX_XATTR_NAME} bytes, or contains a NUL byte"
     )]
     XattrName,
-    /// An extended attribute has a value that is too long.
-    #[error("the value of an extended attribute has {0} bytes, {MAX_XATTR_VALUE} at most")]
+    /// An extended attribute value is too long.
+    #[error("an extended attribute value has {0} bytes, {MAX_XATTR_VALUE} at most")]
     XattrValue(usize),
-    /// All extended attributes of an object together are too long.
-    #[error("the extended attributes of a file are too long: {MAX_XATTR_LIST} bytes of names and {MAX_XATTRS} in all at most")]
+    /// The extended attributes of an object are too long in total.
+    #[error("the extended attributes of a file exceed {MAX_XATTR_LIST} bytes of names or {MAX_XATTRS} bytes in total")]
     Xattrs,
-    /// Extents are not in ascending order, or meet, or reach beyond the end of the file.
-    #[error("the extents of a file overlap, are out of order, or reach beyond its end")]
+    /// Extents are out of order, overlap or touch, or extend beyond the end of the file.
+    #[error("the extents of a file overlap, are out of order, or extend beyond its end")]
     Extents,
     /// There are more than [`MAX_EXTENTS`] extents.
-    #[error("a file has {0} extents, {MAX_EXTENTS} at most can be said")]
+    #[error("a file has {0} extents, {MAX_EXTENTS} at most")]
     TooManyExtents(usize),
 }
 
-/// The number of an object in a transfer: entries are numbered from 0 in the order of the scan. Below 2^63 - 1.
+/// The number of an entry in a transfer, in scan order from 0, below 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(u64);
 
@@ -72,8 +73,10 @@ impl FileNumber {
     /// The number of the first entry.
     pub const FIRST: Self = Self(0);
 
+    /// Creates a file number.
+    ///
     /// # Errors
-    /// [`EntryError::TooLarge`] from 2^63 - 1 on.
+    /// [`EntryError::TooLarge`] for 2^63 - 1 and above.
     pub fn new(number: u64) -> Result<Self, EntryError> {
         if number < MAX_SIZE {
             Ok(Self(number))
@@ -82,55 +85,55 @@ impl FileNumber {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// One name of a file system, and the object that it names.
+/// A name in a file system and the object that it refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is, relative to the root of the transfer.
+    /// The path relative to the root of the transfer.
     pub name: Name,
-    /// What it is.
+    /// The object.
     pub object: Object,
 }
 
-/// What a name stands for.
+/// The object that a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// An object that was not named before.
+    /// An object without an earlier name in this transfer.
     New(Inode),
-    /// One more name of the object that an earlier entry has under this name; the attributes are told there.
+    /// A hard link to the object of an earlier entry with this name, which carries the attributes.
     HardLink(Name),
 }
 
-/// An object of a file system with its attributes, as `inode(7)` and `xattr(7)` describe them.
+/// A file system object with its attributes, as described in inode(7) and xattr(7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// What it is.
+    /// The kind of object.
     pub kind: Kind,
-    /// Its permissions.
+    /// The permission bits.
     pub mode: Mode,
-    /// When its content was last changed.
+    /// The time of the last content modification.
     pub mtime: Time,
-    /// The user it belongs to.
+    /// The owning user.
     pub user: Owner,
-    /// The group it belongs to.
+    /// The owning group.
     pub group: Owner,
-    /// Its extended attributes, POSIX ACLs among them.
+    /// The extended attributes, including POSIX ACLs.
     pub xattrs: Xattrs,
 }
 
-/// What an object is. Sockets are not moved: nothing is behind one without its server.
+/// The kind of an object. Sockets are not copied: they are useless without their server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File(Content),
     /// A directory.
     Directory,
-    /// A symbolic link; its target may point anywhere, and is never followed by the mover.
+    /// A symbolic link. Its target may be any path and is never followed by the mover.
     Symlink(Target),
     /// A named pipe.
     Fifo,
@@ -140,11 +143,13 @@ pub enum Kind {
     BlockDevice(DeviceNumber),
 }
 
-/// Permissions: the lowest twelve bits of `st_mode`, so read, write, execute, set-id and sticky.
+/// Permission bits: the lowest twelve bits of `st_mode` (read, write, execute, set-ID and sticky).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode(u16);
 
 impl Mode {
+    /// Creates a mode.
+    ///
     /// # Errors
     /// [`EntryError::Mode`] if other bits are set.
     pub fn new(bits: u32) -> Result<Self, EntryError> {
@@ -154,13 +159,13 @@ impl Mode {
         }
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub fn bits(self) -> u32 {
         self.0.into()
     }
 }
 
-/// A time since 1970 in UTC. Earlier times have negative seconds; nanoseconds always count forward.
+/// A time since 1970 in UTC. Earlier times have negative seconds; nanoseconds count forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     seconds: i64,
@@ -168,8 +173,10 @@ pub struct Time {
 }
 
 impl Time {
+    /// Creates a time.
+    ///
     /// # Errors
-    /// [`EntryError::Nanoseconds`] if these make a second or more.
+    /// [`EntryError::Nanoseconds`] for a second or more.
     pub fn new(seconds: i64, nanoseconds: u32) -> Result<Self, EntryError> {
         if nanoseconds < 1_000_000_000 {
             Ok(Self { seconds, nanoseconds })
@@ -178,18 +185,18 @@ impl Time {
         }
     }
 
-    /// Whole seconds, rounded down.
+    /// Returns the whole seconds, rounded down.
     pub fn seconds(self) -> i64 {
         self.seconds
     }
 
-    /// Nanoseconds beyond the whole seconds.
+    /// Returns the nanoseconds within the second.
     pub fn nanoseconds(self) -> u32 {
         self.nanoseconds
     }
 }
 
-/// A user or a group, by id and if it is known by name. Names are bytes.
+/// A user or group: its ID and, if known, its name as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     id: u32,
@@ -197,8 +204,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Creates an owner.
+    ///
     /// # Errors
-    /// [`EntryError::ReservedId`] for the id that `chown(2)` takes for "leave as it is"; [`EntryError::Account`].
+    /// [`EntryError::ReservedId`] for the ID that chown(2) takes as "leave unchanged";
+    /// [`EntryError::Account`].
     pub fn new(id: u32, name: Option<&[u8]>) -> Result<Self, EntryError> {
         if id == u32::MAX {
             return Err(EntryError::ReservedId);
@@ -209,24 +219,26 @@ impl Owner {
         Ok(Self { id, name: name.map(Into::into) })
     }
 
-    /// The id on the source.
+    /// Returns the ID at the source.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The name on the source.
+    /// Returns the name at the source.
     pub fn name(&self) -> Option<&[u8]> {
         self.name.as_deref()
     }
 }
 
-/// The target of a symbolic link: any bytes but zero, at least one.
+/// The target of a symbolic link: at least one byte, and no NUL byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target(Box<[u8]>);
 
 impl Target {
+    /// Creates a target.
+    ///
     /// # Errors
-    /// [`EntryError::Target`] if the kernel would not take the bytes.
+    /// [`EntryError::Target`] if the kernel would reject the bytes.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, EntryError> {
         let bytes = bytes.into();
         if is_plain(&bytes, MAX_TARGET) {
@@ -236,13 +248,13 @@ impl Target {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The number of a device: 12 bits major and 20 bits minor (`include/linux/kdev_t.h`).
+/// A device number: 12 bits major and 20 bits minor (`include/linux/kdev_t.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceNumber {
     major: u32,
@@ -250,8 +262,10 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
+    /// Creates a device number.
+    ///
     /// # Errors
-    /// [`EntryError::Device`] if either has too many bits.
+    /// [`EntryError::Device`] if either part has too many bits.
     pub fn new(major: u32, minor: u32) -> Result<Self, EntryError> {
         if major >> 12 == 0 && minor >> 20 == 0 {
             Ok(Self { major, minor })
@@ -260,33 +274,33 @@ impl DeviceNumber {
         }
     }
 
-    /// Names the driver.
+    /// Returns the major number, which identifies the driver.
     pub fn major(self) -> u32 {
         self.major
     }
 
-    /// Names the device of the driver.
+    /// Returns the minor number, which identifies the device of the driver.
     pub fn minor(self) -> u32 {
         self.minor
     }
 }
 
-/// Extended attributes of one object by name, in ascending order of their names.
+/// The extended attributes of an object, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Xattrs {
     values: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    /// Bytes of all names, each with a NUL, as `listxattr(2)` would give them.
+    /// Bytes of all names with a NUL each, as listxattr(2) returns them.
     list: usize,
     /// Bytes of all names and values.
     total: usize,
 }
 
 impl Xattrs {
-    /// Adds an attribute, or gives it another value.
+    /// Adds an attribute or replaces its value.
     ///
     /// # Errors
-    /// [`EntryError::XattrName`], [`EntryError::XattrValue`], or [`EntryError::Xattrs`] if there were too many
-    /// bytes in all; then nothing is changed.
+    /// [`EntryError::XattrName`], [`EntryError::XattrValue`], or [`EntryError::Xattrs`] if the
+    /// total would be too large; then nothing changes.
     pub fn insert(&mut self, name: &[u8], value: &[u8]) -> Result<(), EntryError> {
         if !is_plain(name, MAX_XATTR_NAME) {
             return Err(EntryError::XattrName);
@@ -306,7 +320,7 @@ impl Xattrs {
         Ok(())
     }
 
-    /// Takes an attribute out; none if it is not there.
+    /// Removes an attribute and returns its value.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Box<[u8]>> {
         let value = self.values.remove(name)?;
         self.list -= name.len() + 1;
@@ -314,23 +328,23 @@ impl Xattrs {
         Some(value)
     }
 
-    /// Names and values, by name.
+    /// Iterates over names and values in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.values.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Number of attributes.
+    /// Returns the number of attributes.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
 
-/// Whether bytes are a string as the kernel takes it: some, not too many, and no zero byte.
+/// Returns whether `bytes` is a valid kernel string: not empty, not too long, without NUL bytes.
 pub(crate) fn is_plain(bytes: &[u8], most: usize) -> bool {
     !bytes.is_empty() && bytes.len() <= most && !bytes.contains(&0)
 }
@@ -340,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_have_is_refused() {
+    fn rejects_values_outside_kernel_limits() {
         assert_eq!(Mode::new(0o10000), Err(EntryError::Mode(0o10000)));
         assert_eq!(Mode::new(0o7777).map(Mode::bits), Ok(0o7777));
         assert_eq!(Mode::new(0o20777), Err(EntryError::Mode(0o20777)));
@@ -362,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn xattrs_have_limits_and_an_order() {
+    fn xattrs_are_limited_and_sorted() {
         let mut xattrs = Xattrs::default();
         assert_eq!(xattrs.insert(b"", b"x"), Err(EntryError::XattrName));
         assert_eq!(xattrs.insert(&[b'x'; 256], b"x"), Err(EntryError::XattrName));
@@ -381,14 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_replaced_counts_once() {
+    fn replaced_value_counts_once() {
         let mut xattrs = Xattrs::default();
         for _ in 0..10 {
             assert_eq!(xattrs.insert(b"user.x", &[1; 65_536]), Ok(()));
         }
         for name in [b"user.y", b"user.z", b"user.v"] {
-            let room = MAX_XATTRS - xattrs.total;
-            assert_eq!(xattrs.insert(name, &vec![1; (room - 6).min(65_536)]), Ok(()));
+            let free = MAX_XATTRS - xattrs.total;
+            assert_eq!(xattrs.insert(name, &vec![1; (free - 6).min(65_536)]), Ok(()));
         }
         assert_eq!(xattrs.total, MAX_XATTRS);
         assert_eq!(xattrs.insert(b"user.w", b""), Err(EntryError::Xattrs));

@@ -1,11 +1,11 @@
-//! Stretches of bytes of a file, and sets of them.
+//! Byte ranges of a file, and sets of them.
 
 use std::collections::BTreeMap;
 
-/// Largest size of a file, in bytes: offsets of the kernel are signed (`loff_t`).
+/// Maximum size of a file in bytes: kernel offsets are signed (`loff_t`).
 pub const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// Some bytes of a file that follow each other; at least one, none at or beyond [`MAX_SIZE`].
+/// A non-empty range of bytes of a file that ends at [`MAX_SIZE`] or before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
     start: u64,
@@ -13,47 +13,48 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Bytes from `start` to `end`, which is not part of it; none if that is no byte or too far.
+    /// Returns the bytes from `start` up to, not including, `end`; `None` if empty or too large.
     pub fn between(start: u64, end: u64) -> Option<Self> {
         (start < end && end <= MAX_SIZE).then_some(Self { start, end })
     }
 
-    /// `length` bytes from `start`; none if that is no byte or too far.
+    /// Returns `length` bytes from `start`; `None` if empty or too large.
     pub fn at(start: u64, length: u64) -> Option<Self> {
         Self::between(start, start.checked_add(length)?)
     }
 
-    /// Offset of the first byte.
+    /// Returns the offset of the first byte.
     pub fn start(self) -> u64 {
         self.start
     }
 
-    /// Offset behind the last byte.
+    /// Returns the offset after the last byte.
     pub fn end(self) -> u64 {
         self.end
     }
 
-    /// Number of bytes, at least 1.
+    /// Returns the number of bytes, at least 1.
     pub fn length(self) -> u64 {
         self.end - self.start
     }
 }
 
-/// A set of whole numbers below 2^63, kept as intervals that neither meet nor overlap: bytes of a file, or
-/// numbers of files.
+/// A set of integers below 2^63 (byte offsets or file numbers), stored as disjoint intervals that
+/// do not touch.
 ///
-/// Memory grows with the number of intervals, not with what they hold.
+/// Memory use grows with the number of intervals, not with their lengths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExtentSet {
-    /// Start of each interval, and its end.
+    /// Interval ends by interval start.
     intervals: BTreeMap<u64, u64>,
 }
 
 impl ExtentSet {
-    /// Adds all of an extent, whether or not parts of it are there.
+    /// Adds all of an extent.
     pub fn insert(&mut self, extent: Extent) {
         let (mut start, mut end) = (extent.start, extent.end);
-        // Intervals are disjoint, so of those that begin no later than `end` the last ones reach farthest.
+        // Intervals are disjoint, so among those starting at or before `end` the last has the
+        // largest end.
         while let Some((&first, &last)) = self.intervals.range(..=end).next_back() {
             if last < start {
                 break;
@@ -64,7 +65,7 @@ impl ExtentSet {
         self.intervals.insert(start, end);
     }
 
-    /// Takes all of an extent out, whether or not parts of it are there.
+    /// Removes all of an extent.
     pub fn remove(&mut self, extent: Extent) {
         while let Some((&start, &end)) = self.intervals.range(..extent.end).next_back() {
             if end <= extent.start {
@@ -80,32 +81,32 @@ impl ExtentSet {
         }
     }
 
-    /// Whether a number is in the set.
+    /// Returns whether a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.intervals.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
     }
 
-    /// Whether all of an extent is in the set.
+    /// Returns whether all of an extent is in the set.
     pub fn covers(&self, extent: Extent) -> bool {
         self.intervals.range(..=extent.start).next_back().is_some_and(|(_, &end)| extent.end <= end)
     }
 
-    /// Whether nothing is in the set.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
 
-    /// How many intervals the set has.
+    /// Returns the number of intervals.
     pub fn intervals(&self) -> usize {
         self.intervals.len()
     }
 
-    /// The intervals in ascending order, as large as can be.
+    /// Iterates over the maximal intervals in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.intervals.iter().map(|(&start, &end)| Extent { start, end })
     }
 
-    /// What of an extent is not in the set, in ascending order.
+    /// Iterates over the parts of an extent that are not in the set, in ascending order.
     pub fn missing_in(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
         let before = self.intervals.range(..=extent.start).next_back().map(|(_, &end)| end);
         let mut at = before.unwrap_or(0).clamp(extent.start, extent.end);
@@ -131,7 +132,7 @@ mod tests {
     use crate::testing;
     use proptest::prelude::*;
 
-    /// Extents within 64 numbers, beside the same numbers as bits.
+    /// Generates extents below 64, so that a `u64` bit mask can model the set.
     fn case() -> impl Strategy<Value = Vec<Extent>> {
         let extent = (0u64..64, 1u64..12).prop_map(|(start, length)| (start, (start + length).min(64)));
         let extent = extent.prop_filter_map("no byte", |(start, end)| Extent::between(start, end));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_has_a_byte_and_an_end_that_the_kernel_knows() {
+    fn extent_is_not_empty_and_within_the_kernel_limit() {
         assert_eq!(Extent::between(3, 3), None);
         assert_eq!(Extent::between(4, 3), None);
         assert_eq!(Extent::at(u64::MAX, 2), None);
@@ -165,7 +166,7 @@ mod tests {
         #![proptest_config(testing::config())]
 
         #[test]
-        fn a_set_holds_what_was_put_into_it(extents in case()) {
+        fn set_contains_inserted_extents(extents in case()) {
             let set = set(&extents);
             prop_assert_eq!(bits(set.iter()), bits(extents));
             let apart = set.iter().zip(set.iter().skip(1)).all(|(a, b)| a.end() < b.start());
@@ -176,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_out_is_gone(extents in case(), without in case()) {
+        fn remove_deletes_exactly_the_extents(extents in case(), without in case()) {
             let mut set = set(&extents);
             for &extent in &without {
                 set.remove(extent);
@@ -185,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_missing_is_all_else(extents in case(), start in 0u64..64, length in 1u64..64) {
+        fn missing_in_returns_the_complement(extents in case(), start in 0u64..64, length in 1u64..64) {
             let set = set(&extents);
             let whole = Extent::between(start, (start + length).min(64)).expect("an extent");
             let missing: Vec<Extent> = set.missing_in(whole).collect();

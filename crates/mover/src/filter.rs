@@ -1,5 +1,5 @@
-//! What of a tree is moved, and from where: the rules of rsync, as its manual states them (rsync(1), sections
-//! "Usage", "Filter rules in depth" and "Pattern matching rules").
+//! Include and exclude rules and source paths, with the semantics of rsync(1) (sections "Usage",
+//! "Filter rules in depth" and "Pattern matching rules").
 
 use crate::name::Name;
 use pattern::Subject;
@@ -8,27 +8,27 @@ use std::collections::HashMap;
 mod pattern;
 pub use pattern::{Pattern, PatternError, MAX_PATTERN};
 
-/// What happens to a name that a rule's pattern matches.
+/// What happens to a name that the pattern of a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is moved.
+    /// The entry is copied.
     Include,
-    /// It is left out, and if it is a directory so is all below it.
+    /// The entry is skipped, and a directory with all its contents.
     Exclude,
 }
 
-/// Rules in order, of which the first that matches decides. What none matches is moved.
+/// An ordered list of rules, of which the first match decides. Unmatched names are copied.
 ///
-/// Patterns that stand for themselves alone are looked up, however many there are; the others are tried in turn.
+/// Patterns without wildcards are found by hash lookup; the others are tried in order.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     actions: Vec<Action>,
-    /// By place in the order.
+    /// Patterns with wildcards, with their positions in the list.
     wildcards: Vec<(usize, Pattern)>,
     literals: HashMap<Subject, HashMap<Box<[u8]>, RulePositions>>,
 }
 
-/// The first places in the order at which a pattern stands.
+/// The first positions in the list of rules with the same literal pattern.
 #[derive(Debug, Clone, Copy, Default)]
 struct RulePositions {
     any: Option<usize>,
@@ -36,35 +36,41 @@ struct RulePositions {
 }
 
 impl Filter {
-    /// Adds a rule behind the others.
+    /// Appends a rule.
     pub fn add(&mut self, action: Action, pattern: Pattern) {
         let position = self.actions.len();
         self.actions.push(action);
-        let Some((subject, bytes)) = pattern.literal() else { return self.wildcards.push((position, pattern)) };
+        let Some((subject, bytes)) = pattern.literal() else {
+            return self.wildcards.push((position, pattern));
+        };
         let positions = self.literals.entry(subject).or_default().entry(bytes).or_default();
-        let first = if pattern.only_directories() { &mut positions.only_directories } else { &mut positions.any };
+        let first =
+            if pattern.only_directories() { &mut positions.only_directories } else { &mut positions.any };
         first.get_or_insert(position);
     }
 
-    /// Whether there is no rule.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// Whether a name is moved, given that the directory that holds it is. A scan asks this on its way down
-    /// and does not enter directories that are left out. No rule matches the root.
+    /// Returns whether `name` is copied, provided that its parent directory is. A scan calls this
+    /// top down and does not enter excluded directories. No rule matches the root.
     pub fn includes(&self, name: &Name, is_directory: bool) -> bool {
         let literals = self.first_literal(name, is_directory).filter(|_| !name.is_root());
         let before = |(position, _): &&(usize, Pattern)| literals.is_none_or(|literals| *position < literals);
         let mut wildcards = self.wildcards.iter().take_while(before);
-        let wildcards = wildcards.find(|(_, pattern)| pattern.matches(name, is_directory)).map(|(position, _)| *position);
+        let wildcards =
+            wildcards.find(|(_, pattern)| pattern.matches(name, is_directory)).map(|(position, _)| *position);
         wildcards.or(literals).is_none_or(|first| self.actions[first] == Action::Include)
     }
 
-    /// The first place in the order of a pattern that matches and stands for itself alone.
+    /// Returns the position of the first matching rule without wildcards.
     fn first_literal(&self, name: &Name, is_directory: bool) -> Option<usize> {
-        let positions =
-            self.literals.iter().filter_map(|(subject, positions)| positions.get(subject.of(name.as_bytes())?));
+        let positions = self
+            .literals
+            .iter()
+            .filter_map(|(subject, positions)| positions.get(subject.of(name.as_bytes())?));
         let first = |positions: &RulePositions| {
             let only_directories = positions.only_directories.filter(|_| is_directory);
             [positions.any, only_directories].into_iter().flatten().min()
@@ -72,27 +78,29 @@ impl Filter {
         positions.filter_map(first).min()
     }
 
-    /// Whether a name is moved: it and every directory on its way are taken.
+    /// Returns whether `name` and all of its parent directories are included.
     pub fn includes_with_parents(&self, name: &Name, is_directory: bool) -> bool {
         let above = std::iter::successors(name.parent(), Name::parent);
-        self.includes(name, is_directory) && above.into_iter().all(|directory| self.includes(&directory, true))
+        self.includes(name, is_directory)
+            && above.into_iter().all(|directory| self.includes(&directory, true))
     }
 }
 
-/// Where a transfer begins, for a source that a user named.
+/// A source as typed by the user, split into a root directory and a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePath {
-    /// The directory that is the root of the transfer, as a path for the kernel.
+    /// The root directory of the transfer, as a path for the kernel.
     pub root: Vec<u8>,
-    /// The one thing in it that is moved; none if all of the directory's content is.
+    /// The only entry below the root that is copied; `None` copies the contents of the root.
     pub only: Option<Name>,
 }
 
 impl SourcePath {
-    /// The rule of the trailing slash: `dir` is the directory itself, which is made at the destination; `dir/`
-    /// is what it holds. So are `dir/.` and `dir/..`, as a name at the destination must be a plain one.
+    /// Applies rsync's trailing slash rule: `dir` is the directory itself, which is created at the
+    /// destination; `dir/` is its contents. So are `dir/.` and `dir/..`, because a name at the
+    /// destination must be a plain component.
     ///
-    /// None for no bytes, and for a last component that is no name.
+    /// Returns `None` for an empty path and for an invalid last component.
     pub fn parse(source: &[u8]) -> Option<Self> {
         let end = source.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
         let (path, slashes) = source.split_at(end);
@@ -122,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_trailing_slash_means_the_content() {
+    fn trailing_slash_selects_the_contents() {
         let origin = |source: &str| {
             let origin = SourcePath::parse(source.as_bytes())?;
             Some((String::from_utf8(origin.root).ok()?, origin.only.map(|name| name.to_string())))
@@ -151,7 +159,7 @@ mod tests {
         #![proptest_config(testing::config())]
 
         #[test]
-        fn patterns_that_are_looked_up_decide_as_if_they_were_tried(
+        fn literal_lookup_agrees_with_trying_all_patterns(
             rules in proptest::collection::vec((any::<bool>(), "/?[ab*]{1,2}(/[ab]){0,2}/?"), 0..8),
             name in "[ab]{1,2}(/[ab]{1,2}){0,2}",
             is_directory in any::<bool>(),
@@ -169,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_decides_and_directories_hide_what_is_below() {
+    fn first_matching_rule_decides_and_excluded_directories_hide_their_contents() {
         let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
         let mut filter = Filter::default();
         for (action, pattern) in

@@ -1,23 +1,24 @@
-//! How data is hashed on both sides.
+//! Hash functions for data blocks and complete files.
 
 use numaio_machine::port::{Digest, Hash, Running};
 
-/// A way to hash the parts of files.
+/// A hash function for parts of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashKind {
-    /// Not at all.
+    /// No hashing.
     None,
-    /// XXH3 with 128 bits and seed 0, in its canonical (big-endian) form: finds damage, not malice.
+    /// XXH3 with 128 bits and seed 0, in canonical (big-endian) form: detects damage, not
+    /// tampering.
     Xxh3,
     /// BLAKE3 with 256 bits and no key.
     Blake3,
 }
 
 impl HashKind {
-    /// All ways, by their codes.
+    /// All hash functions, ordered by code.
     pub const ALL: [Self; 3] = [Self::None, Self::Xxh3, Self::Blake3];
 
-    /// Its name.
+    /// Returns the name used in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -26,7 +27,7 @@ impl HashKind {
         }
     }
 
-    /// Bytes of a hash.
+    /// Returns the number of bytes of a hash.
     pub fn bytes(self) -> usize {
         match self {
             Self::None => 0,
@@ -35,7 +36,7 @@ impl HashKind {
         }
     }
 
-    /// Its number in the protocol.
+    /// Returns the code used in the protocol.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
@@ -44,7 +45,7 @@ impl HashKind {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// The function that hashes.
+    /// Returns the hash function.
     pub fn function(self) -> Hash {
         match self {
             Self::None => |_| Digest::default(),
@@ -54,7 +55,7 @@ impl HashKind {
     }
 }
 
-/// BLAKE3 with 256 bits of what a file holds, as `b3sum` gives it: for sums of whole files.
+/// Incremental BLAKE3 with 256 bits over a complete file; the result equals that of `b3sum`.
 #[derive(Debug, Default)]
 pub struct FileHasher(blake3::Hasher);
 
@@ -78,9 +79,10 @@ fn xxh3(bytes: &[u8]) -> Digest {
 mod tests {
     use super::*;
 
-    /// Values of the reference implementations: `printf hello | xxhsum -H2`, and the test vectors of BLAKE3.
+    /// Values from reference implementations: `printf hello | xxhsum -H2`, and BLAKE3's test
+    /// vectors.
     #[test]
-    fn hashes_are_those_of_others() {
+    fn hashes_match_reference_implementations() {
         let xxh3 = HashKind::Xxh3.function()(b"hello");
         assert_eq!(xxh3.0[..16], 0xb5e9_c1ad_071b_3e7f_c779_cfaa_5e52_3818_u128.to_be_bytes());
         assert_eq!(xxh3.0[16..], [0; 16]);

@@ -1,22 +1,21 @@
-//! Hashes of whole files that are under way: each file is read on some bytes at a time, so that a transfer can end
-//! meanwhile.
+//! Hashes of complete files, read in bounded steps so that a transfer can be stopped in between.
 
 use crate::drive::PeerState;
 use crate::hash::FileHasher;
 use numaio_machine::port::{Digest, Fault, FilePath, Identity, Operation, Summing, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Files that are read at a time.
+/// Maximum files read at the same time.
 const MAX_READS: usize = 4;
-/// Bytes of a file that are read at a time.
+/// Maximum bytes read per step.
 const READ_BYTES: u64 = 32 << 20;
 
-/// Files whose hashes are wanted, each with what it is wanted for.
+/// Files to hash, each with a key for the purpose of its hash.
 #[derive(Debug)]
 pub(crate) struct HashQueue<K> {
-    /// Files that were not begun: the state of a hash takes two thousand bytes.
+    /// Files not started yet; kept apart because a hash state takes 2 KiB.
     waiting: VecDeque<(K, FilePath, Option<Identity>)>,
-    /// Files that are to be read on.
+    /// Partially read files that no operation reads at the moment.
     partial: Vec<(K, Summing)>,
     in_flight: BTreeMap<Ticket, K>,
 }
@@ -28,12 +27,12 @@ impl<K> Default for HashQueue<K> {
 }
 
 impl<K> HashQueue<K> {
-    /// A file is to be read. With an identity it must stay the same.
+    /// Adds a file. With an `identity`, a file that has changed since fails.
     pub fn push(&mut self, what: K, at: FilePath, identity: Option<Identity>) {
         self.waiting.push_back((what, at, identity));
     }
 
-    /// Begins as many reads as may be under way.
+    /// Submits reads up to the limit of files in flight.
     pub fn submit_reads<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) {
         while self.in_flight.len() < MAX_READS {
             let begin = |(what, at, identity)| {
@@ -46,7 +45,7 @@ impl<K> HashQueue<K> {
         }
     }
 
-    /// Some of a file was read. Gives the hash at its end, or why there is none.
+    /// Records a finished read; returns the hash or the fault when the file is complete.
     pub fn completed(
         &mut self,
         ticket: Ticket,
@@ -63,13 +62,13 @@ impl<K> HashQueue<K> {
         }
     }
 
-    /// Forgets what was not begun.
+    /// Drops all files that no operation reads at the moment.
     pub fn stop(&mut self) {
         self.waiting.clear();
         self.partial.clear();
     }
 
-    /// How many files are to be read on.
+    /// Returns the number of files that are not completely hashed.
     pub fn len(&self) -> usize {
         self.waiting.len() + self.partial.len() + self.in_flight.len()
     }

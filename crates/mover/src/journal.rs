@@ -1,24 +1,25 @@
-//! What of a transfer is durable at the sink: an append-only log, and what a new start may believe of it.
+//! The journal of a sink: an append-only log of the file data that is durable, for resuming.
 //!
-//! The driver writes what [`Journal::take_pending`] gives to the end of a file, in order, and syncs when it likes. Whatever a crash
-//! leaves of the log is true, and less than the truth at worst, if bytes that it speaks of were synced before. Where they were not, it is to be
-//! believed only as long as the machine runs.
+//! The driver appends the bytes from [`Journal::take_pending`] to a file in order and syncs at
+//! times of its choice. Whatever a crash leaves of the log is true, though possibly incomplete, if
+//! the data that it describes was synced before. Without syncs it is valid only until the machine
+//! reboots.
 //!
-//! # The file
+//! # File format
 //!
-//! A header of 30 bytes: `numaioJ\n`; the version as two bytes, the highest first; the identity of the
-//! transfer (16 bytes); CRC-32 of these 26 bytes, four bytes, the highest first. Then records: a byte of
-//! kind, numbers as in the protocol, and a CRC-32 in four bytes.
+//! A header of 30 bytes: `numaioJ\n`; the version in two bytes, big-endian; the identity of the
+//! transfer (16 bytes); the CRC-32 of these 26 bytes in four bytes, big-endian. Then records: a
+//! kind byte, numbers encoded as in the protocol, and a CRC-32 in four bytes.
 //!
 //! | kind | numbers | meaning |
 //! |---|---|---|
-//! | 1 | file, offset, length | these bytes of the file are there |
-//! | 3 | file | nothing that was said of the file before holds any more |
+//! | 1 | file, offset, length | these bytes of the file are durable |
+//! | 3 | file | all earlier records of the file are invalid |
 //!
-//! The CRC (ISO 3309, as in zlib) of a record goes on from the one before it, so that it speaks for all of
-//! the file up to there. Reading ends at the first record that is not whole: blocks that reached the disk
-//! in another order, or were left there by another file, do not fit behind what is missing. Damage goes
-//! unseen once in 2^32 times; against somebody who writes journals there is no protection.
+//! The CRC (ISO 3309, as in zlib) of a record continues that of the previous record, so it covers
+//! the complete file up to that point. Reading stops at the first invalid record: blocks that
+//! reached the disk out of order, or that belong to a deleted file, do not match. Damage is missed
+//! once in 2^32 cases. There is no protection against forged journals.
 
 use crate::entry::{Content, FileNumber};
 use crate::extent::{Extent, ExtentSet};
@@ -31,45 +32,52 @@ const MAGIC: [u8; 8] = *b"numaioJ\n";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 4;
 const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
-/// Most bytes of a record: a kind, three numbers, a checksum.
+/// Maximum bytes of a record: a kind, three numbers and a checksum.
 const MAX_RECORD: usize = 1 + 3 * 10 + CHECKSUM;
 
 const DURABLE: u8 = 1;
 const INVALID: u8 = 3;
 
-/// Why a file is not the journal of this transfer. It must be left alone, or replaced by a new one.
+/// Reasons why a file is not the journal of this transfer. It must not be appended to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// The file ends within the header: the journal was never begun.
-    #[error("the journal ends within its header")]
+    /// The file ends within the header.
+    #[error("the journal header is truncated")]
     Truncated,
-    /// The file begins with something else.
-    #[error("the file is no journal of numaio")]
+    /// The file does not start with the magic bytes.
+    #[error("not a numaio journal")]
     NotAJournal,
-    /// Another version of numaio wrote it.
-    #[error("the journal is of version {0}, only {VERSION} can be read")]
+    /// The journal has a format that this version cannot read.
+    #[error("unsupported journal version {0}, expected {VERSION}")]
     Version(u16),
-    /// The header is damaged.
-    #[error("the header of the journal is damaged")]
+    /// The header checksum is wrong.
+    #[error("the journal header is damaged")]
     DamagedHeader,
-    /// It belongs to another transfer.
+    /// The journal belongs to another transfer.
     #[error("the journal belongs to another transfer")]
     OtherTransfer(TransferId),
 }
 
-/// What is durable of one transfer.
+/// The durable byte ranges of the files of one transfer, and the log that stores them.
 ///
-/// Memory grows with the gaps between durable ranges of files.
+/// A journal has two representations: the ranges in memory, by file number, and the byte log for
+/// the disk. Every change ([`Journal::mark_durable`], [`Journal::invalidate`]) updates the ranges
+/// and appends a record to the pending bytes; the caller writes these to the end of the file. The
+/// caller also guarantees the order: data is durable (or the machine stays up) before its record is
+/// written, and an invalidation is on disk before the file is overwritten. After a restart,
+/// [`JournalReader`] rebuilds the ranges from the valid prefix of the file.
+///
+/// Memory use grows with the number of gaps between durable ranges.
 #[derive(Debug, Clone)]
 pub struct Journal {
     transfer: TransferId,
-    /// What of files is durable, by their numbers.
+    /// Durable ranges by file number.
     durable: BTreeMap<u64, ExtentSet>,
-    /// The checksum of the last record.
+    /// Checksum of the last record.
     chain: u32,
-    /// Records that the log has.
+    /// Number of records in the log.
     records: usize,
-    /// Bytes that are to be written.
+    /// Bytes that are not yet written.
     pending: Vec<u8>,
 }
 
@@ -80,19 +88,19 @@ enum Record {
 }
 
 impl Journal {
-    /// The journal of a transfer that begins.
+    /// Creates an empty journal for a new transfer.
     pub fn new(transfer: TransferId) -> Self {
         let pending = header(transfer);
         Self { transfer, durable: BTreeMap::new(), chain: last_checksum(&pending), records: 0, pending }
     }
 
-    /// These bytes of a file are durable.
+    /// Records that these bytes of a file are durable.
     pub fn mark_durable(&mut self, file: FileNumber, extent: Extent) {
         self.append(Record::Durable(file.get(), extent));
     }
 
-    /// Nothing is to be believed of the files whose numbers are in a range, but of one; tells whether anything was said of them. This
-    /// must be on disk before their bytes are overwritten.
+    /// Invalidates all files in a range of numbers except `but`; returns whether any had records.
+    /// The record must be on disk before the data of these files is overwritten.
     pub fn invalidate(&mut self, files: Range<u64>, but: Option<FileNumber>) -> bool {
         let but = but.map(FileNumber::get);
         let known = self.durable.range(files).map(|(&file, _)| file).filter(|&file| Some(file) != but);
@@ -101,12 +109,12 @@ impl Journal {
         !known.is_empty()
     }
 
-    /// Whether nothing is known of any file.
+    /// Returns whether the journal has no durable range of any file.
     pub fn is_empty(&self) -> bool {
         self.durable.is_empty()
     }
 
-    /// What of the data of a file is not durable.
+    /// Returns the data of a file that is not durable.
     pub fn missing(&self, file: FileNumber, content: &Content) -> ExtentSet {
         let nothing = ExtentSet::default();
         let durable = self.durable.get(&file.get()).unwrap_or(&nothing);
@@ -117,31 +125,32 @@ impl Journal {
         left
     }
 
-    /// Bytes to write behind those that were given before; at first they begin with the header.
+    /// Returns the bytes to append to the file; the first call includes the header.
     pub fn take_pending(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Bytes that were not written: they come before those that are to be.
+    /// Puts bytes that could not be written back in front of the pending ones.
     pub fn restore_pending(&mut self, mut pending: Vec<u8>) {
         pending.append(&mut self.pending);
         self.pending = pending;
     }
 
-    /// Another transfer goes on with what this one left; [`Journal::compact`] is to be called next.
+    /// Adopts the records for another transfer; [`Journal::compact`] must be called next.
     pub fn continue_as(&mut self, transfer: TransferId) {
         self.transfer = transfer;
     }
 
-    /// Whether a compact journal would be much shorter.
+    /// Returns whether compaction would shorten the log considerably.
     pub fn is_bloated(&self) -> bool {
         let intervals: usize = self.durable.values().map(ExtentSet::intervals).sum();
         self.records > 1_000 + 4 * intervals
     }
 
-    /// The whole journal anew, as short as can be, with all that was logged so far. It is written over the old one; what follows
-    /// is written behind it. What a kill leaves of both does not fit together, and ends where the new one does; a crash of the
-    /// machine may leave the old one, with less behind it.
+    /// Returns the shortest complete log, which replaces the old file from offset 0.
+    ///
+    /// After a kill in the middle, the remains of the old log do not match the checksum chain and
+    /// are ignored. After a system crash the old log may be back, without the later records.
     pub fn compact(&mut self) -> Vec<u8> {
         let durable = std::mem::take(&mut self.durable);
         *self = Self::new(self.transfer);
@@ -193,30 +202,30 @@ impl Record {
     }
 }
 
-/// Reads a journal in pieces of any length.
+/// Reads a journal incrementally.
 #[derive(Debug)]
 pub struct JournalReader {
     journal: Journal,
-    /// Bytes that are no whole record yet, or the header.
+    /// Bytes of an incomplete header or record.
     rest: Vec<u8>,
-    /// Bytes of the header and of whole records.
+    /// Bytes of the header and of all valid records.
     valid: u64,
     finished: bool,
 }
 
 impl JournalReader {
-    /// Reads the journal of this transfer.
+    /// Creates a reader for the journal of this transfer.
     pub fn new(transfer: TransferId) -> Self {
         let journal = Journal { pending: Vec::new(), ..Journal::new(transfer) };
         Self { journal, rest: Vec::new(), valid: 0, finished: false }
     }
 
-    /// Takes the next bytes of the file. After the first record that is not whole it looks at no more.
+    /// Processes the next bytes of the file. After the first invalid record it ignores the rest.
     ///
     /// # Errors
-    /// The file is not the journal of this transfer.
+    /// A [`JournalError`] if the file is not the journal of this transfer.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), JournalError> {
-        // In small steps, so that what is kept stays small.
+        // In small steps, so that the buffer stays small.
         while !bytes.is_empty() && !self.finished {
             let (piece, later) = bytes.split_at(bytes.len().min(4_096));
             bytes = later;
@@ -228,11 +237,11 @@ impl JournalReader {
         Ok(())
     }
 
-    /// The journal as far as it is whole, and how many bytes of the file that is: the file must be cut there
-    /// before it is continued.
+    /// Returns the journal and the number of valid bytes, to which the file must be truncated
+    /// before records are appended.
     ///
     /// # Errors
-    /// [`JournalError::Truncated`] if not even the header is there; [`JournalError::NotAJournal`].
+    /// [`JournalError::Truncated`] if the header is incomplete; [`JournalError::NotAJournal`].
     pub fn finish(self) -> Result<(Journal, u64), JournalError> {
         match self.valid {
             0 if MAGIC.starts_with(&self.rest[..self.rest.len().min(MAGIC.len())]) => {
@@ -243,7 +252,7 @@ impl JournalReader {
         }
     }
 
-    /// Reads header and records as far as they are there, and says how many bytes they are.
+    /// Parses the header and records in the buffer; returns how many bytes they take.
     fn read(&mut self) -> Result<usize, JournalError> {
         let mut used = 0;
         if self.valid == 0 {
@@ -265,14 +274,14 @@ impl JournalReader {
     }
 }
 
-/// A record, its length and its checksum, which goes on from that of the record before.
+/// Parses a record; returns it with its length and its checksum, which continues `chain`.
 fn read_record(bytes: &[u8], chain: u32) -> Option<(Record, usize, u32)> {
     let mut reader = Reader::new(bytes);
     let record = Record::read(&mut reader).ok()?;
     let length = bytes.len() - reader.left();
-    let said = u32::from_be_bytes(reader.exactly("a checksum").ok()?);
+    let stored = u32::from_be_bytes(reader.exactly("a checksum").ok()?);
     let chain = checksum(chain, &bytes[..length]);
-    (said == chain).then_some((record, length + CHECKSUM, chain))
+    (stored == chain).then_some((record, length + CHECKSUM, chain))
 }
 
 fn header(transfer: TransferId) -> Vec<u8> {
@@ -302,7 +311,7 @@ fn check_header(bytes: &[u8; HEADER], transfer: TransferId) -> Result<(), Journa
     Ok(())
 }
 
-/// The checksum at the end of a header.
+/// Returns the checksum at the end of a header.
 fn last_checksum(header: &[u8]) -> u32 {
     header.last_chunk().map_or(0, |sum| u32::from_be_bytes(*sum))
 }

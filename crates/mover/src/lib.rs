@@ -1,31 +1,32 @@
-//! File transfer without I/O: what a transfer names, says, cuts, remembers and leaves out.
+//! The sans-I/O core of file transfer: source, sink, wire format, journal and filters.
 //!
-//! Nothing here opens a file or a socket, reads a clock or starts a thread. A driver reads and writes; this
-//! crate takes bytes and gives back bytes and decisions, so that it can be tested to the last bit.
+//! Nothing here opens a file or socket, reads a clock or starts a thread. A driver performs the
+//! I/O; this crate consumes bytes and events and returns bytes and decisions, so that tests can
+//! control every step.
 //!
-//! What comes from the other side is not trusted: every type that it can fill checks its invariants when it
-//! is made, and every length has a limit that is checked before anything is stored.
+//! Data from the peer is untrusted: every type that it can fill checks its invariants on
+//! construction, and every length is checked against a limit before anything is stored.
 //!
-//! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] joins one of them to a
-//! [`Port`](numaio_machine::port::Port).
+//! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] connects
+//! one of them to a [`Port`](numaio_machine::port::Port).
 
 pub mod accounts;
 mod acl;
 pub mod chunk;
+pub mod compression;
 pub mod drive;
 pub mod entry;
 pub mod extent;
 pub mod filter;
 pub mod hash;
+mod hash_queue;
 pub mod journal;
 pub mod name;
 mod name_set;
 mod own_files;
-pub mod compression;
 pub mod report;
 pub mod sink;
 pub mod source;
-mod hash_queue;
 pub mod wire;
 
 #[cfg(test)]

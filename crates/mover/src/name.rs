@@ -1,30 +1,30 @@
-//! Names of files within a transfer, as bytes that can be trusted.
+//! Validated relative file names, as bytes.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Most bytes of a component: `NAME_MAX` of the kernel's `include/uapi/linux/limits.h`.
+/// Maximum bytes of a component: `NAME_MAX` in `include/uapi/linux/limits.h`.
 pub const MAX_COMPONENT: usize = 255;
-/// Most bytes of a name: `PATH_MAX` of the same file is 4,096 and counts the NUL at the end.
+/// Maximum bytes of a name: `PATH_MAX` in the same header is 4,096 and includes the NUL.
 pub const MAX_NAME: usize = 4_095;
 
-/// Why bytes are no name of a file within a transfer.
+/// Reasons why bytes are not a valid file name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// There are no bytes.
+    /// The name has no bytes.
     #[error("the name is empty")]
     Empty,
-    /// The name begins with a slash.
+    /// The name starts with a slash.
     #[error("the name is absolute")]
     Absolute,
-    /// Two slashes follow each other, or the last byte is one.
+    /// The name has two consecutive slashes or ends with one.
     #[error("a component of the name is empty")]
     EmptyComponent,
     /// A component is `.` or `..`.
     #[error("a component of the name is \".\" or \"..\"")]
     Dots,
-    /// A byte is zero, which ends a name for the kernel.
-    #[error("the name has a zero byte")]
+    /// The name contains a NUL byte.
+    #[error("the name contains a NUL byte")]
     Nul,
     /// A component is longer than [`MAX_COMPONENT`].
     #[error("a component of the name has {0} bytes, {MAX_COMPONENT} at most")]
@@ -36,35 +36,34 @@ pub enum NameError {
 
 /// The name of a file relative to the root of a transfer; bytes, not text.
 ///
-/// Components are separated by single slashes; none is empty, `.` or `..`, none holds a zero byte. So a name
-/// by itself never leads out of the root. A symbolic link on the way still can: who opens a name must not
-/// follow any (`openat2` with `RESOLVE_BENEATH`).
+/// Components are separated by single slashes; none is empty, `.` or `..`, and none contains a NUL
+/// byte. So a name alone never leaves the root. A symbolic link among its parents still can, so
+/// names must be opened without following links (`openat2` with `RESOLVE_BENEATH`).
 ///
-/// Names are ordered as a depth-first walk meets them: a directory, then all that it holds, then its next
-/// sibling.
+/// Names sort in depth-first order: a directory, then its contents, then its next sibling.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// The root of the transfer itself, the only name without a component.
+    /// Returns the root of the transfer, the only name without components.
     pub fn root() -> Self {
         Self(Box::default())
     }
 
-    /// Checks bytes and keeps them as they are.
+    /// Validates a name. The bytes are stored unchanged.
     ///
     /// # Errors
-    /// The first rule that is broken, see [`NameError`]. Nothing is repaired.
+    /// The first violated rule.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Self, NameError> {
         let bytes = bytes.into();
         check(&bytes)?;
         Ok(Self(bytes))
     }
 
-    /// The name of something below this name.
+    /// Returns the name of `below` in this directory.
     ///
     /// # Errors
-    /// As for [`Name::new`], of `below` and of the whole.
+    /// A [`NameError`] if `below` or the joined name is invalid.
     pub fn join(&self, below: &[u8]) -> Result<Self, NameError> {
         check(below)?;
         if self.is_root() {
@@ -77,7 +76,7 @@ impl Name {
         Ok(Self(whole.into()))
     }
 
-    /// The directory that holds this name; none of the root.
+    /// Returns the parent directory; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -86,28 +85,28 @@ impl Name {
         Some(Self(self.0[..end].into()))
     }
 
-    /// The last component; none of the root.
+    /// Returns the last component; `None` for the root.
     pub fn last(&self) -> Option<&[u8]> {
         self.components().last()
     }
 
-    /// The components from the root on; none of the root.
+    /// Iterates over the components, starting at the root.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
     }
 
-    /// Whether this is the root of the transfer.
+    /// Returns whether this is the root of the transfer.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this name is `above` or lies below it.
+    /// Returns whether this name is `above` or inside it.
     pub fn is_within(&self, above: &Name) -> bool {
         let rest = self.0.strip_prefix(&*above.0);
         above.is_root() || rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
     }
 
-    /// The bytes, components separated by slashes; none for the root.
+    /// Returns the bytes, with components separated by slashes; empty for the root.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -132,14 +131,16 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
     Ok(())
 }
 
-/// Whether a terminal obeys this character instead of showing it: control characters, line and paragraph
-/// separators, and those that turn the direction of writing (Unicode Standard Annex 9, section 2).
+/// Returns whether a terminal may interpret this character instead of displaying it: control
+/// characters, line and paragraph separators, and bidirectional formatting characters (Unicode
+/// Standard Annex 9, section 2).
 pub fn is_terminal_unsafe(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     char.is_control() || turns || matches!(char, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16, DerivedCoreProperties.txt).
+/// Returns whether a character has the property `Default_Ignorable_Code_Point` (Unicode 16,
+/// DerivedCoreProperties.txt).
 pub fn is_ignorable(letter: char) -> bool {
     matches!(
         letter,
@@ -164,7 +165,7 @@ pub fn is_ignorable(letter: char) -> bool {
 }
 
 impl Ord for Name {
-    /// By components. A slash sorts before every other byte of a name, as the zero byte that names lack.
+    /// Compares by components. A slash sorts before all other bytes, as if it were the NUL byte.
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
         self.0.iter().map(key).cmp(other.0.iter().map(key))
@@ -178,7 +179,7 @@ impl PartialOrd for Name {
 }
 
 impl fmt::Display for Name {
-    /// For people: `.` for the root. What is no text, and what a terminal would obey, is escaped.
+    /// Formats for display: `.` for the root; invalid UTF-8 and terminal controls are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
             return f.write_str(".");
@@ -216,7 +217,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_leads_elsewhere_is_refused() {
+    fn rejects_unsafe_names() {
         let long = |n: usize| "x".repeat(n);
         let deep = |n: usize| ["a/".repeat(n / 2), "a".repeat(n % 2)].concat();
         let cases: [(String, NameError); 15] = [
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_but_harmless_is_taken() {
+    fn accepts_unusual_but_safe_names() {
         for bytes in ["...", ".a", "a..", " ", "-rf", "\n", "a\\..\\b", "~", "*", "C:"] {
             assert_eq!(Name::new(bytes.as_bytes()).map(|name| name.as_bytes().to_vec()), Ok(bytes.into()));
         }
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_has_a_limit_too() {
+    fn joined_name_has_a_limit() {
         let half = Name::new(["a/".repeat(1_023), "a".into()].concat().into_bytes()).expect("a name");
         assert_eq!(half.as_bytes().len(), 2_047);
         assert_eq!(half.join(half.as_bytes()).map(|name| name.as_bytes().len()), Ok(4_095));
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_safe_from_names() {
+    fn display_escapes_terminal_controls() {
         let shown = |bytes: &[u8]| Name::new(bytes).map(|name| name.to_string());
         assert_eq!(shown(b"a\x1b[2Jb\n"), Ok("a\\u{1b}[2Jb\\n".into()));
         assert_eq!(shown("Größe".as_bytes()), Ok("Größe".into()));
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn names_sort_as_a_walk_meets_them() {
+    fn names_sort_in_depth_first_order() {
         let walk = ["a", "a/b", "a/b/c", "a/b!", "a!", "a!/b", "a-b", "a.b", "b"];
         let mut names: Vec<Name> =
             walk.iter().map(|name| Name::new(name.as_bytes()).expect("a name")).collect();
@@ -286,9 +287,9 @@ mod tests {
     proptest! {
         #![proptest_config(testing::config())]
 
-        /// The rules once more, written differently: by the components of the standard library.
+        /// Checks the rules against an independent model: the components of the standard library.
         #[test]
-        fn a_name_stays_below_its_root(bytes in proptest::collection::vec(testing::odd_byte(), 0..12)) {
+        fn valid_names_stay_below_the_root(bytes in proptest::collection::vec(testing::odd_byte(), 0..12)) {
             use std::os::unix::ffi::OsStrExt;
             use std::path::{Component, Path};
             let path = Path::new(std::ffi::OsStr::from_bytes(&bytes));
@@ -299,7 +300,7 @@ mod tests {
         }
 
         #[test]
-        fn parent_and_last_are_the_parts_of_join(name in testing::name()) {
+        fn parent_and_last_invert_join(name in testing::name()) {
             let (Some(parent), Some(last)) = (name.parent(), name.last()) else {
                 prop_assert!(name.is_root());
                 return Ok(());
@@ -309,13 +310,13 @@ mod tests {
         }
 
         #[test]
-        fn components_build_the_name(name in testing::name()) {
+        fn joined_components_rebuild_the_name(name in testing::name()) {
             let built = name.components().try_fold(Name::root(), |name, component| name.join(component));
             prop_assert_eq!(built, Ok(name));
         }
 
         #[test]
-        fn within_is_by_components(a in testing::name(), b in testing::name()) {
+        fn is_within_and_order_compare_components(a in testing::name(), b in testing::name()) {
             let (above, below): (Vec<_>, Vec<_>) = (a.components().collect(), b.components().collect());
             prop_assert_eq!(b.is_within(&a), below.starts_with(&above));
             prop_assert_eq!(a.cmp(&b), above.cmp(&below));

@@ -1,18 +1,18 @@
-//! Which names were met: some bytes of a hash for each, however many they are.
+//! A compact set of names that stores a few hash bytes per name.
 
-/// Parts of a set, by the first bits of a hash: each is small enough that something can be put into its midst, and grows
-/// by itself, so that the whole is never held twice.
+/// Partitions of a set, selected by hash. Each is small enough for sorted insertion and grows on
+/// its own, so that the complete set is never copied.
 const PARTS: u128 = 16_384;
 
-/// A set of names, of which so many bytes are kept. Among ten million names the chance that one which was not met is taken for
-/// one that was is 10^-11 with 6 bytes, and that any two are taken for one 10^-24 with 14.
+/// A set of names that stores `BYTES` hash bytes per name. With ten million names, the probability
+/// that a name is wrongly found is 10^-11 with 6 bytes; that any two names collide, 10^-24 with 14.
 #[derive(Debug, Default)]
 pub(crate) struct NameSet<const BYTES: usize> {
     parts: Vec<Vec<[u8; BYTES]>>,
 }
 
 impl<const BYTES: usize> NameSet<BYTES> {
-    /// Adds a name; false if it is there.
+    /// Adds a name; returns `false` if it was present.
     pub fn add(&mut self, name: impl AsRef<[u8]>) -> bool {
         if self.parts.is_empty() {
             self.parts.resize_with(PARTS as usize, Vec::new);
@@ -21,20 +21,21 @@ impl<const BYTES: usize> NameSet<BYTES> {
         let part = &mut self.parts[part];
         let Err(at) = part.binary_search(&kept) else { return false };
         if part.len() == part.capacity() {
-            // Not by the half of what is there: they all grow at the same time.
+            // Small steps instead of doubling, because all partitions grow at the same time.
             part.reserve_exact(part.len() / 8 + 8);
         }
         part.insert(at, kept);
         true
     }
 
+    /// Returns whether a name was added.
     pub fn has(&self, name: impl AsRef<[u8]>) -> bool {
         let (part, kept) = hash(name.as_ref());
         self.parts.get(part).is_some_and(|part| part.binary_search(&kept).is_ok())
     }
 }
 
-/// In which part a name is, and what is kept of it there.
+/// Returns the partition of a name and the hash bytes to store.
 fn hash<const BYTES: usize>(name: &[u8]) -> (usize, [u8; BYTES]) {
     let hash = twox_hash::XxHash3_128::oneshot(name);
     let mut kept = [0; BYTES];
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_what_was_added_and_nothing_else() {
+    fn contains_exactly_the_added_names() {
         let name = |number: u32| format!("d/{number}").into_bytes();
         let mut met = NameSet::<6>::default();
         assert!(!met.has(name(0)));

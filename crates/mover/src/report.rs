@@ -1,40 +1,40 @@
-//! What a transfer tells its user.
+//! Reports and results of a transfer for its user.
 
-use crate::wire::{SinkChange, Problem, Reason, Side, ManifestEntry};
+use crate::wire::{ManifestEntry, Problem, Reason, Side, SinkChange};
 use numaio_machine::port::Why;
 
-/// How far a transfer is; jobs note it.
+/// Running totals of a transfer, as stored in job records.
 pub use numaio_schema::JobTotals as Totals;
 
-/// Something that happened.
+/// An event of interest to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
+    /// The sink created, changed or removed an entry, or would have in a dry run.
     Change(SinkChange),
-    /// A file is at the sink in the end, and this is the hash of all that it holds.
+    /// The final content hash of a file at the sink.
     ManifestEntry(ManifestEntry),
-    /// Something went wrong; the transfer goes on, unless it is about the transfer.
+    /// A problem. The transfer continues unless the problem concerns the transfer itself.
     Problem(Problem),
 }
 
-/// What was done to something.
+/// The kind of a change at the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// A file has new content.
+    /// A file received new content.
     Copied,
-    /// A directory, link, pipe or device was made.
+    /// A directory, link, pipe or device was created.
     Created,
-    /// Only attributes were set.
+    /// Only attributes were changed.
     AttributesSet,
-    /// It was removed, as the source does not have it.
+    /// An entry was removed because the source does not have it.
     Removed,
 }
 
 impl ChangeKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Copied, Self::Created, Self::AttributesSet, Self::Removed];
 
-    /// Its name.
+    /// Returns the name used in output and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Copied => "copied",
@@ -45,16 +45,16 @@ impl ChangeKind {
     }
 }
 
-/// How a side came to its end.
+/// The outcome of one side of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferOutcome {
-    /// All that was asked for was done, but for problems that were told.
+    /// The transfer is complete, except for reported problems.
     Done,
-    /// The transfer was given up; the reason was told as a problem about the transfer.
+    /// The transfer was aborted; the reason was reported as a problem of the transfer.
     Failed,
 }
 
-/// The protocol's word for a fault of a port.
+/// Returns the protocol's reason for a fault of a port.
 pub fn reason(why: Why) -> Reason {
     match why {
         Why::Other => Reason::Other,
@@ -75,7 +75,7 @@ pub fn reason(why: Why) -> Reason {
 }
 
 impl Side {
-    /// The other one.
+    /// Returns the opposite side.
     pub fn other(self) -> Self {
         match self {
             Self::Source => Self::Sink,

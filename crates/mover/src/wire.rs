@@ -1,7 +1,7 @@
-//! What the two sides of a transfer say to each other, as bytes: `docs/protocol.md`, version 1.
+//! The wire format between source and sink, version 1, as specified in `docs/protocol.md`.
 //!
-//! Everything has exactly one encoding, and the decoder takes no other. So a stream that was taken can be
-//! recorded and compared byte by byte, and two implementations cannot read the same bytes differently.
+//! Every message has exactly one valid encoding, and the decoder rejects all others. So accepted
+//! streams can be compared byte by byte, and two implementations cannot interpret them differently.
 
 use crate::entry::{EntryError, FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
@@ -22,127 +22,127 @@ pub use batch::{Batch, BatchEncoder, MAX_BATCH};
 pub use decoder::{Decoder, StreamItem};
 pub use store::EntryStore;
 
-/// First bytes of every stream: not text, so that a stream of another kind is not taken for one.
+/// The first bytes of every stream. The first one is not ASCII, to distinguish text protocols.
 pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
-/// The version of the protocol that is written.
+/// The protocol version that this code writes.
 pub const VERSION: u16 = 1;
-/// The oldest version that can be read.
+/// The oldest protocol version that this code reads.
 pub const MIN_VERSION: u16 = 1;
-/// Most bytes of a frame's payload. The largest possible entry fits.
+/// Maximum bytes of a frame payload. The largest possible entry fits.
 pub const MAX_PAYLOAD: usize = 524_288;
-/// Most bytes of data behind one chunk header: what one buffer holds.
+/// Maximum bytes of data after a chunk header: one buffer.
 pub const MAX_CHUNK: u64 = BLOCK as u64;
-/// Most parts of a chunk.
+/// Maximum parts of a chunk.
 pub const MAX_PARTS: usize = 1_024;
-/// Most answers of a frame of wants.
+/// Maximum requests of a frame.
 pub const MAX_REQUESTS: usize = 1_024;
-/// Most bytes of words for people.
+/// Maximum bytes of a message text.
 pub const MAX_TEXT: usize = 1_024;
 
-/// Why bytes from the other side were not taken. After one the stream is of no use any more.
+/// A protocol violation of the peer. The stream is unusable afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The stream does not begin with [`MAGIC`].
-    #[error("the other side does not speak numaio's protocol")]
+    /// The stream does not start with [`MAGIC`].
+    #[error("the peer does not speak the numaio protocol")]
     Magic,
-    /// The other side writes a version that is not known here.
-    #[error("the other side speaks version {version} of the protocol and reads from {lowest} on; here are {MIN_VERSION} to {VERSION}")]
+    /// The peer writes an unsupported protocol version.
+    #[error("the peer writes protocol version {version} and reads versions from {lowest}; supported here: {MIN_VERSION} to {VERSION}")]
     Version {
-        /// The oldest version that it reads.
+        /// The oldest version that the peer reads.
         lowest: u16,
-        /// The version that it writes.
+        /// The version that the peer writes.
         version: u16,
     },
-    /// A frame is of no known kind.
-    #[error("a frame is of the unknown kind {0}")]
+    /// A frame has an unknown kind.
+    #[error("unknown frame kind {0}")]
     Kind(u8),
-    /// Something is longer than its limit; it was not read.
-    #[error("{what} of {length} is beyond the limit of {limit}")]
+    /// A value is longer than its limit; it was not read.
+    #[error("{what} of {length} exceeds the limit of {limit}")]
     TooLong {
-        /// What it is.
+        /// The kind of value.
         what: &'static str,
-        /// How long it claims to be.
+        /// The announced length.
         length: u64,
-        /// How long it may be.
+        /// The maximum length.
         limit: u64,
     },
-    /// A frame ends in the middle of something.
-    #[error("a frame ends within {0}")]
+    /// A frame ends in the middle of a value.
+    #[error("the frame is truncated within {0}")]
     Truncated(&'static str),
-    /// A frame goes on behind its last field.
-    #[error("a frame has bytes behind its last field")]
+    /// A frame continues after its last field.
+    #[error("the frame has trailing bytes")]
     Trailing,
-    /// A value has no meaning.
-    #[error("{0} has no meaning")]
+    /// A value is invalid or not allowed in this state.
+    #[error("invalid data from the peer: {0}")]
     InvalidValue(&'static str),
-    /// There is a shorter or more regular way to say the same, and only that is allowed.
-    #[error("{0} is not in its one allowed form")]
+    /// A value is valid but not in its only allowed encoding.
+    #[error("{0} is not in canonical form")]
     NotCanonical(&'static str),
-    /// The name of a file was refused.
+    /// A file name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// An entry has a value that no file system has.
+    /// An entry has a value that is out of range.
     #[error(transparent)]
     Entry(#[from] EntryError),
-    /// An entry is none of what the user of a sink wants.
-    #[error("the source sent what was not asked for: {0}")]
+    /// An entry is not part of what the user of the sink requested.
+    #[error("the source sent an entry that was not requested: {0}")]
     NotRequested(Name),
-    /// There are bytes behind the last frame.
-    #[error("the stream goes on behind its end")]
+    /// The stream continues after its end frame.
+    #[error("data after the end of the stream")]
     AfterEnd,
-    /// The stream was closed before its last frame.
-    #[error("the stream was cut before its end")]
+    /// The stream was closed before its end frame.
+    #[error("the stream ended before its end frame")]
     UnexpectedEnd,
 }
 
-/// The two sides of a transfer.
+/// A side of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Where the files are.
+    /// The side that reads files.
     Source,
-    /// Where they go.
+    /// The side that writes files.
     Sink,
 }
 
-/// Tells one transfer from all others: 16 random bytes, or a hash of what was asked for.
+/// The identity of a transfer: 16 random bytes, or a hash of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransferId(pub [u8; 16]);
 
-/// The first thing that a side says.
+/// The first message of each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// Which side speaks.
+    /// The sending side.
     pub side: Side,
-    /// For which transfer.
+    /// The transfer.
     pub transfer: TransferId,
 }
 
-/// What follows the hello, in any order but for [`Frame::End`], which is the last.
+/// A message after the stream header. Frames come in any order, but [`Frame::End`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// Entries that a scan met.
+    /// Entries of the scan; sent by the source.
     Batch(Batch),
-    /// As many bytes as its parts have, or as they were packed to, follow this frame, outside of any frame.
+    /// The header of file data. The data, possibly compressed, follows outside of any frame.
     Chunk(Chunk),
-    /// What of a file is not sent, as it reads as zeros.
+    /// Ranges of a file that are not sent because they read as zeros.
     Holes(Holes),
-    /// All parts of a file were sent.
+    /// All requested parts of a file were sent.
     FileSent(FileSent),
-    /// Something went wrong.
+    /// A problem of the sending side.
     Problem(Problem),
-    /// Nothing more follows.
+    /// The end of the stream.
     End(EndTotals),
-    /// What the sink needs of files that it was told of.
+    /// The data that the sink needs of announced files.
     DataRequests(DataRequests),
-    /// What the hash of a file is: from the source, which was asked for it.
+    /// The hash of a file; sent by the source on request.
     FileHash(FileHash),
-    /// What is at the sink in the end: from the sink, for a manifest.
+    /// The final hash of a file at the sink; sent by the sink for a manifest.
     ManifestEntry(ManifestEntry),
-    /// What was done at the sink: from the sink, for a user at the source who wants to hear of it.
+    /// A change at the sink; sent by the sink if the user is at the source.
     Change(SinkChange),
 }
 
-/// Whose bytes follow, one part behind the other.
+/// The header of data: the parts of files that follow, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     hash: HashKind,
@@ -155,15 +155,18 @@ pub struct Chunk {
 pub struct ChunkPart {
     /// The file.
     pub file: FileNumber,
-    /// Which of its bytes.
+    /// The range of bytes.
     pub extent: Extent,
     /// The hash of these bytes.
     pub digest: Digest,
 }
 
 impl Chunk {
+    /// Creates the header of uncompressed data.
+    ///
     /// # Errors
-    /// [`WireError::TooLong`] for more than [`MAX_PARTS`] parts or [`MAX_CHUNK`] bytes, [`WireError::InvalidValue`] for none.
+    /// [`WireError::TooLong`] for more than [`MAX_PARTS`] parts or [`MAX_CHUNK`] bytes,
+    /// [`WireError::InvalidValue`] for none.
     pub fn new(hash: HashKind, parts: Vec<ChunkPart>) -> Result<Self, WireError> {
         if parts.is_empty() {
             return Err(WireError::InvalidValue("a chunk without parts"));
@@ -177,49 +180,52 @@ impl Chunk {
         }
         let chunk = Self { hash, parts, compressed_length: None };
         match chunk.length() {
-            length if length > MAX_CHUNK => Err(WireError::TooLong { what: "a chunk", length, limit: MAX_CHUNK }),
+            length if length > MAX_CHUNK => {
+                Err(WireError::TooLong { what: "a chunk", length, limit: MAX_CHUNK })
+            }
             _ => Ok(chunk),
         }
     }
 
-    /// The same chunk, whose bytes go packed, all together, and are so many then.
+    /// Marks the data as compressed to `bytes` bytes, all parts together.
     ///
     /// # Errors
-    /// [`WireError::InvalidValue`] unless there are fewer than before, and some.
+    /// [`WireError::InvalidValue`] unless `bytes` is at least 1 and less than the uncompressed
+    /// length.
     pub fn compressed_to(self, bytes: u64) -> Result<Self, WireError> {
         match (1..self.length()).contains(&bytes) {
             true => Ok(Self { compressed_length: Some(bytes), ..self }),
-            false => Err(WireError::InvalidValue("the length of packed data")),
+            false => Err(WireError::InvalidValue("the length of compressed data")),
         }
     }
 
-    /// How many bytes it was packed to, if it is packed.
+    /// Returns the number of compressed bytes, if the data is compressed.
     pub fn compressed_length(&self) -> Option<u64> {
         self.compressed_length
     }
 
-    /// How many bytes follow the frame.
+    /// Returns the number of bytes that follow the frame.
     pub fn wire_length(&self) -> u64 {
         self.compressed_length.unwrap_or(self.length())
     }
 
-    /// How the parts were hashed.
+    /// Returns the hash function of the parts.
     pub fn hash(&self) -> HashKind {
         self.hash
     }
 
-    /// The parts in the order of their bytes.
+    /// Returns the parts in the order of their data.
     pub fn parts(&self) -> &[ChunkPart] {
         &self.parts
     }
 
-    /// Bytes of data of all parts, before packing.
+    /// Returns the number of uncompressed bytes of all parts.
     pub fn length(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.extent.length()))
     }
 }
 
-/// Holes of a file of which the sink was told as of data, as there were too many of them; said before any part of it.
+/// Holes that the entry of a file declared as data because it has too many; sent before its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holes {
     file: FileNumber,
@@ -227,27 +233,28 @@ pub struct Holes {
 }
 
 impl Holes {
-    /// These holes of a file, in ascending order.
+    /// Creates a list of holes in ascending order.
     ///
     /// # Errors
-    /// [`WireError::TooLong`] for more than [`MAX_EXTENTS`], [`WireError::InvalidValue`] for none, or if they are not in order.
+    /// [`WireError::TooLong`] for more than [`MAX_EXTENTS`], [`WireError::InvalidValue`] for none
+    /// or if they are out of order.
     pub fn new(file: FileNumber, extents: Vec<Extent>) -> Result<Self, WireError> {
         check_extents(&extents)?;
         Ok(Self { file, extents })
     }
 
-    /// Whose they are.
+    /// Returns the file.
     pub fn file(&self) -> FileNumber {
         self.file
     }
 
-    /// Where they are, in whole blocks.
+    /// Returns the holes, in multiples of the block size.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 }
 
-/// Whether there are some, in ascending order, not touching, and not too many to be said at once.
+/// Checks that there are extents, not too many, in ascending order and not touching.
 fn check_extents(extents: &[Extent]) -> Result<(), WireError> {
     let (length, limit) = (extents.len() as u64, MAX_EXTENTS as u64);
     if length > limit {
@@ -259,17 +266,17 @@ fn check_extents(extents: &[Extent]) -> Result<(), WireError> {
     Ok(())
 }
 
-/// All that was wanted of a file was sent, and the file was the same all the while. It is not said of a file that
-/// went as one part.
+/// All requested parts of a file were sent, and the file did not change meanwhile. Not sent for a
+/// file that was sent as a single part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSent {
     /// The file.
     pub file: FileNumber,
-    /// Bytes of it that were sent, or said to be holes.
+    /// Bytes that were sent or declared as holes.
     pub bytes: u64,
 }
 
-/// The hash of all that a file of the source holds.
+/// The content hash of a file at the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHash {
     /// The file.
@@ -278,65 +285,67 @@ pub struct FileHash {
     pub digest: Digest,
 }
 
-/// The hash of all that a file at the sink holds in the end: a line of a manifest.
+/// The final content hash of a file at the sink: a line of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestEntry {
-    /// Its name at the sink.
+    /// The name at the sink.
     pub name: Name,
     /// BLAKE3 with 256 bits.
     pub digest: Digest,
 }
 
-/// Something was made, changed or removed at the sink; or it would be, in a rehearsal.
+/// A change at the sink, or in a dry run a change that would have been made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkChange {
-    /// Its name at the sink.
+    /// The name at the sink.
     pub name: Name,
-    /// What was done.
+    /// The kind of change.
     pub action: ChangeKind,
-    /// Bytes of its data that were moved for it; none of what is not copied.
+    /// Bytes of data transferred for it; 0 unless the file was copied.
     pub bytes: u64,
 }
 
-/// What the sink needs, in any order; every regular file is answered once.
+/// The data that the sink needs, in any order. Every regular file is answered once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataRequests(Vec<DataRequest>);
 
-/// What the sink needs of some files whose numbers follow each other.
+/// The data that the sink needs of files with consecutive numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataRequest {
-    /// The first of them.
+    /// The first file.
     pub first: FileNumber,
-    /// How many, at least 1.
+    /// The number of files, at least 1.
     pub count: u64,
-    /// What of each.
+    /// The data needed of each file.
     pub what: NeededData,
 }
 
-/// What the sink needs of a file.
+/// The data that the sink needs of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NeededData {
-    /// Nothing: it has it, or cannot take it.
+    /// No data: the sink has it, or cannot store it.
     Nothing,
-    /// All its data.
+    /// All data.
     All,
-    /// These bytes; at least one.
+    /// These ranges; at least one.
     Some(Vec<Extent>),
-    /// The hash of all that it holds, and then another answer.
+    /// The content hash; another request for the file follows.
     Hash,
 }
 
 impl DataRequests {
+    /// Creates a list of requests.
+    ///
     /// # Errors
-    /// [`WireError::TooLong`] for more than [`MAX_REQUESTS`] answers or too many extents, [`WireError::InvalidValue`] for none, or if
-    /// extents are not in ascending order.
+    /// [`WireError::TooLong`] for more than [`MAX_REQUESTS`] requests or too many extents,
+    /// [`WireError::InvalidValue`] for none or if extents are out of order.
     pub fn new(wants: Vec<DataRequest>) -> Result<Self, WireError> {
         if wants.is_empty() {
-            return Err(WireError::InvalidValue("no answers"));
+            return Err(WireError::InvalidValue("a frame without requests"));
         }
         if wants.len() > MAX_REQUESTS {
             return Err(WireError::TooLong {
-                what: "answers",
+                what: "a list of requests",
                 length: wants.len() as u64,
                 limit: MAX_REQUESTS as u64,
             });
@@ -344,7 +353,7 @@ impl DataRequests {
         for want in &wants {
             let last = want.first.get().checked_add(want.count);
             if want.count == 0 || last.and_then(|last| FileNumber::new(last - 1).ok()).is_none() {
-                return Err(WireError::InvalidValue("a count of files"));
+                return Err(WireError::InvalidValue("a file count"));
             }
             if let NeededData::Some(extents) = &want.what {
                 check_extents(extents)?;
@@ -353,46 +362,46 @@ impl DataRequests {
         Ok(Self(wants))
     }
 
-    /// The answers.
+    /// Returns the requests.
     pub fn into_inner(self) -> Vec<DataRequest> {
         self.0
     }
 }
 
-/// Which file, which side, why.
+/// A failure of one side: the object, the reason and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is about.
+    /// The object that the problem concerns.
     pub about: ProblemSubject,
-    /// Where it happened.
+    /// The side where it occurred.
     pub side: Side,
-    /// Why, for programs.
+    /// The reason, for programs.
     pub reason: Reason,
-    /// Why, for people.
+    /// The reason, for people.
     pub text: DisplayText,
 }
 
-/// What a problem is about.
+/// The object that a problem concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemSubject {
     /// The transfer, which ends.
     Transfer,
-    /// One file, and its name for people; the others go on.
+    /// A file, with its name for display; the transfer continues.
     File(FileNumber, Name),
-    /// Something that got no number, because it could not be looked at.
+    /// A name without a file number because it could not be examined.
     Name(Name),
 }
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// Why something went wrong.
+        /// The reason of a problem. Variant names are part of the JSON events.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Reason {
             $($(#[$doc])* $name,)*
         }
 
         impl Reason {
-            /// All reasons, by their codes.
+            /// All reasons, ordered by code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             fn code(self) -> u8 {
@@ -405,46 +414,47 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A reason that has no code of its own; the text tells it.
+    /// A reason without a code; see the text.
     Other = 1,
-    /// It is not there, or not any more.
+    /// The object does not exist, or no longer exists.
     NotFound = 2,
-    /// It may not be read or written.
+    /// Permission to read or write was denied.
     Permission = 3,
     /// The file system is full.
     NoSpace = 4,
-    /// The user's quota is used up.
+    /// The user's quota is exhausted.
     Quota = 5,
     /// The file system is mounted read-only.
     ReadOnly = 6,
-    /// The other file system does not take so long a name.
+    /// The name is too long for the file system.
     NameTooLong = 7,
-    /// Symbolic links lead in a circle, or a link leads out of the root.
+    /// A symbolic link is part of a loop or leaves the root.
     Link = 8,
-    /// Something else is in its place.
+    /// Another object has this name.
     Exists = 9,
-    /// It changed while it was read.
+    /// The file changed while it was read.
     Changed = 10,
-    /// The two sides have different hashes of it.
+    /// The hashes of source and sink differ.
     Mismatch = 11,
-    /// It has something that the other side's file system or this protocol cannot hold.
+    /// The file system of the peer or the protocol does not support the object.
     Unsupported = 12,
     /// The device failed.
     Device = 13,
-    /// The other side broke the protocol.
+    /// The peer violated the protocol.
     Protocol = 14,
-    /// A user or an administrator ended it.
+    /// A user or administrator cancelled the transfer.
     Cancelled = 15,
-    /// Time was up.
+    /// A timeout expired.
     TimedOut = 16,
 }
 
-/// Words for people from the other side: one line, which a terminal can show without harm.
+/// A one-line message for people, without characters that a terminal would interpret.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisplayText(Box<str>);
 
 impl DisplayText {
-    /// Words for the other side: what a terminal would obey is replaced, what is beyond [`MAX_TEXT`] is cut.
+    /// Creates a message: terminal controls are replaced, and it is truncated to [`MAX_TEXT`]
+    /// bytes.
     pub fn new(words: &str) -> Self {
         let mut text = String::new();
         let harmless = words.chars().map(|char| if is_terminal_unsafe(char) { '\u{fffd}' } else { char });
@@ -457,13 +467,14 @@ impl DisplayText {
         Self(text.into())
     }
 
-    /// The words.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     fn from_wire(bytes: &[u8]) -> Result<Self, WireError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| WireError::InvalidValue("a text that is not UTF-8"))?;
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| WireError::InvalidValue("a text that is not UTF-8"))?;
         if text.chars().any(is_terminal_unsafe) {
             return Err(WireError::InvalidValue("a text with control characters"));
         }
@@ -471,21 +482,22 @@ impl DisplayText {
     }
 }
 
-/// What one side did, told when it is done.
+/// Totals of one side, sent at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndTotals {
-    /// Entries that it sent or finished.
+    /// Entries sent or completed.
     pub entries: u64,
-    /// Entries of which it told a problem.
+    /// Entries with a reported problem.
     pub failed: u64,
-    /// Bytes of data that it sent or stored.
+    /// Bytes of data sent or stored.
     pub bytes: u64,
-    /// Bytes of data that were to be moved. This and what follows is known to a sink alone; a source says 0.
+    /// Bytes of data that had to be transferred. Known to a sink only, like the fields below; a
+    /// source sends 0.
     pub size: u64,
-    /// Bytes of data that were there from before.
+    /// Bytes of data kept from an interrupted transfer.
     pub resumed: u64,
-    /// Entries that were left as they are.
+    /// Entries left unchanged.
     pub unchanged: u64,
-    /// Things that were removed.
+    /// Entries removed.
     pub removed: u64,
 }

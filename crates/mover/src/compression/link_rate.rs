@@ -1,42 +1,42 @@
-//! How fast data goes out.
+//! Measurement of the rate at which data leaves.
 
 use std::time::Duration;
 
-/// Older news counts half after so long.
+/// Half-life of old measurements.
 const WINDOW: Duration = Duration::from_secs(1);
-/// So many bytes go into the kernel's buffers at first, as fast as it copies, and are no measure.
+/// Bytes that the kernel buffers at first at memory speed; these are not measured.
 const BUFFERED: u64 = 4 << 20;
-/// What has to be seen after them: so many bytes, or so long that something was to be sent.
+/// Minimum data, or minimum busy time, after which the rate is known.
 const MIN_BYTES: u64 = 1 << 20;
 const MIN_TIME: Duration = Duration::from_millis(10);
 
-/// What was given to the link, and what of it went out: over the time in which there was something to send.
+/// The sending rate of a link, measured over the time in which data was queued.
 #[derive(Debug, Clone, Default)]
 pub struct LinkRate {
-    /// Bytes that had not gone out at `last`.
+    /// Bytes queued at `last`.
     waiting: u64,
-    /// Bytes that were given to the link since then, and that went out.
+    /// Bytes queued and bytes sent since then.
     unaccounted: (u64, u64),
-    /// Bytes that went out, and the time that took.
+    /// Bytes sent, and the busy time in which they were sent.
     sent_bytes: u64,
     busy: Duration,
     last: Duration,
-    /// Bytes of the first [`BUFFERED`] that went out, and are not counted.
+    /// Bytes among the first [`BUFFERED`] that were sent, which are not counted.
     buffered: u64,
 }
 
 impl LinkRate {
-    /// So many bytes are given to the link.
+    /// Records bytes handed to the link.
     pub fn queued(&mut self, bytes: u64) {
         self.unaccounted.0 += bytes;
     }
 
-    /// So many went out.
+    /// Records bytes that the link has sent.
     pub fn sent(&mut self, bytes: u64) {
         self.unaccounted.1 += bytes;
     }
 
-    /// Tells the time; to be called soon after something happened.
+    /// Accounts for the time since the last call; call it soon after every event.
     pub fn update(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last);
         self.last = self.last.max(now);
@@ -56,15 +56,15 @@ impl LinkRate {
         }
     }
 
-    /// Bytes that wait to go out.
+    /// Returns the number of queued bytes.
     pub fn waiting(&self) -> u64 {
         self.waiting + self.unaccounted.0
     }
 
-    /// Bytes a second while there are some to send, of late; none if it is too early to tell.
+    /// Returns the recent rate while data is queued; `None` if it is not known yet.
     pub fn bytes_per_s(&self) -> Option<f64> {
         let known = self.sent_bytes >= MIN_BYTES || self.busy >= MIN_TIME;
-        // Neither is nothing: a way that stands still is a slow one.
+        // At least one byte and 1 us, so that a stalled link has a low but valid rate.
         known.then(|| self.sent_bytes.max(1) as f64 / self.busy.as_secs_f64().max(1e-6))
     }
 }

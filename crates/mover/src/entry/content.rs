@@ -1,32 +1,32 @@
-//! Where in a regular file there is data.
+//! The size of a regular file and the location of its data.
 
 use super::{EntryError, Time};
 use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 
-/// Most extents of data that are said of one file. A file with more is described with its smallest holes
-/// left out. The blocks in them are said to be holes before the file is sent; what else they have of other blocks
-/// is moved as the zeros that it reads as, of which the sink makes holes again.
+/// Maximum extents of data in the description of one file. For a file with more, the smallest holes
+/// are described as data. Complete blocks of such holes are announced before the file is sent;
+/// otherwise their zeros are transferred, and the sink turns them into holes again.
 pub const MAX_EXTENTS: usize = 4_096;
 
-/// Smallest file of which it is said when it was changed: less is sent anew as quickly as it is gone on with.
+/// Minimum file size for which the ctime is sent: resuming smaller files saves no time.
 pub const CTIME_MIN_SIZE: u64 = 8 << 20;
 
-/// Size of a regular file, and which of its bytes are data; the others are holes, and read as zeros.
+/// The size of a regular file and its data ranges. The rest are holes, which read as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     size: u64,
-    /// Ascending, neither meeting nor overlapping, within the size; none if all bytes are data.
+    /// Ascending, not touching, within the size; `None` if all bytes are data.
     sparse: Option<Box<[Extent]>>,
-    /// When the file or its attributes were last changed (inode(7), ctime), if that is said: nobody can set it, so it tells versions of
-    /// one size and time of modification apart.
+    /// Time of the last change of the file or its attributes (inode(7), ctime), if known. It cannot
+    /// be set, so it distinguishes versions of equal size and mtime.
     ctime: Option<Time>,
 }
 
 impl Content {
-    /// A file whose bytes are all data.
+    /// Creates the description of a file without holes.
     ///
     /// # Errors
-    /// [`EntryError::TooLarge`] beyond [`MAX_SIZE`].
+    /// [`EntryError::TooLarge`] above [`MAX_SIZE`].
     pub fn dense(size: u64) -> Result<Self, EntryError> {
         if size > MAX_SIZE {
             return Err(EntryError::TooLarge);
@@ -34,11 +34,11 @@ impl Content {
         Ok(Self { size, sparse: None, ctime: None })
     }
 
-    /// A file with data at `extents` and holes elsewhere.
+    /// Creates the description of a file with data at `extents` and holes elsewhere.
     ///
     /// # Errors
-    /// [`EntryError::TooLarge`]; [`EntryError::Extents`] if they are not in order, meet or reach too far;
-    /// [`EntryError::TooManyExtents`].
+    /// [`EntryError::TooLarge`]; [`EntryError::Extents`] if extents are out of order, touch or
+    /// exceed the size; [`EntryError::TooManyExtents`].
     pub fn sparse(size: u64, extents: Vec<Extent>) -> Result<Self, EntryError> {
         let dense = Self::dense(size)?;
         if extents.len() > MAX_EXTENTS {
@@ -52,11 +52,11 @@ impl Content {
         Ok(if is_dense { dense } else { Self { sparse: Some(extents.into()), ..dense } })
     }
 
-    /// A file as the kernel shows it (FIEMAP, `SEEK_DATA`): extents in any order, perhaps touching, perhaps
-    /// beyond the end. If they are too many the smallest holes count as data.
+    /// Creates a description from kernel data (FIEMAP, `SEEK_DATA`): extents may be unordered,
+    /// touch and exceed the size. If there are too many, the smallest holes count as data.
     ///
     /// # Errors
-    /// [`EntryError::TooLarge`] beyond [`MAX_SIZE`].
+    /// [`EntryError::TooLarge`] above [`MAX_SIZE`].
     pub fn from_extents(size: u64, extents: impl IntoIterator<Item = Extent>) -> Result<Self, EntryError> {
         let mut set = ExtentSet::default();
         for extent in extents {
@@ -67,45 +67,45 @@ impl Content {
         Self::sparse(size, without_smallest_holes(set.iter().collect()))
     }
 
-    /// The same of a file that was last changed then.
+    /// Sets the ctime.
     #[must_use]
     pub fn with_ctime(self, ctime: Option<Time>) -> Self {
         Self { ctime, ..self }
     }
 
-    /// When it was last changed, if that is said.
+    /// Returns the ctime, if known.
     pub fn ctime(&self) -> Option<Time> {
         self.ctime
     }
 
-    /// Bytes from the first to the last, holes included.
+    /// Returns the size in bytes, including holes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes that are data.
+    /// Returns the number of data bytes.
     pub fn data(&self) -> u64 {
         self.extents().map(Extent::length).sum()
     }
 
-    /// Whether all bytes are data.
+    /// Returns whether all bytes are data.
     pub fn is_dense(&self) -> bool {
         self.sparse.is_none()
     }
 
-    /// Whether there may be more holes than could be said.
+    /// Returns whether holes may have been omitted because there were too many.
     pub fn may_omit_holes(&self) -> bool {
         self.sparse.as_ref().is_some_and(|extents| extents.len() == MAX_EXTENTS)
     }
 
-    /// Where the data is: ascending, neither meeting nor overlapping.
+    /// Iterates over the data ranges: ascending and not touching.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         let whole = if self.is_dense() { Extent::between(0, self.size) } else { None };
         whole.into_iter().chain(self.sparse.iter().flat_map(|extents| extents.iter().copied()))
     }
 }
 
-/// Joins extents over the smallest holes between them until they are few enough.
+/// Merges extents over the smallest holes between them until they fit the limit.
 fn without_smallest_holes(extents: Vec<Extent>) -> Vec<Extent> {
     if extents.len() <= MAX_EXTENTS {
         return extents;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_in_order_and_inside() {
+    fn extents_are_ordered_and_within_the_size() {
         let bad = [&[(0, 5), (5, 6)][..], &[(0, 5), (4, 6)], &[(4, 6), (0, 2)], &[(4, 11)]];
         for pairs in bad {
             assert_eq!(Content::sparse(10, extents(pairs)), Err(EntryError::Extents), "{pairs:?}");
@@ -148,16 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn one_file_has_one_description() {
+    fn equal_files_have_equal_descriptions() {
         assert_eq!(Content::sparse(10, extents(&[(0, 10)])), Content::dense(10));
         assert_eq!(Content::sparse(0, Vec::new()), Content::dense(0));
         assert_eq!(Content::from_extents(10, extents(&[(5, 20), (0, 3), (3, 5)])), Content::dense(10));
-        assert_eq!(Content::from_extents(10, extents(&[(12, 20), (1, 3)])), Content::sparse(10, extents(&[(1, 3)])));
+        assert_eq!(
+            Content::from_extents(10, extents(&[(12, 20), (1, 3)])),
+            Content::sparse(10, extents(&[(1, 3)]))
+        );
     }
 
     #[test]
-    fn the_smallest_holes_are_given_up() {
-        // Holes of 3 bytes, but for 100 of 1 byte and 50 of 2.
+    fn omits_the_smallest_holes() {
+        // Holes of 3 bytes, except for 100 of 1 byte and 50 of 2.
         let mut at = 0;
         let mut pairs = Vec::new();
         for index in 0..(MAX_EXTENTS as u64 + 120) {
@@ -189,13 +192,13 @@ mod tests {
         #![proptest_config(testing::config())]
 
         #[test]
-        fn what_was_seen_is_data(size in 0u64..100, pairs in proptest::collection::vec((0u64..120, 1u64..20), 0..8)) {
+        fn data_ranges_match_the_kernel_extents(size in 0u64..100, pairs in proptest::collection::vec((0u64..120, 1u64..20), 0..8)) {
             let pairs: Vec<_> = pairs.iter().map(|&(start, length)| (start, start + length)).collect();
             let content = Content::from_extents(size, extents(&pairs)).expect("a file");
             for byte in 0..120 {
-                let seen = byte < size && pairs.iter().any(|&(start, end)| (start..end).contains(&byte));
-                let said = content.extents().any(|extent| (extent.start()..extent.end()).contains(&byte));
-                prop_assert_eq!(seen, said);
+                let expected = byte < size && pairs.iter().any(|&(start, end)| (start..end).contains(&byte));
+                let is_data = content.extents().any(|extent| (extent.start()..extent.end()).contains(&byte));
+                prop_assert_eq!(expected, is_data);
             }
         }
     }

@@ -1,45 +1,45 @@
-//! One pattern of rsync, and whether it matches a name.
+//! A wildcard pattern of rsync, and matching it against a name.
 
 use crate::name::{Name, MAX_NAME};
 
-/// Most bytes of a pattern.
+/// Maximum bytes of a pattern.
 pub const MAX_PATTERN: usize = MAX_NAME + 1;
 
-/// States of the matcher, one before each part and one behind the last, as bits.
+/// Words of the bit set of matcher states: one state before each part and one after the last.
 const WORDS: usize = (MAX_PATTERN + 1).div_ceil(64);
 
 const SLASH: usize = b'/' as usize;
 
-/// Why bytes are no pattern.
+/// Reasons why bytes are not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// There are no bytes.
-    #[error("a pattern is empty")]
+    /// The pattern is empty.
+    #[error("the pattern is empty")]
     Empty,
-    /// There are more than [`MAX_PATTERN`].
-    #[error("a pattern has {0} bytes, {MAX_PATTERN} at most")]
+    /// The pattern is longer than [`MAX_PATTERN`].
+    #[error("the pattern has {0} bytes, {MAX_PATTERN} at most")]
     Long(usize),
-    /// A byte is zero, which no name has.
-    #[error("a pattern has a zero byte")]
+    /// The pattern contains a NUL byte, which no name has.
+    #[error("the pattern contains a NUL byte")]
     Nul,
 }
 
-/// A pattern of rsync.
+/// A wildcard pattern with the semantics of rsync.
 ///
-/// A leading slash ties it to the root. A trailing one makes it match only directories. With a slash elsewhere, or
-/// `**`, it is matched with the end of the whole name, else with the last component. `*` stands for bytes
-/// other than slashes, `**` for any, `?` for one that is no slash, `[...]` for one of a class (ASCII, whatever
-/// the locale). A backslash takes the meaning from what follows, but only in a pattern that has one of `*`,
-/// `?` and `[`. `dir/***` matches `dir` and all below it.
+/// A leading slash anchors it at the root. A trailing slash restricts it to directories. With
+/// another slash or `**` it is matched against the end of the full name, otherwise against the last
+/// component. `*` matches any bytes except slashes, `**` any bytes, `?` one byte except a slash,
+/// `[...]` one byte of a class (ASCII, regardless of locale). A backslash escapes the next byte,
+/// but only in a pattern with `*`, `?` or `[`. `dir/***` matches `dir` and everything below it.
 ///
-/// A match takes time in proportion to the length of the name times the length of the pattern at worst, and
-/// no memory beyond 1 KiB of the stack.
+/// Matching takes at most time proportional to the lengths of name and pattern multiplied, and 1
+/// KiB of stack.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     parts: Vec<Part>,
     subject: Subject,
     only_directories: bool,
-    /// A directory is matched with a slash behind its name.
+    /// Directories are matched with a slash after their name.
     trailing_slash: bool,
 }
 
@@ -48,34 +48,34 @@ enum Part {
     Byte(u8),
     /// `?`
     Any,
-    /// Bytes of a class, as bits; never a slash.
+    /// The bytes of a class, as a bit set; never a slash.
     Class([u64; 4]),
     /// `*`
     Star,
     /// `**`
     Stars,
-    /// Something that was not written to its end.
+    /// An unterminated construct, which matches nothing.
     Never,
 }
 
-/// What of a name a pattern is matched with.
+/// The part of a name that a pattern is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
-    /// All of it.
+    /// The full name.
     FullName,
-    /// All of it, with a slash in front.
+    /// The full name with a leading slash.
     FullNameWithSlash,
-    /// As many components, from the last on.
+    /// The last components, of this number.
     Last(usize),
-    /// All of it, or what follows any slash.
+    /// The full name, or the rest after any slash.
     AfterAnySlash,
 }
 
 impl Pattern {
-    /// Understands a pattern. What rsync takes for a pattern that matches nothing is one here too.
+    /// Parses a pattern. Patterns that rsync accepts but that never match are accepted, too.
     ///
     /// # Errors
-    /// See [`PatternError`].
+    /// A [`PatternError`] if the bytes are empty, too long or contain a NUL byte.
     pub fn new(bytes: &[u8]) -> Result<Self, PatternError> {
         match bytes {
             [] => return Err(PatternError::Empty),
@@ -103,7 +103,7 @@ impl Pattern {
         Ok(Self { parts, subject, only_directories, trailing_slash: body.ends_with(b"***") })
     }
 
-    /// For a pattern that stands for itself alone: what of a name is to be these bytes.
+    /// Returns the bytes to compare with, and with which part of a name, if there are no wildcards.
     pub(super) fn literal(&self) -> Option<(Subject, Box<[u8]>)> {
         let byte = |part: &Part| if let Part::Byte(byte) = part { Some(*byte) } else { None };
         let bytes = self.parts.iter().map(byte).collect::<Option<_>>()?;
@@ -114,7 +114,7 @@ impl Pattern {
         self.only_directories
     }
 
-    /// Whether the pattern matches a name. None matches the root.
+    /// Returns whether the pattern matches a name. No pattern matches the root.
     pub fn matches(&self, name: &Name, is_directory: bool) -> bool {
         if name.is_root() || (self.only_directories && !is_directory) {
             return false;
@@ -126,7 +126,7 @@ impl Pattern {
         self.run([front, subject, behind].into_iter().flatten().copied())
     }
 
-    /// Goes over the text once, with all the places in the pattern where the match may be by then.
+    /// Simulates the pattern as a state machine in one pass over the text.
     fn run(&self, text: impl Iterator<Item = u8>) -> bool {
         let words = self.parts.len() / 64 + 1;
         let (mut one, mut other) = ([0; WORDS], [0; WORDS]);
@@ -154,7 +154,8 @@ impl Pattern {
         states(now).last() == Some(self.parts.len())
     }
 
-    /// Adds a state, and the one behind a star, which may stand for nothing. No two stars follow each other.
+    /// Adds a state, and the next one if it is a star, which may match nothing. No two stars are
+    /// adjacent.
     fn enter(&self, states: &mut [u64], state: usize) {
         states[state / 64] |= 1 << (state % 64);
         if matches!(self.parts.get(state), Some(Part::Star | Part::Stars)) {
@@ -163,7 +164,7 @@ impl Pattern {
     }
 }
 
-/// The states of a set, in ascending order.
+/// Iterates over the states of a set in ascending order.
 fn states(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
     set.iter().enumerate().flat_map(|(index, &word)| {
         let mut rest = word;
@@ -176,7 +177,7 @@ fn states(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
 }
 
 impl Subject {
-    /// That of a name, but for a slash in front; none if it has too few components.
+    /// Returns this part of a name, without a leading slash; `None` if it has too few components.
     pub(super) fn of(self, name: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Last(count) => last(name, count),
@@ -196,7 +197,7 @@ impl Part {
     }
 }
 
-/// The last components of a name; none if it has fewer.
+/// Returns the last `count` components of a name; `None` if it has fewer.
 fn last(name: &[u8], count: usize) -> Option<&[u8]> {
     let mut slashes = (0..name.len()).rev().filter(|&at| name[at] == b'/');
     match slashes.nth(count - 1) {
@@ -245,17 +246,18 @@ fn parts(mut rest: &[u8]) -> Vec<Part> {
     }
 }
 
-/// A class behind its `[`, and what follows its `]`; none if it has no end, or an unknown name in it.
+/// Parses a class after its `[`; returns the class and the rest after its `]`. `None` if it is
+/// unterminated or contains an unknown class name.
 ///
-/// `!` or `^` at the beginning turn it round; a `]` there, or behind that, is a member. A backslash takes
-/// the meaning from the next byte.
+/// A leading `!` or `^` negates it; a `]` there, or directly after it, is a member. A backslash
+/// escapes the next byte.
 fn class(mut rest: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut bits = [0; 4];
     let negated = matches!(rest, [b'!' | b'^', ..]);
     if negated {
         rest = &rest[1..];
     }
-    // The member before, if a range can begin with it.
+    // The previous member, if a range can start with it.
     let mut before = None;
     let mut is_first = true;
     loop {
@@ -291,12 +293,12 @@ fn class(mut rest: &[u8]) -> Option<([u64; 4], &[u8])> {
     if negated {
         bits = bits.map(|word| !word);
     }
-    // Both kinds of class: none has the slash.
+    // Neither a class nor a negated class matches the slash.
     bits[SLASH / 64] &= !(1 << (SLASH % 64));
     Some((bits, rest))
 }
 
-/// A byte of a class, and what follows it.
+/// Parses a member of a class; returns it and the rest.
 fn member(bytes: &[u8]) -> Option<(u8, &[u8])> {
     match bytes {
         [b'\\', byte, rest @ ..] => Some((*byte, rest)),
@@ -309,7 +311,7 @@ fn add(bits: &mut [u64; 4], byte: u8) {
     bits[usize::from(byte / 64)] |= 1 << (byte % 64);
 }
 
-/// The members of a class that has a name in POSIX, in ASCII.
+/// Returns the predicate of a POSIX character class, in ASCII.
 fn named(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn rejects_invalid_patterns() {
         assert_eq!(Pattern::new(b"").err(), Some(PatternError::Empty));
         assert_eq!(Pattern::new(b"a\0").err(), Some(PatternError::Nul));
         assert_eq!(Pattern::new(&[b'a'; 4_097]).err(), Some(PatternError::Long(4_097)));
@@ -349,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_sets_of_bytes() {
+    fn classes_match_their_members() {
         let members = |class: &str| -> String {
             let printable = (b'!'..=b'~').filter(|byte| !b"/.".contains(byte));
             printable.filter(|&byte| matches(class.as_bytes(), &[byte])).map(char::from).collect()
         };
         assert_eq!(members("[abc]"), "abc");
         assert_eq!(members("[a-c]"), "abc");
-        assert_eq!(members("[c-a]"), "c", "as in rsync: where a range begins is a member");
+        assert_eq!(members("[c-a]"), "c", "as in rsync: the start of a range is a member");
         assert_eq!(members("[]a]"), "]a");
         assert_eq!(members("[a-]"), "-a");
         assert_eq!(members("[-a]"), "-a");
@@ -377,9 +379,9 @@ mod tests {
         }
     }
 
-    /// Stars that would make a backtracking matcher try for longer than the universe lasts.
+    /// A backtracking matcher would take exponential time for these patterns.
     #[test]
-    fn many_stars_are_no_trouble() {
+    fn many_stars_match_in_bounded_time() {
         let name = ["a".repeat(255), "/".into()].concat().repeat(15) + "a";
         let pattern = "*a".repeat(2_000) + "b";
         assert!(!matches(pattern.as_bytes(), name.as_bytes()));
@@ -389,7 +391,7 @@ mod tests {
         assert!(matches(pattern.as_bytes(), name.as_bytes()));
     }
 
-    /// The meaning of the parts, tried in all ways: short and slow.
+    /// A simple exponential reference matcher.
     fn try_all(parts: &[Part], text: &[u8]) -> bool {
         match (parts, text) {
             ([], text) => text.is_empty(),
@@ -407,7 +409,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2_000, ..testing::config() })]
 
         #[test]
-        fn one_pass_finds_what_all_ways_find(
+        fn matcher_agrees_with_the_reference_matcher(
             pattern in "[ab*?/]{1,8}|[ab*/]{1,5}\\[[!ab-]{1,3}\\][ab*/]{0,4}",
             name in "[ab]{1,3}(/[ab]{1,3}){0,3}",
         ) {
@@ -426,7 +428,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_understood(pattern in proptest::collection::vec(1u8.., 1..20), name in testing::name()) {
+        fn accepts_all_bytes_except_nul(pattern in proptest::collection::vec(1u8.., 1..20), name in testing::name()) {
             let pattern = Pattern::new(&pattern).expect("a pattern");
             let _ = pattern.matches(&name, true);
         }

@@ -1,4 +1,4 @@
-//! A journal against a plain model of what was said, with whatever a crash may leave of the file.
+//! Tests of the journal against a simple model, with arbitrary damage to the file.
 
 use super::*;
 use crate::testing;
@@ -13,7 +13,7 @@ enum LogEvent {
     Compact,
 }
 
-/// What was said, bit by bit: files below 6, bytes below 64.
+/// The expected state as bit masks: files below 6, bytes below 64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Model {
     durable: BTreeMap<u64, u64>,
@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// What a journal answers for every file of 64 bytes, as the same bits.
+    /// Returns the state of a journal for files of 64 bytes, as the same bit masks.
     fn of(journal: &Journal) -> Self {
         let mut model = Self::default();
         for file in 0..6 {
@@ -64,7 +64,8 @@ fn events() -> impl Strategy<Value = Vec<LogEvent>> {
     proptest::collection::vec(one, 0..30)
 }
 
-/// The file that a journal makes of what it is told, after each thing the bytes so far, and the truth.
+/// Applies events to a journal and its file; returns the file length and the state after each
+/// event.
 fn write(journal: &mut Journal, file: &mut Vec<u8>, all: &[LogEvent]) -> Vec<(usize, Model)> {
     let mut model = Model::of(journal);
     file.extend(journal.take_pending());
@@ -90,12 +91,12 @@ fn replay(bytes: &[u8]) -> Result<(Journal, u64), JournalError> {
     replay.finish()
 }
 
-/// What may be believed of a file whose first `whole` bytes are as they were written.
+/// Returns the expected state if only the first `whole` bytes of the file are intact.
 fn expected_state(steps: &[(usize, Model)], whole: usize) -> Option<&(usize, Model)> {
     steps.iter().rev().find(|(length, _)| *length <= whole)
 }
 
-/// Checks that of damaged bytes just what is before the damage is believed.
+/// Checks that exactly the records before the damage are applied.
 fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Model)]) -> Result<(), TestCaseError> {
     let whole = good.iter().zip(bad).take_while(|(good, bad)| good == bad).count();
     match (replay(bad), expected_state(steps, whole)) {
@@ -110,7 +111,7 @@ fn check_damaged(good: &[u8], bad: &[u8], steps: &[(usize, Model)]) -> Result<()
 }
 
 #[test]
-fn what_is_left_is_data_without_holes() {
+fn missing_data_excludes_holes() {
     let mut journal = Journal::new(ID);
     let content = Content::sparse(100, vec![extent(10, 30), extent(50, 60)]).expect("a file");
     let left = |journal: &Journal| {
@@ -129,7 +130,7 @@ fn what_is_left_is_data_without_holes() {
 }
 
 #[test]
-fn files_are_void_together() {
+fn invalidates_a_range_of_files() {
     let mut journal = Journal::new(ID);
     for file in [2, 3, 5, 8] {
         journal.mark_durable(number(file), extent(0, 64));
@@ -147,7 +148,7 @@ fn files_are_void_together() {
 }
 
 #[test]
-fn another_journal_is_refused() {
+fn rejects_other_files() {
     let file = Journal::new(TransferId([2; 16])).take_pending();
     let events = |bytes: &[u8]| replay(bytes).err();
     assert_eq!(events(&file), Some(JournalError::OtherTransfer(TransferId([2; 16]))));
@@ -164,7 +165,7 @@ fn another_journal_is_refused() {
 }
 
 #[test]
-fn the_format_is_as_it_says() {
+fn file_format_matches_the_specification() {
     let mut journal = Journal::new(TransferId(*b"0123456789abcdef"));
     journal.mark_durable(number(300), extent(4_096, 8_192));
     journal.invalidate(300..301, None);
@@ -173,13 +174,13 @@ fn the_format_is_as_it_says() {
     assert_eq!(log[30..37], [1, 0xac, 2, 0x80, 0x20, 0x80, 0x20]);
     assert_eq!(log[41..44], [3, 0xac, 2]);
     assert_eq!(log.len(), 48);
-    // Checksums as another program finds them: zlib's crc32 of all before, without the checksums between.
+    // Checksums computed independently: zlib's crc32 of all preceding bytes without checksums.
     let sums = [&log[26..30], &log[37..41], &log[44..48]].map(|sum| sum.to_vec());
     assert_eq!(sums, [[0x22, 0xe9, 0xf2, 0xdc], [0xe1, 0x3a, 0x0d, 0x5f], [0x05, 0xf9, 0x3b, 0x11]]);
 }
 
 #[test]
-fn blocks_in_a_row_are_one_record_in_the_end() {
+fn compaction_merges_consecutive_blocks() {
     let mut journal = Journal::new(ID);
     (0..10_000).for_each(|n| journal.mark_durable(number(1), extent(10 * n, 10 * n + 10)));
     assert!(journal.is_bloated());
@@ -192,16 +193,16 @@ fn blocks_in_a_row_are_one_record_in_the_end() {
 }
 
 #[test]
-fn what_is_void_is_not_logged_again() {
+fn invalidating_unknown_files_logs_nothing() {
     let mut journal = Journal::new(ID);
     journal.mark_durable(number(1), extent(0, 5));
     journal.take_pending();
     assert!(!journal.invalidate(2..9, None) && journal.take_pending().is_empty());
 }
 
-/// Blocks of zeros or of an older journal, which never reached the disk in order, and a long tail of them.
+/// Blocks of zeros or of an older journal may follow if writes did not reach the disk in order.
 #[test]
-fn a_long_tail_is_not_kept_in_memory() {
+fn long_invalid_tail_is_not_buffered() {
     let mut journal = Journal::new(ID);
     journal.mark_durable(number(1), extent(0, 5));
     let mut replay = JournalReader::new(ID);
@@ -218,7 +219,7 @@ proptest! {
     #![proptest_config(testing::config())]
 
     #[test]
-    fn a_journal_is_what_was_said(
+    fn journal_round_trips(
         all in events(),
         compact in proptest::option::of(any::<prop::sample::Index>()),
         pieces in proptest::collection::vec(1usize..50, 1..20),
@@ -240,23 +241,23 @@ proptest! {
         let (mut again, valid) = replay.finish().expect("a journal");
         prop_assert_eq!(valid, file.len() as u64);
         prop_assert_eq!(Some(Model::of(&again)), steps.last().map(|(_, model)| model.clone()));
-        // It goes on where it ended.
+        // Continue the journal.
         let steps = write(&mut again, &mut file, &later);
         let (last, _) = self::replay(&file).expect("a journal");
         prop_assert_eq!(Some(Model::of(&last)), steps.last().map(|(_, model)| model.clone()));
     }
 
     #[test]
-    fn a_torn_tail_is_cut(all in events(), cut in any::<prop::sample::Index>(), junk in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn torn_tail_is_discarded(all in events(), cut in any::<prop::sample::Index>(), junk in proptest::collection::vec(any::<u8>(), 0..80)) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let bad = [&good[..cut.index(good.len() + 1)], &junk].concat();
         check_damaged(&good, &bad, &steps)?;
     }
 
-    /// The tail in blocks, of which some came in another order, twice, or not at all.
+    /// Blocks of the tail are reordered, duplicated or missing.
     #[test]
-    fn a_reordered_tail_is_cut(all in events(), block in 1usize..40, order in proptest::collection::vec(0usize..12, 0..12)) {
+    fn reordered_tail_is_discarded(all in events(), block in 1usize..40, order in proptest::collection::vec(0usize..12, 0..12)) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let blocks: Vec<&[u8]> = good.chunks(block).collect();
@@ -270,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_bit_ends_it(all in events(), bit in any::<prop::sample::Index>()) {
+    fn changed_bit_ends_the_log(all in events(), bit in any::<prop::sample::Index>()) {
         let mut good = Vec::new();
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         let mut bad = good.clone();
@@ -279,15 +280,15 @@ proptest! {
         check_damaged(&good, &bad, &steps)?;
     }
 
-    /// What an older journal of the same transfer left in reused blocks does not fit.
+    /// Reused blocks may contain an older journal of the same transfer.
     #[test]
-    fn an_older_tail_is_not_believed(all in events(), older in events(), cut in any::<prop::sample::Index>()) {
+    fn tail_of_an_older_journal_is_discarded(all in events(), older in events(), cut in any::<prop::sample::Index>()) {
         let (mut good, mut old) = (Vec::new(), Vec::new());
         let steps = write(&mut Journal::new(ID), &mut good, &all);
         write(&mut Journal::new(ID), &mut old, &older);
         let cut = cut.index(good.len() + 1);
         let bad = [&good[..cut], old.get(cut..).unwrap_or_default()].concat();
-        // Where both said the same up to the cut, the older one is the truth as well.
+        // If both logs are equal up to the cut, the older records are valid as well.
         if good[..cut] != old[..cut.min(old.len())] {
             check_damaged(&good, &bad, &steps)?;
         }

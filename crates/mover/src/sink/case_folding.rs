@@ -1,6 +1,6 @@
-//! Destinations that do not tell names apart which differ in case alone, or in dots at their ends, as exFAT, directories of ext4 and
-//! f2fs that are marked so (Documentation/filesystems/ext4/, "Case-insensitive file name lookups"), and what servers of Windows and
-//! macOS share.
+//! Destinations on which names that differ only in case, or in trailing dots, are equivalent:
+//! exFAT, casefolded directories of ext4 and f2fs (Documentation/filesystems/ext4/,
+//! "Case-insensitive file name lookups"), and shares of Windows and macOS servers.
 
 use crate::name::{is_ignorable, Name};
 use crate::name_set::NameSet;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use unicase::UniCase;
 use unicode_normalization::UnicodeNormalization;
 
-/// Names as the destination knows them.
+/// Detects duplicate names according to the equivalence of the destination.
 #[derive(Debug, Default)]
 pub(super) struct CaseFolding {
     names: Names,
@@ -17,20 +17,22 @@ pub(super) struct CaseFolding {
 }
 
 impl CaseFolding {
+    /// Creates an empty set.
     pub fn new(names: Names) -> Self {
         Self { names, seen: NameSet::default() }
     }
 
+    /// Returns the equivalence at the destination itself.
     pub fn names(&self) -> Names {
         self.names
     }
 
-    /// Whether the source told before of a name that is the same here.
+    /// Returns whether an equivalent name was added before; adds the name.
     pub fn is_duplicate(&mut self, name: &Name) -> bool {
         self.names != Names::Apart && !self.seen.add(self.key(name))
     }
 
-    /// One that all names have which are the same here.
+    /// Returns a key that is equal for equivalent names.
     pub fn key<'a>(&self, name: &'a Name) -> Cow<'a, [u8]> {
         match self.names {
             Names::Apart => Cow::Borrowed(name.as_bytes()),
@@ -41,7 +43,7 @@ impl CaseFolding {
     }
 }
 
-/// With each accent as a character of its own (NFD).
+/// Decomposes accented characters (NFD).
 fn normalize(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => text.nfd().collect::<String>().into_bytes(),
@@ -49,20 +51,21 @@ fn normalize(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Without dots and blanks at the ends of components. One of nothing else stays as it is.
+/// Removes trailing dots and blanks of components. A component of only these is unchanged.
 fn trim_dots(name: &[u8]) -> Vec<u8> {
     let is_trimmed = |byte: &u8| matches!(byte, b'.' | b' ');
     let one = |component: &[u8]| {
-        let end = component.iter().rposition(|byte| !is_trimmed(byte)).map_or(component.len(), |last| last + 1);
+        let end =
+            component.iter().rposition(|byte| !is_trimmed(byte)).map_or(component.len(), |last| last + 1);
         component[..end].to_vec()
     };
     name.split(|&byte| byte == b'/').map(one).collect::<Vec<_>>().join(&b'/')
 }
 
-/// As Unicode compares without case (The Unicode Standard, 3.13, D145: canonical caseless matching): letters as their full foldings,
-/// whether or not their accents are characters of their own. Characters that need not be seen count for nothing, as to ext4, f2fs
-/// and tmpfs (fs/unicode of the kernel). Tables of file systems differ: what is taken for one here, and is two there, is told,
-/// and not moved.
+/// Applies canonical caseless matching (The Unicode Standard, 3.13, D145): full case folding and
+/// decomposition. Ignorable characters are removed, as in ext4, f2fs and tmpfs (fs/unicode of the
+/// kernel). The tables of file systems differ: a name that is wrongly taken for a duplicate is
+/// reported and not copied.
 fn fold(name: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(name) {
         Ok(text) if !text.is_ascii() => {
@@ -73,7 +76,7 @@ fn fold(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What is seen of a component, letters and accents apart. One of which nothing is seen is a name all the same.
+/// Removes ignorable characters and decomposes. A component of only these remains a non-empty name.
 fn visible_characters(component: &str) -> String {
     let seen: String = component.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
     if seen.is_empty() {
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_differ_in_case_are_one_where_the_destination_takes_them_so() {
+    fn detects_case_insensitive_duplicates_only_where_folded() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
         let (mut here, mut elsewhere) = (CaseFolding::new(Names::Folded), CaseFolding::new(Names::Apart));
         let names = [&b"Dir/\xc3\x84"[..], b"dir/\xc3\xa4", b"dir/b", b"\xffA", b"\xffa"];
@@ -98,9 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn dots_and_blanks_at_the_ends_count_for_nothing_where_they_are_left_out() {
+    fn ignores_trailing_dots_and_blanks_only_where_trimmed() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
-        let (mut trim_dots, mut fold) = (CaseFolding::new(Names::FoldedAndCut), CaseFolding::new(Names::Folded));
+        let (mut trim_dots, mut fold) =
+            (CaseFolding::new(Names::FoldedAndCut), CaseFolding::new(Names::Folded));
         let names = [&b"R.E.M/x"[..], b"r.e.m./X. .", b"a. b", b"a", b"...", b"..a", b". ."];
         assert_eq!(
             names.map(|names| trim_dots.is_duplicate(&name(names))),
@@ -110,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn accents_alone_are_one_where_nothing_else_is() {
+    fn normalization_ignores_only_the_encoding_of_accents() {
         let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
         let mut here = CaseFolding::new(Names::Normalized);
         let names = ["e\u{301}/x", "\u{e9}/x", "\u{c9}/x", "E", "e", "a.", "a"];
@@ -121,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_one_that_unicode_takes_for_one() {
+    fn folding_matches_unicode_caseless_matching() {
         let one = [
             ("stra\u{df}e", "STRASSE"),
             ("\u{e9}t\u{e9}", "E\u{301}te\u{301}"),
@@ -154,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_need_not_be_seen_are_those_of_unicode() {
+    fn ignorable_characters_match_unicode() {
         let all = || char::MIN..=char::MAX;
         assert_eq!(all().filter(|letter| is_ignorable(*letter)).count(), 4_174);
-        // They have no case, and neither are accents nor have them.
+        // They have no case, and neither are accents nor have any.
         let alone = |letter: &char| letter.to_lowercase().eq([*letter]) && letter.nfd().eq([*letter]);
         assert!(all().filter(|letter| is_ignorable(*letter)).all(|letter| alone(&letter)));
         let beside =

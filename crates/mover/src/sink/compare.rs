@@ -1,22 +1,23 @@
-//! What is there, compared with what is to be there.
+//! Comparison of existing objects with received entries.
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
 use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Names, Seen, Stamp, Xattr};
 
-/// Bits of a mode (inode(7)).
+/// Mode bits (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const SET_ID: u32 = SET_USER_ID | SET_GROUP_ID;
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// The attributes that an object gets.
+    /// Returns the attributes to set on an object.
     pub(super) fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
         let keep = self.options.preserve;
         let bits = self.bits(inode);
         let (mode, masked) = match there {
             _ if keep.modes => (bits, false),
-            // What is of another kind is replaced, and a symbolic link's bits say nothing.
+            // An object of another kind is replaced, and the mode of a symbolic link has no
+            // meaning.
             Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
             _ => (bits & 0o777, true),
         };
@@ -30,14 +31,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// The mode that an object can have here. Who runs a program with these bits becomes its owner, or of its group: where that is
-    /// not the one of the source they would give away the rights of whoever copies it.
+    /// Returns the mode that an object may have here. A set-ID program runs with the rights of its
+    /// owner or group: unless these are the source's, the bits would give away the rights of the
+    /// copier.
     pub(super) fn bits(&self, inode: &Inode) -> u32 {
         let (bits, keep, own) = (inode.mode.bits(), self.options.preserve, &self.options.writer);
         if own.for_others {
             return bits & !SET_ID;
         }
-        // That of a directory is about what is made in it, and runs nothing.
+        // On directories these bits affect new entries, and run nothing.
         if keep.users || matches!(inode.kind, Kind::Directory) {
             return bits;
         }
@@ -47,19 +49,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
         bits & (!SET_ID | of_user | of_group)
     }
 
-    /// The extended attributes that an object gets, if they are kept.
+    /// Returns the extended attributes to set, if they are preserved.
     pub(super) fn xattrs(&self, inode: &Inode) -> Option<Vec<Xattr>> {
         let all = || self.settable(inode).map(|(name, value)| (name.into(), value.into())).collect();
         self.options.preserve.xattrs.then(all)
     }
 
-    /// Those that may be set here.
+    /// Iterates over the extended attributes that this user may set.
     fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let is_root = self.options.writer.user == 0;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_roots(name))
     }
 
-    /// Whether what is there has the same content, as far as size and time tell, or if asked for `equal` hashes.
+    /// Returns whether an existing object has the same content, by size and mtime, or by `equal`
+    /// hashes.
     pub(super) fn is_same(&self, inode: &Inode, found: &Found, equal: bool) -> bool {
         let seen = &found.seen;
         match &inode.kind {
@@ -77,13 +80,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Whether attributes differ that are to be kept.
+    /// Returns whether preserved attributes differ.
     pub(super) fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
         let Some(Found { seen, xattrs, .. }) = found else { return true };
         let keep = self.options.preserve;
         let is_link = seen.kind == FileKind::Symlink;
         let own = &self.options.writer;
-        // A directory may have inherited one.
+        // Directories may inherit set-group-ID.
         let compared = if own.for_others { !SET_ID } else { !0 };
         let mode = keep.modes && !is_link && (seen.mode ^ self.bits(inode)) & compared != 0;
         let may_group = keep.users || seen.user == own.user && own.groups.contains(&inode.group.id());
@@ -94,9 +97,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         mode || owners || attributes || !self.is_kept(inode, seen)
     }
 
-    /// Whether the time of what is there is the source's, or what was made of that.
+    /// Returns whether an mtime equals the source's, up to the rounding of the file system.
     pub(super) fn is_kept(&self, inode: &Inode, seen: &Seen) -> bool {
-        // FAT has every second second (`fat_truncate_time` in fs/fat/misc.c).
+        // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).
         let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
         let may_be_fat = self.options.names == Names::FoldedAndCut && is_even(seen.ctime);
         let time = stamp(inode);
@@ -105,14 +108,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 }
 
-/// Nanoseconds to which file systems round times down: NTFS and SMB, others, exFAT, ext4 with small inodes and sshfs.
+/// Time granularities of file systems in ns: NTFS and SMB, others, exFAT, ext4 with small inodes
+/// and sshfs.
 const GRAINS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
 
-/// Whether the time of what is there is what its file system made of another one. A coarse time alone does not tell: with fine ones
-/// there, scp, tar or touch may have set it, of other data. But a file system rounds all times of an inode (`timestamp_truncate` in
-/// fs/inode.c), and the one of its last change nobody sets: with fine times that is in whole seconds, or 10 ms, by a chance of one in
-/// 10^9, or 10^7. In 100 ns it is by one in ten, and in 1 us by one in a thousand; but so soon nobody writes a file, has it copied, and
-/// writes it again.
+/// Returns whether an mtime is `time` rounded by the file system of the object.
+///
+/// A coarse mtime is not sufficient: on a file system with fine times, scp, tar or touch may have
+/// set it for other data. But a file system rounds all times of an inode (`timestamp_truncate` in
+/// fs/inode.c), and the ctime cannot be set. With fine times, it is in whole seconds (or 10 ms) by
+/// chance once in 10^9 (or 10^7) cases. It is in 100 ns once in ten cases and in 1 us once in a
+/// thousand, but files are not written, copied and written again within such times.
 fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
     let there = seen.mtime;
     let rounds = |grain: &u32| seen.ctime.nanoseconds.is_multiple_of(*grain);
@@ -120,7 +126,7 @@ fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
     there == time || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
 }
 
-/// Whether an object is of the kind of what is there; a device has to be the same one.
+/// Returns whether an object has the same kind as an existing one, and for devices the same number.
 pub(super) fn is_alike(kind: &Kind, there: FileKind) -> bool {
     there
         == match kind {
@@ -139,7 +145,7 @@ mod tests {
 
     const SECONDS: i64 = 1_700_000_001;
 
-    /// A file with a time, last changed at so many nanoseconds beyond some second.
+    /// Returns a file with this mtime and a ctime with these nanoseconds.
     fn there(mtime: Stamp, changed: u32) -> Seen {
         Seen {
             kind: FileKind::File,
@@ -160,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_what_a_file_system_with_coarser_ones_makes_of_it() {
+    fn recognizes_times_rounded_by_the_file_system() {
         let changed =
             [(100, 987_654_300), (1_000, 987_654_000), (10_000_000, 980_000_000), (1_000_000_000, 0)];
         let kept = [(100, 123_456_700), (1_000, 123_456_000), (10_000_000, 120_000_000), (1_000_000_000, 0)];
@@ -168,7 +174,7 @@ mod tests {
             assert!(is_kept_as(time(123_456_789), &there(time(123_456_789), changed)));
             for (coarse, kept) in kept {
                 let is_kept = is_kept_as(time(123_456_789), &there(time(kept), changed));
-                assert_eq!(is_kept, coarse <= grain, "{kept} where the last change was at {changed}");
+                assert_eq!(is_kept, coarse <= grain, "{kept} with a ctime of {changed}");
             }
             for other in [123_456_788, 123_456_800, 123_450_000, 130_000_000, 999_999_999] {
                 assert!(!is_kept_as(time(123_456_789), &there(time(other), changed)), "{other}");
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn where_times_are_fine_a_coarse_one_is_another_time() {
+    fn coarse_mtime_on_a_fine_file_system_differs() {
         for coarse in [123_456_700, 123_456_000, 120_000_000, 0] {
             assert!(!is_kept_as(time(123_456_789), &there(time(coarse), 987_654_321)), "{coarse}");
         }

@@ -1,16 +1,16 @@
-//! Deciding what is needed: each entry is compared with what is in its place.
+//! Deciding what to do with each entry, by comparison with the existing object.
 
 use super::case_folding::CaseFolding;
 use super::compare::is_alike;
 use super::pending_ops::PendingOp;
-use super::{stamp, Incoming, Sink, ProtectedPaths, IncomingBatch};
+use super::{stamp, Incoming, IncomingBatch, ProtectedPaths, Sink};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
 use crate::own_files::is_own_file;
 use crate::report::ChangeKind;
 use crate::source::in_blocks;
-use crate::wire::{Frame, NeededData, DataRequest, DataRequests, MAX_REQUESTS};
+use crate::wire::{DataRequest, DataRequests, Frame, NeededData, MAX_REQUESTS};
 use numaio_machine::port::{
     Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Stamp, Why,
     UNFINISHED,
@@ -18,18 +18,18 @@ use numaio_machine::port::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Answers to a batch, and the files that are to be begun before they are given.
+/// Requests for a batch, and the files to start before they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     answers: BTreeMap<u64, NeededData>,
-    /// Files that are begun by this operation, and whether they were there.
+    /// Files started by this operation, and how each is started.
     files: Vec<(FileNumber, Begin)>,
 }
 
-/// What is to be done for the entries of one batch.
+/// The pending operations of a batch.
 #[derive(Debug, Default)]
 struct BatchPlan {
-    /// Whether a file of these is written beside its name.
+    /// Whether a file is written to a partial file.
     beside: bool,
     prepared: Prepared,
     puts: Vec<Put>,
@@ -39,12 +39,17 @@ struct BatchPlan {
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Goes on with the batches that were looked at, in their order: directories must be there before what they hold.
+    /// Processes batches with complete lookups in order: directories must exist before their
+    /// contents.
     pub(super) fn process_batches(&mut self) {
         self.start_pending_plans();
-        while self.creating_directories.is_none() && self.hashes.has_capacity() && self.resume_log.has_capacity() {
-            let ready =
-                |batch: &IncomingBatch| batch.found.is_some() && self.hashes.are_complete(batch.first, batch.entries.len());
+        while self.creating_directories.is_none()
+            && self.hashes.has_capacity()
+            && self.resume_log.has_capacity()
+        {
+            let ready = |batch: &IncomingBatch| {
+                batch.found.is_some() && self.hashes.are_complete(batch.first, batch.entries.len())
+            };
             if !self.batches.front().is_some_and(ready) {
                 return;
             }
@@ -57,13 +62,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Whether a directory goes where something else is to be.
+    /// Returns whether a directory that blocks another object may be removed.
     pub(super) fn may_remove_blockers(&self) -> bool {
         self.options.delete && self.options.filter.is_empty() && !self.options.protected.inside_destination
     }
 
-    /// Has directories removed that are where something else of the first batch is to be, if what the source does not have is to go;
-    /// tells whether there are any. They stay where rules may leave out what they hold.
+    /// Removes directories that block other objects of the first batch, if extra entries are
+    /// deleted and no filter may protect their contents; returns whether there are any.
     fn remove_blocking_directories(&mut self) -> bool {
         let may_remove_blockers = self.may_remove_blockers();
         let Some(batch) = self.batches.front_mut().filter(|_| may_remove_blockers) else { return false };
@@ -79,9 +84,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Kind::File(content) => self.options.sizes.contains(&content.size()),
                 kind => port_object(kind, self.options.devices).is_ok(),
             };
-            let goes = |found: &Found| !found.led_to && is_removable_directory(&self.options.protected, &found.seen);
+            let is_removable =
+                |found: &Found| !found.led_to && is_removable_directory(&self.options.protected, &found.seen);
             if is_created_destination
-                && matches!(found, Ok(Some(found)) if goes(found))
+                && matches!(found, Ok(Some(found)) if is_removable(found))
                 && check_name(&self.finalize.case_folding, name, duplicate).is_ok()
             {
                 *found = Ok(None);
@@ -126,10 +132,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let makings = directories.iter().map(|(making, _): &(Making, PendingOp)| making.clone()).collect();
         self.creating_directories = Some(self.peer.submit(Operation::Make(makings)));
-        self.finalize.awaiting_directories = Some((directories.into_iter().map(|(_, op)| op).collect(), plan.into()));
+        self.finalize.awaiting_directories =
+            Some((directories.into_iter().map(|(_, op)| op).collect(), plan.into()));
     }
 
-    /// Directories of the first batch were made.
+    /// Handles the creation of the directories of the first batch.
     pub(super) fn directories_created(&mut self, results: Vec<Result<(), Fault>>) {
         let Some((pending_ops, plan)) = self.finalize.awaiting_directories.take() else { return };
         for (op, result) in pending_ops.into_iter().zip(results) {
@@ -163,8 +170,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
         self.finalize.add_source_name(&name, self.options.delete);
-        // The source could not read it, and told so.
-        let Some(equal) = self.hashes.take_result(number) else { return self.finalize.record_failure(&name, None) };
+        // The source failed to hash it, and reported that.
+        let Some(equal) = self.hashes.take_result(number) else {
+            return self.finalize.record_failure(&name, None);
+        };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
         let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
         let newer =
@@ -181,10 +190,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if same {
             self.discard_leftover(&name);
             self.add_found_to_manifest(&name, found.as_ref());
-            // Data that is the same as far as can be told is never given a finer time than it has: a later run could not tell any more.
+            // Data taken for unchanged must not get a more precise mtime, or later runs would not
+            // recognize it as rounded.
             let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.seen));
             let mtime = attributes.mtime.filter(|_| !is_kept);
-            return plan.set_attributes.push((at, Attributes { mtime, ..attributes }, op(ChangeKind::AttributesSet)));
+            return plan.set_attributes.push((
+                at,
+                Attributes { mtime, ..attributes },
+                op(ChangeKind::AttributesSet),
+            ));
         }
         match &inode.kind {
             Kind::File(content) => {
@@ -203,13 +217,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// What is there stays as it is.
+    /// Leaves an existing object unchanged.
     fn keep_unchanged(&mut self, name: &Name, kind: &Kind, size_excluded: bool, found: Option<&Found>) {
         let size = if let Kind::File(content) = kind { content.size() } else { 0 };
-        // Sparse files may claim more together than can be counted.
+        // Sparse files may claim more bytes in total than fit into the counter.
         self.unchanged_bytes = self.unchanged_bytes.saturating_add(size);
         match size_excluded {
-            // A run without such a limit goes on with what was begun of it.
+            // A run without the size limit may resume its partial file.
             true => drop(self.finalize.size_excluded.add(name)),
             false => self.discard_leftover(name),
         }
@@ -217,12 +231,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.add_found_to_manifest(name, found);
     }
 
-    /// What stays where something else is to be: a directory, and of what the user named as the place of a file all that is none:
-    /// `numaio copy FILE /dev/null`.
+    /// Returns why an existing object cannot be replaced: it is a directory, or a special file that
+    /// the user named as the destination of a file (`numaio copy FILE /dev/null`).
     fn blocking_fault(&self, wanted: &Kind, found: &Found) -> Option<Fault> {
         let there = &found.seen;
         if found.led_to {
-            return Some(blocked("it is a link to what it would replace, or into it"));
+            return Some(blocked("this link points to the object that it would replace, or into it"));
         }
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
         let what = match there.kind {
@@ -232,18 +246,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
             FileKind::Socket if is_named => "a socket",
             _ => return None,
         };
-        Some(blocked(&format!("{what} is in its place")))
+        Some(blocked(&format!("{what} with this name exists")))
     }
 
-    /// Where others are removed it is not for its own sake that one stays.
+    /// Returns the fault for a directory that blocks another object.
     pub(super) fn blocked_by_directory(&self) -> Fault {
         blocked(match self.options.delete && !self.options.filter.is_empty() {
-            true => "a directory is in its place, and rules may leave out what it holds",
-            false => "a directory is in its place",
+            true => "a directory with this name exists, and filter rules may protect its contents",
+            false => "a directory with this name exists",
         })
     }
 
-    /// What has this name is not written: nothing is left of an earlier try.
+    /// Discards a leftover partial file of a name that is not written.
     fn discard_leftover(&mut self, name: &Name) {
         if !self.options.dry_run {
             self.resume_log.discard_leftover(name);
@@ -270,7 +284,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         } else if found.is_none() {
             self.new_directories.push(&name);
         }
-        // One that is there may still be closed to us, until the end; DST itself, if it was made just before, is as others are that are made.
+        // Existing directories may be inaccessible until the end. A destination created just before
+        // is treated like other new directories.
         let mode = self.is_created_destination(&name).then_some(UNFINISHED);
         let making = Making {
             at: FilePath::new(0, name.as_bytes()),
@@ -278,11 +293,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             attributes: Attributes { mode, ..Attributes::default() },
         };
         let action = (!is_there).then_some(ChangeKind::Created);
-        let told = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
-        directories.push((making, told));
+        let op = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
+        directories.push((making, op));
         let keep = self.options.preserve.modes;
-        let stays =
-            found.filter(|found| is_there && !keep && !self.is_created_destination(&name) && !is_unfinished(&found.seen));
+        let stays = found.filter(|found| {
+            is_there && !keep && !self.is_created_destination(&name) && !is_unfinished(&found.seen)
+        });
         let stays = stays.and_then(|found| Mode::new(found.seen.mode).ok());
         if stays.is_none() && !keep {
             self.finalize.masked.add(&name);
@@ -291,7 +307,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finalize.directories.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
     }
 
-    /// A regular file whose data is to be moved.
+    /// Decides a regular file whose data must be transferred.
     fn decide_file(
         &mut self,
         (number, name): (FileNumber, Name),
@@ -301,14 +317,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         found: Option<&Found>,
         plan: &mut BatchPlan,
     ) {
-        // What is written to one that has further names is written to those, be they outside DST.
+        // Writing to a file with several hard links would change files outside of the destination.
         let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
         let in_place = self.options.in_place && found.is_none_or(is_alone);
         if self.active_names.contains(&name) {
-            return self.fail(number, &name, &Fault::new(Why::Exists, "the source told of this name twice"));
+            return self.fail(number, &name, &Fault::new(Why::Exists, "the source sent this name twice"));
         }
         if !in_place && !self.options.preserve.modes {
-            // These bits are about the owner of what is replaced.
+            // Set-ID bits of the replaced file belong to its owner.
             attributes.mode = attributes.mode.map(|mode| mode & !0o6000);
         }
         let end = FilePath::new(0, name.as_bytes());
@@ -328,8 +344,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let bytes = bytes_of(&left);
             self.peer.totals.size = self.peer.totals.size.saturating_add(bytes);
             let settle = self.settle(size, attributes, end);
-            let told = PendingOp { number: Some(number), bytes, expected, ..PendingOp::reported(name, ChangeKind::Copied) };
-            let op = PendingOp { is_file: true, replaces: !in_place, ..told };
+            let op = PendingOp {
+                number: Some(number),
+                bytes,
+                expected,
+                ..PendingOp::reported(name, ChangeKind::Copied)
+            };
+            let op = PendingOp { is_file: true, replaces: !in_place, ..op };
             let put = Put { settle: Some(settle), ..Put::begin(at, begin) };
             return plan.empty.push((put, op));
         }
@@ -363,7 +384,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.incoming.insert(number.get(), file);
     }
 
-    /// Nothing is believed any more of what an earlier try left of other versions of a file, which is written over or goes.
+    /// Invalidates records of other versions of a file, which is overwritten or removed.
     fn discard_other_versions(&mut self, name: &Name, in_place: bool, resumed: Option<FileNumber>) {
         match in_place {
             true => self.resume_log.discard_leftover(name),
@@ -371,14 +392,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Leaves out what the journal says is there; tells whether anything is.
+    /// Removes the ranges that the journal lists as durable; returns whether there are any.
     fn apply_journal(&mut self, file: &mut Incoming) -> bool {
         let Some(key) = file.key else { return false };
         let Some(left) = self.resume_log.missing(key, &in_whole_blocks(&file.content)) else { return false };
         if left == file.left {
             return false;
         }
-        // Else the source sends all, or cannot be told what to send.
+        // In eager mode the source sends everything; too many extents cannot be requested.
         if self.options.eager || left.intervals() > MAX_EXTENTS {
             return false;
         }
@@ -390,8 +411,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Settle { size, attributes, name, sync: self.options.sync == super::SyncMode::File }
     }
 
-    /// Begins what was decided. Files are written beside their names only when the journal is there, so that a run after
-    /// this one finds them.
+    /// Enqueues a plan. Partial files are started only when the journal exists, so that later runs
+    /// find them.
     fn enqueue_plan(&mut self, plan: BatchPlan) {
         if !self.options.dry_run && plan.beside && plan.writes() {
             self.resume_log.require_journal();
@@ -400,7 +421,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.start_pending_plans();
     }
 
-    /// Carries out what was decided, once nothing on disk says otherwise.
+    /// Starts waiting plans once the journal on disk allows it.
     fn start_pending_plans(&mut self) {
         while self.resume_log.may_start_files() {
             let Some(PendingPlan(plan)) = self.finalize.awaiting_journal.pop() else { return };
@@ -440,7 +461,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.preparing.insert(ticket, prepared);
     }
 
-    /// Files were begun, or cannot be.
+    /// Handles started files, or files that could not be started.
     pub(super) fn files_prepared(&mut self, mut prepared: Prepared, results: Vec<Result<(), Fault>>) {
         let mut again = Prepared::default();
         let mut puts = Vec::new();
@@ -457,7 +478,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     }
                 }
                 Err(_) if begin == Begin::Continue => {
-                    // What was there before is gone, or cannot be trusted.
+                    // The partial file was removed, or cannot be trusted.
                     file.left = blocks_of(&file.content);
                     self.resume_log.invalidate_versions(&file.name, None);
                     let at = file.at.clone();
@@ -478,10 +499,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let again = BatchPlan { prepared: again, puts, ..BatchPlan::default() };
             self.finalize.awaiting_journal.push(again.into());
         }
-        // Nothing is missing of some: they only need their names.
-        let whole: Vec<u64> = prepared.answers.keys().copied().collect();
+        // Completely resumed files only need their final names.
+        let answered: Vec<u64> = prepared.answers.keys().copied().collect();
         self.send_answers(prepared.answers);
-        whole.into_iter().for_each(|number| self.settle_if_complete(number));
+        answered.into_iter().for_each(|number| self.settle_if_complete(number));
     }
 
     fn send_answers(&mut self, answers: BTreeMap<u64, NeededData>) {
@@ -494,7 +515,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.send_requests(answers);
     }
 
-    /// Tells the source what is needed.
+    /// Sends requests to the source.
     pub(super) fn send_requests(&mut self, answers: BTreeMap<u64, NeededData>) {
         let mut wants: Vec<DataRequest> = Vec::new();
         for (number, what) in answers {
@@ -507,11 +528,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let mut rest = wants.as_slice();
         while !rest.is_empty() {
             // Few enough extents for one frame.
-            let (some, more) = rest.split_at(rest.len().min(if has_extents(rest) { 4 } else { MAX_REQUESTS }));
+            let (some, more) =
+                rest.split_at(rest.len().min(if has_extents(rest) { 4 } else { MAX_REQUESTS }));
             rest = more;
             match DataRequests::new(some.to_vec()) {
                 Ok(wants) => self.peer.send(&Frame::DataRequests(wants)),
-                Err(error) => self.give_up(crate::wire::Reason::Other, &error.to_string()),
+                Err(error) => self.abort(crate::wire::Reason::Other, &error.to_string()),
             }
         }
     }
@@ -531,7 +553,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.finalize.note_replacement(&name, self.options.dry_run && replaces);
                 self.record_change(name, action, bytes);
             }
-            // Its content is what it was to be.
+            // The content is correct.
             (Err(fault), Some(number)) if action == Some(ChangeKind::AttributesSet) => {
                 let about = crate::wire::ProblemSubject::File(number, name);
                 self.peer.report_problem(about, crate::report::reason(fault.why), &fault.text);
@@ -551,13 +573,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
 }
 
 impl BatchPlan {
-    /// Whether any file is written.
+    /// Returns whether any file is written.
     fn writes(&self) -> bool {
         !self.empty.is_empty() || self.prepared.answers.values().any(|what| *what != NeededData::Nothing)
     }
 }
 
-/// What is needed of a file that is begun.
+/// Returns the data that is needed of a started file.
 fn needed(file: &Incoming, resumed: bool) -> NeededData {
     let extents: Vec<Extent> = file.left.iter().collect();
     match resumed {
@@ -571,42 +593,43 @@ fn has_extents(wants: &[DataRequest]) -> bool {
     wants.iter().any(|want| matches!(want.what, NeededData::Some(_)))
 }
 
-/// Whether it is a directory, and none that is read or holds one.
+/// Returns whether an object is a directory and not a source directory or an ancestor of one.
 pub(super) fn is_removable_directory(protected: &ProtectedPaths, seen: &Seen) -> bool {
     seen.kind == FileKind::Directory && !protected.contains_source(seen)
 }
 
-/// Names that the sink has for itself, and those that are others' already.
+/// Rejects names that are reserved for the sink and case-insensitive duplicates.
 fn check_name(case_folding: &CaseFolding, name: &Name, duplicate: bool) -> Result<(), Fault> {
     match (case_folding.key(name).split(|&byte| byte == b'/').any(is_own_file), duplicate) {
-        (true, _) => Err(Fault::new(Why::Unsupported, "numaio has this name for itself")),
-        (_, true) => Err(Fault::new(
-            Why::Exists,
-            "another name at the source differs in case alone, or looks alike, and here they are one",
-        )),
+        (true, _) => Err(Fault::new(Why::Unsupported, "this name is reserved for numaio")),
+        (_, true) => {
+            Err(Fault::new(Why::Exists, "it is a case-insensitive duplicate of another name in the source"))
+        }
         (false, false) => Ok(()),
     }
 }
 
-/// The size and time that something is to have, if what is there has not both: then they tell whether it came to be.
+/// Returns the size and mtime of a new object unless the old one has both: they then show whether
+/// the new one exists.
 fn expected_state(to_be: (u64, Option<Stamp>), found: Option<&Found>) -> Option<(u64, Option<Stamp>)> {
     let had = found.map(|found| (found.seen.size, Some(found.seen.mtime)));
     (had != Some(to_be)).then_some(to_be)
 }
 
-/// Whether a directory was made by a run that did not come to its end. Its group bit may be that of the one above.
+/// Returns whether an interrupted run created this directory. Its set-group-ID bit may be
+/// inherited.
 fn is_unfinished(seen: &Seen) -> bool {
     seen.mode & !0o2000 == UNFINISHED
 }
 
-/// What is sent of a file.
+/// Returns the blocks of a file to send.
 fn blocks_of(content: &Content) -> ExtentSet {
     let mut blocks = ExtentSet::default();
     in_blocks(content.extents(), content.size()).for_each(|block| blocks.insert(block));
     blocks
 }
 
-/// Where data of a file is that was noted. Of one with more holes than can be said nobody knows where they are.
+/// Returns the recorded data ranges of a file, unless its entry omits holes.
 fn recorded_ranges(file: &Incoming) -> Vec<Range<u64>> {
     if file.content.may_omit_holes() {
         return Vec::new();
@@ -617,7 +640,7 @@ fn recorded_ranges(file: &Incoming) -> Vec<Range<u64>> {
     held.iter().map(|extent| extent.start()..extent.end()).collect()
 }
 
-/// Something is in the place that must not be replaced.
+/// Returns the fault for an object that must not be replaced.
 fn blocked(text: &str) -> Fault {
     Fault::new(Why::Exists, text)
 }
@@ -626,7 +649,7 @@ fn bytes_of(extents: &ExtentSet) -> u64 {
     extents.iter().map(Extent::length).sum()
 }
 
-/// The same file with its data widened to whole blocks, as it is sent and noted.
+/// Widens the data of a file to complete blocks, as it is sent and recorded.
 fn in_whole_blocks(content: &Content) -> Content {
     let size = content.size();
     Content::from_extents(size, in_blocks(content.extents(), size)).unwrap_or_else(|_| content.clone())
@@ -640,13 +663,13 @@ fn port_object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Objec
         Kind::CharacterDevice(device) if devices => Object::CharacterDevice(device.major(), device.minor()),
         Kind::BlockDevice(device) if devices => Object::BlockDevice(device.major(), device.minor()),
         Kind::CharacterDevice(_) | Kind::BlockDevice(_) => {
-            return Err(Fault::new(Why::Unsupported, "it is a device, and devices are not made"));
+            return Err(Fault::new(Why::Unsupported, "device files are not created here"));
         }
-        Kind::File(_) | Kind::Directory => return Err(Fault::new(Why::Other, "it is no special file")),
+        Kind::File(_) | Kind::Directory => return Err(Fault::new(Why::Other, "not a special file")),
     })
 }
 
-/// What was decided and waits to be carried out.
+/// A plan that waits to be started.
 #[derive(Debug)]
 pub(super) struct PendingPlan(Box<BatchPlan>);
 

@@ -1,18 +1,19 @@
-//! Data of files that comes before it is decided whether they are needed, where that was agreed on: it waits until they are.
+//! Frames that arrive before their entry is decided, in eager mode; they are deferred.
 
 use super::{Sink, MAX_OPEN_ENTRIES};
 use crate::entry::FileNumber;
-use crate::wire::{ProblemSubject, Frame, Problem, WireError};
+use crate::wire::{Frame, Problem, ProblemSubject, WireError};
 use std::collections::{HashSet, VecDeque};
 
-/// Holes that may wait, 64 MiB of them: more than a source tells of the files that it may have under way.
+/// Maximum deferred holes (64 MiB): more than a source announces for the files it may have in
+/// flight.
 const MAX_HOLES: usize = 4 << 20;
 
-/// Frames that wait, with their data.
+/// Deferred frames with their data.
 #[derive(Debug)]
 pub(super) struct EarlyFrames<B> {
     frames: VecDeque<(Frame, Option<B>)>,
-    /// How many holes they tell of.
+    /// Number of holes in these frames.
     holes: usize,
 }
 
@@ -34,11 +35,13 @@ impl<B> EarlyFrames<B> {
         next
     }
 
+    /// Drops all deferred frames.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether one more is more than what a source sends of the files that it may have under way. Data is bounded by its buffers.
+    /// Returns whether another frame would exceed what a source may have in flight. The number of
+    /// buffers bounds the data.
     fn would_overflow(&self, frame: &Frame) -> bool {
         self.frames.len() > MAX_OPEN_ENTRIES || self.holes + holes_in(frame) > MAX_HOLES
     }
@@ -53,22 +56,22 @@ fn holes_in(frame: &Frame) -> usize {
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Takes what is about files that the source was not asked for, or lets it wait; all that is about one file comes in its order.
+    /// Applies a frame of the source, or defers it; frames of one file stay in order.
     pub(super) fn apply_or_defer(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
         let overtakes = matches!(frame, Frame::Batch(_)) || self.early_frames.frames.is_empty();
         if overtakes && self.is_applicable(&frame) {
             return self.apply(frame, data);
         }
         if self.early_frames.would_overflow(&frame) {
-            return Err(WireError::InvalidValue("a flood of what nobody asked for"));
+            return Err(WireError::InvalidValue("too many unrequested frames"));
         }
         self.early_frames.push(frame, data);
         Ok(())
     }
 
-    /// Takes what waited and need not any more.
+    /// Applies deferred frames whose entries are decided by now.
     pub(super) fn apply_deferred(&mut self) -> Result<(), WireError> {
-        // Files whose last part waits for others that came with it: their end waits, too.
+        // Files with a deferred last part: their final frame must wait, too.
         let mut deferred = HashSet::new();
         for _ in 0..self.early_frames.frames.len() {
             let Some((frame, data)) = self.early_frames.pop() else { break };
@@ -78,7 +81,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             }
             if let Frame::Chunk(chunk) = &frame {
-                // Whole files have no end of their own.
+                // Files sent as a single part have no final frame.
                 let ends = chunk.parts().iter().filter(|part| part.extent.start() > 0);
                 deferred.extend(ends.map(|part| part.file));
             }
@@ -87,7 +90,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Ok(())
     }
 
-    /// Whether nothing comes after what waits.
+    /// Returns whether the last deferred frame is the end frame.
     pub(super) fn is_end_deferred(&self) -> bool {
         self.early_frames.frames.back().is_some_and(|(frame, _)| matches!(frame, Frame::End(_)))
     }
@@ -103,7 +106,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Whether the source was told what is needed of a file. One that nobody knows needs not be waited for.
+    /// Returns whether the data of a file was requested; true for unknown files, which are errors.
     fn is_requested(&self, file: FileNumber) -> bool {
         let file = file.get();
         let known = file < self.next;

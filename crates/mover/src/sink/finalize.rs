@@ -1,38 +1,38 @@
-//! What is done when all data is there: hard links, removals, attributes of directories, durability.
+//! Finalization after all data is received: hard links, removals, directory attributes and sync.
 
 use super::case_folding::CaseFolding;
-use super::pending_ops::PendingOp;
 use super::decide::{is_removable_directory, PendingPlan};
+use super::pending_ops::PendingOp;
 use super::resume_log::CloseAction;
 use super::{Sink, SyncMode, MAX_OPEN_ENTRIES};
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::{is_own_file, JOURNAL};
-use crate::report::{ChangeKind, TransferOutcome, Totals};
-use crate::wire::{ProblemSubject, EndTotals, EntryStore, Frame, Reason};
+use crate::report::{ChangeKind, Totals, TransferOutcome};
+use crate::wire::{EndTotals, EntryStore, Frame, ProblemSubject, Reason};
 use numaio_machine::port::{
     Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Names, Object as Made, Operation,
     Seen, Stamp, Ticket, Why,
 };
 use std::collections::{HashMap, HashSet};
 
-/// Names of one listing of a directory in which things may be removed.
+/// Maximum names per listing of a directory in which entries may be removed.
 const NAMES: usize = 512;
 
-/// What is at a name.
+/// The object with a name, if any.
 type LookupResult = Result<Option<Found>, Fault>;
 
-/// What becomes of a further name of a file.
+/// How to treat a hard link.
 enum LinkDecision {
-    /// It is right, or to be left alone.
+    /// It exists already, or must be left unchanged.
     Unchanged,
-    /// It is not made, for this reason.
+    /// It is not created, for this reason.
     Refuse(&'static str),
     Create,
 }
 
-/// Steps in their order.
+/// The phases of finalization, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Phase {
     #[default]
@@ -44,82 +44,83 @@ enum Phase {
     Ending,
 }
 
-/// What is kept for the end, and how far the end is.
+/// Data collected for the end of the transfer, and the state of finalization.
 #[derive(Debug, Default)]
 pub(super) struct Finalization {
     phase: Phase,
-    /// Something could not be read at the source: what is missing here may be there.
+    /// Whether the source failed to read something: entries that seem extra may exist there.
     pub incomplete: bool,
-    /// Hard links.
+    /// Hard links to create.
     pub links: EntryStore,
-    /// Directories with the attributes that they get.
+    /// Directories with the attributes to set.
     pub directories: EntryStore,
-    /// Those of them that were made, and get what is left of the source's mode.
+    /// Directories among them that were created and get the source's mode less restrictions.
     pub masked: NameSet<6>,
-    /// Those of them that were there with other attributes.
+    /// Directories among them that existed with other attributes.
     pub attributes_set: NameSet<6>,
-    /// Files that would be others, in a rehearsal: further names that they have would not be theirs any more.
+    /// Files that would be replaced in a dry run: hard links to the old file would then differ.
     would_be_replaced: NameSet<6>,
-    /// Names that failed, the first of them. Those of files of which data came, with the size and the time that they were to have.
+    /// The first failed names; of files with received data also the expected size and mtime.
     failed: HashMap<Name, Option<(u64, Option<Stamp>)>>,
-    /// Whether there were more.
+    /// Whether there were more failed names.
     failed_others: bool,
-    /// Files that are left alone by their size.
+    /// Files that are skipped because of their size.
     pub size_excluded: NameSet<6>,
-    /// Those that are newer here.
+    /// Files that are skipped because they are newer here.
     pub newer: NameSet<6>,
-    /// Directories that were where further names of files are to be.
+    /// Directories that blocked hard links and were removed.
     cleared: HashSet<Name>,
-    /// Work that waits for directories.
+    /// Operations and a plan that wait for the creation of directories.
     pub awaiting_directories: Option<(Vec<PendingOp>, PendingPlan)>,
-    /// Work that waits for the journal.
+    /// Plans that wait for the journal.
     pub awaiting_journal: Vec<PendingPlan>,
-    /// Which names are one at the destination.
+    /// Duplicate detection.
     pub case_folding: CaseFolding,
-    /// Names that the source told, if what it did not tell is removed, as the destination knows them.
+    /// Names of the source, as the destination compares them; only if extra entries are removed.
     source_names: NameSet<6>,
-    /// Those that are directories.
+    /// Directories among these.
     source_directories: NameSet<6>,
-    /// Those of them that are a source, or lie in one.
+    /// Directories that are, or are inside, a source directory.
     protected_directories: HashSet<Name>,
     removal: Option<Removal>,
-    /// Whether a partial file stays that may be another transfer's, or may lie where nobody looked.
+    /// Whether a partial file was kept because it may belong to another transfer or was not
+    /// visible.
     partials_kept: bool,
-    /// Whether all partial files of others were removed.
+    /// Whether all partial files of other transfers were removed.
     all_partials_removed: bool,
     listing: Option<(Ticket, Name)>,
-    /// Links that are looked at.
+    /// The lookup of hard links in flight.
     pub link_lookup: Option<(Ticket, Vec<Entry>)>,
 }
 
-/// Directories in which things may be removed, the next one last.
+/// Directories in which entries may be removed, the next one last.
 #[derive(Debug)]
 struct Removal {
     steps: Vec<RemovalStep>,
-    /// Of those that the source does not have, these hold something that is left out by a rule.
+    /// Extra directories that contain entries to keep.
     kept: HashSet<Name>,
 }
 
 #[derive(Debug)]
 enum RemovalStep {
-    /// List a directory, or more of it.
+    /// List a directory, or continue its listing.
     List(Name, Option<u64>),
-    /// All was removed of a directory that the source does not have, but what rules leave out.
+    /// Remove an extra directory, unless some of its contents were kept.
     RemoveDirectory(Name),
 }
 
-/// A directory that was listed.
+/// A listed directory.
 struct ListedDirectory {
     directory: Name,
-    /// Whether the source has it, or all in it goes.
+    /// Whether entries may be removed: the source has the directory, or it is extra itself.
     may_remove: bool,
-    /// Whether names are one in it that are not at the destination itself.
+    /// Whether more names are equivalent in it than at the destination itself.
     folds_more_names: bool,
-    /// Whether it lies in a source.
+    /// Whether it is inside a source directory.
     is_read: bool,
 }
 
-/// What becomes of something in it.
+/// How to treat an entry of a listed directory.
 enum RemovalDecision {
     Descend,
     Keep,
@@ -128,23 +129,24 @@ enum RemovalDecision {
 }
 
 impl Finalization {
+    /// Creates the state before the first entry.
     pub fn new(names: Names) -> Self {
         Self { case_folding: CaseFolding::new(names), ..Self::default() }
     }
 
-    /// Whether nothing is listed or looked at for the end.
+    /// Returns whether no listing or lookup is in flight.
     pub fn is_idle(&self) -> bool {
         self.listing.is_none() && self.link_lookup.is_none()
     }
 
-    /// The source told of something that is no directory.
+    /// Records a name of the source that is not a directory.
     pub fn add_source_name(&mut self, name: &Name, delete: bool) {
         if delete {
             self.source_names.add(self.case_folding.key(name));
         }
     }
 
-    /// Whether it told of this.
+    /// Returns whether the source has this name.
     fn is_source_name(&self, name: &Name) -> bool {
         self.source_names.has(self.case_folding.key(name))
     }
@@ -153,14 +155,14 @@ impl Finalization {
         self.source_directories.has(self.case_folding.key(name))
     }
 
-    /// A file would be replaced, and is not as this is but a rehearsal.
+    /// Records a file that would be replaced, in a dry run.
     pub fn note_replacement(&mut self, name: &Name, dry_run: bool) {
         if dry_run {
             self.would_be_replaced.add(name);
         }
     }
 
-    /// A name failed, which was to be a file of this size and time, if it is known.
+    /// Records a failed name, with the expected size and mtime if it was to be a file.
     pub fn record_failure(&mut self, name: &Name, expected: Option<(u64, Option<Stamp>)>) {
         match self.failed.len() < MAX_OPEN_ENTRIES || self.failed.contains_key(name) {
             true => drop(self.failed.insert(name.clone(), expected)),
@@ -168,7 +170,8 @@ impl Finalization {
         }
     }
 
-    /// Whether a name has what it was to have; if it failed, perhaps only an attribute is missing.
+    /// Returns whether a name has its expected content; if it failed, only an attribute may be
+    /// missing.
     fn has_expected_content(&self, name: &Name, found: &LookupResult) -> bool {
         let is_it = |seen: &Seen, (size, mtime)| seen.size == size && Some(seen.mtime) == mtime;
         match (self.failed.get(name), found) {
@@ -178,7 +181,7 @@ impl Finalization {
         }
     }
 
-    /// The source told of a directory.
+    /// Records a directory of the source.
     pub fn add_source_directory(&mut self, name: &Name, delete: bool) {
         if delete {
             let known = self.case_folding.key(name);
@@ -189,9 +192,11 @@ impl Finalization {
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Does what is to be done at the end, if it has come.
+    /// Performs the next steps of finalization, if all entries and data are processed.
     pub(super) fn continue_finalization(&mut self) {
-        let moving = !self.batches.is_empty() || !self.finalize.awaiting_journal.is_empty() || !self.incoming.is_empty();
+        let moving = !self.batches.is_empty()
+            || !self.finalize.awaiting_journal.is_empty()
+            || !self.incoming.is_empty();
         if self.source_end.is_none() || moving {
             return;
         }
@@ -229,7 +234,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.finalize.phase = Phase::SettingAttributes;
     }
 
-    /// Removes something of ours, of which only failure is told.
+    /// Removes a file of the sink itself; only failure is reported.
     fn remove_unreported(&mut self, what: FilePath) {
         let ticket = self.peer.submit(Operation::Remove(vec![what]));
         self.pending_ops.submitted(ticket, vec![unreported_root_op()]);
@@ -238,11 +243,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn send_end(&mut self) {
         let Totals { moved, failed, bytes, size, resumed, unchanged, removed, .. } = self.peer.totals;
         self.flush_changes();
-        self.peer.send(&Frame::End(EndTotals { entries: moved, failed, bytes, size, resumed, unchanged, removed }));
+        self.peer.send(&Frame::End(EndTotals {
+            entries: moved,
+            failed,
+            bytes,
+            size,
+            resumed,
+            unchanged,
+            removed,
+        }));
         self.peer.outcome = Some(TransferOutcome::Done);
     }
 
-    /// Looks at further names and those that they are to be names with, now that all files are what they will be.
+    /// Looks up hard links and their targets, now that all files have their final content.
     fn look_up_links(&mut self, entries: Vec<Entry>) {
         let path = |name: &Name| FilePath::new(0, name.as_bytes());
         let both = |entry: &Entry| match &entry.object {
@@ -256,13 +269,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn create_links(&mut self, entries: Vec<Entry>, found: Vec<LookupResult>) {
-        let to_go = self.directories_to_replace(&entries, &found);
-        if !to_go.is_empty() {
+        let blocking = self.directories_to_replace(&entries, &found);
+        if !blocking.is_empty() {
             if !self.options.dry_run {
                 entries.into_iter().for_each(|entry| self.finalize.links.push(entry));
-                return self.remove_reported(to_go);
+                return self.remove_reported(blocking);
             }
-            self.remove_reported(to_go);
+            self.remove_reported(blocking);
         }
         let (mut makings, mut pending_ops) = (Vec::new(), Vec::new());
         for (Entry { name, object }, both) in entries.into_iter().zip(found.chunks(2)) {
@@ -273,12 +286,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.add_found_to_manifest(&name, at.as_ref().ok().and_then(Option::as_ref));
                 }
                 LinkDecision::Refuse(why) => {
-                    let text = format!("{to}, of which it is a further name, {why}, so it is left as it is");
+                    let text = format!("not linked: '{to}' {why}");
                     self.peer.report_problem(ProblemSubject::Name(name), Reason::Other, &text);
                 }
                 LinkDecision::Create if self.is_blocked_by_directory(&name, at) => {
                     let fault = self.blocked_by_directory();
-                    self.peer.report_problem(ProblemSubject::Name(name), crate::report::reason(fault.why), &fault.text);
+                    self.peer.report_problem(
+                        ProblemSubject::Name(name),
+                        crate::report::reason(fault.why),
+                        &fault.text,
+                    );
                 }
                 LinkDecision::Create => {
                     makings.push(Making {
@@ -286,7 +303,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                         object: Made::HardLink(FilePath::new(0, to.as_bytes())),
                         attributes: Attributes::default(),
                     });
-                    pending_ops.push(PendingOp { is_file: is_file(first), ..PendingOp::reported(name, ChangeKind::Created) });
+                    pending_ops.push(PendingOp {
+                        is_file: is_file(first),
+                        ..PendingOp::reported(name, ChangeKind::Created)
+                    });
                 }
             }
         }
@@ -297,19 +317,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.pending_ops.submitted(ticket, pending_ops);
     }
 
-    /// Whether a directory is in the place of a further name. In a rehearsal those that would go are still there.
+    /// Returns whether a directory blocks a hard link. A dry run only pretends to remove it.
     fn is_blocked_by_directory(&self, name: &Name, at: &LookupResult) -> bool {
         let is_directory = matches!(at, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
         is_directory && !(self.options.dry_run && self.finalize.cleared.contains(name))
     }
 
-    /// What becomes of a further name of the file `to`, by what is at both names.
+    /// Decides on a hard link to the file `to`, given the objects with both names.
     fn decide_link(&self, to: &Name, at: &LookupResult, first: &LookupResult) -> LinkDecision {
         let would_be_replaced = self.finalize.would_be_replaced.has(to);
         if self.finalize.size_excluded.has(to) || is_same_file(at, first) && !would_be_replaced {
             return LinkDecision::Unchanged;
         }
-        // What the first name has may be as old as it was, and this one better.
+        // The target may still be an old file, and the link newer than it.
         if !self.finalize.has_expected_content(to, first) {
             return LinkDecision::Refuse(if self.finalize.failed.contains_key(to) {
                 "failed"
@@ -317,7 +337,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 "may have failed"
             });
         }
-        // Of what would be replaced it is not known here how new it would be.
+        // The mtime of a file that would be replaced is not known here.
         if self.options.update && !would_be_replaced && is_newer(at, first) {
             return LinkDecision::Unchanged;
         }
@@ -327,21 +347,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Directories where further names of files are to be, if they are to go: each is tried once.
+    /// Returns the directories that block hard links and may be removed; each is tried once.
     fn directories_to_replace(&mut self, entries: &[Entry], found: &[LookupResult]) -> Vec<Name> {
         if !self.may_remove_blockers() {
             return Vec::new();
         }
-        let goes =
-            |found: &LookupResult| matches!(found, Ok(Some(found)) if is_removable_directory(&self.options.protected, &found.seen));
+        let is_removable = |found: &LookupResult| matches!(found, Ok(Some(found)) if is_removable_directory(&self.options.protected, &found.seen));
         let is_blocked_by_directory = |entry: &Entry, both: &[LookupResult]| match (&entry.object, both) {
             (Object::HardLink(to), [at, first]) => {
-                goes(at) && matches!(self.decide_link(to, at, first), LinkDecision::Create)
+                is_removable(at) && matches!(self.decide_link(to, at, first), LinkDecision::Create)
             }
             _ => false,
         };
-        let names: Vec<_> =
-            entries.iter().zip(found.chunks(2)).filter(|(entry, both)| is_blocked_by_directory(entry, both)).collect();
+        let names: Vec<_> = entries
+            .iter()
+            .zip(found.chunks(2))
+            .filter(|(entry, both)| is_blocked_by_directory(entry, both))
+            .collect();
         names
             .into_iter()
             .map(|(entry, _)| entry.name.clone())
@@ -349,13 +371,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
             .collect()
     }
 
-    /// Directories from the last one on, so that each comes after what it holds.
+    /// Sets the attributes of directories in reverse order, so that each follows its contents.
     fn set_directory_attributes(&mut self, entries: Vec<Entry>) {
         let keep = self.options.preserve;
         let (mut all, mut pending_ops) = (Vec::new(), Vec::new());
         for Entry { name, object } in entries.into_iter().rev() {
             let Object::New(inode) = object else { continue };
-            // One that could not be made was told.
+            // The failure to create it was reported.
             if self.finalize.failed.contains_key(&name) {
                 continue;
             }
@@ -370,7 +392,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 xattrs: self.xattrs(&inode),
             };
             all.push((FilePath::new(0, name.as_bytes()), attributes));
-            let action = if self.is_created_destination(&name) { ChangeKind::Created } else { ChangeKind::AttributesSet };
+            let action = if self.is_created_destination(&name) {
+                ChangeKind::Created
+            } else {
+                ChangeKind::AttributesSet
+            };
             let action = self.finalize.attributes_set.has(&name).then_some(action);
             pending_ops.push(PendingOp { action, ..PendingOp::unreported(name) });
         }
@@ -381,29 +407,29 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.pending_ops.submitted(ticket, pending_ops);
     }
 
-    /// Whether this is the destination itself, which was made just before.
+    /// Returns whether this is the destination directory and was created for this transfer.
     pub(super) fn is_created_destination(&self, name: &Name) -> bool {
         self.options.destination_created && *name == Name::root()
     }
 
-    /// Removes what the source does not have, one directory after the other.
+    /// Removes entries that the source does not have, directory by directory.
     fn continue_removal(&mut self) {
         if !self.options.delete {
             self.finalize.phase = Phase::Closing;
             return;
         }
-        let is_whole = !self.finalize.incomplete && self.peer.totals.failed == 0;
-        if !is_whole && self.finalize.removal.is_none() {
-            let text = "nothing was removed here, because not all was there";
+        let is_complete = !self.finalize.incomplete && self.peer.totals.failed == 0;
+        if !is_complete && self.finalize.removal.is_none() {
+            let text = "nothing was deleted: the transfer is incomplete";
             self.peer.report_problem(ProblemSubject::Name(Name::root()), Reason::Other, text);
             self.finalize.phase = Phase::Closing;
             return;
         }
         let root = || Removal { steps: vec![RemovalStep::List(Name::root(), None)], kept: HashSet::new() };
-        let removing = self.finalize.removal.get_or_insert_with(root);
-        let (directory, more) = match removing.steps.pop() {
+        let removal = self.finalize.removal.get_or_insert_with(root);
+        let (directory, more) = match removal.steps.pop() {
             Some(RemovalStep::List(directory, more)) => (directory, more),
-            Some(RemovalStep::RemoveDirectory(directory)) if removing.kept.remove(&directory) => {
+            Some(RemovalStep::RemoveDirectory(directory)) if removal.kept.remove(&directory) => {
                 return self.keep_directory(directory.parent());
             }
             Some(RemovalStep::RemoveDirectory(directory)) => return self.remove_reported(vec![directory]),
@@ -424,12 +450,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     pub(super) fn directory_listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) {
-        let Some((_, directory)) = self.finalize.listing.take_if(|(under_way, _)| *under_way == ticket) else {
+        let Some((_, directory)) = self.finalize.listing.take_if(|(under_way, _)| *under_way == ticket)
+        else {
             return;
         };
         let listing = match listing {
             Ok(listing) => listing,
-            // A directory that a rehearsal did not make, or not open to its owner.
+            // A dry run did not create the directory, or the owner has no access.
             Err(fault) if self.options.dry_run && matches!(fault.why, Why::NotFound | Why::Permission) => {
                 return self.keep_directory(Some(directory));
             }
@@ -441,7 +468,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let listed = ListedDirectory {
             may_remove: self.finalize.is_source_directory(&directory) || self.is_extra(&directory),
-            // Nothing of a directory that the source does not have has another spelling.
+            // Extra directories are removed by their listed names, without a comparison.
             folds_more_names: listing.names > self.finalize.case_folding.names()
                 && self.finalize.is_source_directory(&directory),
             is_read: self.finalize.protected_directories.contains(&directory),
@@ -454,9 +481,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let name = match self.entry_name(directory, &component, found.as_ref().err()) {
                 Ok(name) => name,
                 Err((about, fault)) => {
-                    // What is gone by now is no failure.
+                    // The object may have been removed meanwhile.
                     if fault.why != Why::NotFound {
-                        self.peer.report_problem(ProblemSubject::Name(about), crate::report::reason(fault.why), &fault.text);
+                        self.peer.report_problem(
+                            ProblemSubject::Name(about),
+                            crate::report::reason(fault.why),
+                            &fault.text,
+                        );
                     }
                     self.keep_with_contents(directory.clone());
                     continue;
@@ -470,25 +501,28 @@ impl<B: AsRef<[u8]>> Sink<B> {
             match self.decide_removal(&listed, &name, &component, seen) {
                 RemovalDecision::Descend => steps.push(RemovalStep::List(name, None)),
                 RemovalDecision::Keep => {}
-                // What it holds is named, too.
-                RemovalDecision::RemoveTree => steps.extend([RemovalStep::RemoveDirectory(name.clone()), RemovalStep::List(name, None)]),
+                // Its contents are visited before the directory itself.
+                RemovalDecision::RemoveTree => {
+                    steps.extend([RemovalStep::RemoveDirectory(name.clone()), RemovalStep::List(name, None)])
+                }
                 RemovalDecision::Remove => remove.push(name),
             }
         }
-        if let Some(removing) = &mut self.finalize.removal {
-            removing.steps.append(&mut steps);
+        if let Some(removal) = &mut self.finalize.removal {
+            removal.steps.append(&mut steps);
         }
         self.remove_reported(remove);
     }
 
-    /// The name of what a directory holds; else what cannot be said of it, and why. Where there are rules its kind must be known.
+    /// Returns the name of a listed entry, or the name and fault to report. Filters need its kind.
     fn entry_name(
         &self,
         directory: &Name,
         component: &[u8],
         fault: Option<&Fault>,
     ) -> Result<Name, (Name, Fault)> {
-        let too_long = |error| Fault::new(Why::NameTooLong, format!("name what it holds: {error}"));
+        let too_long =
+            |error| Fault::new(Why::NameTooLong, format!("cannot name a directory entry: {error}"));
         let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
         match fault.filter(|_| !self.options.filter.is_empty()) {
             Some(fault) => Err((name, fault.clone())),
@@ -496,13 +530,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Something stays in a directory, and so does that.
+    /// Keeps a directory because of an entry in it.
     fn keep_with_contents(&mut self, directory: Name) {
         self.finalize.partials_kept = true;
         self.keep_directory(Some(directory));
     }
 
-    /// A partial file of another transfer, or of one that was cut and is not gone on with, goes if nobody wrote to it of late.
+    /// Removes a partial file of another transfer unless it was modified recently.
     fn handle_foreign_partial(&mut self, listed: &ListedDirectory, name: Name, seen: Option<Seen>) {
         match seen.is_some_and(|seen| seen.mtime < self.options.keep_partials_since) {
             true if self.options.dry_run => {}
@@ -511,8 +545,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// What becomes of something in a directory where things may be removed.
-    fn decide_removal(&mut self, listed: &ListedDirectory, name: &Name, component: &[u8], seen: Option<Seen>) -> RemovalDecision {
+    /// Decides on an entry of a directory in which entries may be removed.
+    fn decide_removal(
+        &mut self,
+        listed: &ListedDirectory,
+        name: &Name,
+        component: &[u8],
+        seen: Option<Seen>,
+    ) -> RemovalDecision {
         let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
         if is_directory && self.finalize.is_source_directory(name) {
             if listed.is_read || seen.is_some_and(|seen| self.options.protected.is_source(&seen)) {
@@ -520,7 +560,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             return RemovalDecision::Descend;
         }
-        // Nobody looks at what a directory holds that stays.
+        // The contents of a directory that is kept are not visited.
         if !listed.may_remove || self.finalize.is_source_name(name) || component == JOURNAL {
             self.finalize.partials_kept |= is_directory;
             return RemovalDecision::Keep;
@@ -529,12 +569,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let why = match seen {
             _ if is_left_out => None,
             Some(seen) if listed.is_read || self.options.protected.contains_source(&seen) => {
-                Some("it is not removed, as it lies in the source, is it or holds it")
+                Some("not deleted: it is a source directory, or contains or is inside one")
             }
-            // It may be what the source told of under another name.
-            _ if listed.folds_more_names => Some(
-                "it is not removed, as here names are one that differ in case alone, and at the destination itself they are not",
-            ),
+            // It may be a file of the source under an equivalent name.
+            _ if listed.folds_more_names => {
+                Some("not deleted: this directory ignores case in names, and the destination itself does not")
+            }
             _ => None,
         };
         if let Some(why) = why {
@@ -552,21 +592,22 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Whether a directory that is listed is one that the source does not have.
+    /// Returns whether a directory being listed is extra.
     fn is_extra(&self, directory: &Name) -> bool {
-        let leaves = |step: &RemovalStep| matches!(step, RemovalStep::RemoveDirectory(left) if left == directory);
-        self.finalize.removal.as_ref().is_some_and(|removing| removing.steps.iter().rev().any(leaves))
+        let leaves =
+            |step: &RemovalStep| matches!(step, RemovalStep::RemoveDirectory(left) if left == directory);
+        self.finalize.removal.as_ref().is_some_and(|removal| removal.steps.iter().rev().any(leaves))
     }
 
-    /// Something in a directory stays, or is not known: so it stays, too. One that the source has is not removed anyway.
+    /// Keeps a directory, if it is extra, because it contains an entry to keep.
     fn keep_directory(&mut self, directory: Option<Name>) {
         let extra = directory.filter(|directory| !self.finalize.is_source_directory(directory));
-        if let Some(removing) = &mut self.finalize.removal {
-            removing.kept.extend(extra);
+        if let Some(removal) = &mut self.finalize.removal {
+            removal.kept.extend(extra);
         }
     }
 
-    /// Has these removed with all that they hold, and tells of it.
+    /// Removes entries with all contents, and reports that.
     pub(super) fn remove_reported(&mut self, names: Vec<Name>) {
         let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
         let op = |name| PendingOp::reported(name, ChangeKind::Removed);
@@ -585,19 +626,19 @@ fn is_file(found: &LookupResult) -> bool {
     matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::File)
 }
 
-/// Whether both are there, and are one.
+/// Returns whether both objects exist and are the same file.
 fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
     let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
     (found.seen.volume, found.seen.inode) == (other.seen.volume, other.seen.inode)
 }
 
-/// Whether both are files, and the first one is newer.
+/// Returns whether both are regular files and the first is newer.
 fn is_newer(found: &LookupResult, than: &LookupResult) -> bool {
     let time = |found: &LookupResult| found.as_ref().ok()?.as_ref().map(|found| found.seen.mtime);
     is_file(found) && is_file(than) && time(found) > time(than)
 }
 
-/// For what is done to the whole, of which only failure is told.
+/// Returns an operation on the destination as a whole, of which only failure is reported.
 fn unreported_root_op() -> PendingOp {
     PendingOp::unreported(Name::root())
 }

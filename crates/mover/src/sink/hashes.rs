@@ -1,38 +1,38 @@
-//! Hashes of whole files: to compare what is there with what the source has, and for a manifest.
+//! Hashes of complete files, for comparison with the source and for a manifest.
 
 use super::Sink;
 use crate::entry::{FileNumber, Kind, Object};
+use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::report::{reason, Report};
-use crate::hash_queue::HashQueue;
-use crate::wire::{ProblemSubject, Frame, NeededData, FileHash, ManifestEntry, WireError};
+use crate::wire::{FileHash, Frame, ManifestEntry, NeededData, ProblemSubject, WireError};
 use numaio_machine::port::{Digest, Fault, FileKind, FilePath, Found, Summing, Ticket};
 use std::collections::BTreeMap;
 
-/// Files of a manifest that wait to be hashed while entries are worked on.
+/// Maximum manifest files waiting to be hashed while entries are processed.
 const MAX_WAITING: usize = 4_096;
 
-/// What a hash is for.
+/// The purpose of a hash.
 #[derive(Debug)]
 pub(super) enum HashPurpose {
-    /// To be compared with that of this file of the source.
+    /// Comparison with the source's hash of the file with this number.
     Compare(u64),
     /// A line of the manifest.
     Manifest(Name),
 }
 
-/// Both hashes of a file, as far as they are known.
+/// The hashes of a file at both sides, as far as known.
 #[derive(Debug, Default)]
 struct HashPair {
     local: Option<Digest>,
     remote: Option<Digest>,
-    /// Hashes that are awaited.
+    /// Number of hashes that are still pending.
     awaited: u8,
-    /// The source cannot hash it.
+    /// Whether the source failed to hash it.
     failed: bool,
 }
 
-/// All hashes that are wanted.
+/// All pending hashes.
 #[derive(Debug, Default)]
 pub(super) struct FileHashes {
     queue: HashQueue<HashPurpose>,
@@ -40,32 +40,34 @@ pub(super) struct FileHashes {
 }
 
 impl FileHashes {
+    /// Returns whether no file is being hashed.
     pub fn is_idle(&self) -> bool {
         self.queue.len() == 0
     }
 
+    /// Drops the files that no operation hashes at the moment.
     pub fn stop(&mut self) {
         self.queue.stop();
     }
 
-    /// Whether there is room to work on more entries.
+    /// Returns whether more entries may be processed.
     pub fn has_capacity(&self) -> bool {
         self.queue.len() < MAX_WAITING
     }
 
-    /// Whether nothing is awaited of so many files from this one on.
+    /// Returns whether no hash is pending for `count` files starting at `first`.
     pub fn are_complete(&self, first: FileNumber, count: usize) -> bool {
         let all = first.get()..first.get() + count as u64;
         self.pairs.range(all).all(|(_, pair)| pair.awaited == 0)
     }
 
-    /// Whether both sides have the same; none if the source cannot tell. Forgets what is known.
+    /// Removes a pair; returns whether both hashes are equal, or `None` if the source failed.
     pub fn take_result(&mut self, number: FileNumber) -> Option<bool> {
         let pair = self.pairs.remove(&number.get()).unwrap_or_default();
         (!pair.failed).then(|| pair.local.is_some() && pair.local == pair.remote)
     }
 
-    /// The source told of a problem with a file.
+    /// Handles a problem of the source with a file.
     pub fn fail(&mut self, number: FileNumber) {
         if let Some(pair) = self.pairs.get_mut(&number.get()).filter(|pair| pair.remote.is_none()) {
             pair.awaited -= u8::from(!pair.failed);
@@ -75,7 +77,7 @@ impl FileHashes {
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Asks for the hashes of files of a batch that are as large here, and begins to hash them here.
+    /// Requests the hashes of files in a batch that have equal size here, and hashes these.
     pub(super) fn request_hashes(&mut self, lookup: Ticket) {
         let Some(batch) = self.batches.iter().find(|batch| batch.lookup == Some(lookup)) else { return };
         let mut found = batch.found.iter().flatten();
@@ -96,17 +98,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.send_requests(answers);
     }
 
-    /// The source told a hash.
+    /// Receives a hash from the source.
     pub(super) fn receive_hash(&mut self, sum: FileHash) -> Result<(), WireError> {
         let pair = self.hashes.pairs.get_mut(&sum.file.get());
         let pair = pair.filter(|pair| pair.remote.is_none() && !pair.failed);
-        let pair = pair.ok_or(WireError::InvalidValue("a hash that nobody asked for"))?;
+        let pair = pair.ok_or(WireError::InvalidValue("a hash that was not requested"))?;
         pair.remote = Some(sum.digest);
         pair.awaited -= 1;
         Ok(())
     }
 
-    /// A file is what it will be: it stands in the manifest, if one is wanted.
+    /// Adds a file with its final content to the manifest, if one is wanted.
     pub(super) fn add_to_manifest(&mut self, name: &Name) {
         if self.options.manifest && !self.options.dry_run {
             let at = FilePath::new(0, name.as_bytes());
@@ -114,7 +116,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// The same of a file that is left as it was found, if it is one.
+    /// Adds an existing object to the manifest if it is a regular file.
     pub(super) fn add_found_to_manifest(&mut self, name: &Name, found: Option<&Found>) {
         if found.is_some_and(|found| found.seen.kind == FileKind::File) {
             self.add_to_manifest(name);
@@ -129,7 +131,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match self.hashes.queue.completed(ticket, outcome) {
             Some((HashPurpose::Compare(number), digest)) => {
                 if let Some(pair) = self.hashes.pairs.get_mut(&number) {
-                    // What cannot be read here is replaced.
+                    // A file that cannot be read here is replaced.
                     pair.local = digest.ok();
                     pair.awaited -= 1;
                 }

@@ -1,246 +1,283 @@
-//! The side where files go: decides what it needs, checks what comes, and gives files their names when they are whole.
+//! The sink: decides which data it needs, verifies received data, and gives complete files their
+//! names.
 
-mod receive;
-mod requested;
 mod case_folding;
 mod compare;
-mod early_frames;
-mod pending_ops;
-mod finalize;
-mod new_directories;
 mod decide;
-mod resume_log;
+mod early_frames;
+mod finalize;
 mod hashes;
+mod new_directories;
+mod pending_ops;
+mod receive;
+mod requested;
+mod resume_log;
 
-use crate::accounts::{Account, Accounts, AccountLookup};
+use crate::accounts::{Account, AccountLookup, Accounts};
 use crate::acl;
-use crate::drive::{PortCommand, TransferCore, PeerState};
+use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::ExtentSet;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 pub use crate::own_files::JOURNAL;
-use crate::report::{reason, ChangeKind, TransferOutcome, Report, Totals};
-use crate::wire::{ProblemSubject, SinkChange, EndTotals, Frame, Problem, Reason, Side, TransferId, WireError};
-pub use requested::RequestedEntries;
+use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
+use crate::wire::{
+    EndTotals, Frame, Problem, ProblemSubject, Reason, Side, SinkChange, TransferId, WireError,
+};
 use early_frames::EarlyFrames;
-use pending_ops::PendingOps;
 use finalize::Finalization;
+use hashes::FileHashes;
 use new_directories::NewDirectories;
-pub use resume_log::SERIES;
-use resume_log::{TimesUnreliable, ResumeLog};
 use numaio_machine::port::{
     Attributes, Details, Event, Fault, FileKind, FilePath, Found, Journal as Opened, Names, Operation,
     Outcome, Seen, Stamp, Ticket, Why, BLOCK,
 };
+use pending_ops::PendingOps;
+pub use requested::RequestedEntries;
+pub use resume_log::SERIES;
+use resume_log::{ResumeLog, TimesUnreliable};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use hashes::FileHashes;
 
-/// Most entries that are not decided or not complete; a source keeps to less.
+/// Maximum entries that are undecided or incomplete; a source stays below.
 const MAX_OPEN_ENTRIES: usize = 4 * crate::source::WINDOW as usize;
-/// How often a journal is asked for that another try of the same command has, which ends when all is written that came to it...
+/// Interval for retrying to open a journal that an earlier attempt of the same command still
+/// holds...
 const JOURNAL_RETRY_INTERVAL: Duration = Duration::from_millis(500);
-/// ...and for how long: it may take so long to notice that its connection is gone.
+/// ...and the time after which the sink continues without one: a dead peer may be noticed late.
 const JOURNAL_RETRY_TIMEOUT: Duration = Duration::from_secs(45);
-/// Bytes of frames that wait for more of them to be sent together.
+/// Maximum bytes of change frames that are buffered to be sent together.
 const MAX_BUFFERED_CHANGES: usize = 64 << 10;
 
-/// Which attributes are set as they are at the source. Times always are.
+/// The attributes to preserve from the source. Times are always preserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PreserveOptions {
-    /// Modes; else what is new has the source's, less what default ACLs or the umask take.
+    /// Modes; otherwise new objects get the source's mode less default ACL or umask restrictions.
     pub modes: bool,
-    /// Users.
+    /// Owning users.
     pub users: bool,
-    /// Groups.
+    /// Owning groups.
     pub groups: bool,
-    /// Extended attributes, ACLs among them.
+    /// Extended attributes, including ACLs.
     pub xattrs: bool,
 }
 
 /// When data is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
-    /// By the kernel, when it likes. A crash of the machine may damage what was moved shortly before.
+    /// Whenever the kernel writes it back. A system crash may damage recently copied files.
     None,
-    /// Before a file gets its name, and all at the end.
+    /// Before each file gets its name, and everything at the end.
     File,
-    /// All at the end.
+    /// Everything at the end.
     End,
 }
 
-/// Who is not root gives files of his own the groups that he is in, and no others; and no extended attributes that are root's.
+/// The user that writes at the sink, which limits the attributes that can be set.
+///
+/// Without root, only groups of this user can be assigned to its files, and no extended attributes
+/// reserved for root.
 #[derive(Debug, Clone, Default)]
 pub struct WriterIdentity {
-    /// The user's number.
+    /// The user ID.
     pub user: u32,
-    /// Numbers of the groups that he is in.
+    /// The IDs of the user's groups.
     pub groups: Vec<u32>,
-    /// Whether he writes for others, as a daemon does: then nothing gets set-ID bits, and these count for nothing.
+    /// Whether it writes on behalf of others, as a daemon does: then set-ID bits are never set, and
+    /// ignored in comparisons.
     pub for_others: bool,
 }
 
-/// Directories on the machine of the sink that are read, by volume and inode.
+/// Source directories on the machine of the sink, as (device, inode) pairs. They are never removed.
 #[derive(Debug, Clone, Default)]
 pub struct ProtectedPaths {
-    /// Those where reading begins.
+    /// The source directories.
     pub sources: Vec<(u64, u64)>,
-    /// Those in which these lie.
+    /// Their ancestors.
     pub ancestors: Vec<(u64, u64)>,
-    /// Whether one of them lies in the destination.
+    /// Whether a source directory is inside the destination.
     pub inside_destination: bool,
 }
 
 impl ProtectedPaths {
-    /// Whether it is read.
+    /// Returns whether an object is a source directory.
     fn is_source(&self, seen: &Seen) -> bool {
         seen.kind == FileKind::Directory && self.sources.contains(&(seen.volume, seen.inode))
     }
 
-    /// Whether it is read, or something in it is.
+    /// Returns whether an object is a source directory or an ancestor of one.
     fn contains_source(&self, seen: &Seen) -> bool {
-        let is_above = seen.kind == FileKind::Directory && self.ancestors.contains(&(seen.volume, seen.inode));
+        let is_above =
+            seen.kind == FileKind::Directory && self.ancestors.contains(&(seen.volume, seen.inode));
         is_above || self.is_source(seen)
     }
 }
 
-/// What the sink does.
+/// The options of a sink.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
-    /// Which attributes to keep.
+    /// The attributes to preserve.
     pub preserve: PreserveOptions,
-    /// Who writes here.
+    /// The writing user.
     pub writer: WriterIdentity,
-    /// Whether devices may be made.
+    /// Whether device files may be created.
     pub devices: bool,
-    /// Leave files alone that are newer here.
+    /// Skip files that are newer at the sink.
     pub update: bool,
-    /// Move data also of files whose size and time are the same.
+    /// Transfer files even if size and mtime are equal.
     pub ignore_times: bool,
-    /// Compare what is as large by a hash of all that it holds, not by time.
+    /// Compare files of equal size by content hash, not by mtime.
     pub checksum: bool,
-    /// Tell the hash of every regular file that the source told of and that is there in the end.
+    /// Report the final hash of every regular file of the source.
     pub manifest: bool,
-    /// How names of users and groups are looked up; none keeps their numbers.
+    /// Maps user and group names; `None` keeps numeric IDs.
     pub accounts: Option<AccountLookup>,
-    /// Sizes in bytes of regular files that are moved; others are left alone.
+    /// Range of sizes of the regular files to copy, in bytes; others are left unchanged.
     pub sizes: RangeInclusive<u64>,
-    /// Remove what the source does not have.
+    /// Remove entries that the source does not have.
     pub delete: bool,
-    /// What the source leaves out is not removed.
+    /// Entries that this filter excludes are not removed.
     pub filter: Filter,
-    /// What the user asked for: anything else that a source sends ends the transfer. None takes what comes.
+    /// The entries that the user requested; any other entry aborts the transfer. `None` accepts
+    /// all.
     pub requested: Option<RequestedEntries>,
-    /// Change nothing, and say what would be changed.
+    /// Change nothing, and report what would be changed.
     pub dry_run: bool,
-    /// Tell the source of everything that is made, changed or removed: its user wants to hear of it.
+    /// Send all changes to the source, where the user is.
     pub report_changes: bool,
-    /// Partial files that were written to since then may be another transfer's, and are not removed as what the source does not have.
+    /// Partial files of other transfers that were modified since then are not removed.
     pub keep_partials_since: Stamp,
-    /// Which names are one at the destination.
+    /// Which names are equivalent at the destination.
     pub names: Names,
-    /// What is not removed.
+    /// Directories that are not removed.
     pub protected: ProtectedPaths,
-    /// Whether the destination itself was made for this transfer.
+    /// Whether the destination directory was created for this transfer.
     pub destination_created: bool,
-    /// What a file is called here that is all the source has.
+    /// The name at the destination of the only entry of the source.
     pub alias: Option<Name>,
-    /// Write to the files themselves, not beside them.
+    /// Write to existing files directly, instead of to partial files beside them.
     pub in_place: bool,
     /// When data is made durable.
     pub sync: SyncMode,
-    /// How the source hashes.
+    /// The hash function of the source.
     pub hash: HashKind,
-    /// Whether packed data is taken.
+    /// Whether compressed data is accepted.
     pub accept_compressed: bool,
-    /// Whether ACLs with names of users and groups are taken.
+    /// Whether ACLs with user and group names are accepted.
     pub acls: bool,
-    /// Whether data of files is taken that the source was not asked for yet. Then nothing is continued, and no hash asked for.
+    /// Whether the source sends data without waiting for requests. Then nothing is resumed or
+    /// compared by hash.
     pub eager: bool,
-    /// Whether a try of the same command was lost before this one, which may still have the journal.
+    /// Whether an earlier attempt of the same command lost its connection and may still hold the
+    /// journal.
     pub is_retry: bool,
-    /// The identity of the transfer. The first eight bytes stay the same as long as what was written and not
-    /// synced is there: until the machine is started anew. [`SERIES`] is that of all tries of one command.
+    /// The identity of the transfer. Its first eight bytes identify the boot of the machine, during
+    /// which unsynced data is trusted; [`SERIES`] identifies all attempts of one command.
     pub transfer: TransferId,
 }
 
-/// A file of which data is awaited.
+/// A file whose data is being received.
 #[derive(Debug)]
 struct Incoming {
     name: Name,
     content: Content,
-    /// Where it is written to.
+    /// The file that is written to.
     at: FilePath,
-    /// Whether that is what has its name.
+    /// Whether that is the file with the final name.
     in_place: bool,
-    /// Attributes that it gets.
+    /// Attributes to set.
     attributes: Attributes,
-    /// Its number in the journal, if it is noted there.
+    /// The number in the journal, if the file is recorded there.
     key: Option<FileNumber>,
-    /// Whether the source was told what is needed of it.
+    /// Whether its data was requested from the source.
     answered: bool,
-    /// Bytes that did not come yet.
+    /// Ranges not received yet.
     left: ExtentSet,
-    /// Bytes that came, or were said to be holes.
+    /// Bytes received or declared as holes.
     bytes: u64,
-    /// Those of holes.
+    /// Bytes declared as holes.
     holes: u64,
-    /// Operations that write to it.
+    /// Number of write operations in flight.
     writing: usize,
-    /// How many bytes the source sent, once it says so.
+    /// Number of bytes that the source announced as sent.
     done: Option<u64>,
-    /// The size and time that tell it from what was there; none if that had both.
+    /// The size and mtime that distinguish the new file from the old one; `None` if both were
+    /// equal.
     expected: Option<(u64, Option<Stamp>)>,
 }
 
-/// Entries of a batch, in the order of the source.
+/// Entries of a received batch, in order.
 #[derive(Debug)]
 struct IncomingBatch {
     first: FileNumber,
     entries: Vec<Entry>,
-    /// Which have names that others had before, for the destination.
+    /// Marks names that are case-insensitive duplicates of earlier ones at the destination.
     duplicates: Vec<bool>,
-    /// Which of those that are no hard links lie in directories where nothing is yet, and are not looked at.
+    /// Marks new objects in newly created directories, which need no lookup.
     fresh: Vec<bool>,
-    /// What is in their places; none before the look is over.
+    /// The existing objects with these names; `None` until the lookup is complete.
     found: Option<Vec<Result<Option<Found>, Fault>>>,
-    /// None before the journal is known: who has it until then may still be finishing files here.
+    /// The lookup operation. It waits for the journal, whose holder may still be completing files.
     lookup: Option<Ticket>,
 }
 
-/// The journal, before anything is done.
+/// The state of opening the journal, which precedes all other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JournalState {
     Opening(Ticket),
-    /// Somebody else has it; it is asked for again then, as soon as it is known when that is.
+    /// An earlier attempt holds the journal; the time of the next try, once known.
     Waiting(Option<Duration>),
     Ready,
 }
 
-/// The sink of a transfer.
+/// The sink of a transfer: the side that creates files.
+///
+/// Like the source, it is a state machine without I/O: [`TransferCore::handle`] takes completed
+/// operations and received packets, [`TransferCore::poll`] returns the next operation or packet. A
+/// transfer passes through these stages:
+///
+/// 1. *Journal.* The sink opens the journal of the destination and loads which partial files an
+///    interrupted transfer left (`resume_log`).
+/// 2. *Batches.* It checks that the entries of each batch were requested (`requested`), looks up
+///    the existing objects, and decides each entry in order (`decide`, `compare`): unchanged,
+///    attributes only, create, or transfer. Directories are created first, since later entries are
+///    inside them.
+/// 3. *Requests.* Per batch, it requests the data that it needs: nothing, everything, or the
+///    ranges that the journal does not list as durable. With `checksum` it first requests hashes
+///    (`hashes`). In eager mode the source sends data at once, and frames that arrive before their
+///    entry is decided are deferred (`early_frames`).
+/// 4. *Data.* It writes chunks to a partial file beside the final name and records durable ranges
+///    in the journal; a complete file gets its attributes and is renamed (`receive`).
+/// 5. *Finalization.* After the source's end frame: hard links, removal of extra entries, directory
+///    attributes, and sync (`finalize`). Then it sends its own end frame.
+///
+/// Invariants: a name always refers to a complete old or complete new file (except with
+/// `in_place`); journal records on disk are true at every moment; and a failure of one file does
+/// not affect others. Memory is bounded by a window of entries ([`crate::source::WINDOW`]) plus a
+/// few bytes per entry for hard links, directories and removal.
 #[derive(Debug)]
 pub struct Sink<B> {
     options: SinkOptions,
     peer: PeerState<B>,
     journal_state: JournalState,
-    /// When a journal is asked for no more that somebody else has.
+    /// When to stop retrying to open a journal that another process holds.
     journal_deadline: Option<Duration>,
-    /// The number that the next entry must have.
+    /// The number that the next received entry must have.
     next: u64,
     batches: VecDeque<IncomingBatch>,
     new_directories: NewDirectories,
-    /// Bytes of files that were as they should be.
+    /// Bytes of files that were already up to date.
     unchanged_bytes: u64,
-    /// What is in the way of the first work is being removed.
+    /// Objects that block entries of the first batch are being removed.
     removing_blockers: bool,
-    /// Directories of the first work are being made.
+    /// Directories of the first batch are being created.
     creating_directories: Option<Ticket>,
     preparing: BTreeMap<Ticket, decide::Prepared>,
     incoming: HashMap<u64, Incoming>,
-    /// Their names: what is written to is that of one of them.
+    /// Names of incoming files, none of which may be received twice at a time.
     active_names: HashSet<Name>,
     early_frames: EarlyFrames<B>,
     writes: BTreeMap<Ticket, Vec<receive::PendingWrite>>,
@@ -249,20 +286,20 @@ pub struct Sink<B> {
     accounts: Accounts,
     resume_log: ResumeLog,
     finalize: Finalization,
-    /// What was done and is not told yet, as frames.
+    /// Encoded change frames that are not sent yet.
     unsent_changes: Vec<u8>,
-    /// Told by the source at its end.
+    /// The end frame of the source.
     source_end: Option<EndTotals>,
-    /// Why it is given up; it ends when nothing is under way any more.
+    /// Whether the transfer was aborted; it ends when no operation is in flight.
     stopping: bool,
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// A sink at its beginning.
+    /// Creates a sink that has not received anything yet.
     pub fn new(options: SinkOptions) -> Self {
         let mut peer = PeerState::new(Side::Sink, options.transfer);
         let distrusts = TimesUnreliable(options.checksum || options.ignore_times);
-        // A rehearsal leaves the journal to who goes on with it.
+        // A dry run leaves the journal to the run that resumes from it.
         let journal_state = match options.dry_run {
             true => JournalState::Ready,
             false => JournalState::Opening(peer.submit(open())),
@@ -349,16 +386,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return Err(WireError::InvalidValue("the number of a batch's first entry"));
         }
         if waiting + self.incoming.len() > MAX_OPEN_ENTRIES {
-            return Err(WireError::InvalidValue("a flood of entries"));
+            return Err(WireError::InvalidValue("too many unanswered entries"));
         }
         self.check_requested(&entries)?;
         self.next += entries.len() as u64;
         self.peer.totals.entries += entries.len() as u64;
         let mut entries = entries;
         if let Some(alias) = &self.options.alias {
-            // The root is the directory above what the user named: nothing else in it is a source's business.
+            // The root is the parent of the named destination: the source may touch nothing else in
+            // it.
             if self.next > 1 || !entries.iter().all(is_one_file) {
-                return Err(WireError::InvalidValue("more than the one file that it told of"));
+                return Err(WireError::InvalidValue("more entries than the announced single file"));
             }
             entries.iter_mut().for_each(|entry| entry.name = alias.clone());
         }
@@ -372,17 +410,26 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
             }
         }
-        let duplicates = entries.iter().map(|entry| self.finalize.case_folding.is_duplicate(&entry.name)).collect();
+        let duplicates =
+            entries.iter().map(|entry| self.finalize.case_folding.is_duplicate(&entry.name)).collect();
         let new = || entries.iter().filter(|entry| matches!(entry.object, Object::New(_)));
-        let fresh: Vec<bool> = new().map(|entry| self.new_directories.contains_parent_of(&entry.name)).collect();
-        self.batches.push_back(IncomingBatch { first, entries, duplicates, fresh, found: None, lookup: None });
+        let fresh: Vec<bool> =
+            new().map(|entry| self.new_directories.contains_parent_of(&entry.name)).collect();
+        self.batches.push_back(IncomingBatch {
+            first,
+            entries,
+            duplicates,
+            fresh,
+            found: None,
+            lookup: None,
+        });
         Ok(())
     }
 
-    /// Looks at what is in the places of entries that were not looked for.
+    /// Looks up the existing objects of batches without a lookup.
     fn submit_lookups(&mut self) {
         let details = Details { xattrs: self.options.preserve.xattrs, ..Details::default() };
-        // Another host is not told where links lead here.
+        // A peer on another machine must not learn where links lead here.
         let follows = !self.options.protected.sources.is_empty();
         for batch in self.batches.iter_mut().filter(|batch| batch.lookup.is_none()) {
             let new = batch.entries.iter().filter_map(|entry| match &entry.object {
@@ -401,7 +448,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Nothing comes that nobody asked for, under the names that it has at the source.
+    /// Rejects entries that were not requested, by their names at the source.
     fn check_requested(&mut self, entries: &[Entry]) -> Result<(), WireError> {
         let Some(requested) = &mut self.options.requested else { return Ok(()) };
         match entries.iter().find(|entry| !requested.accepts(entry, &self.options.filter)) {
@@ -424,7 +471,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.peer.record_problem(problem);
     }
 
-    /// A file failed here: the source hears of it, and the others go on.
+    /// Handles a failed file: reports it to the source, and continues with the others.
     fn fail(&mut self, number: FileNumber, name: &Name, fault: &Fault) {
         self.peer.report_problem(ProblemSubject::File(number, name.clone()), reason(fault.why), &fault.text);
         if !self.drop_file(number) {
@@ -432,23 +479,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// A file is whole, or failed: its name is free.
+    /// Removes a file that is complete or failed from the incoming files, which frees its name.
     fn remove_incoming(&mut self, number: u64) -> Option<Incoming> {
         self.incoming.remove(&number).inspect(|file| _ = self.active_names.remove(&file.name))
     }
 
-    /// Forgets what came of a file; false if none is awaited.
+    /// Discards the received data of a file; returns `false` if none was being received.
     fn drop_file(&mut self, number: FileNumber) -> bool {
         let Some(file) = self.remove_incoming(number.get()) else { return false };
         self.finalize.record_failure(&file.name, file.expected);
-        // What is under way may still write to it: it is removed when that is over.
+        // Operations in flight may still write to the partial file; it is removed after them.
         if !file.in_place {
             self.resume_log.discard_partial(&file.name, file.at);
         }
         true
     }
 
-    /// Something was made, changed or removed; or it would be, in a rehearsal.
+    /// Records a change, or in a dry run a change that would have been made.
     fn record_change(&mut self, name: Name, action: ChangeKind, bytes: u64) {
         match action {
             ChangeKind::Removed => self.peer.totals.removed += 1,
@@ -464,7 +511,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.peer.reports.push(Report::Change(change));
     }
 
-    /// Tells the source what was done, many things at once.
+    /// Sends the buffered change frames.
     fn flush_changes(&mut self) {
         if !self.unsent_changes.is_empty() {
             let frames = std::mem::take(&mut self.unsent_changes);
@@ -472,7 +519,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    fn give_up(&mut self, reason: Reason, text: &str) {
+    fn abort(&mut self, reason: Reason, text: &str) {
         if !self.stopping {
             self.peer.report_problem(ProblemSubject::Transfer, reason, text);
             self.stopping = true;
@@ -488,7 +535,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Looked(found) => {
                 if let Some((_, links)) = self.finalize.link_lookup.take_if(|(lookup, _)| *lookup == ticket) {
                     self.create_links(links, found);
-                } else if let Some(batch) = self.batches.iter_mut().find(|batch| batch.lookup == Some(ticket)) {
+                } else if let Some(batch) = self.batches.iter_mut().find(|batch| batch.lookup == Some(ticket))
+                {
                     let mut found = found.into_iter();
                     let fresh = std::mem::take(&mut batch.fresh).into_iter();
                     let all =
@@ -515,7 +563,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.files_prepared(prepared, results);
         }
         if let Some(written) = self.writes.remove(&ticket) {
-            return written.into_iter().zip(results).for_each(|(item, result)| self.write_completed(item, result));
+            return written
+                .into_iter()
+                .zip(results)
+                .for_each(|(item, result)| self.write_completed(item, result));
         }
         if let Some(failed) = self.resume_log.completed(ticket, &results) {
             return self.sync_failed(failed);
@@ -525,13 +576,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Data of these files could not be made durable before it was to be noted.
+    /// Handles files whose data could not be synced before it was recorded in the journal.
     fn sync_failed(&mut self, failed: Vec<(Name, Fault)>) {
         for (name, fault) in failed {
             let is_it = |(_, file): &(&u64, &Incoming)| file.name == name;
             let number = self.incoming.iter().find(is_it).map(|(&number, _)| number);
             match number.and_then(|number| FileNumber::new(number).ok()) {
-                // It has its name, and its mode is not for us to read; or it failed already, and is gone.
+                // The file has its final name and mode already, or it failed and was removed.
                 _ if matches!(fault.why, Why::NotFound | Why::Permission) => {}
                 Some(number) => self.fail(number, &name, &fault),
                 None => self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text),
@@ -551,23 +602,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
             }
             Outcome::Opened(Err(fault)) => {
-                // Another user's, who would not let go of it for us.
+                // The journal of another user, whose transfer may be running.
                 if matches!(fault.why, Why::Exists | Why::Permission) {
                     self.keep_all_partials();
                 }
-                // An absent root and the like are told by what cannot be made there.
+                // A missing root and the like are reported when entries cannot be created there.
                 self.resume_log.disable();
             }
             _ => self.resume_log.disable(),
         }
     }
 
-    /// Another transfer may be under way, and be in no hurry with what it has begun.
+    /// Keeps all partial files of other transfers, since one may be running.
     fn keep_all_partials(&mut self) {
         self.options.keep_partials_since = Stamp { seconds: i64::MIN, nanoseconds: 0 };
     }
 
-    /// Asks for the journal again if it is time, or goes without it if that was done for long enough.
+    /// Retries opening the journal when it is time, or continues without it after the deadline.
     fn retry_journal(&mut self, now: Duration) {
         let JournalState::Waiting(at) = &mut self.journal_state else { return };
         let until = *self.journal_deadline.get_or_insert(now + JOURNAL_RETRY_TIMEOUT);
@@ -585,14 +636,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
         !working && self.creating_directories.is_none() && self.finalize.is_idle()
     }
 
-    /// Whether the source knows what is needed of every entry.
+    /// Returns whether all entries are decided and answered.
     fn has_answered_all(&self) -> bool {
-        let waiting =
-            !self.batches.is_empty() || !self.finalize.awaiting_journal.is_empty() || self.finalize.awaiting_directories.is_some();
+        let waiting = !self.batches.is_empty()
+            || !self.finalize.awaiting_journal.is_empty()
+            || self.finalize.awaiting_directories.is_some();
         !waiting && self.preparing.is_empty()
     }
 
-    /// Whether an entry is known and was decided.
+    /// Returns whether an entry is known and decided.
     fn is_decided(&self, number: u64) -> bool {
         number < self.batches.front().map_or(self.next, |batch| batch.first.get())
     }
@@ -604,10 +656,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !self.stopping || self.peer.outcome.is_some() || !self.is_idle() || is_opening {
             return;
         }
-        // No later run would know what was begun.
+        // Without a journal, no later run can find the partial files.
         if !self.resume_log.is_enabled() {
-            let is_begun = |file: &Incoming| !file.in_place && file.content.size() > BLOCK as u64;
-            for (_, file) in self.incoming.drain().filter(|(_, file)| is_begun(file)) {
+            let is_partial = |file: &Incoming| !file.in_place && file.content.size() > BLOCK as u64;
+            for (_, file) in self.incoming.drain().filter(|(_, file)| is_partial(file)) {
                 self.resume_log.discard_partial(&file.name, file.at);
             }
         }
@@ -637,14 +689,14 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
             Event::Done(ticket, outcome) => self.done(ticket, outcome),
             Event::Received(packet) if !self.stopping && self.peer.outcome.is_none() => {
                 if let Err(error) = self.received(&packet.frames, packet.data) {
-                    self.give_up(Reason::Protocol, &error.to_string());
+                    self.abort(Reason::Protocol, &error.to_string());
                 }
             }
             Event::Received(_) | Event::Sent(_) => {}
             Event::Closed(why) => {
-                // After the end of the source nothing more comes from there.
+                // After its end frame, the source may close the connection.
                 if self.peer.outcome.is_none() && self.source_end.is_none() {
-                    self.give_up(Reason::Other, &format!("the connection to the source is gone: {why}"));
+                    self.abort(Reason::Other, &format!("the connection to the source was lost: {why}"));
                 }
             }
         }
@@ -659,7 +711,7 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
                 self.submit_lookups();
                 self.process_batches();
                 if let Err(error) = self.apply_deferred() {
-                    self.give_up(Reason::Protocol, &error.to_string());
+                    self.abort(Reason::Protocol, &error.to_string());
                 }
                 self.submit_hash_reads();
                 self.submit_journal();
@@ -678,7 +730,7 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
     }
 
     fn stop(&mut self, reason: Reason, text: &str) {
-        self.give_up(reason, text);
+        self.abort(reason, text);
     }
 
     fn outcome(&self) -> Option<&TransferOutcome> {
@@ -703,12 +755,12 @@ fn open<B>() -> Operation<B> {
     Operation::Open { journal: FilePath::new(0, JOURNAL), most: resume_log::MAX_JOURNAL }
 }
 
-/// A time as ports say it.
+/// Converts the mtime to the type of ports.
 fn stamp(inode: &Inode) -> Stamp {
     Stamp { seconds: inode.mtime.seconds(), nanoseconds: inode.mtime.nanoseconds() }
 }
 
-/// Whether an entry can be all that a source has.
+/// Returns whether an entry can be the only one of a source that is not a directory.
 fn is_one_file(entry: &Entry) -> bool {
     let is_file = matches!(&entry.object, Object::New(inode) if inode.kind != Kind::Directory);
     is_file && entry.name.components().count() == 1

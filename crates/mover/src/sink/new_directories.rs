@@ -1,12 +1,12 @@
-//! Directories that a sink makes itself: nothing is in them yet, so nobody needs to look there.
+//! Directories that the sink has just created: they are empty, so their contents need no lookup.
 
 use crate::name::Name;
 use std::collections::{HashSet, VecDeque};
 
-/// Directories that are kept in mind: what they hold is told soon after them.
+/// Maximum directories to remember: the contents of a directory usually follow soon.
 const MAX_DIRECTORIES: usize = 4_096;
 
-/// The last directories that were not there.
+/// The most recent directories that did not exist.
 #[derive(Debug, Default)]
 pub(super) struct NewDirectories {
     names: HashSet<Box<[u8]>>,
@@ -14,7 +14,7 @@ pub(super) struct NewDirectories {
 }
 
 impl NewDirectories {
-    /// A directory that was not there, and is about to be made.
+    /// Adds a directory that did not exist and is about to be created.
     pub fn push(&mut self, name: &Name) {
         let name: Box<[u8]> = name.as_bytes().into();
         if !self.names.insert(name.clone()) {
@@ -27,7 +27,7 @@ impl NewDirectories {
         }
     }
 
-    /// Whether something lies in one of them.
+    /// Returns whether the parent of `name` is one of these directories.
     pub fn contains_parent_of(&self, name: &Name) -> bool {
         let name = name.as_bytes();
         let slash = name.iter().rposition(|&byte| byte == b'/');
@@ -44,17 +44,25 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_new_directory_is_known_as_long_as_there_are_not_too_many() {
+    fn contains_only_direct_children_of_recent_directories() {
         let mut directories = NewDirectories::default();
         assert!(!directories.contains_parent_of(&name("a/f")));
         directories.push(&name("a"));
         directories.push(&name("a"));
         assert!(directories.contains_parent_of(&name("a/f")) && !directories.contains_parent_of(&name("a")));
-        assert!(!directories.contains_parent_of(&name("a/b/f")) && !directories.contains_parent_of(&name("ab/f")));
+        assert!(
+            !directories.contains_parent_of(&name("a/b/f")) && !directories.contains_parent_of(&name("ab/f"))
+        );
         (1..MAX_DIRECTORIES).for_each(|number| directories.push(&name(&format!("b/{number}"))));
-        assert!(directories.contains_parent_of(&name("a/f")) && directories.contains_parent_of(&name("b/1/f")));
+        assert!(
+            directories.contains_parent_of(&name("a/f")) && directories.contains_parent_of(&name("b/1/f"))
+        );
         directories.push(&name("c"));
-        assert!(!directories.contains_parent_of(&name("a/f")) && directories.contains_parent_of(&name("b/1/f")) && directories.contains_parent_of(&name("c/f")));
+        assert!(
+            !directories.contains_parent_of(&name("a/f"))
+                && directories.contains_parent_of(&name("b/1/f"))
+                && directories.contains_parent_of(&name("c/f"))
+        );
         assert_eq!(directories.names.len(), MAX_DIRECTORIES);
     }
 }

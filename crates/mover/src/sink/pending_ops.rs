@@ -1,4 +1,4 @@
-//! Operations of which nothing depends but what is told of them.
+//! Operations whose results are only reported.
 
 use crate::entry::FileNumber;
 use crate::name::Name;
@@ -6,50 +6,54 @@ use crate::report::ChangeKind;
 use numaio_machine::port::{Fault, Stamp, Ticket};
 use std::collections::BTreeMap;
 
-/// What one of the results of an operation is about.
+/// The object that one result of an operation belongs to.
 #[derive(Debug)]
 pub(super) struct PendingOp {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// Its number, if the source knows it by one.
+    /// The number, if the source numbered the entry.
     pub number: Option<FileNumber>,
-    /// What was done; none if success is not worth a word.
+    /// The change to report on success; `None` to report failure only.
     pub action: Option<ChangeKind>,
-    /// Bytes of data that would be moved for it, in a rehearsal.
+    /// Bytes of data that would be transferred, in a dry run.
     pub bytes: u64,
-    /// Whether a regular file is there then, which a manifest lists.
+    /// Whether the result is a regular file, which belongs in a manifest.
     pub is_file: bool,
-    /// Whether it would take the place of a file, in a rehearsal: further names of that would be another's.
+    /// Whether it would replace a file, in a dry run: hard links of the old file would then differ.
     pub replaces: bool,
-    /// The size and time of what is made: it may be there although an attribute could not be set. None if what was there had both.
+    /// The size and mtime of the new object: after a failure to set an attribute, it may exist all
+    /// the same. `None` if the old object had both.
     pub expected: Option<(u64, Option<Stamp>)>,
 }
 
 impl PendingOp {
-    /// One that is told when it is done, about what the source does not know by a number.
+    /// Creates an operation on an unnumbered entry whose success is reported as `action`.
     pub fn reported(name: Name, action: ChangeKind) -> Self {
         Self { action: Some(action), ..Self::unreported(name) }
     }
 
-    /// One of which only failure is told.
+    /// Creates an operation of which only failure is reported.
     pub fn unreported(name: Name) -> Self {
         Self { name, number: None, action: None, bytes: 0, is_file: false, replaces: false, expected: None }
     }
 }
 
-/// Operations under way.
+/// Operations in flight, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct PendingOps(BTreeMap<Ticket, Vec<PendingOp>>);
 
 impl PendingOps {
+    /// Returns whether no operation is in flight.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Records a submitted operation.
     pub fn submitted(&mut self, ticket: Ticket, pending_ops: Vec<PendingOp>) {
         self.0.insert(ticket, pending_ops);
     }
 
+    /// Removes a completed operation; returns its objects with their results.
     pub fn completed(
         &mut self,
         ticket: Ticket,

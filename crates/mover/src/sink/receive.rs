@@ -1,32 +1,32 @@
-//! Data that comes, until files are whole and have their names.
+//! Receiving data, up to complete files with their final names.
 
 use super::{Incoming, Sink};
+use crate::compression;
 use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
-use crate::compression;
 use crate::report::reason;
 use crate::report::ChangeKind;
 use crate::wire::{Chunk, FileSent, Holes, WireError};
 use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, Why, BLOCK};
 use std::ops::Range;
 
-/// What one result of an operation that writes is about.
+/// The part of a file that one result of a write operation belongs to.
 #[derive(Debug)]
 pub(super) struct PendingWrite {
     number: FileNumber,
-    /// What was written; none if the file was only settled.
+    /// The range that was written; `None` if the file was only completed.
     extent: Option<Extent>,
     settled: bool,
 }
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Writes parts of files.
+    /// Writes the parts of a chunk.
     pub(super) fn receive_chunk(&mut self, chunk: &Chunk, data: B) -> Result<(), WireError> {
         if chunk.hash() != self.options.hash {
-            return Err(WireError::InvalidValue("another hash than was agreed on"));
+            return Err(WireError::InvalidValue("a chunk with an unexpected hash function"));
         }
         if chunk.compressed_length().is_some() && !self.options.accept_compressed {
-            return Err(WireError::InvalidValue("packed data, which was not agreed on"));
+            return Err(WireError::InvalidValue("compressed data, which was not negotiated"));
         }
         self.peer.totals.sent += chunk.wire_length();
         let (mut puts, mut items) = (Vec::new(), Vec::new());
@@ -35,9 +35,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let bytes = at..at + part.extent.length() as usize;
             at = bytes.end;
             if !self.is_decided(part.file.get()) {
-                return Err(WireError::InvalidValue("data of a file that nobody asked for"));
+                return Err(WireError::InvalidValue("data of a file that was not requested"));
             }
-            // Files that failed here are still on their way.
+            // The source may not know yet that this file failed here.
             let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
             file.accept_block(part.extent)?;
             let is_complete = (part.extent.start(), part.extent.end()) == (0, file.content.size());
@@ -65,11 +65,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Ok(())
     }
 
-    /// Parts of a file are not sent, as they read as zeros: nothing else was ever written there, so there is nothing to do.
+    /// Skips ranges that read as zeros: the partial file was created empty, so there is nothing to
+    /// write.
     pub(super) fn receive_holes(&mut self, holes: &Holes) -> Result<(), WireError> {
         let number = holes.file().get();
         if !self.is_decided(number) {
-            return Err(WireError::InvalidValue("holes of a file that nobody asked for"));
+            return Err(WireError::InvalidValue("holes of a file that was not requested"));
         }
         let Some(file) = self.incoming.get_mut(&number) else { return Ok(()) };
         for &hole in holes.extents() {
@@ -82,28 +83,28 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Ok(())
     }
 
-    /// The source sent all that was wanted of a file.
+    /// Handles the announcement that all requested data of a file was sent.
     pub(super) fn receive_file_sent(&mut self, done: FileSent) -> Result<(), WireError> {
         if !self.is_decided(done.file.get()) {
-            return Err(WireError::InvalidValue("the end of a file that nobody asked for"));
+            return Err(WireError::InvalidValue("the end of a file that was not requested"));
         }
         let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
         if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
-            return Err(WireError::InvalidValue("the end of a file"));
+            return Err(WireError::InvalidValue("the length of a sent file"));
         }
         file.done = Some(done.bytes);
         self.settle_if_complete(done.file.get());
         Ok(())
     }
 
-    /// Whether the source could end now: nothing of any file is missing.
+    /// Returns whether the source may end: no file has missing data.
     pub(super) fn has_all_data(&self) -> bool {
         let one_part = |file: &Incoming| file.content.size() <= BLOCK as u64;
         let is_announced = |file: &Incoming| one_part(file) || file.done.is_some() || file.bytes == 0;
         self.incoming.values().all(|file| file.left.is_empty() && is_announced(file))
     }
 
-    /// Gives a file of many parts its name, if it is whole.
+    /// Completes a file of many parts if all of its data is written.
     pub(super) fn settle_if_complete(&mut self, number: u64) {
         let Some(file) = self.incoming.get_mut(&number) else { return };
         let size = file.content.size();
@@ -126,9 +127,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(file) = self.incoming.get_mut(&number) else { return };
         file.writing -= 1;
         if let Err(fault) = result {
-            // What is there of the file stays, for who goes on with it.
+            // The partial file is kept for resuming.
             if fault.why == Why::Cancelled {
-                return self.give_up(reason(fault.why), &fault.text);
+                return self.abort(reason(fault.why), &fault.text);
             }
             let name = file.name.clone();
             return self.fail(item.number, &name, &fault);
@@ -151,7 +152,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 }
 
 impl Incoming {
-    /// A part of it does not come: blocks that are wanted, of a file whose holes could not all be said.
+    /// Accepts a hole: complete blocks that were requested, of a file whose entry omits holes.
     fn accept_hole(&mut self, hole: Extent) -> Result<(), WireError> {
         let block = BLOCK as u64;
         let is_blocks = [hole.start(), hole.end()]
@@ -159,7 +160,7 @@ impl Incoming {
             .all(|&edge| edge.is_multiple_of(block) || edge == self.content.size());
         let may_be = self.content.may_omit_holes() && self.content.size() > block;
         if !is_blocks || !may_be || !self.left.covers(hole) || self.done.is_some() || !self.answered {
-            return Err(WireError::InvalidValue("holes of a file that were not wanted"));
+            return Err(WireError::InvalidValue("holes that were not requested"));
         }
         self.left.remove(hole);
         self.bytes += hole.length();
@@ -167,13 +168,13 @@ impl Incoming {
         Ok(())
     }
 
-    /// A part of it came: exactly a block that is wanted.
+    /// Accepts a part: exactly one block that was requested.
     fn accept_block(&mut self, extent: Extent) -> Result<(), WireError> {
         let block = BLOCK as u64;
         let end = extent.start().saturating_add(block).min(self.content.size());
         let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
         if !is_block || !self.left.covers(extent) || self.done.is_some() || !self.answered {
-            return Err(WireError::InvalidValue("a part of a file that was not wanted"));
+            return Err(WireError::InvalidValue("a part of a file that was not requested"));
         }
         self.left.remove(extent);
         self.bytes += extent.length();
@@ -181,7 +182,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// A write to it, `first` if there was none before.
+    /// Creates a write to this file; `first` if it is the only one.
     fn write_request(&self, first: bool) -> Put {
         let begin = match (self.in_place, first) {
             (false, true) => Begin::Fresh,
@@ -194,7 +195,7 @@ impl Incoming {
     }
 }
 
-/// What of a block is data and no hole.
+/// Returns the data ranges within a block, without holes.
 fn parts(content: &Content, block: Extent, bytes: &Range<usize>) -> Vec<Part> {
     let within =
         |extent: Extent| Extent::between(extent.start().max(block.start()), extent.end().min(block.end()));

@@ -1,25 +1,26 @@
-//! What a user asked for, as far as names tell: a source that lies may send anything, `.ssh/authorized_keys` in place of a report.
-//! Whatever it may send by its own scan is said here once more, and nothing of what it says of itself is believed.
+//! Validation of received names against the request of the user: a malicious source could send
+//! `.ssh/authorized_keys` instead of a report. This repeats the rules by which an honest source
+//! scans, and trusts nothing that the source sends.
 
 use crate::entry::{Entry, Kind, Object};
 use crate::filter::Filter;
 use crate::name::Name;
 use crate::source::Origin;
 
-/// Which entries a source may send.
+/// The entries that a source may send.
 #[derive(Debug, Clone)]
 pub struct RequestedEntries {
-    /// Where it begins, in the order of names; the root if that is all that a directory holds.
+    /// The requested names, sorted; the root stands for the contents of a directory.
     names: Vec<Name>,
     recursive: bool,
-    /// Whether the names are a list: then directories among them and on their way come by themselves.
+    /// Whether the names are a list: then directories among them and their parents are implied.
     listed: bool,
-    /// The directory that was entered last, and the name by which it was asked for: what comes next mostly lies in it, too.
+    /// The last accepted directory, and the requested name that contains it: a cache for siblings.
     last_directory: Option<(Name, Name)>,
 }
 
 impl RequestedEntries {
-    /// What a source with the same wishes sends.
+    /// Creates the set of entries that a source with these options sends.
     pub fn new(origins: &[Origin], recursive: bool, listed: bool) -> Self {
         let name = |origin: &Origin| origin.only.clone().unwrap_or_else(Name::root);
         let mut names: Vec<Name> = origins.iter().map(name).collect();
@@ -28,8 +29,8 @@ impl RequestedEntries {
         Self { names, recursive, listed, last_directory: None }
     }
 
-    /// Whether an entry may come. So must the first name of a file that gets a further one: else that would be one of something that was
-    /// at the destination before.
+    /// Returns whether an entry may be received. For a hard link the first name must be acceptable,
+    /// too: otherwise it could link to an existing file of the destination.
     pub fn accepts(&mut self, entry: &Entry, filter: &Filter) -> bool {
         match &entry.object {
             Object::New(inode) => self.accepts_name(&entry.name, inode.kind == Kind::Directory, filter),
@@ -42,9 +43,12 @@ impl RequestedEntries {
     fn accepts_name(&mut self, name: &Name, is_directory: bool, filter: &Filter) -> bool {
         match is_directory {
             true if !self.recursive && !self.listed => false,
-            // Rules are not about what is on the way of a name.
+            // Filter rules do not apply to the parents of listed names.
             true if self.listed && self.is_parent_of_requested(name) => true,
-            _ => filter.includes(name, is_directory) && (self.is_requested(name) || self.is_in_requested_directory(name, filter)),
+            _ => {
+                filter.includes(name, is_directory)
+                    && (self.is_requested(name) || self.is_in_requested_directory(name, filter))
+            }
         }
     }
 
@@ -52,13 +56,14 @@ impl RequestedEntries {
         self.names.binary_search(name).is_ok()
     }
 
-    /// Whether a name that was asked for lies below. All of these follow it in their order. The root is not on the way: it is there.
+    /// Returns whether `name` is a parent of a requested name. The root exists and does not count.
     fn is_parent_of_requested(&self, name: &Name) -> bool {
         let next = self.names.get(self.names.partition_point(|other| other <= name));
         !name.is_root() && next.is_some_and(|next| next.is_within(name))
     }
 
-    /// Whether it lies in a directory that was asked for with all that it holds, and no rule leaves one out on the way from there.
+    /// Returns whether `name` is inside a requested directory and no rule excludes a directory
+    /// between.
     fn is_in_requested_directory(&mut self, name: &Name, filter: &Filter) -> bool {
         let Some(above) = name.parent().filter(|_| self.recursive) else { return false };
         let ancestor = self.requested_ancestor(&above, filter);
@@ -69,11 +74,11 @@ impl RequestedEntries {
         is_in_requested_directory
     }
 
-    /// The name by which the content of a directory was asked for.
+    /// Returns the requested name that includes the contents of a directory.
     fn requested_ancestor(&self, directory: &Name, filter: &Filter) -> Option<Name> {
         let all = std::iter::successors(Some(directory.clone()), Name::parent);
         for above in all {
-            // All directories between these two were looked at before.
+            // The directories between these two were checked before.
             if let Some((last_directory, ancestor)) = &self.last_directory {
                 if last_directory.is_within(&above) && above.is_within(ancestor) {
                     return Some(ancestor.clone());
@@ -110,7 +115,8 @@ mod tests {
         RequestedEntries::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
     }
 
-    /// A directory if it ends with a slash, a further name of what is behind an arrow, or a link.
+    /// Parses an entry: a directory if it ends with a slash, `name>target` for a hard link, or a
+    /// symlink.
     fn entry(text: &[u8]) -> Entry {
         let owner = || Owner::new(0, None).expect("an owner");
         let inode = |kind| Inode {
@@ -133,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Each of the first may come, in any order, and none of the others.
+    /// Checks that the first entries are accepted and the others rejected, in any order.
     fn check(mut requested: RequestedEntries, rules: &[&str], accepted: &[&str], rejected: &[&str]) {
         let mut filter = Filter::default();
         for rule in rules {
@@ -154,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_one_thing() {
+    fn single_name_accepts_only_itself() {
         let others = ["/", "a/", "a/b", "b", ".bashrc", "a ", "A", "a>b", "b>a", "a/b>a", ".ssh/", ".ssh/x"];
         check(requested(&["a"], false, false), &[], &["a"], &others);
         check(
@@ -163,13 +169,13 @@ mod tests {
             &["a", "b", "b>a"],
             &["/", "a/", "a/b", "c", "c>a", "a>c"],
         );
-        // Directories are left out, also what one holds.
+        // Without recursion, directories are skipped with their contents.
         check(requested(&[""], false, false), &[], &[], &["/", "a", "a/", "a/b"]);
         check(requested(&[], true, false), &[], &[], &["/", "a", "a/"]);
     }
 
     #[test]
-    fn a_directory_is_that_with_all_that_it_holds() {
+    fn directory_includes_its_contents() {
         let held = ["d/", "d/a", "d/e/", "d/e/a", "d", "d/a>d/e/a"];
         check(requested(&["d"], true, false), &[], &held, &["/", "a", "e/", "da/", "d a", "d/a>a", "d!/a"]);
         let all = ["/", "a", "d/", "d/e/f", ".ssh/", ".ssh/x"];
@@ -178,19 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_what_it_names_and_what_leads_there() {
+    fn list_includes_its_names_and_their_parents() {
         let list = ["d/e/f", "g", "h/i", "h"];
         let accepted = ["d/", "d/e/", "d/e/f", "d/e/f/", "g", "g/", "h/", "h", "h/i"];
         let below = ["d/e/f/x", "g/x/", "h/i/x/y"];
         let others = ["/", "d", "d/e", "d/x", "d/e/x/", "a", "d/e/f!", "d/f/", "dd/"];
         check(requested(&list, false, true), &[], &accepted, &[&below[..], &others, &["h/x"]].concat());
-        check(requested(&list, true, true), &[], &[&accepted[..], &below, &["h/x", "h/x/"]].concat(), &others);
+        check(
+            requested(&list, true, true),
+            &[],
+            &[&accepted[..], &below, &["h/x", "h/x/"]].concat(),
+            &others,
+        );
         check(requested(&[""], false, true), &[], &["/"], &["a", "a/"]);
         check(requested(&["", "a/b"], false, true), &[], &["/", "a/", "a/b"], &["a", "b", "a/c"]);
     }
 
     #[test]
-    fn what_rules_leave_out_does_not_come() {
+    fn excluded_entries_are_rejected() {
         let rules = ["+ keep.o", "- *.o", "- tmp/"];
         let accepted = ["d/", "d/a", "d/keep.o", "d/tmp", "d/e/tmp", "d/e/f/g"];
         check(
@@ -199,7 +210,7 @@ mod tests {
             &accepted,
             &["d/a.o", "d/tmp/", "d/tmp/keep.o", "d/e/tmp/f/g", "d/a>d/a.o"],
         );
-        // Rules are not about what is on the way, and are about what is listed and what it holds.
+        // Rules apply to listed names and their contents, but not to parents of listed names.
         let (accepted, rejected) =
             (["tmp/", "tmp/a", "x.o/", "x.o/y", "d/"], ["tmp", "tmp/b", "x.o", "d/tmp/", "d/tmp/e"]);
         check(requested(&["tmp/a", "x.o/y", "d"], true, true), &rules, &accepted, &rejected);
@@ -212,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bytes() {
+    fn names_are_compared_as_bytes() {
         let origin = Origin { root: 0, only: Some(name(b"\xff\xfe")), enter: true, with_parents: false };
         let mut requested = RequestedEntries::new(&[origin], false, false);
         let mut takes = |text: &[u8]| requested.accepts(&entry(text), &Filter::default());

@@ -1,10 +1,11 @@
-//! The journal on disk, and partial files that are to be removed.
+//! The journal file on disk, and the removal of partial files.
 //!
-//! What the journal says of a partial file must be true whenever a run reads it. So whatever takes that back is on
-//! disk before the file is begun anew: [`ResumeLog::may_start_files`] tells when it is.
+//! Records about a partial file must be true whenever a later run reads them. So an invalidation is
+//! on disk before the file is restarted: see [`ResumeLog::may_start_files`].
 //!
-//! After a run that was cut each name that is not written may have a partial file, and mostly has none: nobody knows before it is tried.
-//! So that neither memory nor what an interrupt waits for grows with their number, entries are judged no faster than they are tried.
+//! After an interrupted run, every name that is not written may have a partial file, and mostly has
+//! none; only an attempt to remove it shows. Entries are decided no faster than these attempts
+//! finish, so that neither memory nor the delay of an interruption grows with their number.
 
 use super::SyncMode;
 use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
@@ -17,70 +18,71 @@ use numaio_machine::port::{Fault, FilePath, Operation, Record, Ticket, Why};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-/// Smallest file that is noted in the journal, in bytes: less is sent anew as quickly.
+/// Minimum size of files that are recorded, in bytes: resuming smaller files saves no time.
 pub const MIN_RESUMABLE: u64 = CTIME_MIN_SIZE;
-/// Most bytes of a journal that is read: what it says of some 40 TB.
+/// Maximum bytes of a journal that are read: enough for some 40 TB of data.
 pub const MAX_JOURNAL: usize = 64 << 20;
-/// Bytes that were written and not noted, at which they are noted.
+/// Unrecorded bytes after which a record is written.
 const RECORD_INTERVAL: u64 = 16 << 20;
-/// The same if they must be made durable before.
+/// The same if the data must be synced first.
 const RECORD_INTERVAL_SYNCED: u64 = 256 << 20;
-/// Partial files that wait to be removed, from which on no more entries are judged.
+/// Number of waiting removals at which no more entries are decided.
 const MAX_PENDING_REMOVALS: usize = 4_096;
-/// Most of them that one operation removes.
+/// Maximum removals of one operation.
 const REMOVAL_BATCH: usize = 512;
-/// Where a journal has the identity of its transfer.
+/// Position of the transfer identity in a journal.
 const ID_RANGE: Range<usize> = 10..26;
-/// Bytes of an identity that tell how long the journal holds; the others make names of partial files.
+/// Bytes of an identity that limit the validity of the journal; the others name partial files.
 const EPOCH_BYTES: usize = 8;
-/// Those of them that all tries of one command have.
+/// Bytes of a [`TransferId`] that are equal for all attempts of one command.
 pub const SERIES: Range<usize> = EPOCH_BYTES..12;
-/// The epoch of a journal that speaks only of what was made durable.
+/// The epoch of a journal that records only synced data.
 const PERMANENT: [u8; EPOCH_BYTES] = [0; EPOCH_BYTES];
 
-/// Whether size and time do not tell versions of a file apart for the user, who has hashes compared, or moves all: then nothing is
-/// gone on with but what the same command began.
+/// Whether size and mtime do not identify versions of a file, because the user compares hashes or
+/// transfers everything. Then only files started by the same command are resumed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimesUnreliable(pub bool);
 
-/// What is known of partial files, and what of that is on disk.
+/// What is known of partial files, and which part of it is on disk.
 #[derive(Debug)]
 pub(super) struct ResumeLog {
     transfer: TransferId,
-    /// What files are noted under beside what is known of them.
+    /// Additional bytes of the key under which a file is recorded.
     series: Vec<u8>,
     sync: SyncMode,
     journal: Option<Journal>,
-    /// A compact journal that begins the file anew.
+    /// A compact journal that replaces the file.
     rewrite: Option<Vec<u8>>,
-    /// Where the next bytes go.
+    /// Offset of the next write.
     offset: u64,
-    /// Whether there is a file on disk.
+    /// Whether the file exists.
     on_disk: bool,
-    /// Whether partial files of a transfer before this one may be there.
+    /// Whether partial files of an earlier transfer may exist.
     has_previous: bool,
-    /// Files that were written to since the last note, by where they are.
+    /// Files with writes since the last record, by path.
     unrecorded: BTreeMap<FilePath, UnrecordedWrites>,
     /// Bytes written to them.
     bytes: u64,
-    /// Something that was noted does not hold any more, and the next record says so.
+    /// Whether the next record contains an invalidation that must be on disk.
     record_due: bool,
-    /// The journal is to be there before files are begun, and the next record makes it.
+    /// Whether the journal must be created before files are started.
     journal_needed: bool,
-    /// It could not be written. What is on disk may not hold any more, and goes.
+    /// Whether a write failed. The file may be wrong by now and must be removed.
     journal_failed: bool,
-    /// Files of which nothing is believed any more, though what is on disk still says so.
+    /// Files that are invalidated in memory but not yet on disk.
     invalidated: HashSet<u64>,
-    /// Nothing more comes to be noted.
+    /// Whether no further data will be recorded.
     final_record: bool,
-    /// Partial files that are to go.
+    /// Partial files to remove.
     obsolete: Vec<FilePath>,
-    /// Those that a run before this one may have left: if this one is given up, the next one asks for them again.
+    /// Partial files that an earlier run may have left. After an abort, the next run finds them
+    /// again.
     possible_leftovers: Vec<FilePath>,
-    /// Whether some were removed since the last record.
+    /// Whether a removal was submitted since the last record.
     removed_since_record: bool,
     in_flight: Option<(Ticket, InFlight)>,
-    /// What was given to be submitted.
+    /// The state for the operation that was returned last and is not submitted yet.
     prepared: InFlight,
 }
 
@@ -93,21 +95,22 @@ struct UnrecordedWrites {
 
 #[derive(Debug)]
 enum InFlight {
-    /// The journal is written to, after files of these names were made durable; whether files wait for it that are to be begun, and
-    /// whether it is made.
+    /// A write to the journal, after the files of these names were synced. `awaited`: new
+    /// files wait for it. `is_new`: it creates the journal.
     Record {
         names: Vec<Name>,
         awaited: bool,
         is_new: bool,
-        /// What is written and where, if names are made durable first: of them it depends whether it is.
+        /// The write and its offset, for a retry in case that syncing a file fails.
         retry: Option<(u64, Vec<u8>)>,
     },
-    /// The journal goes.
+    /// Removal of the journal.
     JournalRemoval,
     PartialsRemoval,
 }
 
 impl ResumeLog {
+    /// Creates a log for a transfer without an earlier journal.
     pub fn new(mut transfer: TransferId, sync: SyncMode, times_unreliable: TimesUnreliable) -> Self {
         let TimesUnreliable(times_unreliable) = times_unreliable;
         let series = if times_unreliable { transfer.0[SERIES].to_vec() } else { Vec::new() };
@@ -138,30 +141,32 @@ impl ResumeLog {
         }
     }
 
-    /// Where a file is until it has this name.
+    /// Returns the path of the partial file of a name.
     pub fn partial(&self, name: &Name) -> FilePath {
         let mut id = self.transfer;
         id.0[..EPOCH_BYTES].copy_from_slice(&PERMANENT);
         FilePath::new(0, partial_name(id, name))
     }
 
-    /// The journal of a transfer before this one is there.
+    /// Loads the journal of an earlier transfer.
     pub fn load(&mut self, bytes: &[u8]) {
         self.on_disk = true;
         let id = bytes.get(ID_RANGE).and_then(|id| id.first_chunk::<16>()).copied().map(TransferId);
         let mut reader = JournalReader::new(id.unwrap_or(self.transfer));
         let read = reader.push(bytes).and_then(|()| reader.finish()).ok();
-        // The partial files of that transfer get written over, whether or not what was noted holds.
+        // Partial files of that transfer are reused whether or not the records are valid.
         if let (Some(id), Some(_)) = (id, &read) {
             self.transfer.0[EPOCH_BYTES..].copy_from_slice(&id.0[EPOCH_BYTES..]);
             self.has_previous = true;
         }
-        let holds = |id: TransferId| id.0[..EPOCH_BYTES] == PERMANENT || id.0[..EPOCH_BYTES] == self.transfer.0[..EPOCH_BYTES];
-        // One that was read in part may lack what took something back.
+        let holds = |id: TransferId| {
+            id.0[..EPOCH_BYTES] == PERMANENT || id.0[..EPOCH_BYTES] == self.transfer.0[..EPOCH_BYTES]
+        };
+        // A truncated journal may lack invalidations.
         let held = read.filter(|_| id.is_some_and(holds) && bytes.len() < MAX_JOURNAL);
         let (mut journal, valid) = held.unwrap_or_else(|| (Journal::new(self.transfer), 0));
         if valid > 0 && id == Some(self.transfer) {
-            // It goes on where it ended: what is written over may come back after a crash.
+            // Appended, because overwritten records could reappear after a system crash.
             self.offset = valid;
         } else {
             journal.continue_as(self.transfer);
@@ -171,17 +176,17 @@ impl ResumeLog {
         self.journal = Some(journal);
     }
 
-    /// There is no journal: what is cut cannot be continued.
+    /// Continues without a journal: interrupted files cannot be resumed.
     pub fn disable(&mut self) {
         self.journal = None;
     }
 
-    /// Whether there is a journal, or will be.
+    /// Returns whether there is, or will be, a journal.
     pub fn is_enabled(&self) -> bool {
         self.journal.is_some()
     }
 
-    /// The number under which a file is noted, if it is large enough.
+    /// Returns the number under which a file is recorded, if it is large enough.
     pub fn key(&self, name: &Name, inode: &Inode, content: &Content) -> Option<FileNumber> {
         if content.size() < MIN_RESUMABLE || self.journal.is_none() {
             return None;
@@ -194,12 +199,12 @@ impl ResumeLog {
         FileNumber::new(key_range(name).start | hash(&facts.concat())).ok()
     }
 
-    /// What of a file is not durable.
+    /// Returns the data of a file that is not durable.
     pub fn missing(&self, key: FileNumber, content: &Content) -> Option<ExtentSet> {
         self.journal.as_ref().map(|journal| journal.missing(key, content))
     }
 
-    /// Part of a file was written.
+    /// Records that a range of a file was written.
     pub fn record_write(&mut self, key: FileNumber, name: &Name, at: &FilePath, extent: Extent) {
         if self.journal.is_none() {
             return;
@@ -209,26 +214,29 @@ impl ResumeLog {
         self.unrecorded.entry(at.clone()).or_insert_with(new).extents.insert(extent);
     }
 
-    /// A file is to be written anew, or gone on with under a number: nothing that was noted of it under others holds any more.
+    /// Invalidates all recorded versions of a file except `but`, before it is written.
     pub fn invalidate_versions(&mut self, name: &Name, but: Option<FileNumber>) {
-        self.record_due |= self.invalidate_all(name, but) || self.invalidated.contains(&key_range(name).start);
+        self.record_due |=
+            self.invalidate_all(name, but) || self.invalidated.contains(&key_range(name).start);
     }
 
-    /// Whether files may be begun anew.
+    /// Returns whether new partial files may be started.
     pub fn may_start_files(&self) -> bool {
-        let awaited =
-            matches!(self.in_flight, Some((_, InFlight::JournalRemoval | InFlight::Record { awaited: true, .. })));
+        let awaited = matches!(
+            self.in_flight,
+            Some((_, InFlight::JournalRemoval | InFlight::Record { awaited: true, .. }))
+        );
         let pending = self.journal.is_some() && (self.record_due || self.journal_needed);
         !(self.journal_failed || awaited || pending)
     }
 
-    /// Files are to be begun beside their names, which another run must find: they are made of the identity in the
-    /// journal.
+    /// Requires the journal to exist before files are started: a later run derives the names of
+    /// their partial files from the identity in the journal.
     pub fn require_journal(&mut self) {
         self.journal_needed |= !self.on_disk;
     }
 
-    /// A file has its name: what was noted of it, now or before, is of no use.
+    /// Drops all records of a file that has its final name.
     pub fn file_completed(&mut self, name: &Name, at: &FilePath) {
         self.unrecorded.remove(at);
         self.invalidate_all(name, None);
@@ -243,18 +251,19 @@ impl ResumeLog {
         any
     }
 
-    /// A partial file is to be removed.
+    /// Schedules the removal of a partial file.
     pub fn discard_partial(&mut self, name: &Name, at: FilePath) {
         self.file_completed(name, &at);
         self.obsolete.push(at);
     }
 
-    /// What has this name is not written now. It may have been begun before, when it was another kind of object, or the scan met
-    /// names of one file in another order.
+    /// Schedules the removal of a possible leftover partial file of a name that is not written now.
+    /// An earlier run may have started it when the object had another kind or hard links another
+    /// order.
     pub fn discard_leftover(&mut self, name: &Name) {
         if self.has_previous {
             let at = self.partial(name);
-            // What the journal told of is there, and nobody knows of it any more.
+            // A recorded partial file certainly exists.
             match self.invalidate_all(name, None) {
                 true => self.obsolete.push(at),
                 false => self.possible_leftovers.push(at),
@@ -262,30 +271,30 @@ impl ResumeLog {
         }
     }
 
-    /// Whether more entries may be judged. It is so again when some of what waits is being removed.
+    /// Returns whether more entries may be decided; true again once some removals are submitted.
     pub fn has_capacity(&self) -> bool {
         self.obsolete.len() + self.possible_leftovers.len() < MAX_PENDING_REMOVALS
     }
 
-    /// Whether anything is under way.
+    /// Returns whether an operation is in flight.
     pub fn is_busy(&self) -> bool {
         self.in_flight.is_some()
     }
 
-    /// Whether there is nothing to do any more.
+    /// Returns whether nothing is left to do.
     pub fn is_finished(&self) -> bool {
         let record_due = self.journal.is_some() && self.record_due;
         let removed = self.obsolete.is_empty() && self.possible_leftovers.is_empty();
         !self.is_busy() && removed && !record_due && !self.journal_failed
     }
 
-    /// What to do now, if it is time.
+    /// Returns the next operation that is due.
     pub fn next<B>(&mut self) -> Option<Operation<B>> {
         let step = if self.sync == SyncMode::None { RECORD_INTERVAL } else { RECORD_INTERVAL_SYNCED };
         self.next_operation(step)
     }
 
-    /// What to do before all is given up.
+    /// Returns the next operation before the transfer is aborted.
     pub fn next_final<B>(&mut self) -> Option<Operation<B>> {
         self.possible_leftovers.clear();
         self.next_operation(1)
@@ -299,7 +308,7 @@ impl ResumeLog {
             self.prepared = InFlight::JournalRemoval;
             return Some(Operation::Remove(vec![FilePath::new(0, JOURNAL)]));
         }
-        // Who waits for room waits for no more than one record, and a record for no more than one removal.
+        // Entries wait for at most one record, and a record for at most one removal.
         let due = self.bytes >= step && (self.has_capacity() || self.removed_since_record);
         if self.journal.is_some() && (self.record_due || self.journal_needed || due) {
             return self.record();
@@ -310,7 +319,7 @@ impl ResumeLog {
         self.removed_since_record.then_some(Operation::Remove(some))
     }
 
-    /// Some of what is to be removed, what is known to be there first.
+    /// Takes the next removals, files that certainly exist first.
     fn next_removals(&mut self) -> Vec<FilePath> {
         let from = if self.obsolete.is_empty() { &mut self.possible_leftovers } else { &mut self.obsolete };
         from.drain(..from.len().min(REMOVAL_BATCH)).collect()
@@ -328,7 +337,7 @@ impl ResumeLog {
             }
         }
         (self.bytes, self.removed_since_record) = (0, false);
-        // A crash of the machine in the midst of that would bring back what was taken back.
+        // Compaction without sync: a system crash in the middle could restore invalidated records.
         if self.rewrite.is_none() && !synced && journal.is_bloated() {
             self.rewrite = Some(journal.compact());
         }
@@ -345,12 +354,13 @@ impl ResumeLog {
         Some(Operation::Record(Record { journal: FilePath::new(0, JOURNAL), offset, bytes, after, sync }))
     }
 
-    /// What [`ResumeLog::next`] or [`ResumeLog::last`] gave was submitted.
+    /// Marks the operation returned by [`ResumeLog::next`] or [`ResumeLog::next_final`] as
+    /// submitted.
     pub fn submitted(&mut self, ticket: Ticket) {
         self.in_flight = Some((ticket, std::mem::replace(&mut self.prepared, InFlight::PartialsRemoval)));
     }
 
-    /// An operation ended. If it was one of these, tells which files could not be made durable, and why.
+    /// Handles a finished operation; if it was one of these, returns the files that failed to sync.
     pub fn completed(&mut self, ticket: Ticket, results: &[Result<(), Fault>]) -> Option<Vec<(Name, Fault)>> {
         let (_, ended) = self.in_flight.take_if(|(in_flight, _)| *in_flight == ticket)?;
         let InFlight::Record { names, is_new, retry, .. } = ended else { return Some(Vec::new()) };
@@ -366,7 +376,7 @@ impl ResumeLog {
         Some(failed)
     }
 
-    /// Nothing was written, as these files could not be made durable: that is noted once more, and that nothing is known of them.
+    /// Retries a record that was not written because these files failed to sync, without the files.
     fn retry_without(&mut self, failed: &[(Name, Fault)], is_new: bool, retry: Option<(u64, Vec<u8>)>) {
         self.on_disk &= !is_new;
         if let (Some((offset, bytes)), Some(journal)) = (retry, &mut self.journal) {
@@ -379,42 +389,43 @@ impl ResumeLog {
         self.record_due = self.journal.is_some();
     }
 
-    /// The journal could not be written: a full disk, or another transfer has it. Nothing can be continued later, and nothing else is wrong.
+    /// Handles a failed journal write (disk full, or locked by another transfer): nothing can be
+    /// resumed later, and the transfer continues.
     fn journal_write_failed(&mut self, fault: &Fault, is_new: bool) {
         self.journal = None;
         self.unrecorded.clear();
-        // What could not be made is not removed, nor another one's.
+        // A journal that could not be created must not be removed: it may belong to another
+        // transfer.
         let was_never_created = is_new && matches!(fault.why, Why::Exists | Why::ReadOnly | Why::Permission);
         (self.journal_failed, self.on_disk) = (!was_never_created, false);
     }
 
-    /// At the end there is no use for the journal, unless it knows partial files of another transfer to the same place that is not
-    /// gone on with yet: that is so if it is told first to have what it says now on disk, and then to stay.
-    pub fn close(&mut self, partials_are_gone: bool) -> CloseAction {
-        let is_of_use =
-            self.journal.as_ref().is_some_and(|journal| !journal.is_empty()) && !partials_are_gone;
-        if is_of_use && !std::mem::replace(&mut self.final_record, true) {
+    /// Closes the journal at the end. It is kept only if it records partial files of another
+    /// transfer to the same destination: then the first call requests a final record.
+    pub fn close(&mut self, partials_removed: bool) -> CloseAction {
+        let is_useful = self.journal.as_ref().is_some_and(|journal| !journal.is_empty()) && !partials_removed;
+        if is_useful && !std::mem::replace(&mut self.final_record, true) {
             self.record_due = true;
             return CloseAction::Write;
         }
         self.journal = None;
-        match std::mem::take(&mut self.on_disk) && !is_of_use {
+        match std::mem::take(&mut self.on_disk) && !is_useful {
             true => CloseAction::Remove(FilePath::new(0, JOURNAL)),
             false => CloseAction::Keep,
         }
     }
 }
 
-/// What to do with the journal at the end.
+/// How to treat the journal at the end.
 #[derive(Debug)]
 pub(super) enum CloseAction {
-    /// What is known now is to be on disk first.
+    /// Write the final record first.
     Write,
     Keep,
     Remove(FilePath),
 }
 
-/// The numbers under which files of a name are noted, whatever their sizes and times.
+/// Returns the range of numbers of all versions of a name.
 fn key_range(name: &Name) -> Range<u64> {
     let first = hash(name.as_bytes()) << HALF;
     first..first + (1 << HALF)
@@ -441,27 +452,27 @@ mod tests {
         FileNumber::new(key_range(name).start | 1).expect("a number")
     }
 
-    /// What is to be done now, as it was submitted.
+    /// Submits and returns the next operation.
     fn submit_next(log: &mut ResumeLog, ticket: Ticket) -> Option<Operation<()>> {
         let operation = log.next::<()>()?;
         log.submitted(ticket);
         Some(operation)
     }
 
-    /// The journal says that this much of a file is there.
+    /// Returns a log with a created journal and written but unrecorded data of a file.
     fn with_recorded_part(file: &str, sync: SyncMode) -> ResumeLog {
         let mut log = ResumeLog::new(ID_RANGE, sync, TimesUnreliable(false));
         let (name, at) = (name(file), FilePath::new(0, file.as_bytes()));
         log.require_journal();
         assert!(!log.may_start_files() && submit_next(&mut log, 1).is_some());
-        assert!(!log.may_start_files(), "it is not there yet");
+        assert!(!log.may_start_files(), "the journal does not exist yet");
         assert!(log.completed(1, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && log.may_start_files());
         log.record_write(key(&name), &name, &at, Extent::between(0, RECORD_INTERVAL).expect("bytes"));
         log
     }
 
     impl ResumeLog {
-        /// Whether all of a file is still to be moved, of which the journal says something.
+        /// Returns whether a recorded file is not completely durable.
         fn key_is_left(&self, file: &str) -> bool {
             let content = Content::dense(RECORD_INTERVAL).expect("a size");
             self.missing(key(&name(file)), &content).is_none_or(|left| !left.is_empty())
@@ -469,25 +480,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_on_disk_before_anything_is_begun() {
+    fn invalidation_is_on_disk_before_files_start() {
         let mut log = with_recorded_part("a", SyncMode::None);
         assert!(submit_next(&mut log, 2).is_some());
-        assert!(log.may_start_files(), "nobody waits for what comes to be there");
+        assert!(log.may_start_files(), "files do not wait for a record of durable data");
         log.invalidate_versions(&name("b"), None);
-        assert!(log.may_start_files(), "nothing was said of it");
+        assert!(log.may_start_files(), "nothing was recorded of it");
         log.invalidate_versions(&name("a"), Some(key(&name("a"))));
-        assert!(log.may_start_files(), "nothing was said of other versions");
+        assert!(log.may_start_files(), "no other versions were recorded");
         log.invalidate_versions(&name("a"), None);
         log.completed(2, &[Ok(())]);
-        assert!(!log.may_start_files(), "what was under way did not say so");
-        let Some(Operation::Record(record)) = submit_next(&mut log, 3) else { panic!("it is to be noted") };
+        assert!(!log.may_start_files(), "the record in flight did not contain the invalidation");
+        let Some(Operation::Record(record)) = submit_next(&mut log, 3) else { panic!("expected a record") };
         assert!(record.sync && !log.may_start_files());
         log.completed(3, &[Ok(())]);
         assert!(log.may_start_files());
     }
 
     #[test]
-    fn a_name_that_failed_is_not_begun_again_before_that_is_noted() {
+    fn failed_file_restarts_only_after_its_invalidation() {
         let mut log = with_recorded_part("a", SyncMode::None);
         assert!(submit_next(&mut log, 2).is_some());
         log.completed(2, &[Ok(())]);
@@ -498,9 +509,9 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_this_time_is_gone_on_with_where_it_ended_and_another_is_made_anew_at_once() {
+    fn appends_to_a_permanent_journal_and_replaces_others() {
         let mut log = with_recorded_part("a", SyncMode::File);
-        let Some(Operation::Record(first)) = log.next_final::<()>() else { panic!("it is to be noted") };
+        let Some(Operation::Record(first)) = log.next_final::<()>() else { panic!("expected a record") };
         let mut before = Journal::new(TransferId([&PERMANENT[..], &[7; 8]].concat().try_into().expect("16")));
         before.mark_durable(key(&name("a")), Extent::between(0, RECORD_INTERVAL).expect("bytes"));
         let bytes = before.take_pending();
@@ -509,23 +520,23 @@ mod tests {
         retry.load(&bytes);
         assert!(retry.may_start_files() && !retry.key_is_left("a"));
         retry.invalidate_versions(&name("a"), None);
-        let Some(Operation::Record(record)) = submit_next(&mut retry, 1) else { panic!("it is to be noted") };
+        let Some(Operation::Record(record)) = submit_next(&mut retry, 1) else { panic!("expected a record") };
         assert_eq!(record.offset, bytes.len() as u64);
         let mut plain = ResumeLog::new(TransferId([9; 16]), SyncMode::None, TimesUnreliable(false));
         plain.load(&bytes);
         assert!(!plain.may_start_files() && !plain.key_is_left("a"));
-        let Some(Operation::Record(record)) = submit_next(&mut plain, 1) else { panic!("it is to be noted") };
+        let Some(Operation::Record(record)) = submit_next(&mut plain, 1) else { panic!("expected a record") };
         assert!(record.offset == 0 && record.sync);
     }
 
     #[test]
-    fn a_journal_that_cannot_be_written_goes_before_anything_is_begun() {
+    fn removes_an_unwritable_journal_before_files_start() {
         let mut log = with_recorded_part("a", SyncMode::None);
         assert!(submit_next(&mut log, 2).is_some());
         let full = Fault::new(Why::NoSpace, "full");
         assert_eq!(log.completed(2, &[Err(full)]), Some(Vec::new()));
         assert!(!log.may_start_files() && !log.is_finished());
-        let Some(Operation::Remove(names)) = submit_next(&mut log, 3) else { panic!("it is to go") };
+        let Some(Operation::Remove(names)) = submit_next(&mut log, 3) else { panic!("expected a removal") };
         assert_eq!(names, [FilePath::new(0, JOURNAL)]);
         assert!(!log.may_start_files());
         log.completed(3, &[Ok(())]);
@@ -533,29 +544,29 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_durable_is_told_by_its_name() {
+    fn reports_files_that_fail_to_sync() {
         let mut log = with_recorded_part("a", SyncMode::File);
         let rest = Extent::between(RECORD_INTERVAL, RECORD_INTERVAL_SYNCED).expect("bytes");
         log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), rest);
-        let Some(Operation::Record(record)) = submit_next(&mut log, 2) else { panic!("it is to be noted") };
+        let Some(Operation::Record(record)) = submit_next(&mut log, 2) else { panic!("expected a record") };
         assert_eq!(record.after.len(), 1);
         let broken = Fault::new(Why::Other, "broken");
-        let told = log.completed(2, &[Err(broken.clone()), Err(broken.clone())]);
-        assert_eq!(told, Some(vec![(name("a"), broken)]));
+        let failed = log.completed(2, &[Err(broken.clone()), Err(broken.clone())]);
+        assert_eq!(failed, Some(vec![(name("a"), broken)]));
     }
 
     #[test]
-    fn what_cannot_be_made_durable_costs_others_nothing() {
+    fn sync_failure_of_one_file_does_not_affect_others() {
         let mut log = with_recorded_part("a", SyncMode::File);
         let header = Journal::new(log.transfer).take_pending();
         let all = Extent::between(0, RECORD_INTERVAL_SYNCED).expect("bytes");
         log.record_write(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), all);
-        let Some(Operation::Record(record)) = submit_next(&mut log, 2) else { panic!("it is to be noted") };
+        let Some(Operation::Record(record)) = submit_next(&mut log, 2) else { panic!("expected a record") };
         let offset = record.offset;
         assert_eq!(record.after.len(), 2);
-        let broken = Err(Fault::new(Why::Permission, "not for us"));
+        let broken = Err(Fault::new(Why::Permission, "permission denied"));
         assert!(log.completed(2, &[broken.clone(), Ok(()), broken]).is_some_and(|failed| failed.len() == 1));
-        let Some(Operation::Record(record)) = submit_next(&mut log, 3) else { panic!("it is noted again") };
+        let Some(Operation::Record(record)) = submit_next(&mut log, 3) else { panic!("expected a retry") };
         assert!(record.offset == offset && record.sync && record.after.is_empty());
         assert!(log.completed(3, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && log.may_start_files());
         let mut retry = ResumeLog::new(ID_RANGE, SyncMode::File, TimesUnreliable(false));
@@ -564,13 +575,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_journal_is_made_short() {
+    fn compacts_a_long_journal() {
         let mut log = with_recorded_part("a", SyncMode::None);
         let (mut longest, mut offset) = (0, 0);
         for step in 0..2_000 {
             let next = Extent::at(step * RECORD_INTERVAL, RECORD_INTERVAL).expect("bytes");
             log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), next);
-            let Some(Operation::Record(record)) = submit_next(&mut log, 2) else { panic!("it is to be noted") };
+            let Some(Operation::Record(record)) = submit_next(&mut log, 2) else {
+                panic!("expected a record")
+            };
             log.completed(2, &[Ok(())]);
             longest = longest.max(offset);
             offset = record.offset + record.bytes.len() as u64;
@@ -578,7 +591,7 @@ mod tests {
         assert!(longest < 40_000 && offset < longest, "{longest} {offset}");
     }
 
-    /// Notes of a run after one that was cut, and what it noted of a file.
+    /// Returns a log that has loaded the journal of an interrupted run with a record of this file.
     fn after_interruption(file: &str) -> ResumeLog {
         let mut before = Journal::new(ID_RANGE);
         before.mark_durable(key(&name(file)), Extent::between(0, RECORD_INTERVAL).expect("bytes"));
@@ -588,13 +601,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_may_have_left_is_removed_bit_by_bit_and_holds_others_up() {
+    fn removes_possible_leftovers_in_batches_and_limits_their_number() {
         let mut log = after_interruption("a");
         (1..MAX_PENDING_REMOVALS).for_each(|number| log.discard_leftover(&name(&number.to_string())));
         assert!(log.has_capacity());
         log.discard_leftover(&name("last"));
         assert!(!log.has_capacity());
-        // A record that nobody waits for comes later, and is not forgotten.
+        // A record without urgency comes later, but is not forgotten.
         log.record_write(
             key(&name("a")),
             &name("a"),
@@ -617,9 +630,9 @@ mod tests {
         assert_eq!(removed.last(), Some(&log.partial(&name("last"))));
     }
 
-    /// Names of which something may be left come without an end.
+    /// Possible leftovers are added without end.
     #[test]
-    fn a_record_waits_for_no_more_than_one_removal() {
+    fn record_waits_for_at_most_one_removal() {
         let mut log = after_interruption("a");
         let mut names = (0..).map(|number: u32| name(&number.to_string()));
         let part = Extent::at(0, RECORD_INTERVAL).expect("bytes");
@@ -635,13 +648,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_given_up_removes_what_is_known_to_be_there_and_leaves_the_rest_to_the_next_run() {
+    fn abort_removes_known_partial_files_and_leaves_possible_ones() {
         let mut log = after_interruption("a");
         let other = FilePath::new(0, *b"other");
         (0..3_000).for_each(|number| log.discard_leftover(&name(&number.to_string())));
         log.discard_leftover(&name("a"));
         log.discard_partial(&name("other"), other.clone());
-        let Some(Operation::Remove(removed)) = log.next_final::<()>() else { panic!("they are to go") };
+        let Some(Operation::Remove(removed)) = log.next_final::<()>() else { panic!("expected a removal") };
         assert_eq!(removed, [log.partial(&name("a")), other]);
         log.submitted(1);
         log.completed(1, &[Ok(())]);

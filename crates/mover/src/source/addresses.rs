@@ -1,4 +1,5 @@
-//! Where wanted files lie on a disk with a head: it is asked before they are read, so that they can be read in that order.
+//! Physical addresses of requested files on rotational disks, looked up to read files in disk
+//! order.
 
 use super::Source;
 use crate::chunk::ReadJob;
@@ -6,18 +7,19 @@ use numaio_machine::port::{Details, Fault, Found, Operation, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Files that are looked at by one operation.
+/// Files per lookup operation.
 const FILES: usize = 512;
-/// Such operations under way at a time.
+/// Maximum lookups in flight.
 const MAX_LOOKUPS: usize = 4;
 
-/// Files or pieces of them that are read between two looks at how fast that goes.
+/// Number of pieces over which the read time is measured.
 const SAMPLE: usize = 512;
-/// If one takes less than this, no head moves for it: the page cache has it, or the disk only says that it has a head, as those of
-/// virtual machines do. Then asking would take longer than what it saves.
+/// Read time per piece below which no seek can have happened: the data is in the page cache, or the
+/// disk is rotational only by name, as virtual disks are. Then lookups cost more time than they
+/// save.
 const FAST: Duration = Duration::from_micros(250);
 
-/// How fast files are read.
+/// The measured read time.
 #[derive(Debug, Default)]
 pub(super) struct ReadPace {
     since: Duration,
@@ -26,7 +28,7 @@ pub(super) struct ReadPace {
 }
 
 impl ReadPace {
-    /// So many pieces were read by now.
+    /// Records that `pieces` pieces have been read by now.
     pub fn read(&mut self, pieces: usize, now: Duration) {
         self.read += pieces;
         if self.read >= SAMPLE {
@@ -37,7 +39,7 @@ impl ReadPace {
     }
 }
 
-/// Files whose place is not known yet.
+/// Files that wait for their address.
 #[derive(Debug, Default)]
 pub(super) struct AddressLookup {
     pub pace: ReadPace,
@@ -46,29 +48,31 @@ pub(super) struct AddressLookup {
 }
 
 impl AddressLookup {
-    /// Whether it is worth while to ask where files lie.
+    /// Returns whether address lookups are expected to save time.
     pub fn is_worthwhile(&self) -> bool {
         !self.pace.is_fast
     }
 
+    /// Adds a file to look up.
     pub fn push(&mut self, job: ReadJob) {
         self.waiting.push_back(job);
     }
 
+    /// Returns whether no lookup is waiting or in flight.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 }
 
 impl<B: AsRef<[u8]>> Source<B> {
-    /// Asks where files lie.
+    /// Submits lookups.
     pub(super) fn submit_lookups(&mut self) {
         let details = Details { address: true, ..Details::default() };
         while self.addresses.in_flight.len() < MAX_LOOKUPS && !self.addresses.waiting.is_empty() {
             let count = self.addresses.waiting.len().min(FILES);
             let (mut jobs, mut at) = (Vec::new(), Vec::new());
             for job in self.addresses.waiting.drain(..count) {
-                // Files that failed meanwhile are left out.
+                // Files may have failed meanwhile.
                 if let Some(file) = self.files.get(&job.file().get()) {
                     at.push(file.path.clone());
                     jobs.push(job);
@@ -79,8 +83,8 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Files were looked at: they are read by their places. What has none keeps the number of its inode for it. False if
-    /// nobody asked here.
+    /// Queues files for reading in the order of their addresses; a file without an address keeps
+    /// its inode number as key. Returns `false` if the ticket belongs to another lookup.
     pub(super) fn addresses_found(&mut self, ticket: Ticket, found: &[Result<Option<Found>, Fault>]) -> bool {
         let Some(jobs) = self.addresses.in_flight.remove(&ticket) else { return false };
         for (job, found) in jobs.into_iter().zip(found) {
@@ -100,9 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_not_asked_while_files_come_as_fast_as_no_head_moves() {
+    fn skips_lookups_while_reads_are_faster_than_seeks() {
         let mut addresses = AddressLookup::default();
-        assert!(addresses.is_worthwhile(), "nothing is known");
+        assert!(addresses.is_worthwhile(), "nothing is measured yet");
         let mut now = Duration::ZERO;
         for (each, is_worthwhile) in [(100, false), (8_000, true), (249, false), (251, true)] {
             for _ in 0..SAMPLE / 8 {

@@ -1,10 +1,12 @@
-//! Files with several names: the name under which each was told first, in a few bytes for each file, however many they are.
+//! Detection of hard links: the first name of each file with several links, in a few bytes per
+//! file.
 //!
-//! When a file is gone its inode may be another one's at once, while the scan goes on (ext4 gives the lowest that is free). So a file is
-//! known by its size and its time, too, which all its names have alike; one that changes between two of them becomes two files. Both are
-//! in the hash alone, of which the index keeps thirty bits: another file of the same inode is taken for the one before once in 10^9 times.
-//! Who seeks that gains nothing: he may as well set the time that the one before had. Nobody can make many files alike, of which all would
-//! be looked through: the hash has a key.
+//! The inode number of a removed file may be reused during the scan (ext4 assigns the lowest free
+//! one). So a file is identified by size and mtime, too, which are the same for all of its names; a
+//! file that changes between two of them becomes two files. Size and mtime are only part of the
+//! hash, of which the index keeps thirty bits: a reused inode is mistaken for the old file once in
+//! 10^9 cases. An attacker gains nothing by that, since it could as well set the old mtime. The
+//! hash is keyed, so attackers cannot create many collisions, which are searched linearly.
 
 use super::hash_index::HashIndex;
 use crate::name::Name;
@@ -13,17 +15,17 @@ use crate::wire::bytes::{put_signed, Reader};
 use numaio_machine::port::Seen;
 use std::hash::{BuildHasher, RandomState};
 
-/// Files that are kept together: to find one of them those before it are read.
+/// Number of files that are delta-encoded together: a lookup decodes a group from its start.
 const GROUP: u32 = 64;
 
-/// File system and inode.
+/// Device and inode number.
 type Key = (u64, u64);
 
-/// First names of files that have further ones.
+/// The first names of files with several links.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     index: HashIndex,
-    /// Files as what differs from the one before, [`GROUP`] of them in each.
+    /// Files encoded as differences from the previous one, in groups of [`GROUP`].
     full: Vec<Box<[u8]>>,
     last: Vec<u8>,
     count: u32,
@@ -32,7 +34,7 @@ pub(super) struct HardLinks {
 }
 
 impl HardLinks {
-    /// The name under which a file was told before. If there is none, this one is it from now on.
+    /// Returns the first name of a file, or `None` and records `name` as such.
     pub fn first(&mut self, seen: &Seen, name: &Name) -> Option<Name> {
         let (hash, key) = (self.hash(seen), (seen.volume, seen.inode));
         let known = self.known(hash, key);
@@ -46,7 +48,7 @@ impl HardLinks {
         None
     }
 
-    /// Of all that tells a file from others.
+    /// Hashes everything that identifies a file.
     fn hash(&self, seen: &Seen) -> u64 {
         let Seen { volume, inode, size, mtime, .. } = seen;
         self.keys.hash_one((volume, inode, size, mtime.seconds, mtime.nanoseconds))
@@ -78,7 +80,7 @@ impl HardLinks {
         let mut reader = Reader::new(bytes);
         let (mut key, mut name): (Key, Vec<u8>) = Default::default();
         for _ in 0..=number % GROUP {
-            // What stands there was written by us.
+            // The bytes were written by `keep`.
             key.0 = key.0.wrapping_add(reader.signed("a file system").ok()? as u64);
             key.1 = key.1.wrapping_add(reader.signed("an inode").ok()? as u64);
             name = read_name(&mut reader, &name).ok()?.as_bytes().to_vec();
@@ -112,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_name_of_every_file_is_found_again() {
+    fn finds_the_first_name_of_every_file() {
         let mut links = HardLinks::default();
-        // Inodes in any order, some as large as there can be, on two file systems that have the same numbers.
+        // Inode numbers in any order, including very large ones, on two devices with equal numbers.
         let key = |file: u64| (file % 2, (file / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (file % 7));
         let seen = |key: Key| seen(key, 5, Stamp { seconds: 6, nanoseconds: 7 });
         let first = |file: u64| name(format!("folder-{}/{file}", file % 300));
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inode_of_another_size_or_time_is_another_file() {
+    fn inode_with_another_size_or_mtime_is_another_file() {
         let mut links = HardLinks::default();
         let stamp = |seconds, nanoseconds| Stamp { seconds, nanoseconds };
         let all: Vec<Seen> = (0..300)

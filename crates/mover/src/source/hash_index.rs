@@ -1,17 +1,17 @@
-//! Numbers by a hash of what they stand for, in little more than six bytes each, however many they are.
+//! An index of numbers by hash, in little more than six bytes per number.
 
-/// Parts of the index, by the first bits of a hash: each is so small that it can be read through.
+/// Partitions of the index, selected by hash. Each is small enough to be searched linearly.
 const PARTS: u64 = 16_384;
 /// Numbers in a block.
 const NUMBERS: usize = 20;
-/// Blocks that are allocated together.
+/// Blocks allocated together.
 const BLOCKS: usize = 256;
 
-/// Some numbers of a part. All blocks have one size and none is ever moved: what grows bit by bit in many places leaves holes
-/// behind that nothing else fits into.
+/// Some numbers of a partition. Blocks have a fixed size and never move, because arrays that grow
+/// in many places fragment the memory.
 #[derive(Debug, Clone)]
 struct Block {
-    /// The block of this part that was filled before; [`NONE`] if this is the first one.
+    /// The previous block of this partition, or [`NONE`].
     before: u32,
     used: u16,
     /// Further bits of the hashes.
@@ -21,16 +21,16 @@ struct Block {
 
 const NONE: u32 = u32::MAX;
 
-/// Numbers, and parts of hashes. What is looked for may have the same part of a hash as something else: who asks knows better.
+/// Maps hashes to numbers. Different hashes may collide; the caller must verify each candidate.
 #[derive(Debug, Default)]
 pub(super) struct HashIndex {
-    /// The block of each part to which the next number goes, or [`NONE`].
+    /// The current block of each partition, or [`NONE`].
     last: Vec<u32>,
     blocks: Vec<Vec<Block>>,
 }
 
 impl HashIndex {
-    /// Numbers that may have this hash.
+    /// Iterates over the numbers that may have this hash.
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         let (part, tag) = split(hash);
         let last = self.last.get(part).and_then(|last| self.block(*last));
@@ -41,6 +41,7 @@ impl HashIndex {
         })
     }
 
+    /// Adds a number.
     pub fn add(&mut self, hash: u64, number: u32) {
         if self.last.is_empty() {
             self.last.resize(PARTS as usize, NONE);
@@ -60,7 +61,7 @@ impl HashIndex {
         self.blocks.get(index as usize / BLOCKS)?.get(index as usize % BLOCKS)
     }
 
-    /// A new block behind another one; gives its index. There are never more than there are numbers.
+    /// Adds a block after `before`; returns its index. There are at most as many blocks as numbers.
     fn begin(&mut self, before: u32) -> u32 {
         if self.blocks.last().is_none_or(|blocks| blocks.len() == BLOCKS) {
             self.blocks.push(Vec::with_capacity(BLOCKS));
@@ -72,7 +73,8 @@ impl HashIndex {
     }
 }
 
-/// In which part something is, and what is kept of its hash there: thirty bits by both, which [`super::hard_links`] relies on.
+/// Returns the partition and tag of a hash: thirty bits together, on which [`super::hard_links`]
+/// relies.
 fn split(hash: u64) -> (usize, u16) {
     ((hash % PARTS) as usize, (hash / PARTS) as u16)
 }
@@ -82,10 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_by_their_hashes() {
+    fn finds_numbers_by_their_hashes() {
         let mut index = HashIndex::default();
         assert_eq!(index.candidates(1).count(), 0);
-        // In two parts far more than a block holds, by three numbers for each hash; and one in each other part.
+        // Two partitions with many blocks and three numbers per hash; one number in each other
+        // partition.
         let hash = |number: u32| u64::from(number / 3) * PARTS + u64::from(number % 2);
         (0..30_000).for_each(|number| index.add(hash(number), number));
         (2..PARTS).for_each(|part| index.add(part, 0));

@@ -1,15 +1,16 @@
-//! The side where the files are: scans, tells of entries, and sends what the sink wants.
+//! The source: scans the files, announces entries, and sends the data that the sink requests.
 
-mod hash_index;
-mod hard_links;
 mod addresses;
+mod hard_links;
+mod hash_index;
 mod read;
 mod scan;
 
-use crate::accounts::{Account, Accounts, AccountLookup};
+use crate::accounts::{Account, AccountLookup, Accounts};
 use crate::acl;
-use crate::chunk::{Chunker, ReadJob, ChunkPolicy, ChunkPolicyError};
-use crate::drive::{PortCommand, TransferCore, PeerState};
+use crate::chunk::{ChunkPolicy, ChunkPolicyError, Chunker, ReadJob};
+use crate::compression::{CompressMode, CompressionHistory, CompressionPolicy};
+use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::{
     Content, DeviceNumber, Entry, EntryError, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time,
     Xattrs, CTIME_MIN_SIZE, MAX_EXTENTS,
@@ -17,38 +18,38 @@ use crate::entry::{
 use crate::extent::{Extent, ExtentSet};
 use crate::filter::Filter;
 use crate::hash::HashKind;
-use crate::name::Name;
-use crate::compression::{CompressMode, CompressionPolicy, CompressionHistory};
-use crate::report::{reason, ChangeKind, TransferOutcome, Report, Totals};
 use crate::hash_queue::HashQueue;
+use crate::name::Name;
+use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
-    ProblemSubject, BatchEncoder, EndTotals, Frame, Holes, NeededData, Problem, Reason, Side, FileHash, TransferId, DataRequest, WireError,
+    BatchEncoder, DataRequest, EndTotals, FileHash, Frame, Holes, NeededData, Problem, ProblemSubject,
+    Reason, Side, TransferId, WireError,
 };
+use addresses::AddressLookup;
 use hard_links::HardLinks;
 use numaio_machine::port::{
     Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Seen, Summing, Ticket, BLOCK,
 };
-use addresses::AddressLookup;
 use read::ReadQueue;
-use scan::{PreviousName, ScannedEntry, Scan};
+use scan::{PreviousName, Scan, ScannedEntry};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most entries that the sink did not answer yet, or whose data was not sent yet.
+/// Maximum entries that are unanswered, or whose data is not sent yet.
 pub const WINDOW: u64 = 16_384;
-/// Entries of a batch that is sent though there is room for more.
+/// Entries of a batch that is sent although more would fit.
 const BATCH_TARGET: usize = 256;
 
-/// Where a scan begins: see [`crate::filter::SourcePath`].
+/// The start of a scan: see [`crate::filter::SourcePath`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Which root of the port.
+    /// The root of the port.
     pub root: u32,
-    /// The one thing in it that is moved; none if all of the directory's content is.
+    /// The only entry below the root that is copied; `None` copies the contents of the root.
     pub only: Option<Name>,
-    /// Whether what a directory holds is moved too, if anything is.
+    /// Whether the contents of a directory are included, if `recursive`.
     pub enter: bool,
-    /// Whether the directories above it are moved first, without what they hold.
+    /// Whether its parent directories are sent first, without their contents.
     pub with_parents: bool,
 }
 
@@ -58,72 +59,75 @@ impl Origin {
     }
 }
 
-/// What the source does.
+/// The options of a source.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
-    /// Where to begin.
+    /// The starts of the scan.
     pub origins: Vec<Origin>,
-    /// Whether to move directories with what they hold; else they are left out, and said.
+    /// Whether to copy directories with their contents; otherwise they are skipped and reported.
     pub recursive: bool,
-    /// The origins are a list of names: directories among them are moved by themselves.
+    /// Whether the origins are a list of names: directories among them are copied without contents.
     pub listed: bool,
     /// Whether to read extended attributes.
     pub xattrs: bool,
-    /// Whether to move devices.
+    /// Whether to copy device files.
     pub devices: bool,
-    /// What to leave out.
+    /// Include and exclude rules.
     pub filter: Filter,
-    /// A directory to pass over, by the numbers of its file system and in it: the destination, which would be moved into itself.
+    /// A directory to skip, by device and inode: the destination, which would be copied into
+    /// itself.
     pub skip_directory: Option<(u64, u64)>,
-    /// How to hash.
+    /// The hash function.
     pub hash: HashKind,
-    /// How to cut files into pieces.
+    /// How to split files.
     pub policy: ChunkPolicy,
-    /// Operations that read, at a time.
+    /// Maximum read operations in flight.
     pub reads: usize,
-    /// Files lie on a disk with a head: they are read in the order in which they lie there, as far as it is known,
-    /// not in that of their inodes.
+    /// Whether the files are on a rotational disk: they are read in the order of their physical
+    /// addresses, as far as known, instead of their inode numbers.
     pub by_address: bool,
-    /// Most bytes of data a second, as they go to the sink.
+    /// Bandwidth limit in bytes per second, after compression.
     pub limit: Option<u64>,
-    /// Whether data is packed for its way. The sink must take packed data, unless it is [`CompressMode::None`].
+    /// When to compress data. The sink must accept compressed data unless it is
+    /// [`CompressMode::None`].
     pub compress: CompressMode,
-    /// Whether files are sent as soon as the sink was told of them: it has next to nothing of them, and takes them.
+    /// Whether to send data without waiting for requests, to a destination that is almost empty.
     pub eager: bool,
-    /// Whether the sink takes holes that are said apart, of files that have too many.
+    /// Whether the sink accepts separately announced holes, for files that have too many.
     pub holes: bool,
-    /// Whether files can have further names at the sink; else each name is a file there.
+    /// Whether to send hard links; otherwise each name becomes a file of its own at the sink.
     pub links: bool,
-    /// Whether the sink takes ACLs with names of users and groups; else they go with numbers alone.
+    /// Whether the sink accepts ACLs with account names; otherwise they have numeric IDs only.
     pub acls: bool,
-    /// Whether the sink takes it that it is said when large files were last changed.
+    /// Whether the sink accepts the ctime of large files.
     pub changed: bool,
-    /// How names of users and groups are looked up; none leaves them out.
+    /// Maps user and group names; `None` omits them.
     pub accounts: Option<AccountLookup>,
     /// The identity of the transfer.
     pub transfer: TransferId,
 }
 
-/// A regular file that the sink was told of.
+/// A regular file that was announced to the sink.
 #[derive(Debug)]
 struct File {
     path: FilePath,
     name: Name,
     identity: Identity,
     content: Content,
-    /// Blocks with data, if there are more holes than could be said with the entry.
+    /// Blocks with data, if the entry omits holes.
     data: Option<ExtentSet>,
-    /// Bytes that are to be sent or said to be holes; none before that is known.
+    /// Bytes to send or announce as holes; `None` until known.
     wanted: Option<u64>,
     sent: u64,
-    /// Whether the sink asked for its hash.
+    /// Whether the sink requested its hash.
     hash_requested: bool,
-    /// What is known of packing it, if it has many blocks.
+    /// The compression results of a file with many blocks.
     history: CompressionHistory,
 }
 
 impl File {
-    /// Wants all of it, or some of it, to be sent in whole blocks, and tells which of them are holes; none if there is no byte of that.
+    /// Starts sending the file, or some of its extents, in complete blocks. Returns the read job
+    /// and the holes to announce; `None` if there is nothing to send.
     fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<(ReadJob, Vec<Extent>)> {
         let size = self.content.size();
         let mut blocks = ExtentSet::default();
@@ -143,7 +147,24 @@ impl File {
     }
 }
 
-/// The source of a transfer.
+/// The source of a transfer: the side that reads files.
+///
+/// Like the sink, it is a state machine without I/O: [`TransferCore::handle`] takes completed
+/// operations and received packets, [`TransferCore::poll`] returns the next operation or packet.
+/// These activities overlap:
+///
+/// - *Scan.* The source lists directories depth first (`scan`), applies the filter, detects hard
+///   links (`hard_links`), numbers the entries and sends them in batches ([`BatchEncoder`]).
+/// - *Requests.* For each regular file the sink answers which data it needs, or requests a hash
+///   first. In eager mode the source sends all data without waiting.
+/// - *Reading.* Requested files are sorted by disk position (`addresses`, [`Chunker`]), read in
+///   blocks or bundles, optionally compressed ([`CompressionPolicy`]), and sent with a hash per
+///   part (`read`). A file that changes while it is read fails; the others continue.
+/// - *End.* When everything is answered and sent, it sends an end frame and waits for the sink's.
+///
+/// Flow control: at most [`WINDOW`] entries are unanswered or have unsent data, and at most `reads`
+/// buffers are in use. Memory is independent of the number of files, except for a few bytes per
+/// hard link, and per name if origins overlap.
 #[derive(Debug)]
 pub struct Source<B> {
     options: SourceOptions,
@@ -153,16 +174,16 @@ pub struct Source<B> {
     batch_length: usize,
     next: FileNumber,
     answered: u64,
-    /// Of how many files the sink asked for the hash.
+    /// Number of files whose hash the sink requested.
     hash_requests: u64,
-    /// Bytes of files that the sink did not want.
+    /// Bytes of files that the sink did not need.
     unneeded_bytes: u64,
     files: HashMap<u64, File>,
     links: HardLinks,
     chunker: Chunker,
     addresses: AddressLookup,
     reading: ReadQueue,
-    /// When it was polled last.
+    /// The time of the last poll.
     now: Duration,
     compression: CompressionPolicy,
     hash_queue: HashQueue<FileNumber>,
@@ -171,10 +192,10 @@ pub struct Source<B> {
 }
 
 impl<B: AsRef<[u8]>> Source<B> {
-    /// A source at its beginning.
+    /// Creates a source.
     ///
     /// # Errors
-    /// The policy is out of bounds.
+    /// A [`ChunkPolicyError`] if the policy is out of range.
     pub fn new(options: SourceOptions) -> Result<Self, ChunkPolicyError> {
         let first = FileNumber::FIRST;
         Ok(Self {
@@ -204,36 +225,39 @@ impl<B: AsRef<[u8]>> Source<B> {
         let ScannedEntry { path, name, enter, found } = seen_names;
         let found = match found {
             Ok(found) => found,
-            Err(fault) => return self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text),
+            Err(fault) => {
+                return self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text)
+            }
         };
         let is_directory = found.seen.kind == FileKind::Directory;
-        // Nothing is behind a socket without its server.
+        // Sockets are useless without their server.
         if found.seen.kind == FileKind::Socket || self.is_destination(&name, enter, &found.seen) {
             return;
         }
-        // What is on the way of a listed name is not asked for by itself: so does rsync.
+        // Like rsync, filter rules do not apply to the parents of a listed name.
         if enter && !self.options.filter.includes(&name, is_directory) {
             return;
         }
         if !enter && !is_directory {
-            // Nothing is below a file, which is told of the name.
+            // The listed name itself fails with "not found".
             if found.seen.kind == FileKind::Symlink {
-                self.skip_entry(name, "a symbolic link on the way to a listed name is not followed");
+                self.skip_entry(name, "a symbolic link in the path of a listed name is not followed");
             }
             return;
         }
         if is_directory && !self.options.recursive && !self.options.listed {
-            return self.skip_entry(name, "it is a directory: add -r or -a");
+            return self.skip_entry(name, "is a directory: use -r or -a to copy it");
         }
         if enter && found.hides {
-            return self.skip_entry(name, "it has extended attributes that may not be read");
+            return self.skip_entry(name, "cannot read its extended attributes");
         }
         match self.scan.record_name(&name, is_directory) {
             PreviousName::New => {}
-            // The directories of two origins are merged.
+            // Directories of several origins are merged.
             PreviousName::Directory if is_directory && enter => return self.scan.enter(path, name),
             PreviousName::Other if is_directory && enter => {
-                return self.skip_entry(name, "an earlier source has something else of this name");
+                return self
+                    .skip_entry(name, "an earlier source has a different kind of file with this name");
             }
             PreviousName::Directory | PreviousName::Other => return,
         }
@@ -241,7 +265,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(inode) => inode,
             Err(text) => return self.skip_entry(name, &text),
         };
-        // Only of what is told once further names are links to it.
+        // Only after the checks above, so that links refer to announced files.
         if let Some(object) = self.as_hard_link(&name, &found) {
             return self.send_entry(Entry { name, object });
         }
@@ -268,14 +292,14 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.send_entry(Entry { name, object: Object::New(inode) });
     }
 
-    /// Whether it is the destination, which is not moved into itself: a source that is it is told, unless a rule leaves it out, and below
-    /// one it is passed over.
+    /// Returns whether an object is the destination, which is not copied into itself. It is
+    /// reported if it is a source itself and not excluded, and silently skipped below a source.
     fn is_destination(&mut self, name: &Name, enter: bool, seen: &Seen) -> bool {
         let is_it = self.options.skip_directory == Some((seen.volume, seen.inode)) && !name.is_root();
         let is_source = || self.options.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
         let is_directory = enter && seen.kind == FileKind::Directory;
         if is_it && is_directory && is_source() && self.options.filter.includes(name, true) {
-            self.skip_entry(name.clone(), "it is the destination itself, which is not moved into itself");
+            self.skip_entry(name.clone(), "the destination cannot be copied into itself");
         }
         is_it
     }
@@ -284,7 +308,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.peer.report_problem(ProblemSubject::Name(name), Reason::Unsupported, text);
     }
 
-    /// Whether it is a further name of a file whose first name was sent.
+    /// Returns the hard link to an earlier name of the file, if there is one.
     fn as_hard_link(&mut self, name: &Name, found: &Found) -> Option<Object> {
         let seen = &found.seen;
         if !self.options.links || seen.links < 2 || seen.kind == FileKind::Directory {
@@ -301,7 +325,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                     self.peer.totals.entries += 1;
                     match FileNumber::new(self.next.get() + 1) {
                         Ok(next) => self.next = next,
-                        Err(error) => self.give_up(Reason::Other, &error.to_string()),
+                        Err(error) => self.abort(Reason::Other, &error.to_string()),
                     }
                     return;
                 }
@@ -323,7 +347,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         match self.batch.take(&mut frames) {
             Ok(_) if frames.is_empty() => {}
             Ok(_) => self.peer.send_bytes(frames),
-            Err(error) => self.give_up(Reason::Other, &error.to_string()),
+            Err(error) => self.abort(Reason::Other, &error.to_string()),
         }
         let peer_problem = self.next.get() - std::mem::take(&mut self.batch_length) as u64..self.next.get();
         if self.options.eager {
@@ -333,17 +357,17 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     fn want(&mut self, want: DataRequest) -> Result<(), WireError> {
         let last = want.first.get().saturating_add(want.count);
-        // Of each file it asks once, so that both bound how often what follows is gone through.
+        // Each file is requested at most once, so these counters bound the work of the loop below.
         let count = if want.what == NeededData::Hash { &mut self.hash_requests } else { &mut self.answered };
         *count = count.saturating_add(want.count);
         if last.max(self.answered).max(self.hash_requests) > self.next.get() - self.batch_length as u64 {
-            return Err(WireError::InvalidValue("an answer about no entry"));
+            return Err(WireError::InvalidValue("a request for an unknown entry"));
         }
         for number in want.first.get()..last {
             self.count_unneeded(number, &want.what);
             match &want.what {
                 NeededData::Nothing => self.drop_file(number),
-                // It was begun when the sink was told of it.
+                // It was started when it was announced.
                 NeededData::All if self.options.eager => {}
                 NeededData::All => self.begin(number, None)?,
                 NeededData::Some(extents) => self.begin(number, Some(extents))?,
@@ -353,12 +377,12 @@ impl<B: AsRef<[u8]>> Source<B> {
         Ok(())
     }
 
-    /// Begins to hash a file.
+    /// Starts hashing a file.
     fn begin_hash(&mut self, number: u64) -> Result<(), WireError> {
-        // It may have failed here while it was asked for.
+        // The file may have failed meanwhile.
         let Some(file) = self.files.get_mut(&number) else { return Ok(()) };
         if file.wanted.is_some() || std::mem::replace(&mut file.hash_requested, true) {
-            return Err(WireError::InvalidValue("a hash that was not to be asked for"));
+            return Err(WireError::InvalidValue("a repeated or late request for a hash"));
         }
         self.hash_queue.push(FileNumber::new(number)?, file.path.clone(), Some(file.identity));
         Ok(())
@@ -372,7 +396,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Notes what is at the sink already.
+    /// Counts the data that the sink already has.
     fn count_unneeded(&mut self, number: u64, needed: &NeededData) {
         let Some(file) = self.files.get(&number) else { return };
         let wanted = match needed {
@@ -383,7 +407,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.unneeded_bytes = self.unneeded_bytes.saturating_add(file.content.size().saturating_sub(wanted));
     }
 
-    /// Nothing of a file is needed.
+    /// Forgets a file that the sink does not need.
     fn drop_file(&mut self, number: u64) {
         if let Some(file) = self.files.remove(&number) {
             let unsent = file.wanted.map_or(0, |wanted| wanted - file.sent);
@@ -391,25 +415,27 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Begins to send a file.
+    /// Starts sending a file.
     fn begin(&mut self, number: u64, extents: Option<&Vec<Extent>>) -> Result<(), WireError> {
         let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
-        let file = file.ok_or(WireError::InvalidValue("an answer about no file"))?;
-        let begun = file.begin(FileNumber::new(number)?, extents);
-        self.send_file(begun.ok_or(WireError::InvalidValue("an answer that wants no byte"))?);
+        let file = file.ok_or(WireError::InvalidValue("a request for an entry without data"))?;
+        let started = file.begin(FileNumber::new(number)?, extents);
+        self.send_file(started.ok_or(WireError::InvalidValue("an empty request"))?);
         Ok(())
     }
 
-    /// The same of one that the sink was just told of. One without data needs no more than that.
+    /// Starts sending a file that was just announced; a file without data needs nothing more.
     fn begin_eager(&mut self, number: u64) {
-        let (Some(file), Ok(peer_problem)) = (self.files.get_mut(&number), FileNumber::new(number)) else { return };
+        let (Some(file), Ok(peer_problem)) = (self.files.get_mut(&number), FileNumber::new(number)) else {
+            return;
+        };
         match file.begin(peer_problem, None) {
-            Some(begun) => self.send_file(begun),
+            Some(started) => self.send_file(started),
             None => drop(self.files.remove(&number)),
         }
     }
 
-    /// Has a file read and sent, but for its holes.
+    /// Announces the holes of a file and queues its data for reading.
     fn send_file(&mut self, (job, holes): (ReadJob, Vec<Extent>)) {
         for some in holes.chunks(MAX_EXTENTS) {
             if let Ok(holes) = Holes::new(job.file(), some.to_vec()) {
@@ -424,14 +450,14 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// A file cannot be read as it should be: the others go on.
+    /// Handles a file that cannot be read; the others continue.
     fn fail(&mut self, number: FileNumber, fault: &Fault) {
         if let Some(file) = self.files.remove(&number.get()) {
             self.peer.report_problem(ProblemSubject::File(number, file.name), reason(fault.why), &fault.text);
         }
     }
 
-    fn give_up(&mut self, reason: Reason, text: &str) {
+    fn abort(&mut self, reason: Reason, text: &str) {
         if self.peer.outcome.is_none() {
             self.peer.report_problem(ProblemSubject::Transfer, reason, text);
             self.peer.outcome = Some(TransferOutcome::Failed);
@@ -442,11 +468,15 @@ impl<B: AsRef<[u8]>> Source<B> {
         let mut rest = frames;
         while let Some(frame) = self.peer.next_frame(&mut rest)? {
             match frame {
-                Frame::DataRequests(wants) => wants.into_inner().into_iter().try_for_each(|want| self.want(want))?,
+                Frame::DataRequests(wants) => {
+                    wants.into_inner().into_iter().try_for_each(|want| self.want(want))?
+                }
                 Frame::Problem(problem) => self.peer_problem(problem),
-                Frame::ManifestEntry(unneeded_bytes) => self.peer.reports.push(Report::ManifestEntry(unneeded_bytes)),
+                Frame::ManifestEntry(unneeded_bytes) => {
+                    self.peer.reports.push(Report::ManifestEntry(unneeded_bytes))
+                }
                 Frame::Change(did) => {
-                    // Until the end tells all: it may never come.
+                    // Preliminary totals: the end frame replaces them, but may never arrive.
                     match did.action {
                         ChangeKind::Removed => self.peer.totals.removed += 1,
                         _ => self.peer.totals.moved += 1,
@@ -477,11 +507,17 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn done(&mut self, ticket: Ticket, outcome: Outcome<B>) {
         match outcome {
             Outcome::Listed(listing) => {
-                self.scan.listed(ticket, listing).into_iter().for_each(|seen_names| self.add_scanned(seen_names));
+                self.scan
+                    .listed(ticket, listing)
+                    .into_iter()
+                    .for_each(|seen_names| self.add_scanned(seen_names));
             }
             Outcome::Looked(found) if self.addresses_found(ticket, &found) => {}
             Outcome::Looked(found) => {
-                self.scan.looked_up(ticket, found).into_iter().for_each(|seen_names| self.add_scanned(seen_names));
+                self.scan
+                    .looked_up(ticket, found)
+                    .into_iter()
+                    .for_each(|seen_names| self.add_scanned(seen_names));
             }
             Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
             Outcome::Summed(outcome) => self.hash_requested(ticket, outcome),
@@ -489,12 +525,12 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Lists more if there is room for what will be met.
+    /// Continues the scan if the window has space for its results.
     fn submit_scan(&mut self) {
         while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) <= WINDOW {
-            let Some((operation, begun)) = self.scan.next() else { return };
+            let Some((operation, step)) = self.scan.next() else { return };
             let ticket = self.peer.submit(operation);
-            self.scan.submitted(ticket, begun);
+            self.scan.submitted(ticket, step);
         }
     }
 
@@ -502,7 +538,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         self.next.get() - self.answered
     }
 
-    /// Entries that the sink was told of, and whose answers are waited for.
+    /// Returns the number of announced entries without an answer.
     fn awaited(&self) -> u64 {
         match self.options.eager {
             true => 0,
@@ -510,21 +546,23 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Sends the entries that wait, unless more come soon and the sink has enough to do.
+    /// Sends the pending entries, unless more follow soon and the sink has enough work.
     fn flush_batch(&mut self) {
         let starving = self.reading.is_idle() && self.awaited() == 0;
-        if self.batch_length > 0 && (self.batch_length >= BATCH_TARGET || starving || self.scan.is_finished()) {
+        if self.batch_length > 0 && (self.batch_length >= BATCH_TARGET || starving || self.scan.is_finished())
+        {
             self.send_batch();
         }
     }
 
     fn end_if_complete(&mut self) {
-        let is_told = self.scan.is_finished() && self.batch_length == 0;
+        let is_announced = self.scan.is_finished() && self.batch_length == 0;
         let is_sent = self.awaited() == 0 && self.files.is_empty() && self.reading.is_idle();
-        // The time that the last bytes take under a limit passes, too: else whatever fits into one block has none.
+        // The bandwidth limit also covers the last bytes; otherwise transfers of one block are
+        // unlimited.
         let is_sent = is_sent && self.reading.wake().is_none();
         let may_end = self.options.eager || self.peer.received_header;
-        if is_told && is_sent && may_end && !self.sent_end {
+        if is_announced && is_sent && may_end && !self.sent_end {
             self.sent_end = true;
             let totals = &self.peer.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);
@@ -543,12 +581,12 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
             Event::Received(packet) => {
                 let length = packet.data.as_ref().map(|(_, length)| *length);
                 if let Err(error) = self.received(&packet.frames, length) {
-                    self.give_up(Reason::Protocol, &error.to_string());
+                    self.abort(Reason::Protocol, &error.to_string());
                 }
             }
             Event::Sent(bytes) => self.compression.link.sent(bytes as u64),
             Event::Closed(why) => {
-                self.give_up(Reason::Other, &format!("the connection to the destination is gone: {why}"))
+                self.abort(Reason::Other, &format!("the connection to the destination was lost: {why}"))
             }
         }
     }
@@ -572,7 +610,7 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
     }
 
     fn stop(&mut self, reason: Reason, text: &str) {
-        self.give_up(reason, text);
+        self.abort(reason, text);
     }
 
     fn outcome(&self) -> Option<&TransferOutcome> {
@@ -592,7 +630,8 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
     }
 }
 
-/// Extents widened to whole blocks, the last one to the end of the file: what is hashed, sent and resumed.
+/// Widens extents to complete blocks, the last one to the end of the file: the unit of hash and
+/// resume.
 pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> impl Iterator<Item = Extent> {
     let block = BLOCK as u64;
     extents.filter_map(move |extent| {
@@ -602,13 +641,13 @@ pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> imp
     })
 }
 
-/// What was found as the protocol says it; else why it cannot be said.
+/// Converts a found object to an inode, or returns why it is not supported.
 fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Result<Inode, String> {
     let text = |error: EntryError| error.to_string();
     let seen = &found.seen;
     let device = |major, minor| match options.devices {
         true => DeviceNumber::new(major, minor).map_err(text),
-        false => Err("it is a device, and devices are not moved".to_owned()),
+        false => Err("device files are not copied".to_owned()),
     };
     let kind = match seen.kind {
         FileKind::File => Kind::File(content(found, options.changed).map_err(text)?),
@@ -617,7 +656,7 @@ fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Res
             Kind::Symlink(Target::new(found.target.clone().unwrap_or_default()).map_err(text)?)
         }
         FileKind::Fifo => Kind::Fifo,
-        FileKind::Socket => return Err("it is a socket".to_owned()),
+        FileKind::Socket => return Err("sockets are not copied".to_owned()),
         FileKind::CharacterDevice(major, minor) => Kind::CharacterDevice(device(major, minor)?),
         FileKind::BlockDevice(major, minor) => Kind::BlockDevice(device(major, minor)?),
     };
@@ -656,7 +695,7 @@ fn content(found: &Found, send_ctime: bool) -> Result<Content, EntryError> {
     Ok(content.with_ctime(changed))
 }
 
-/// The blocks of a file that have data, if its entry says of some that they do, and they do not.
+/// Returns the blocks of a file that have data, if its entry omits holes.
 fn blocks_with_data(content: &Content, found: &Found) -> Option<ExtentSet> {
     let data = found.data.as_ref().filter(|_| content.may_omit_holes())?;
     let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end.min(content.size())));

@@ -1,28 +1,28 @@
-//! Reading what the sink wants, and sending it.
+//! Reading and sending requested data.
 
 use super::{File, Source, SourceOptions};
 use crate::chunk::{Chunker, ReadJob};
+use crate::compression::{self, CompressionHistory};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
-use crate::compression::{self, CompressionHistory};
 use crate::wire::{Chunk, ChunkPart, FileSent, Frame, Reason, WireError};
 use numaio_machine::port::{Digest, Fault, Operation, Pack, Packed, ReadPiece, Ticket, BLOCK};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Pieces of one task that are read one by one.
+/// The remaining pieces of a task.
 type Pieces = Box<dyn Iterator<Item = (FileNumber, Extent)> + Send>;
 
-/// What is read and what is to be.
+/// Data to read, and reads in flight.
 pub(super) struct ReadQueue {
-    /// Files that did not fit into the cutter's window.
+    /// Files that do not fit into the window of the chunker yet.
     waiting: VecDeque<ReadJob>,
     pieces: Option<Pieces>,
     in_flight: BTreeMap<Ticket, Vec<(FileNumber, Extent)>>,
     max_reads: usize,
-    /// Bytes a second.
+    /// Bandwidth limit in bytes per second.
     limit: Option<u64>,
-    /// When the next read may begin.
+    /// When the next read may start.
     ready: Duration,
     throttled: bool,
 }
@@ -34,6 +34,7 @@ impl std::fmt::Debug for ReadQueue {
 }
 
 impl ReadQueue {
+    /// Creates an empty queue.
     pub fn new(options: &SourceOptions) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -46,21 +47,25 @@ impl ReadQueue {
         }
     }
 
+    /// Adds a file to the chunker, or to the queue if the window is full.
     pub fn push(&mut self, chunker: &mut Chunker, job: ReadJob) {
         if let Err(job) = chunker.push(job) {
             self.waiting.push_back(job);
         }
     }
 
+    /// Returns whether nothing is queued or in flight, except in the chunker.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.pieces.is_none() && self.waiting.is_empty()
     }
 
+    /// Returns when the bandwidth limit permits the next read, if it delays one.
     pub fn wake(&self) -> Option<Duration> {
         self.throttled.then_some(self.ready)
     }
 
-    /// What to read next: a bundle, or one piece of a file. If more comes soon, it is waited for, to be sorted with the rest.
+    /// Returns the next pieces to read: a bundle, or one piece of a file. If `more_comes`, waits
+    /// for it so that it is sorted with the rest.
     fn next(&mut self, chunker: &mut Chunker, more_comes: bool) -> Option<Vec<(FileNumber, Extent)>> {
         loop {
             if let Some(piece) = self.pieces.as_mut().and_then(Iterator::next) {
@@ -74,7 +79,7 @@ impl ReadQueue {
                 }
             }
             let task = chunker.poll().or_else(|| {
-                // Nothing better will come while we wait.
+                // Waiting longer would leave reads idle.
                 let idle = !more_comes && self.in_flight.len() < self.max_reads.div_ceil(2);
                 idle.then(|| chunker.flush()).and_then(|()| chunker.poll())
             })?;
@@ -85,7 +90,7 @@ impl ReadQueue {
         }
     }
 
-    /// Waits for its turn under a limit of the rate.
+    /// Returns whether the bandwidth limit permits a read now.
     fn may_read(&mut self, now: Duration) -> bool {
         self.throttled = self.limit.is_some() && now < self.ready;
         !self.throttled
@@ -101,22 +106,22 @@ impl ReadQueue {
         }
     }
 
-    /// So many bytes of those that were spent do not go to the sink.
+    /// Returns unused bytes to the bandwidth budget.
     fn refund(&mut self, bytes: u64) {
         self.ready = self.ready.saturating_sub(self.time_for(bytes));
     }
 }
 
 impl<B: AsRef<[u8]>> Source<B> {
-    /// Begins as many reads as may be under way.
+    /// Submits reads up to the limit of operations in flight.
     pub(super) fn submit_reads(&mut self, now: Duration) {
         while self.reading.in_flight.len() < self.reading.max_reads && self.reading.may_read(now) {
             let more_comes = !self.addresses.is_idle();
             let Some(mut pieces) = self.reading.next(&mut self.chunker, more_comes) else { return };
-            // Files that failed meanwhile are left out.
+            // Files may have failed meanwhile.
             pieces.retain(|(file, _)| self.files.contains_key(&file.get()));
             if pieces.is_empty() {
-                // Of a huge file they would be many.
+                // The iterator of a huge file would be long.
                 self.reading.pieces = None;
                 continue;
             }
@@ -138,7 +143,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Something was read: it is sent, and files that are complete with it are told to be so.
+    /// Sends data that was read, and announces files that are complete with it.
     pub(super) fn read(
         &mut self,
         ticket: Ticket,
@@ -161,18 +166,19 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
         }
         let length: u64 = parts.iter().map(|part| part.extent.length()).sum();
-        let told: Vec<(FileNumber, Extent)> = parts.iter().map(|part| (part.file, part.extent)).collect();
+        let announced: Vec<(FileNumber, Extent)> =
+            parts.iter().map(|part| (part.file, part.extent)).collect();
         if let Some(packed) = packed.filter(|_| length > 0) {
             self.compression.record(history, &packed, length);
         }
         if let Err(error) = self.send(parts, data, length, packed.and_then(|packed| packed.bytes)) {
-            return self.give_up(Reason::Other, &error.to_string());
+            return self.abort(Reason::Other, &error.to_string());
         }
-        told.into_iter().for_each(|(file, extent)| self.sent(file, extent));
+        announced.into_iter().for_each(|(file, extent)| self.sent(file, extent));
         faults.into_iter().for_each(|(file, fault)| self.fail(file, &fault));
     }
 
-    /// Sends parts of files, `length` bytes before they were packed to perhaps fewer.
+    /// Sends parts of files: `length` bytes, or `packed` bytes if they are compressed.
     fn send(
         &mut self,
         parts: Vec<ChunkPart>,
@@ -208,7 +214,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Says that all of a file was sent.
+    /// Announces that all data of a file was sent.
     pub(super) fn all_sent(&mut self, number: FileNumber) {
         if let Some(File { sent: bytes, .. }) = self.files.remove(&number.get()) {
             self.peer.send(&Frame::FileSent(FileSent { file: number, bytes }));
@@ -216,8 +222,11 @@ impl<B: AsRef<[u8]>> Source<B> {
     }
 }
 
-/// What is known of packing the one file that is read, if it has more blocks than this one.
-fn large<'a>(files: &'a mut HashMap<u64, File>, pieces: &[(FileNumber, Extent)]) -> Option<&'a mut CompressionHistory> {
+/// Returns the compression history of the file, if the pieces are part of a single large one.
+fn large<'a>(
+    files: &'a mut HashMap<u64, File>,
+    pieces: &[(FileNumber, Extent)],
+) -> Option<&'a mut CompressionHistory> {
     let [(number, _)] = pieces else { return None };
     let file = files.get_mut(&number.get()).filter(|file| file.content.size() > BLOCK as u64)?;
     Some(&mut file.history)

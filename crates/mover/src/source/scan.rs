@@ -1,5 +1,5 @@
-//! Finding what is to be moved: directories are listed depth first, several at a time, a part of a large one after
-//! the other, so that no list of all files is ever held.
+//! The scan of the source: directories are listed depth first, several at a time and large ones in
+//! parts, so that the complete list of files is never in memory.
 
 use super::{Origin, SourceOptions};
 use crate::name::Name;
@@ -8,48 +8,49 @@ use crate::own_files::is_own_file;
 use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
-/// Listings under way at a time.
+/// Maximum listings in flight.
 const MAX_LISTINGS: usize = 4;
-/// Names of one listing.
+/// Maximum names per listing.
 const NAMES_PER_LISTING: usize = 512;
 
-/// Something that was met, or why it could not be looked at.
+/// An entry that the scan found, or why it could not be examined.
 pub(super) struct ScannedEntry {
-    /// Where it is.
+    /// The path at the source.
     pub path: FilePath,
-    /// What it is called at the sink.
+    /// The name at the sink.
     pub name: Name,
-    /// Whether what it holds is moved too, if it is a directory.
+    /// Whether the contents of a directory are included.
     pub enter: bool,
-    /// What it is.
+    /// The object.
     pub found: Result<Found, Fault>,
 }
 
 #[derive(Debug)]
 enum ScanStep {
-    /// Look at where origins begin.
+    /// Look up the entries at which origins start.
     Begin(Vec<Origin>),
     List(FilePath, Name),
     More(u64, FilePath, Name),
 }
 
-/// A walk over all origins.
+/// The depth-first scan of all origins.
 #[derive(Debug)]
 pub(super) struct Scan {
     details: Details,
     recursive: bool,
-    /// What is still to do; the last one first.
+    /// Pending steps; the next one is last.
     stack: Vec<ScanStep>,
     in_flight: BTreeMap<Ticket, ScanStep>,
-    /// The names that were met; kept if one may be met twice.
+    /// The names found so far; only kept if origins may overlap.
     seen_names: Option<NameSet<14>>,
-    /// The directories above origins that were met.
+    /// The parent directories of origins found so far.
     visited_parents: NameSet<14>,
-    /// Whether all of an origin is met before the next one, so that the same ones come first each time.
+    /// Whether each origin is completed before the next starts, so that precedence is
+    /// deterministic.
     sequential_origins: bool,
 }
 
-/// What was met under a name.
+/// What the scan has found before under a name.
 pub enum PreviousName {
     New,
     Directory,
@@ -57,11 +58,13 @@ pub enum PreviousName {
 }
 
 impl Scan {
+    /// Creates a scan of the origins.
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
         let seen_names = may_overlap(origins).then(NameSet::default);
-        // Of one root, the same name is the same thing.
-        let sequential_origins = seen_names.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
+        // Origins with the same root have the same objects.
+        let sequential_origins =
+            seen_names.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
         let origins_per_step = if sequential_origins { 1 } else { NAMES_PER_LISTING };
         Self {
             details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
@@ -69,22 +72,26 @@ impl Scan {
             seen_names,
             visited_parents: NameSet::default(),
             sequential_origins,
-            stack: origins.chunks(origins_per_step).rev().map(|some| ScanStep::Begin(some.to_vec())).collect(),
+            stack: origins
+                .chunks(origins_per_step)
+                .rev()
+                .map(|some| ScanStep::Begin(some.to_vec()))
+                .collect(),
             in_flight: BTreeMap::new(),
         }
     }
 
-    /// Whether all was met.
+    /// Returns whether the scan is complete.
     pub fn is_finished(&self) -> bool {
         self.stack.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Names that listings under way may give, and one more.
+    /// Returns the number of names that listings in flight and one more may return.
     pub fn expected(&self) -> usize {
         (self.in_flight.len() + 1) * NAMES_PER_LISTING
     }
 
-    /// What to do next; it is to be told by [`Scan::submitted`].
+    /// Returns the next operation; pass its step to [`Scan::submitted`].
     pub fn next<B>(&mut self) -> Option<(Operation<B>, SubmittedStep)> {
         if self.in_flight.len() == MAX_LISTINGS || self.must_wait() {
             return None;
@@ -105,16 +112,18 @@ impl Scan {
         Some((operation, SubmittedStep(step)))
     }
 
-    /// The first of some origins, with those directories above them that were not met yet; the others come later. As names may lie
-    /// deep, what is above all of them may be far more than they are.
+    /// Returns the first of some origins, preceded by their parent directories not found yet, and
+    /// defers the others. Deep names may have far more parents than there are names.
     fn with_parents_of(&mut self, origins: Vec<Origin>) -> Vec<Origin> {
         let mut all = Vec::with_capacity(origins.len());
         let mut origins = origins.into_iter();
         while let Some(origin) = (all.len() < NAMES_PER_LISTING).then(|| origins.next()).flatten() {
-            // What is above one that was met was met, too.
+            // The parents of a known parent are known.
             let above = std::iter::successors(origin.only.as_ref().and_then(Name::parent), Name::parent);
-            let above = above.take_while(|name| origin.with_parents && !name.is_root() && self.visited_parents.add(name));
-            let above = above.map(|name| Origin { only: Some(name), enter: false, with_parents: false, ..origin });
+            let above = above
+                .take_while(|name| origin.with_parents && !name.is_root() && self.visited_parents.add(name));
+            let above =
+                above.map(|name| Origin { only: Some(name), enter: false, with_parents: false, ..origin });
             let above: Vec<Origin> = above.collect();
             all.extend(above.into_iter().rev());
             all.push(origin);
@@ -126,32 +135,36 @@ impl Scan {
         all
     }
 
-    /// Whether the next origins must wait: their directories may be among those that are looked at, or names of theirs among what
-    /// is listed.
+    /// Returns whether the next origins must wait, because lookups or listings in flight may return
+    /// their parents or the same names.
     fn must_wait(&self) -> bool {
         let begins = |step: &ScanStep| matches!(step, ScanStep::Begin(_));
         self.stack.last().is_some_and(begins)
             && self.in_flight.values().any(|step| self.sequential_origins || begins(step))
     }
 
-    /// The operation was submitted.
+    /// Records that an operation was submitted.
     pub fn submitted(&mut self, ticket: Ticket, step: SubmittedStep) {
         self.in_flight.insert(ticket, step.0);
     }
 
-    /// Objects were looked at. Nothing if the ticket is none of a scan.
-    pub fn looked_up(&mut self, ticket: Ticket, found: Vec<Result<Option<Found>, Fault>>) -> Vec<ScannedEntry> {
+    /// Handles a lookup; returns the entries, none if the ticket is not part of the scan.
+    pub fn looked_up(
+        &mut self,
+        ticket: Ticket,
+        found: Vec<Result<Option<Found>, Fault>>,
+    ) -> Vec<ScannedEntry> {
         let Some(ScanStep::Begin(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
         let seen_names = |(origin, found): (Origin, Result<Option<Found>, Fault>)| {
             let path = origin.path();
-            let absent = || Fault::new(numaio_machine::port::Why::NotFound, "there is no such file");
+            let absent = || Fault::new(numaio_machine::port::Why::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
         origins.into_iter().zip(found).map(seen_names).collect()
     }
 
-    /// A directory was listed, or some more of it. The fault of one that cannot be is given with its name.
+    /// Handles a listing; returns its entries, or the directory with the fault if it failed.
     pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
         let (path, name) = match self.in_flight.remove(&ticket) {
             Some(ScanStep::List(path, name) | ScanStep::More(_, path, name)) => (path, name),
@@ -185,17 +198,17 @@ impl Scan {
             .collect()
     }
 
-    /// A directory is to be moved: so is what it holds.
+    /// Schedules the contents of a directory.
     pub fn enter(&mut self, path: FilePath, name: Name) {
         if self.recursive {
             self.stack.push(ScanStep::List(path, name));
         }
     }
 
-    /// What was met under a name before. Two origins may hold the same name; the first one counts.
+    /// Records a name; returns what was found under it before. The first of several origins wins.
     pub fn record_name(&mut self, name: &Name, is_directory: bool) -> PreviousName {
         let Some(seen_names) = &mut self.seen_names else { return PreviousName::New };
-        // No name ends with a slash.
+        // No name ends with a slash, so this key is distinct.
         let as_directory = || [name.as_bytes(), b"/"].concat();
         if seen_names.add(name) {
             if is_directory {
@@ -211,7 +224,7 @@ impl Scan {
     }
 }
 
-/// Whether two origins may hold the same name: one of them is the other one, or lies below it.
+/// Returns whether two origins are equal or one is inside another.
 fn may_overlap(origins: &[Origin]) -> bool {
     let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
     let is_below = |name: &Name| {
@@ -221,7 +234,7 @@ fn may_overlap(origins: &[Origin]) -> bool {
     names.len() < origins.len() || names.iter().any(|name| name.is_some_and(is_below))
 }
 
-/// A step that was taken from the stack.
+/// A step whose operation is being submitted.
 pub(super) struct SubmittedStep(ScanStep);
 
 #[cfg(test)]
@@ -229,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_remembered_only_where_one_may_come_twice() {
+    fn remembers_names_only_if_origins_overlap() {
         let twice = |names: &[&str]| {
             let only = |name: &&str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
             let origin = |name| Origin { root: 0, only: only(name), enter: true, with_parents: false };
@@ -244,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_above_names_come_first_and_once_and_not_all_at_a_time() {
+    fn parents_precede_names_once_and_in_bounded_batches() {
         let origin = |name: &str| {
             let name = Name::new(name.as_bytes()).expect("a name");
             Origin { root: 0, only: Some(name), enter: true, with_parents: true }
@@ -264,7 +277,7 @@ mod tests {
         let expected =
             [("a", false), ("a/b", false), ("a/b/c", true), ("a/d", true), ("e", true), ("a/b", true)];
         assert_eq!(all, expected.map(|(name, enter)| (name.to_owned(), enter)));
-        // Ten names that lie deep.
+        // Ten deep names.
         let deep = |number: usize| origin(&vec![number.to_string(); 1_000].join("/"));
         let mut some = scan.with_parents_of((0..10).map(deep).collect());
         let mut count = 0;

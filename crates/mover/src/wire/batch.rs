@@ -1,7 +1,8 @@
-//! Entries of a scan, many in a frame.
+//! Batches: many entries of a scan in one frame.
 //!
-//! A name is written as what it shares with the one before and what it adds; mode and owners are left out
-//! where they are those of the object before. Nothing reaches from one batch into the next.
+//! A name is encoded as the length of the prefix that it shares with the previous name, and the
+//! rest; mode and owners are omitted where they equal those of the previous object. Batches are
+//! independent.
 
 use super::bytes::{put_bytes, put_number, put_signed, Reader};
 use super::frame::{put_extents, read_extents};
@@ -12,7 +13,7 @@ use crate::entry::{
 };
 use crate::name::{Name, MAX_NAME};
 
-/// Most entries of a batch.
+/// Maximum entries of a batch.
 pub const MAX_BATCH: usize = 1_024;
 
 const DENSE: u8 = 0;
@@ -28,10 +29,10 @@ const SAME_MODE: u8 = 0x08;
 const SAME_USER: u8 = 0x10;
 const SAME_GROUP: u8 = 0x20;
 const HAS_XATTRS: u8 = 0x40;
-/// It is said when a regular file was last changed.
+/// The entry of a regular file includes its ctime.
 const HAS_CTIME: u8 = 0x80;
 
-/// Entries that follow each other in a scan. At least one; the root is a directory.
+/// Consecutive entries of a scan: at least one. The root, if included, is a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     first: FileNumber,
@@ -39,13 +40,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The entries with their numbers.
+    /// Iterates over the entries with their numbers.
     pub fn entries(&self) -> impl Iterator<Item = (FileNumber, &Entry)> {
         let number = |index: usize| FileNumber::new(self.first.get() + index as u64);
         self.entries.iter().enumerate().filter_map(move |(index, entry)| Some((number(index).ok()?, entry)))
     }
 
-    /// The number of the first entry, and the entries.
+    /// Returns the number of the first entry, and the entries.
     pub fn into_parts(self) -> (FileNumber, Vec<Entry>) {
         (self.first, self.entries)
     }
@@ -78,7 +79,12 @@ impl Batch {
     }
 }
 
-/// Makes a batch of one entry after the other, until it is full.
+/// Encodes entries into a batch frame, one at a time, until the frame is full.
+///
+/// The encoder writes entries directly in wire format: it holds the payload so far and the previous
+/// entry, against which the next one is delta-encoded. When [`BatchEncoder::push`] returns `false`,
+/// the caller takes the frame with [`BatchEncoder::take`] and pushes the entry again; numbering
+/// continues. [`Decoder`](super::Decoder) yields the frame as a [`Batch`].
 #[derive(Debug)]
 pub struct BatchEncoder {
     first: FileNumber,
@@ -88,18 +94,18 @@ pub struct BatchEncoder {
 }
 
 impl BatchEncoder {
-    /// An empty batch whose first entry will have the number `first`.
+    /// Creates an empty batch whose first entry will have the number `first`.
     pub fn new(first: FileNumber) -> Self {
         let mut payload = Vec::new();
         put_number(&mut payload, first.get());
         Self { first, count: 0, previous: PreviousEntry::default(), payload }
     }
 
-    /// Adds an entry, or says `false` if there is no room for it. An empty batch has room for any entry.
+    /// Adds an entry; returns `false` if it does not fit. An empty batch fits any entry.
     ///
     /// # Errors
-    /// [`WireError::InvalidValue`] for a hard link to the root and for a root that is no directory; then
-    /// nothing is added.
+    /// [`WireError::InvalidValue`] for a hard link to the root and for a root that is not a
+    /// directory; then nothing is added.
     pub fn push(&mut self, entry: &Entry) -> Result<bool, WireError> {
         if self.count == MAX_BATCH {
             return Ok(false);
@@ -117,21 +123,22 @@ impl BatchEncoder {
         Ok(true)
     }
 
-    /// Bytes that the batch's payload has so far: a sender need not wait until it is full.
+    /// Returns the current payload length; a sender need not wait until the batch is full.
     pub fn length(&self) -> usize {
         self.payload.len()
     }
 
-    /// The payload as [`Batch::read`] takes it; it starts anew with the same number. None if it is empty.
+    /// Takes the payload for [`Batch::read`] and restarts with the same number; `None` if empty.
     pub(super) fn take_payload(&mut self) -> Option<Vec<u8>> {
         let old = std::mem::replace(self, Self::new(self.first));
         (old.count > 0).then_some(old.payload)
     }
 
-    /// The number of the next entry, and the frame unless the batch is empty. It starts anew from there.
+    /// Appends the frame to `out` unless the batch is empty, and starts the next batch. Returns the
+    /// number of its first entry.
     ///
     /// # Errors
-    /// [`WireError::Entry`] if there are no more numbers.
+    /// [`WireError::Entry`] if file numbers are exhausted.
     pub fn take(&mut self, out: &mut Vec<u8>) -> Result<FileNumber, WireError> {
         let next = number_of(self.first, self.count)?;
         if self.count > 0 {
@@ -150,16 +157,16 @@ fn check(entry: &Entry) -> Result<(), WireError> {
     match &entry.object {
         Object::HardLink(to) if to.is_root() => Err(WireError::InvalidValue("a hard link to the root")),
         Object::New(Inode { kind: Kind::Directory, .. }) => Ok(()),
-        _ if entry.name.is_root() => Err(WireError::InvalidValue("a root that is no directory")),
+        _ if entry.name.is_root() => Err(WireError::InvalidValue("a root that is not a directory")),
         _ => Ok(()),
     }
 }
 
-/// What the next entry is written against.
+/// The state that the next entry is encoded against.
 #[derive(Debug, Default)]
 struct PreviousEntry {
     name: Vec<u8>,
-    /// What the last hard link is a further name of.
+    /// The target of the last hard link.
     to: Vec<u8>,
     shared: Option<(Mode, Owner, Owner)>,
 }
@@ -178,7 +185,7 @@ impl PreviousEntry {
         match &mut self.shared {
             Some((mode, user, group)) => {
                 *mode = inode.mode;
-                // Cloned only where it changes: most files of a tree have one owner.
+                // Most files of a tree have one owner, so clone only on change.
                 if *user != inode.user {
                     user.clone_from(&inode.user);
                 }
@@ -190,7 +197,7 @@ impl PreviousEntry {
         }
     }
 
-    /// The flags of what is the same in an object.
+    /// Returns the flags of the attributes that equal the previous ones.
     fn same(&self, inode: &Inode) -> u8 {
         let Some((mode, user, group)) = &self.shared else { return 0 };
         let flag = |same: bool, flag: u8| if same { flag } else { 0 };
@@ -235,14 +242,14 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// A name as what it shares with another one, and the rest.
+/// Writes a name as the length of the prefix shared with `previous`, and the rest.
 pub(crate) fn put_name(out: &mut Vec<u8>, name: &[u8], previous: &[u8]) {
     let shared = shared_prefix(previous, name);
     put_number(out, shared as u64);
     put_bytes(out, &name[shared..]);
 }
 
-/// The same back.
+/// Reads a name written by [`put_name`].
 pub(crate) fn read_name(reader: &mut Reader<'_>, previous: &[u8]) -> Result<Name, WireError> {
     let shared = reader.number("a name")?;
     let rest = reader.bytes("a name", MAX_NAME)?;
@@ -336,7 +343,7 @@ fn read_inode(reader: &mut Reader<'_>, flags: u8, previous: &PreviousEntry) -> R
     };
     let inode = Inode { kind, mode, mtime, user, group, xattrs };
     if previous.same(&inode) & !flags != 0 {
-        return Err(WireError::NotCanonical("what an entry shares with the one before"));
+        return Err(WireError::NotCanonical("an entry that repeats attributes of the previous one"));
     }
     Ok(inode)
 }
@@ -348,7 +355,7 @@ fn read_owner(reader: &mut Reader<'_>) -> Result<Owner, WireError> {
 }
 
 fn read_xattrs(reader: &mut Reader<'_>) -> Result<Xattrs, WireError> {
-    // Each name has a byte at least, and counts with its NUL.
+    // Each name has at least one byte and counts with its NUL.
     const MOST: u64 = (MAX_XATTR_LIST / 2) as u64;
     let what = "extended attributes";
     let count = reader.number(what)?;

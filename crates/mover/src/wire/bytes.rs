@@ -1,9 +1,9 @@
-//! Numbers and strings of bytes: how all fields are written.
+//! Encoding of integers and byte strings, from which all fields are built.
 
 use super::WireError;
 
-/// Writes a number as 1 to 10 bytes of 7 bits, the lowest first; all but the last have the highest bit set
-/// (LEB128, as in the DWARF standard, section 7.6).
+/// Writes a number in 1 to 10 bytes of 7 bits, low bits first; all but the last have the high bit
+/// set (LEB128, DWARF standard, section 7.6).
 pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -12,47 +12,51 @@ pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Writes a signed number so that small ones are short: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Writes a signed number in zigzag encoding: 0, -1, 1, -2 become 0, 1, 2, 3.
 pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put_number(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Writes the number of bytes and the bytes.
+/// Writes the length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads fields from bytes that are all there. Nothing is copied, and no length is trusted.
+/// Reads fields from a complete buffer without copying, and without trusting any length.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
+    /// Returns whether all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Bytes that were not read yet.
+    /// Returns the number of unread bytes.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
+    /// Reads a byte.
     pub fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
         self.exactly::<1>(what).map(|[byte]| byte)
     }
 
+    /// Reads exactly `N` bytes.
     pub fn exactly<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], WireError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(WireError::Truncated(what))?;
         self.rest = rest;
         Ok(*bytes)
     }
 
-    /// A number in its shortest form.
+    /// Reads a number in its shortest encoding.
     pub fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -69,17 +73,19 @@ impl<'a> Reader<'a> {
         Err(WireError::NotCanonical(what))
     }
 
+    /// Reads a number of at most 32 bits.
     pub fn number32(&mut self, what: &'static str) -> Result<u32, WireError> {
         let number = self.number(what)?;
         number.try_into().map_err(|_| WireError::TooLong { what, length: number, limit: u32::MAX.into() })
     }
 
+    /// Reads a number written by [`put_signed`].
     pub fn signed(&mut self, what: &'static str) -> Result<i64, WireError> {
         let number = self.number(what)?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// Bytes behind their number, which is `limit` at limit.
+    /// Reads a byte string of at most `limit` bytes.
     pub fn bytes(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], WireError> {
         let length = self.number(what)?;
         if length > limit as u64 {
@@ -90,6 +96,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// Checks that all bytes were read.
     pub fn end(&self) -> Result<(), WireError> {
         if self.rest.is_empty() {
             Ok(())
@@ -110,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_one_form() {
+    fn number_has_one_encoding() {
         assert_eq!(number(&[0]), Ok(0));
         assert_eq!(number(&[0x80, 1]), Ok(128));
         let limit = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
@@ -124,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lying_length_is_refused_before_it_is_believed() {
+    fn rejects_excessive_length_before_reading() {
         let mut lie = Vec::new();
         put_number(&mut lie, 1 << 60);
         let refused = Reader::new(&lie).bytes("b", 10);
@@ -136,7 +143,7 @@ mod tests {
         #![proptest_config(testing::config())]
 
         #[test]
-        fn numbers_come_back(n in any::<u64>(), shift in 0u32..64, signed in any::<i64>()) {
+        fn numbers_round_trip(n in any::<u64>(), shift in 0u32..64, signed in any::<i64>()) {
             let mut out = Vec::new();
             put_number(&mut out, n >> shift);
             put_signed(&mut out, signed >> shift);
@@ -147,7 +154,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_is_written_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+        fn accepted_number_reencodes_identically(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
             let mut reader = Reader::new(&bytes);
             if let Ok(n) = reader.number("n") {
                 let mut out = Vec::new();

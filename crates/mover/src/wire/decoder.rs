@@ -1,22 +1,28 @@
-//! From bytes as they come to frames.
+//! The incremental stream decoder.
 
 use super::bytes::Reader;
 use super::frame::{check_preamble, max_payload, HEADER_LENGTH, PREAMBLE};
 use super::{Frame, StreamHeader, WireError, MAX_PAYLOAD};
 
-/// Bytes of a frame before its payload: the kind, and the length as a number of at most this many bytes.
+/// Bytes of a frame before its payload: the kind, and the length in at most 10 bytes.
 const MAX_HEADER: usize = 1 + 10;
-/// Most bytes that a decoder keeps.
+/// Maximum bytes that a decoder buffers.
 const CAPACITY: usize = MAX_HEADER + MAX_PAYLOAD;
 
-/// Takes the bytes of one direction of a stream in any pieces, and gives the frames that they make.
+/// Decodes one direction of a stream, whose bytes arrive in pieces of any size, into frames.
 ///
-/// It keeps at most one full frame (512 KiB) of bytes. A frame that was decoded is larger in memory than its
-/// bytes: at most about 20 MiB, for a batch that is full of the shortest extended attributes.
+/// The caller alternates [`Decoder::push`] with [`Decoder::pull`]: `push` buffers bytes, `pull`
+/// returns the stream header, then frames, or `None` if it needs more bytes. After a chunk header,
+/// its data is returned in pieces as [`StreamItem::Data`]; a caller that receives data directly
+/// into I/O buffers reports it with [`Decoder::skip`] instead. The first error is permanent. At the
+/// end of input, [`Decoder::close`] checks that the stream was complete.
+///
+/// The buffer holds at most one full frame (512 KiB). A decoded frame may be larger than its bytes:
+/// at most about 20 MiB, for a batch full of minimal extended attributes.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were used.
+    /// Number of buffered bytes that are already decoded.
     used: usize,
     state: State,
 }
@@ -26,31 +32,31 @@ enum State {
     #[default]
     Header,
     Frames,
-    /// So many bytes of a chunk are still to come.
+    /// The number of chunk data bytes still to come.
     Data(u64),
     Ended,
     Failed(WireError),
 }
 
-/// What a stream gives.
+/// An item of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StreamItem<'a> {
-    /// Comes once, first.
+    /// The stream header; once, first.
     Header(StreamHeader),
     /// A frame.
     Frame(Frame),
-    /// Some of the bytes that a chunk header announced, at least one; more follow until all are there.
+    /// A non-empty piece of the data that the last chunk header announced.
     Data(&'a [u8]),
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream.
+    /// Creates a decoder for the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes bytes, as many as there is room for, and says how many. There is room for some whenever
-    /// [`Decoder::pull`] has just said that it needs more.
+    /// Buffers as many bytes as fit; returns how many. At least one fits after [`Decoder::pull`]
+    /// has returned `None`.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.buffer.len() + bytes.len() > CAPACITY || self.used == self.buffer.len() {
             self.buffer.drain(..self.used);
@@ -59,17 +65,17 @@ impl Decoder {
         let taken = bytes.len().min(CAPACITY - self.buffer.len());
         let needed = self.buffer.len() + taken;
         if needed > self.buffer.capacity() {
-            let roomy = (2 * needed).min(CAPACITY);
-            self.buffer.reserve_exact(roomy - self.buffer.len());
+            let capacity = (2 * needed).min(CAPACITY);
+            self.buffer.reserve_exact(capacity - self.buffer.len());
         }
         self.buffer.extend_from_slice(&bytes[..taken]);
         taken
     }
 
-    /// The next thing that the bytes make, or none if it needs more of them.
+    /// Decodes the next item, or returns `None` if more bytes are needed.
     ///
     /// # Errors
-    /// What is wrong with the stream; from then on always the same.
+    /// The protocol violation; the same for all later calls.
     pub fn pull(&mut self) -> Result<Option<StreamItem<'_>>, WireError> {
         if let State::Data(due) = self.state {
             return Ok(self.data(due));
@@ -89,8 +95,8 @@ impl Decoder {
         received
     }
 
-    /// Bytes of data that are still to come, and are not in the decoder: who receives them elsewhere, into
-    /// the buffer from which they are written, tells so with [`Decoder::skip`]. None while some are in it.
+    /// Returns the number of data bytes still to come that are not buffered: these may be received
+    /// directly into another buffer and reported with [`Decoder::skip`]. 0 while data is buffered.
     pub fn due(&self) -> u64 {
         match self.state {
             State::Data(due) if self.unread().is_empty() => due,
@@ -98,17 +104,17 @@ impl Decoder {
         }
     }
 
-    /// Bytes of data were received elsewhere. Says how many of them belong to the chunk.
+    /// Skips data that was received elsewhere; returns how many bytes of it belong to the chunk.
     pub fn skip(&mut self, received: u64) -> u64 {
         let taken = received.min(self.due());
         self.consume_data(taken);
         taken
     }
 
-    /// The other side closed the stream.
+    /// Checks that the peer closed the stream at its end.
     ///
     /// # Errors
-    /// [`WireError::UnexpectedEnd`] unless [`Frame::End`] was the last thing; an earlier error.
+    /// [`WireError::UnexpectedEnd`] unless [`Frame::End`] was the last frame, or an earlier error.
     pub fn close(&self) -> Result<(), WireError> {
         match &self.state {
             State::Ended if self.unread().is_empty() => Ok(()),
@@ -166,7 +172,7 @@ impl Decoder {
     }
 }
 
-/// Kind and length of a frame's payload, and the bytes that say so; none if more bytes are needed.
+/// Parses a frame header: kind, payload length and header length; `None` if it is incomplete.
 fn header(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, WireError> {
     let Some(&kind) = bytes.first() else { return Ok(None) };
     let limit = max_payload(kind)? as u64;
@@ -183,7 +189,7 @@ fn header(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, WireError> {
 
 #[cfg(test)]
 impl Decoder {
-    /// Bytes of memory that the buffer takes.
+    /// Returns the memory of the buffer in bytes.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

@@ -1,11 +1,11 @@
-//! The hello and the frames as bytes.
+//! Encoding and decoding of the stream header and the frames.
 
 use super::batch::Batch;
 use super::bytes::{put_bytes, put_number, Reader};
 use super::{
-    ProblemSubject, Chunk, ChunkPart, SinkChange, FileSent, EndTotals, Frame, StreamHeader, Holes, NeededData, Problem, Reason, Side, FileHash, DisplayText,
-    ManifestEntry, TransferId, DataRequest, DataRequests, WireError, MIN_VERSION, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_TEXT,
-    MAX_REQUESTS, VERSION,
+    Chunk, ChunkPart, DataRequest, DataRequests, DisplayText, EndTotals, FileHash, FileSent, Frame, Holes,
+    ManifestEntry, NeededData, Problem, ProblemSubject, Reason, Side, SinkChange, StreamHeader, TransferId,
+    WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION,
 };
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
@@ -14,6 +14,7 @@ use crate::name::{Name, MAX_NAME};
 use crate::report::ChangeKind;
 use numaio_machine::port::Digest;
 
+/// The frame kind of a batch.
 pub const BATCH: u8 = 1;
 const CHUNK: u8 = 2;
 const FILE_SENT: u8 = 3;
@@ -26,9 +27,9 @@ const CHANGE: u8 = 9;
 const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
 
-/// Bytes of a hello that have the same meaning in every version: magic and versions.
+/// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
-/// Bytes of a hello in version 1.
+/// Bytes of a stream header in version 1.
 pub const HEADER_LENGTH: usize = PREAMBLE + 1 + 16;
 
 const NOTHING: u8 = 0;
@@ -41,7 +42,7 @@ const ABOUT_FILE: u8 = 1;
 const ABOUT_NAME: u8 = 2;
 
 impl StreamHeader {
-    /// Appends the hello to what is to be sent.
+    /// Appends the encoded stream header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&MIN_VERSION.to_be_bytes());
@@ -50,14 +51,14 @@ impl StreamHeader {
         out.extend_from_slice(&self.transfer.0);
     }
 
-    /// Reads what is behind the preamble.
+    /// Reads the fields after the preamble.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let side = read_side(reader)?;
-        Ok(Self { side, transfer: TransferId(reader.exactly("the hello")?) })
+        Ok(Self { side, transfer: TransferId(reader.exactly("the stream header")?) })
     }
 }
 
-/// Checks the first bytes of a stream as far as they are there.
+/// Checks the first bytes of a stream as far as available.
 pub fn check_preamble(bytes: &[u8]) -> Result<(), WireError> {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
@@ -79,7 +80,7 @@ pub fn check_preamble(bytes: &[u8]) -> Result<(), WireError> {
 }
 
 impl Frame {
-    /// Appends the frame to what is to be sent. The data of a chunk is the sender's to append.
+    /// Appends the encoded frame to `out`. The caller appends the data of a chunk.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         let kind = match self {
@@ -136,7 +137,7 @@ impl Frame {
         put_frame(out, kind, &payload);
     }
 
-    /// Reads a payload.
+    /// Decodes a payload.
     pub(super) fn read(kind: u8, payload: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(payload);
         let frame = match kind {
@@ -147,9 +148,10 @@ impl Frame {
                 Self::Chunk(read_chunk(&mut reader)?.compressed_to(bytes)?)
             }
             HOLES => Self::Holes(Holes::new(read_file(&mut reader)?, read_extents(&mut reader)?)?),
-            FILE_SENT => {
-                Self::FileSent(FileSent { file: read_file(&mut reader)?, bytes: reader.number("a count of bytes")? })
-            }
+            FILE_SENT => Self::FileSent(FileSent {
+                file: read_file(&mut reader)?,
+                bytes: reader.number("a count of bytes")?,
+            }),
             DATA_REQUESTS => Self::DataRequests(read_requests(&mut reader)?),
             FILE_HASH => {
                 let file = read_file(&mut reader)?;
@@ -172,7 +174,7 @@ impl Frame {
     }
 }
 
-/// Most bytes that a frame's payload may have.
+/// Returns the maximum payload length of a frame kind.
 pub fn max_payload(kind: u8) -> Result<usize, WireError> {
     const NUMBER: usize = 10;
     Ok(match kind {
@@ -190,6 +192,7 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
     })
 }
 
+/// Appends a frame: kind, payload length and payload.
 pub fn put_frame(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     out.push(kind);
     put_bytes(out, payload);
@@ -210,7 +213,8 @@ fn put_chunk(out: &mut Vec<u8>, chunk: &Chunk) {
 }
 
 fn read_chunk(reader: &mut Reader<'_>) -> Result<Chunk, WireError> {
-    let hash = HashKind::from_code(reader.byte("a chunk")?).ok_or(WireError::InvalidValue("the kind of a hash"))?;
+    let hash =
+        HashKind::from_code(reader.byte("a chunk")?).ok_or(WireError::InvalidValue("the kind of a hash"))?;
     let mut parts = Vec::new();
     while !reader.is_empty() && parts.len() <= MAX_PARTS {
         let file = read_file(reader)?;
@@ -248,19 +252,19 @@ fn read_requests(reader: &mut Reader<'_>) -> Result<DataRequests, WireError> {
     while !reader.is_empty() && requests.len() <= MAX_REQUESTS {
         let first = read_file(reader)?;
         let count = reader.number("a count of files")?;
-        let what = match reader.byte("an answer")? {
+        let what = match reader.byte("a request")? {
             NOTHING => NeededData::Nothing,
             ALL => NeededData::All,
             HASH => NeededData::Hash,
             SOME => NeededData::Some(read_extents(reader)?),
-            _ => return Err(WireError::InvalidValue("an answer")),
+            _ => return Err(WireError::InvalidValue("the kind of a request")),
         };
         requests.push(DataRequest { first, count, what });
     }
     DataRequests::new(requests)
 }
 
-/// Extents behind their count, each as bytes since the end of the one before and length.
+/// Writes the number of extents, and for each the gap since the previous one and the length.
 pub fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
     put_number(out, extents.len() as u64);
     let mut at = 0;
@@ -271,6 +275,7 @@ pub fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
     }
 }
 
+/// Reads extents written by [`put_extents`].
 pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
     let what = "the extents of a file";
     let count = reader.number(what)?;
@@ -298,9 +303,9 @@ fn put_change(out: &mut Vec<u8>, change: &SinkChange) {
 }
 
 fn read_change(reader: &mut Reader<'_>) -> Result<SinkChange, WireError> {
-    let code = reader.byte("what was done")?;
+    let code = reader.byte("the kind of a change")?;
     let action = ChangeKind::ALL.into_iter().find(|action| action_code(*action) == code);
-    let action = action.ok_or(WireError::InvalidValue("what was done"))?;
+    let action = action.ok_or(WireError::InvalidValue("the kind of a change"))?;
     let name = read_name(reader)?;
     let bytes = if action == ChangeKind::Copied { reader.number("a count of bytes")? } else { 0 };
     Ok(SinkChange { name, action, bytes })
@@ -314,7 +319,7 @@ fn put_end(out: &mut Vec<u8>, end: &EndTotals) {
 }
 
 fn read_end(reader: &mut Reader<'_>) -> Result<EndTotals, WireError> {
-    let mut number = || reader.number("the counts of an end");
+    let mut number = || reader.number("the totals of an end frame");
     Ok(EndTotals {
         entries: number()?,
         failed: number()?,
@@ -353,7 +358,7 @@ fn read_problem(reader: &mut Reader<'_>) -> Result<Problem, WireError> {
         ABOUT_TRANSFER => ProblemSubject::Transfer,
         ABOUT_FILE => ProblemSubject::File(read_file(reader)?, read_name(reader)?),
         ABOUT_NAME => ProblemSubject::Name(read_name(reader)?),
-        _ => return Err(WireError::InvalidValue("what a problem is about")),
+        _ => return Err(WireError::InvalidValue("the subject of a problem")),
     };
     let text = DisplayText::from_wire(reader.bytes("a text", MAX_TEXT)?)?;
     Ok(Problem { about, side, reason, text })

@@ -1,10 +1,10 @@
-//! Entries that are kept for later, in a small part of the memory that they take otherwise.
+//! A compact in-memory store of entries.
 
 use super::batch::{Batch, BatchEncoder};
 use super::bytes::Reader;
 use crate::entry::{Entry, FileNumber};
 
-/// A stack of entries, as they go over the wire: names share their beginnings, owners and modes are said once.
+/// A stack of entries in wire format: names share prefixes, and owners and modes are stored once.
 #[derive(Debug)]
 pub struct EntryStore {
     full: Vec<Box<[u8]>>,
@@ -18,16 +18,16 @@ impl Default for EntryStore {
 }
 
 impl EntryStore {
-    /// Keeps an entry that came over the wire, or could.
+    /// Adds an entry that is valid on the wire.
     pub fn push(&mut self, entry: Entry) {
         if self.last.push(&entry) == Ok(false) {
             self.full.extend(self.last.take_payload().map(Vec::into_boxed_slice));
-            // An empty batch has room for any entry.
+            // An empty batch fits any entry.
             drop(self.last.push(&entry));
         }
     }
 
-    /// Some of the entries, the later ones first, each time in their order; none if there are no more.
+    /// Removes and returns the newest entries, in the order in which they were added.
     pub fn pop(&mut self) -> Option<Vec<Entry>> {
         let payload = self.last.take_payload().map(Vec::into_boxed_slice).or_else(|| self.full.pop())?;
         let batch = Batch::read(&mut Reader::new(&payload)).ok()?;
@@ -42,7 +42,7 @@ mod tests {
     use crate::name::Name;
 
     #[test]
-    fn entries_come_back_in_parts_the_last_first() {
+    fn pops_newest_entries_first() {
         let name = |index: usize| Name::new(format!("a/{index:05}").into_bytes()).expect("a name");
         let entry = |index| Entry { name: name(index), object: Object::HardLink(name(index + 1)) };
         let mut store = EntryStore::default();

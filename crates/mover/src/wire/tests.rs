@@ -1,4 +1,4 @@
-//! The whole format: what goes in comes out, one form only, and nothing that a peer sends does harm.
+//! Tests of the complete format: round trips, canonical encodings and hostile input.
 
 use super::*;
 use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
@@ -85,7 +85,7 @@ fn batch() -> impl Strategy<Value = Batch> {
         .prop_map(|(first, entries)| as_batch(first, &entries))
 }
 
-/// A batch through its encoder and a decoder, which is the only way to have one.
+/// Returns a batch after encoding and decoding, the only way to create one.
 fn as_batch(first: u64, entries: &[Entry]) -> Batch {
     let mut encoder = BatchEncoder::new(number(first));
     for entry in entries {
@@ -122,7 +122,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         Chunk::new(hash, parts.collect()).ok()
     });
     let chunk = (chunk, proptest::option::of(any::<u64>())).prop_map(|(chunk, packed)| match packed {
-        // One byte cannot become fewer.
+        // One byte cannot be compressed.
         Some(bytes) if chunk.length() > 1 => {
             let bytes = 1 + bytes % (chunk.length() - 1);
             chunk.compressed_to(bytes).expect("fewer")
@@ -143,7 +143,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         count,
         what,
     });
-    let wants = proptest::collection::vec(want, 1..5).prop_map(|wants| DataRequests::new(wants).expect("answers"));
+    let wants =
+        proptest::collection::vec(want, 1..5).prop_map(|wants| DataRequests::new(wants).expect("answers"));
     let about = prop_oneof![
         Just(ProblemSubject::Transfer),
         (file(), testing::name()).prop_map(|(file, name)| ProblemSubject::File(file, name)),
@@ -176,9 +177,16 @@ fn frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-/// The end of every stream here.
-const END: EndTotals =
-    EndTotals { entries: 1, failed: 2, bytes: u64::MAX, size: 3, resumed: 4, unchanged: 5, removed: u64::MAX };
+/// The end frame of every stream in these tests.
+const END: EndTotals = EndTotals {
+    entries: 1,
+    failed: 2,
+    bytes: u64::MAX,
+    size: 3,
+    resumed: 4,
+    unchanged: 5,
+    removed: u64::MAX,
+};
 
 fn hello_bytes() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -186,7 +194,7 @@ fn hello_bytes() -> Vec<u8> {
     bytes
 }
 
-/// A stream of frames; chunks have data behind them. `ended` adds the end.
+/// Encodes frames with chunk data; `ended` appends the end frame.
 fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
     let mut bytes = hello_bytes();
     for frame in frames {
@@ -201,8 +209,8 @@ fn stream(frames: &[Frame], ended: bool) -> Vec<u8> {
     bytes
 }
 
-/// What a decoder makes of bytes that come in pieces of the given lengths, then one by one hundred; data of
-/// chunks in one string. The number of bytes that were used tells where the stream stopped making sense.
+/// Decodes bytes that arrive in pieces of the given lengths, then of 100 bytes; returns the data of
+/// all chunks concatenated, and the frames.
 fn decode(bytes: &[u8], pieces: &[usize]) -> Result<(Vec<u8>, Vec<Frame>), WireError> {
     let (mut decoder, mut data, mut frames) = (Decoder::new(), Vec::new(), Vec::new());
     let mut rest = bytes;
@@ -223,15 +231,15 @@ fn decode(bytes: &[u8], pieces: &[usize]) -> Result<(Vec<u8>, Vec<Frame>), WireE
         }
         let piece = pieces.next().unwrap_or(1).clamp(1, rest.len());
         let taken = decoder.push(&rest[..piece]);
-        assert!(taken > 0, "a decoder that needs more has room");
+        assert!(taken > 0, "a decoder that needs more bytes has space");
         rest = &rest[taken..];
     }
 }
 
 #[test]
-fn the_largest_entry_fits_into_a_batch() {
+fn largest_entry_fits_into_a_batch() {
     use crate::entry::{MAX_ACCOUNT, MAX_EXTENTS, MAX_XATTRS, MAX_XATTR_LIST};
-    // Every number at its longest; as many attributes as the list of names has room for.
+    // Every number at its maximum length; as many attributes as the name list may have.
     let numbers = 10 * 6;
     let name = 3 + crate::name::MAX_NAME;
     let owners = 2 * (5 + 2 + MAX_ACCOUNT);
@@ -242,7 +250,7 @@ fn the_largest_entry_fits_into_a_batch() {
 }
 
 #[test]
-fn a_full_batch_takes_no_more() {
+fn full_batch_rejects_further_entries() {
     let inode = |size| Inode {
         kind: Kind::File(Content::dense(size).expect("a size")),
         mode: Mode::new(0o644).expect("a mode"),
@@ -267,7 +275,7 @@ fn a_full_batch_takes_no_more() {
         assert!(encoder.length() <= MAX_PAYLOAD);
         let mut bytes = hello_bytes();
         assert_eq!(encoder.take(&mut bytes).map(FileNumber::get), Ok(5 + taken as u64));
-        // Twice, so that the second does not fit behind the first in a decoder.
+        // Twice, so that the second frame does not fit behind the first in a decoder.
         let frame = bytes.split_off(hello_bytes().len());
         let (_, frames) = decode(&[bytes, frame.clone(), frame].concat(), &[usize::MAX; 9]).expect("batches");
         let [Frame::Batch(one), Frame::Batch(other)] = &frames[..] else { panic!("two batches") };
@@ -278,19 +286,19 @@ fn a_full_batch_takes_no_more() {
 }
 
 #[test]
-fn a_batch_refuses_what_cannot_be() {
+fn batch_rejects_impossible_entries() {
     let link = |to| Entry { name: Name::new(*b"a").expect("a name"), object: Object::HardLink(to) };
     let other = Name::new(*b"b").expect("a name");
     let mut encoder = BatchEncoder::new(number(5));
     assert_eq!(encoder.push(&link(Name::root())), Err(WireError::InvalidValue("a hard link to the root")));
     assert_eq!(encoder.push(&link(other.clone())), Ok(true));
     let root = Entry { name: Name::root(), object: Object::HardLink(other) };
-    assert_eq!(encoder.push(&root), Err(WireError::InvalidValue("a root that is no directory")));
+    assert_eq!(encoder.push(&root), Err(WireError::InvalidValue("a root that is not a directory")));
     assert_eq!(encoder.take(&mut Vec::new()).map(FileNumber::get), Ok(6));
 }
 
 #[test]
-fn other_protocols_and_versions_are_told_apart() {
+fn distinguishes_other_protocols_and_versions() {
     let first = |bytes: &[u8]| {
         let mut decoder = Decoder::new();
         decoder.push(bytes);
@@ -307,101 +315,119 @@ fn other_protocols_and_versions_are_told_apart() {
     assert_eq!(first(&with([0, 0, 0, 1])), Err(WireError::InvalidValue("a pair of versions")));
 }
 
-/// What a decoder says to one frame behind a hello.
-fn said(frame: &[u8]) -> WireError {
+/// Returns the decoder's error for one frame after a stream header.
+fn error_of(frame: &[u8]) -> WireError {
     decode(&[&hello_bytes()[..], frame].concat(), &[]).expect_err("a bad frame")
 }
 
 #[test]
-fn lies_are_refused_at_once() {
+fn rejects_invalid_frames_immediately() {
     let long = |length, limit| WireError::TooLong { what: "a frame", length, limit };
-    // No byte of these payloads was sent.
-    assert_eq!(said(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
-    assert_eq!(said(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]), long(u64::MAX, 524_288));
-    assert_eq!(said(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
-    assert_eq!(said(&[5, 71]), long(71, 70));
-    assert_eq!(said(&[0]), WireError::Kind(0));
-    assert_eq!(said(&[9, 3, 5, 1, b'a']), WireError::InvalidValue("what was done"));
-    assert_eq!(said(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
-    assert_eq!(said(&[9, 3, 1, 1, b'a']), WireError::Truncated("a count of bytes"));
-    assert_eq!(said(&[12]), WireError::Kind(12));
-    assert_eq!(said(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
-    // A chunk of three bytes that were packed to none, and to three.
-    let compressed_to = |bytes| said(&[10, 5, bytes, 0, 0, 0, 3]);
-    assert_eq!([compressed_to(0), compressed_to(3)], [(); 2].map(|()| WireError::InvalidValue("the length of packed data")));
-    assert_eq!(said(&[10, 2, 0x80, 0]), WireError::NotCanonical("a count of bytes"));
-    assert_eq!(said(&[7, 43]), long(43, 42));
-    assert_eq!(said(&[&[8, 33, 0][..], &[0; 32]].concat()), WireError::InvalidValue("a file without a name"));
-    assert_eq!(said(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
-    // A chunk of a block and a byte, of no byte, and beyond the largest file.
+    // The payloads of these frames are missing.
+    assert_eq!(error_of(&[1, 0x81, 0x80, 0x20]), long(524_289, 524_288));
+    assert_eq!(
+        error_of(&[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+        long(u64::MAX, 524_288)
+    );
+    assert_eq!(error_of(&[2, 0xff, 0xff, 0x7f]), long(2_097_151, 63_489));
+    assert_eq!(error_of(&[5, 71]), long(71, 70));
+    assert_eq!(error_of(&[0]), WireError::Kind(0));
+    assert_eq!(error_of(&[9, 3, 5, 1, b'a']), WireError::InvalidValue("the kind of a change"));
+    assert_eq!(error_of(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
+    assert_eq!(error_of(&[9, 3, 1, 1, b'a']), WireError::Truncated("a count of bytes"));
+    assert_eq!(error_of(&[12]), WireError::Kind(12));
+    assert_eq!(error_of(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
+    // A chunk of three bytes, compressed to none and to three.
+    let compressed_to = |bytes| error_of(&[10, 5, bytes, 0, 0, 0, 3]);
+    assert_eq!(
+        [compressed_to(0), compressed_to(3)],
+        [(); 2].map(|()| WireError::InvalidValue("the length of compressed data"))
+    );
+    assert_eq!(error_of(&[10, 2, 0x80, 0]), WireError::NotCanonical("a count of bytes"));
+    assert_eq!(error_of(&[7, 43]), long(43, 42));
+    assert_eq!(
+        error_of(&[&[8, 33, 0][..], &[0; 32]].concat()),
+        WireError::InvalidValue("a file without a name")
+    );
+    assert_eq!(error_of(&[2, 0x80, 0]), WireError::NotCanonical("the length of a frame"));
+    // A chunk of a block and a byte, an empty one, and one beyond the largest file.
     let limit = MAX_CHUNK;
     assert_eq!(
-        said(&[2, 6, 0, 0, 0, 0x81, 0x80, 0x40]),
+        error_of(&[2, 6, 0, 0, 0, 0x81, 0x80, 0x40]),
         WireError::TooLong { what: "a chunk", length: limit + 1, limit }
     );
-    assert_eq!(said(&[2, 4, 0, 0, 0, 0]), WireError::InvalidValue("the extent of a chunk"));
+    assert_eq!(error_of(&[2, 4, 0, 0, 0, 0]), WireError::InvalidValue("the extent of a chunk"));
     let far = [&[2, 13, 0, 0][..], &[0xff; 9], &[1], &[1]].concat();
-    assert_eq!(said(&far[..]), WireError::InvalidValue("the extent of a chunk"));
-    assert_eq!(said(&[3, 3, 0, 1, 0]), WireError::Trailing);
-    assert_eq!(said(&[2, 3, 0, 0, 0]), WireError::Truncated("a chunk"));
-    assert_eq!(said(&[2, 1, 0]), WireError::InvalidValue("a chunk without parts"));
-    assert_eq!(said(&[2, 5, 1, 0, 0, 1, 9]), WireError::Truncated("a hash"));
-    assert_eq!(said(&[2, 1, 3]), WireError::InvalidValue("the kind of a hash"));
-    assert_eq!(said(&[6, 0]), WireError::InvalidValue("no answers"));
-    assert_eq!(said(&[6, 3, 0, 1, 4]), WireError::InvalidValue("an answer"));
-    assert_eq!(said(&[6, 3, 0, 0, 1]), WireError::InvalidValue("a count of files"));
-    assert_eq!(said(&[6, 4, 0, 1, 2, 0]), WireError::InvalidValue("the extents of a file"));
-    assert_eq!(said(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::InvalidValue("the extents of a file"));
-    assert_eq!(said(&[4, 4, 3, 1, 0, 0]), WireError::InvalidValue("a side"));
-    assert_eq!(said(&[4, 4, 1, 0, 0, 0]), WireError::InvalidValue("the code of a reason"));
-    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0x1b]), WireError::InvalidValue("a text with control characters"));
-    assert_eq!(said(&[4, 5, 1, 1, 0, 1, 0xff]), WireError::InvalidValue("a text that is not UTF-8"));
-    assert_eq!(said(&[4, 7, 1, 1, 2, 2, b'.', b'.', 0]), WireError::Name(NameError::Dots));
-    assert_eq!(said(&[1, 1, 0]), WireError::Truncated("an entry"));
+    assert_eq!(error_of(&far[..]), WireError::InvalidValue("the extent of a chunk"));
+    assert_eq!(error_of(&[3, 3, 0, 1, 0]), WireError::Trailing);
+    assert_eq!(error_of(&[2, 3, 0, 0, 0]), WireError::Truncated("a chunk"));
+    assert_eq!(error_of(&[2, 1, 0]), WireError::InvalidValue("a chunk without parts"));
+    assert_eq!(error_of(&[2, 5, 1, 0, 0, 1, 9]), WireError::Truncated("a hash"));
+    assert_eq!(error_of(&[2, 1, 3]), WireError::InvalidValue("the kind of a hash"));
+    assert_eq!(error_of(&[6, 0]), WireError::InvalidValue("a frame without requests"));
+    assert_eq!(error_of(&[6, 3, 0, 1, 4]), WireError::InvalidValue("the kind of a request"));
+    assert_eq!(error_of(&[6, 3, 0, 0, 1]), WireError::InvalidValue("a file count"));
+    assert_eq!(error_of(&[6, 4, 0, 1, 2, 0]), WireError::InvalidValue("the extents of a file"));
+    assert_eq!(error_of(&[6, 8, 0, 1, 2, 2, 0, 1, 0, 1]), WireError::InvalidValue("the extents of a file"));
+    assert_eq!(error_of(&[4, 4, 3, 1, 0, 0]), WireError::InvalidValue("a side"));
+    assert_eq!(error_of(&[4, 4, 1, 0, 0, 0]), WireError::InvalidValue("the code of a reason"));
+    assert_eq!(
+        error_of(&[4, 5, 1, 1, 0, 1, 0x1b]),
+        WireError::InvalidValue("a text with control characters")
+    );
+    assert_eq!(error_of(&[4, 5, 1, 1, 0, 1, 0xff]), WireError::InvalidValue("a text that is not UTF-8"));
+    assert_eq!(error_of(&[4, 7, 1, 1, 2, 2, b'.', b'.', 0]), WireError::Name(NameError::Dots));
+    assert_eq!(error_of(&[1, 1, 0]), WireError::Truncated("an entry"));
 }
 
-/// What a decoder says to a batch of one entry from number 9 on.
-fn said_of(entry: &[u8]) -> WireError {
-    said(&[&[1, entry.len() as u8 + 1, 9], entry].concat())
+/// Returns the decoder's error for a batch of one entry with number 9.
+fn error_of_entry(entry: &[u8]) -> WireError {
+    error_of(&[&[1, entry.len() as u8 + 1, 9], entry].concat())
 }
 
 #[test]
-fn entries_have_one_form_and_stay_inside() {
-    // Flags, name, mode 0o644, time 0, user 0, group 0: then what the kind needs.
+fn entries_are_canonical_and_stay_inside_the_root() {
+    // Flags, name, mode 0o644, time 0, user 0, group 0, then the fields of the kind.
     let named = |flags: u8, name: &[u8], rest: &[u8]| {
         [&[flags, 0, name.len() as u8][..], name, &[0xa4, 3, 0, 0, 0, 0, 0, 0], rest].concat()
     };
     let good = named(0, b"a", &[1]);
     assert!(decode(&[&hello_bytes()[..], &[1, 1 + good.len() as u8, 9], &good].concat(), &[]).is_ok());
-    assert_eq!(said_of(&named(0, b"../a", &[1])), WireError::Name(NameError::Dots));
-    assert_eq!(said_of(&named(0, b"/a", &[1])), WireError::Name(NameError::Absolute));
-    assert_eq!(said_of(&named(0, b"", &[1])), WireError::InvalidValue("a root that is no directory"));
-    assert_eq!(said_of(&[0, 1, 1, b'a']), WireError::InvalidValue("a prefix of a name"));
-    assert_eq!(said_of(&named(0x82, b"a", &[])), WireError::InvalidValue("the flags of an entry"));
-    assert_eq!(said_of(&named(0x08, b"a", &[1])), WireError::InvalidValue("the flags of an entry"));
-    assert_eq!(said_of(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 2, b'.', b'.']), WireError::Name(NameError::Dots));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 0, 0]), WireError::InvalidValue("a hard link to the root"));
-    assert_eq!(said_of(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::InvalidValue("a prefix of a name"));
-    assert_eq!(said_of(&named(1, b"a", &[5, 1, 0, 5])), WireError::NotCanonical("a file without holes"));
-    assert_eq!(said_of(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
-    assert_eq!(said_of(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
+    assert_eq!(error_of_entry(&named(0, b"../a", &[1])), WireError::Name(NameError::Dots));
+    assert_eq!(error_of_entry(&named(0, b"/a", &[1])), WireError::Name(NameError::Absolute));
+    assert_eq!(
+        error_of_entry(&named(0, b"", &[1])),
+        WireError::InvalidValue("a root that is not a directory")
+    );
+    assert_eq!(error_of_entry(&[0, 1, 1, b'a']), WireError::InvalidValue("a prefix of a name"));
+    assert_eq!(error_of_entry(&named(0x82, b"a", &[])), WireError::InvalidValue("the flags of an entry"));
+    assert_eq!(error_of_entry(&named(0x08, b"a", &[1])), WireError::InvalidValue("the flags of an entry"));
+    assert_eq!(error_of_entry(&[0x0c, 0, 1, b'a', 1]), WireError::NotCanonical("the flags of a hard link"));
+    assert_eq!(error_of_entry(&[4, 0, 1, b'a', 0, 2, b'.', b'.']), WireError::Name(NameError::Dots));
+    assert_eq!(error_of_entry(&[4, 0, 1, b'a', 0, 0]), WireError::InvalidValue("a hard link to the root"));
+    assert_eq!(error_of_entry(&[4, 0, 1, b'a', 1, 1, b'b']), WireError::InvalidValue("a prefix of a name"));
+    assert_eq!(
+        error_of_entry(&named(1, b"a", &[5, 1, 0, 5])),
+        WireError::NotCanonical("a file without holes")
+    );
+    assert_eq!(error_of_entry(&named(1, b"a", &[5, 2, 0, 1, 0, 1])), WireError::Entry(EntryError::Extents));
+    assert_eq!(error_of_entry(&named(1, b"a", &[5, 1, 4, 2])), WireError::Entry(EntryError::Extents));
     let many = WireError::TooLong { what: "the extents of a file", length: 4_097, limit: 4_096 };
-    assert_eq!(said_of(&named(1, b"a", &[5, 0x81, 0x20])), many);
+    assert_eq!(error_of_entry(&named(1, b"a", &[5, 0x81, 0x20])), many);
     let of_xattrs = |xattrs: &[u8]| [&[0x40, 0, 1, b'a', 0xa4, 3, 0, 0, 0, 0, 0, 0], xattrs, &[1]].concat();
-    assert_eq!(said_of(&of_xattrs(&[0])), WireError::NotCanonical("extended attributes"));
+    assert_eq!(error_of_entry(&of_xattrs(&[0])), WireError::NotCanonical("extended attributes"));
     let order = WireError::NotCanonical("the order of extended attributes");
-    assert_eq!(said_of(&of_xattrs(&[2, 1, b'b', 0, 1, b'a', 0])), order);
-    assert_eq!(said_of(&of_xattrs(&[2, 1, b'b', 0, 1, b'b', 0])), order);
-    // The second entry shares a letter and the mode with the first, and must say so.
-    let second = |bytes: &[u8]| said_of(&[&good[..], bytes].concat());
+    assert_eq!(error_of_entry(&of_xattrs(&[2, 1, b'b', 0, 1, b'a', 0])), order);
+    assert_eq!(error_of_entry(&of_xattrs(&[2, 1, b'b', 0, 1, b'b', 0])), order);
+    // The second entry shares a letter and the mode with the first, and must encode that.
+    let second = |bytes: &[u8]| error_of_entry(&[&good[..], bytes].concat());
     assert_eq!(second(&named(0x38, b"ab", &[1])), WireError::NotCanonical("the prefix of a name"));
-    let unsaid = WireError::NotCanonical("what an entry shares with the one before");
-    assert_eq!(second(&[0x30, 1, 1, b'b', 0xa4, 3, 0, 0, 1]), unsaid);
+    let repeated = WireError::NotCanonical("an entry that repeats attributes of the previous one");
+    assert_eq!(second(&[0x30, 1, 1, b'b', 0xa4, 3, 0, 0, 1]), repeated);
 }
 
 #[test]
-fn a_batch_of_too_many_is_refused() {
+fn rejects_a_batch_with_too_many_entries() {
     let links: Vec<u8> = std::iter::once([4, 0, 1, b'a', 0, 1, b'x'])
         .flatten()
         .chain(std::iter::repeat_n([4, 1, 0, 1, 0], MAX_BATCH).flatten())
@@ -412,13 +438,13 @@ fn a_batch_of_too_many_is_refused() {
 }
 
 #[test]
-fn text_is_made_harmless_and_short() {
+fn text_is_sanitized_and_truncated() {
     assert_eq!(DisplayText::new("a\u{1b}[31m\nb").as_str(), "a\u{fffd}[31m\u{fffd}b");
     assert_eq!(DisplayText::new(&"ä".repeat(600)).as_str(), "ä".repeat(512));
 }
 
 #[test]
-fn an_end_is_needed_and_final() {
+fn stream_needs_exactly_one_end() {
     let mut decoder = Decoder::new();
     assert_eq!(decoder.close(), Err(WireError::UnexpectedEnd));
     let mut bytes = stream(&[], true);
@@ -438,7 +464,7 @@ fn an_end_is_needed_and_final() {
 }
 
 #[test]
-fn data_may_go_past_the_decoder() {
+fn data_may_bypass_the_decoder() {
     let extent = Extent::at(4_096, 1_000).expect("an extent");
     let part = ChunkPart { file: number(3), extent, digest: Digest::default() };
     let chunk = Chunk::new(HashKind::None, vec![part]).expect("a chunk");
@@ -449,7 +475,7 @@ fn data_may_go_past_the_decoder() {
     assert_eq!(decoder.due(), 0);
     assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Header(_)))));
     assert_eq!(decoder.pull(), Ok(Some(StreamItem::Frame(Frame::Chunk(chunk)))));
-    assert_eq!((decoder.due(), decoder.skip(990)), (0, 0), "ten bytes are here and come first");
+    assert_eq!((decoder.due(), decoder.skip(990)), (0, 0), "ten bytes are buffered and returned first");
     assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Data([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])))));
     assert_eq!(decoder.due(), 990);
     assert_eq!(decoder.skip(900), 900);
@@ -459,9 +485,9 @@ fn data_may_go_past_the_decoder() {
     assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Frame(Frame::End(_))))));
 }
 
-/// `docs/protocol.md` shows a stream in hexadecimal; it is what this code writes.
+/// Checks the hexadecimal example in `docs/protocol.md` against this implementation.
 #[test]
-fn the_example_of_the_specification_is_true() {
+fn specification_example_matches_the_encoder() {
     let specification = include_str!("../../../../docs/protocol.md");
     let example = specification.split("```hex\n").nth(1).and_then(|rest| rest.split("```").next());
     let lines = example.expect("an example").lines().map(|line| line.split('#').next().unwrap_or_default());
@@ -523,7 +549,8 @@ fn the_example_of_the_specification_is_true() {
     Frame::ManifestEntry(ManifestEntry { name, digest }).encode(&mut written);
     let name = Name::new(*b"old").expect("a name");
     Frame::Change(SinkChange { name, action: ChangeKind::Removed, bytes: 0 }).encode(&mut written);
-    Frame::End(EndTotals { entries: 4, failed: 1, bytes: 4_101, ..EndTotals::default() }).encode(&mut written);
+    Frame::End(EndTotals { entries: 4, failed: 1, bytes: 4_101, ..EndTotals::default() })
+        .encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(&bytes), hex(&written));
 }
@@ -532,7 +559,7 @@ proptest! {
     #![proptest_config(testing::config())]
 
     #[test]
-    fn what_goes_in_comes_out_however_it_is_split(
+    fn stream_round_trips_for_any_split(
         frames in proptest::collection::vec(frame(), 0..6),
         pieces in proptest::collection::vec(1usize..40, 0..60),
     ) {
@@ -544,9 +571,9 @@ proptest! {
         prop_assert_eq!(data.len() as u64, due.sum::<u64>());
     }
 
-    /// Bytes that were changed are refused, or mean something that is written exactly so.
+    /// Modified bytes are rejected, or decode to frames that encode to the same bytes.
     #[test]
-    fn what_is_taken_is_written_the_same(
+    fn accepted_bytes_reencode_identically(
         frame in frame(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -554,7 +581,7 @@ proptest! {
         frame.encode(&mut bytes);
         for (index, byte) in changes {
             let index = index.index(bytes.len());
-            // Small changes are the ones that a parser overlooks.
+            // Parsers tend to miss single-bit changes.
             bytes[index] = if byte < 128 { bytes[index] ^ (1 << (byte % 8)) } else { byte };
         }
         let whole = [&hello_bytes()[..], &bytes].concat();
@@ -572,7 +599,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic_or_grow(
+    fn arbitrary_input_neither_panics_nor_grows_memory(
         junk in proptest::collection::vec(any::<u8>(), 0..300),
         kind in 0u8..12,
         length in 0usize..300,
@@ -598,9 +625,9 @@ proptest! {
     }
 }
 
-/// A sender that floods a decoder which nobody pulls from.
+/// A sender floods a decoder that is never pulled.
 #[test]
-fn a_decoder_keeps_one_frame_at_most() {
+fn decoder_buffers_at_most_one_frame() {
     let mut decoder = Decoder::new();
     let flood = vec![1; 100_000];
     let taken: usize = (0..20).map(|_| decoder.push(&flood)).sum();

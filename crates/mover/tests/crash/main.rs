@@ -1,18 +1,19 @@
-//! Whole transfers over simulated disks and a simulated link, cut at any step, and what is there afterwards.
+//! Simulated transfers that are interrupted at arbitrary steps, and the state of the disks
+//! afterwards.
 //!
-//! The seed of a failure stands in its message; `NUMAIO_SEED=N` runs that one alone, `NUMAIO_SEEDS=N` so many.
+//! Failures name their seed: `NUMAIO_SEED=N` runs only that one, `NUMAIO_SEEDS=N` runs this number.
 
 mod oracle;
 mod trees;
 mod world;
 
-use numaio_mover::hash::HashKind;
 use numaio_mover::compression::CompressMode;
+use numaio_mover::hash::HashKind;
 use numaio_mover::sink::SyncMode;
 use numaio_sim::mover::{Chance, Disk, Kind, Object};
-use world::{Interruption, RunResult, Options, World};
+use world::{Interruption, Options, RunResult, World};
 
-/// Runs of the property for some seeds.
+/// Runs a property for a number of seeds.
 fn seeds(usual: u64, mut property: impl FnMut(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     if let Some(seed) = number("NUMAIO_SEED") {
@@ -22,7 +23,7 @@ fn seeds(usual: u64, mut property: impl FnMut(u64)) {
 }
 
 #[test]
-fn what_arrives_is_what_was_sent() {
+fn transferred_tree_equals_the_source() {
     seeds(100, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 0);
@@ -45,7 +46,7 @@ fn what_arrives_is_what_was_sent() {
 }
 
 #[test]
-fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest() {
+fn complete_files_survive_any_crash_and_a_later_run_copies_the_rest() {
     let mut crashes = [0u32; 3];
     seeds(200, |seed| {
         let mut chance = Chance::new(1_000_000 + seed);
@@ -60,7 +61,7 @@ fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest()
             let crash = match chance.below(3) {
                 0 => Interruption::Kill,
                 1 => Interruption::Disconnect,
-                // Only what is synced survives that.
+                // Only synced data survives a power loss.
                 _ if options.sync == SyncMode::File => Interruption::Power,
                 _ => Interruption::Kill,
             };
@@ -79,7 +80,7 @@ fn after_any_crash_finished_files_are_right_and_another_run_completes_the_rest()
 }
 
 #[test]
-fn what_was_noted_is_not_sent_again() {
+fn recorded_data_is_not_sent_again() {
     let mut resumed = 0;
     seeds(12, |seed| {
         let mut chance = Chance::new(seed);
@@ -95,18 +96,15 @@ fn what_was_noted_is_not_sent_again() {
         assert!(ended.done, "seed {seed}");
         oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
         if ended.totals.moved == 0 {
-            // Only the end was cut off.
+            // Only finalization was interrupted.
             return;
         }
         let (read, wrote) = (world.source.read - read, world.sink.written - written);
-        assert_eq!(read, (40 << 20) - ended.totals.resumed, "seed {seed}: only the rest is read");
-        assert_eq!(read, wrote, "seed {seed}: and written once");
+        assert_eq!(read, (40 << 20) - ended.totals.resumed, "seed {seed}: reads only the rest");
+        assert_eq!(read, wrote, "seed {seed}: writes it once");
         resumed += ended.totals.resumed;
     });
-    assert!(
-        std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20,
-        "{resumed} bytes were taken up again"
-    );
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20, "{resumed} bytes were resumed");
 }
 
 #[test]
@@ -116,7 +114,7 @@ fn versions_of_a_file_never_mix() {
         let mut chance = Chance::new(3_000_000 + seed);
         let mut options = Options::random(&mut chance);
         (options.in_place, options.hash) = (false, HashKind::Xxh3);
-        // Who compares no hashes tells versions apart by size and time.
+        // Without hash comparison, size and mtime identify versions.
         let distrusts = options.checksum || options.ignore_times;
         let versions = trees::versions(&mut chance, 2, distrusts);
         let mut world = World::new(Disk::default(), Disk::default(), seed);
@@ -135,16 +133,20 @@ fn versions_of_a_file_never_mix() {
         let ended = world.run(&options, None);
         assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
         resumed += ended.totals.resumed;
-        oracle::same(&world.source, &world.sink, &world.before, &options, world.fails_records.is_some(), seed);
+        oracle::same(
+            &world.source,
+            &world.sink,
+            &world.before,
+            &options,
+            world.fails_records.is_some(),
+            seed,
+        );
     });
-    assert!(
-        std::env::var("NUMAIO_SEED").is_ok() || resumed > 40 << 20,
-        "{resumed} bytes were taken up again"
-    );
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || resumed > 40 << 20, "{resumed} bytes were resumed");
 }
 
 #[test]
-fn nothing_is_left_of_a_file_that_became_something_else() {
+fn partial_file_is_removed_if_its_name_becomes_another_object() {
     let mut left = 0;
     seeds(12, |seed| {
         let mut chance = Chance::new(seed);
@@ -163,7 +165,7 @@ fn nothing_is_left_of_a_file_that_became_something_else() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_hurts_no_other_file() {
+fn full_disk_is_reported_and_does_not_affect_complete_files() {
     seeds(60, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 0);
@@ -171,18 +173,21 @@ fn a_full_disk_is_told_and_hurts_no_other_file() {
         world.sink.room = chance.below(4 << 20);
         let options = Options { eager: seed.is_multiple_of(2), ..Options::plain() };
         let ended = world.run(&options, None);
-        assert!(ended.done, "seed {seed}: the others go on: {ended:?}");
+        assert!(ended.done, "seed {seed}: the transfer continues: {ended:?}");
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
         let reported = oracle::missing_are_reported(&world.source, &world.sink, &ended.failures, seed);
         world.sink.room = u64::MAX;
         let again = world.run(&options, None);
-        assert!(again.done && again.failures.is_empty(), "seed {seed}: {reported} had failed, then {again:?}");
+        assert!(
+            again.done && again.failures.is_empty(),
+            "seed {seed}: {reported} had failed, then {again:?}"
+        );
         oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
     });
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_moved_is_told() {
+fn file_that_changes_during_the_transfer_is_reported() {
     let mut reported = 0;
     seeds(40, |seed| {
         let mut chance = Chance::new(seed);
@@ -201,11 +206,11 @@ fn a_file_that_changes_while_it_is_moved_is_told() {
 }
 
 #[test]
-fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
+fn checksums_detect_damage_and_changes_during_hashing_are_reported() {
     let mut reported = 0;
     seeds(40, |seed| {
         let mut chance = Chance::new(seed);
-        // One of them is hashed in two parts.
+        // One of the files is hashed in two steps.
         let source = trees::one_large(&mut chance, if seed == 0 { 33 << 20 } else { 2 << 20 });
         let mut world = World::new(source, Disk::default(), seed);
         assert!(world.run(&Options::plain(), None).done, "seed {seed}");
@@ -226,7 +231,7 @@ fn damage_is_found_by_hashes_and_a_change_meanwhile_is_told() {
 }
 
 #[test]
-fn many_files_need_two_round_trips_and_little_memory() {
+fn many_files_need_few_packets() {
     let source = trees::many(3_000);
     let mut world = World::new(source, Disk::default(), 1);
     world.in_order = true;
@@ -236,7 +241,7 @@ fn many_files_need_two_round_trips_and_little_memory() {
 }
 
 #[test]
-fn who_sends_unasked_waits_for_no_answer() {
+fn eager_source_does_not_wait_for_answers() {
     seeds(40, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, u64::from(seed.is_multiple_of(4)));
@@ -249,11 +254,13 @@ fn who_sends_unasked_waits_for_no_answer() {
 }
 
 #[test]
-fn packed_data_is_less_and_arrives() {
+fn compressed_data_is_smaller_and_arrives_intact() {
     let size = 20 << 20;
-    for (compress, least, most) in
-        [(CompressMode::None, size, size), (CompressMode::Auto, 1, size / 10), (CompressMode::Zstd, 1, size / 10)]
-    {
+    for (compress, least, most) in [
+        (CompressMode::None, size, size),
+        (CompressMode::Auto, 1, size / 10),
+        (CompressMode::Zstd, 1, size / 10),
+    ] {
         let mut world = World::new(trees::one_large(&mut Chance::new(7), size), Disk::default(), 7);
         let options = Options { compress, ..Options::plain() };
         let ended = world.run(&options, None);
@@ -264,25 +271,26 @@ fn packed_data_is_less_and_arrives() {
 }
 
 #[test]
-fn packed_data_that_was_not_agreed_on_ends_the_transfer() {
+fn compressed_data_that_was_not_negotiated_aborts_the_transfer() {
     let mut world = World::new(trees::one_large(&mut Chance::new(7), 3 << 20), Disk::default(), 7);
     world.rejects_compressed = true;
     let ended = world.run(&Options { compress: CompressMode::Zstd, ..Options::plain() }, None);
-    let reported = ended.failures.iter().any(|failure| failure.contains("was not agreed on"));
+    let reported = ended.failures.iter().any(|failure| failure.contains("was not negotiated"));
     assert!(!ended.done && reported, "{ended:?}");
     assert!(!world.sink.tree().contains_key(&b"large"[..]));
 }
 
 #[test]
-fn packed_data_that_is_none_fails_its_files_alone() {
+fn corrupted_compressed_data_fails_only_its_files() {
     seeds(20, |seed| {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 1);
         let mut world = World::new(source, Disk::default(), seed);
         world.corrupts_data = true;
-        let options = Options { compress: CompressMode::Zstd, eager: seed.is_multiple_of(2), ..Options::plain() };
+        let options =
+            Options { compress: CompressMode::Zstd, eager: seed.is_multiple_of(2), ..Options::plain() };
         let ended = world.run(&options, None);
-        assert!(ended.done, "seed {seed}: the transfer goes on: {ended:?}");
+        assert!(ended.done, "seed {seed}: the transfer continues: {ended:?}");
         let reported = ended.failures.iter().any(|failure| failure.contains("cannot be unpacked"));
         assert!(reported, "seed {seed}: {:?}", ended.failures);
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);

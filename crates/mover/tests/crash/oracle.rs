@@ -1,4 +1,4 @@
-//! What must be at the sink, told without anything of the mover.
+//! The expected state of the sink, computed independently of the mover.
 
 use super::world::Options;
 use numaio_machine::port::Digest;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 type Tree = BTreeMap<Vec<u8>, (u64, Inode)>;
 
-/// Files that a sink makes for itself.
+/// Returns whether a name is a journal or partial file.
 fn is_mover_file(name: &[u8]) -> bool {
     name.rsplit(|&byte| byte == b'/').next().is_some_and(|last| last.starts_with(b".numaio-"))
 }
@@ -17,9 +17,16 @@ fn escaped(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
-/// The sink holds the source's tree with all attributes, what it had besides unless that was to be removed, and nothing
-/// else.
-pub fn same(source: &Disk, sink: &Disk, before: &Tree, options: &Options, parts_may_be_left: bool, seed: u64) {
+/// Checks that the sink has the tree of the source with all attributes and, unless extra entries
+/// are removed, its earlier contents, and nothing else.
+pub fn same(
+    source: &Disk,
+    sink: &Disk,
+    before: &Tree,
+    options: &Options,
+    parts_may_be_left: bool,
+    seed: u64,
+) {
     let (wanted, there) = (source.tree(), sink.tree());
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
     for (name, (number, inode)) in &wanted {
@@ -28,16 +35,20 @@ pub fn same(source: &Disk, sink: &Disk, before: &Tree, options: &Options, parts_
         same_object(inode, found, name.is_empty(), &at);
         let is_file = !matches!(inode.object, Object::Directory(_));
         let known = *numbers.entry(*number).or_insert(*sink_number);
-        assert!(!is_file || known == *sink_number, "{at}: its names are different files");
+        assert!(!is_file || known == *sink_number, "{at}: its hard links are different files");
     }
     let mut back: BTreeMap<u64, u64> = BTreeMap::new();
     for (number, sink_number) in &numbers {
-        assert_eq!(*back.entry(*sink_number).or_insert(*number), *number, "seed {seed}: files became one");
+        assert_eq!(
+            *back.entry(*sink_number).or_insert(*number),
+            *number,
+            "seed {seed}: two files became one"
+        );
     }
     for name in there.keys().filter(|name| !wanted.contains_key(*name)) {
         let at = format!("seed {seed}: {:?}", escaped(name));
         assert!(parts_may_be_left && is_mover_file(name) || !is_mover_file(name), "{at} is left over");
-        assert!(is_mover_file(name) || !options.delete && before.contains_key(name), "{at} should not be there");
+        assert!(is_mover_file(name) || !options.delete && before.contains_key(name), "{at} should not exist");
     }
     let kept = before.keys().filter(|name| !options.delete && !wanted.contains_key(*name));
     for name in kept {
@@ -45,7 +56,8 @@ pub fn same(source: &Disk, sink: &Disk, before: &Tree, options: &Options, parts_
     }
 }
 
-/// The manifest names the regular files that the source has, as the sink holds them, if it was asked for.
+/// Checks that the manifest, if requested, lists the regular files of the source as the sink has
+/// them.
 pub fn manifest_is_right(
     source: &Disk,
     sink: &Disk,
@@ -86,7 +98,7 @@ fn same_object(wanted: &Inode, found: &Inode, is_root: bool, at: &str) {
     }
 }
 
-/// Whatever has its final name is what the source has, or what was there before.
+/// Checks that each file with a final name is complete: from the source or from before.
 pub fn finished_are_right(source: &Disk, sink: &Disk, before: &Tree, seed: u64) {
     let wanted = source.tree();
     for (name, (_, found)) in sink.tree().iter().filter(|(name, _)| !is_mover_file(name)) {
@@ -96,11 +108,11 @@ pub fn finished_are_right(source: &Disk, sink: &Disk, before: &Tree, seed: u64) 
             Some(Object::File(other, _)) => other == content,
             _ => false,
         };
-        assert!(is(&wanted) || is(before), "{at} is neither what was sent nor what was there");
+        assert!(is(&wanted) || is(before), "{at} is neither the new nor the old file");
     }
 }
 
-/// What is not at the sink was told to be missing; how many that are.
+/// Checks that all missing entries were reported as problems; returns their number.
 pub fn missing_are_reported(source: &Disk, sink: &Disk, failures: &[String], seed: u64) -> usize {
     let there = sink.tree();
     let missing: Vec<Vec<u8>> = source.tree().into_keys().filter(|name| !there.contains_key(name)).collect();
@@ -108,7 +120,7 @@ pub fn missing_are_reported(source: &Disk, sink: &Disk, failures: &[String], see
         let escaped =
             numaio_mover::name::Name::new(name.clone()).map(|name| format!("{name:?}")).unwrap_or_default();
         let reported = failures.iter().any(|failure| failure.contains(&escaped));
-        assert!(reported, "seed {seed}: {escaped} is missing, and nobody said so: {failures:?}");
+        assert!(reported, "seed {seed}: {escaped} is missing and not reported: {failures:?}");
     }
     missing.len()
 }

@@ -1,4 +1,4 @@
-//! Trees of files to move, by chance.
+//! Random trees of files.
 
 use numaio_machine::port::Stamp;
 use numaio_sim::mover::{Chance, Disk, Inode, Kind, Object};
@@ -24,7 +24,7 @@ pub fn inode(chance: &mut Chance, object: Object) -> Inode {
     Inode { object, mode, user, group, mtime: stamp(chance), xattrs }
 }
 
-/// A file of some size; of a sparse one only some pages are written.
+/// Generates a file of this size; of a sparse file only some pages are written.
 pub fn file(chance: &mut Chance, size: u64, sparse: bool) -> Object {
     let mut content = vec![0u8; size as usize];
     let mut pages = BTreeSet::new();
@@ -41,7 +41,7 @@ pub fn file(chance: &mut Chance, size: u64, sparse: bool) -> Object {
     Object::File(content, pages)
 }
 
-/// A file that cannot be packed.
+/// Generates an incompressible file.
 fn noise(chance: &mut Chance, size: u64) -> Object {
     let content: Vec<u8> = (0..size.div_ceil(8)).flat_map(|_| chance.below(u64::MAX).to_le_bytes()).collect();
     Object::File(content[..size as usize].to_vec(), (0..size.div_ceil(PAGE)).collect())
@@ -57,7 +57,7 @@ fn size(chance: &mut Chance) -> u64 {
     }
 }
 
-/// A tree with a little of everything, and some large files.
+/// Generates a tree with objects of all kinds, and some large files.
 pub fn source(chance: &mut Chance, large: u64) -> Disk {
     let mut disk = Disk::default();
     let mut directories: Vec<Vec<u8>> = vec![Vec::new()];
@@ -110,7 +110,7 @@ pub fn source(chance: &mut Chance, large: u64) -> Disk {
     disk
 }
 
-/// A destination: some of the source's files as they are, some changed, and some of its own.
+/// Generates a destination: some files of the source unchanged, some modified, and an extra one.
 pub fn sink(chance: &mut Chance, source: &Disk) -> Disk {
     let mut disk = Disk::default();
     if chance.once_in(3) {
@@ -118,7 +118,7 @@ pub fn sink(chance: &mut Chance, source: &Disk) -> Disk {
     }
     for (name, (_, inode)) in source.tree().into_iter().skip(1) {
         let is_directory = matches!(inode.object, Object::Directory(_));
-        // Below what is not there nothing can be.
+        // Skip entries whose parent was skipped.
         let parent = name.iter().rposition(|&byte| byte == b'/').map(|slash| name[..slash].to_vec());
         let has_parent = parent.is_none_or(|parent| {
             disk.tree().get(&parent).is_some_and(|(_, inode)| matches!(inode.object, Object::Directory(_)))
@@ -130,7 +130,7 @@ pub fn sink(chance: &mut Chance, source: &Disk) -> Disk {
             0 | 1 if is_directory => {
                 disk.put(&name, Inode { object: Object::Directory(BTreeMap::new()), ..inode });
             }
-            // A link where a directory should be.
+            // A symlink in place of a directory.
             2 if is_directory => {
                 disk.put(
                     &name,
@@ -154,7 +154,7 @@ pub fn sink(chance: &mut Chance, source: &Disk) -> Disk {
     disk
 }
 
-/// One large file.
+/// Generates one large file.
 pub fn one_large(chance: &mut Chance, size: u64) -> Disk {
     let mut disk = Disk::default();
     let content = file(chance, size, false);
@@ -163,7 +163,7 @@ pub fn one_large(chance: &mut Chance, size: u64) -> Disk {
     disk
 }
 
-/// Many small files.
+/// Generates many small files.
 pub fn many(count: usize) -> Disk {
     let mut disk = Disk::default();
     let mut chance = Chance::new(1);
@@ -177,11 +177,12 @@ pub fn many(count: usize) -> Disk {
     disk
 }
 
-/// Some versions of some files each, the names of which are their numbers; if times tell nothing, all have one, and some one size.
+/// Generates versions of files named by number; if `alike`, all have one mtime and some the same
+/// size.
 pub fn versions(chance: &mut Chance, files: u64, alike: bool) -> Vec<Vec<Inode>> {
     let one = |chance: &mut Chance| {
         let size = match chance.below(4) {
-            // Too small to be noted.
+            // Too small to be recorded.
             0 => 3 << 20,
             1 => (8 << 20) + chance.below(2 << 20),
             _ => 9 << 20,
@@ -193,7 +194,7 @@ pub fn versions(chance: &mut Chance, files: u64, alike: bool) -> Vec<Vec<Inode>>
     (0..files).map(|_| (0..3).map(|_| one(chance)).collect()).collect()
 }
 
-/// Has the source hold one version of each file.
+/// Selects one version of each file for the source.
 pub fn choose(chance: &mut Chance, versions: &[Vec<Inode>], source: &mut Disk) {
     for (number, versions) in versions.iter().enumerate() {
         let version = &versions[chance.below(versions.len() as u64) as usize];

@@ -1,37 +1,39 @@
-//! Two sides, two disks, and a link between them.
+//! A simulated world: two sides, two disks and a link.
 
 use numaio_machine::port::{Digest, Event, Fault, FilePath, Names, Operation, Outcome, Packet, Ticket, Why};
 use numaio_mover::chunk::ChunkPolicy;
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::compression::CompressMode;
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::compression::CompressMode;
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, ProtectedPaths, SyncMode};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
 use numaio_sim::mover::{Chance, Disk, Inode};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Packets with data that may be on their way, or be written.
+/// Maximum packets with data that are on the link or being written.
 const BUFFERS: usize = 6;
 
-/// Time that a step takes: so data goes out at some 100 MB/s, and packing pays.
+/// Time per step: it results in some 100 MB/s, so that compression is worthwhile.
 const STEP_TIME: Duration = Duration::from_millis(1);
 
-/// What ends a run early.
+/// An event that ends a run early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
     /// Both processes are killed.
     Kill,
-    /// The link is cut; both sides notice.
+    /// The link is closed; both sides notice.
     Disconnect,
-    /// The sink's machine loses its power.
+    /// The machine of the sink loses power.
     Power,
 }
 
-/// What the user asked for.
+/// The options of the user.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub sync: SyncMode,
@@ -58,7 +60,7 @@ impl Options {
             checksum: false,
             manifest: false,
             by_address: false,
-            report_changes:false,
+            report_changes: false,
             compress: CompressMode::None,
             eager: false,
         }
@@ -82,36 +84,36 @@ impl Options {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// The sink said that all is done.
+    /// Whether the sink completed the transfer.
     pub done: bool,
-    /// It was ended by a crash.
+    /// Whether an interruption ended it.
     pub crashed: bool,
-    /// Problems that the sink told.
+    /// Problems that the sink reported.
     pub failures: Vec<String>,
-    /// Names of the manifest, with their hashes.
+    /// The manifest: names and hashes.
     pub manifest: BTreeMap<Vec<u8>, Digest>,
     pub totals: Totals,
-    /// Packets that were sent by both sides.
+    /// Number of packets of both sides.
     pub packets: u64,
 }
 
 pub struct World {
     pub source: Disk,
     pub sink: Disk,
-    /// What was at the sink at first.
+    /// The tree of the sink at the start.
     pub before: BTreeMap<Vec<u8>, (u64, Inode)>,
-    /// The step at which the source's file is written to.
+    /// The step at which the file of the source is modified.
     pub change_at: Option<u64>,
-    /// Whether all goes in order, and nothing is delayed.
+    /// Whether everything happens in order and without delay.
     pub in_order: bool,
-    /// The sink does not take packed data.
+    /// Whether the sink rejects compressed data.
     pub rejects_compressed: bool,
-    /// One of so many writes to the journal fails, and leaves part of it.
+    /// Every n-th write to the journal fails and leaves a part.
     pub fails_records: Option<u64>,
-    /// What comes of data on its way: its first bytes are turned.
+    /// Whether the link corrupts the first bytes of data.
     pub corrupts_data: bool,
     seed: u64,
     chance: Chance,
@@ -119,11 +121,11 @@ pub struct World {
     boots: u8,
 }
 
-/// One side while it runs.
+/// A running side.
 struct Side<C> {
     core: C,
     pending: Vec<(Ticket, Operation<Vec<u8>>)>,
-    /// What the other side sent.
+    /// Packets from the peer.
     inbox: VecDeque<Packet<Vec<u8>>>,
 }
 
@@ -132,7 +134,7 @@ impl<C: TransferCore<Vec<u8>>> Side<C> {
         Self { core, pending: Vec::new(), inbox: VecDeque::new() }
     }
 
-    /// Takes what the core wants; gives what it sends.
+    /// Collects the operations of the core; returns its packets.
     fn poll(&mut self, now: Duration) -> Vec<Packet<Vec<u8>>> {
         let mut sent = Vec::new();
         while let Some(command) = self.core.poll(now) {
@@ -202,8 +204,8 @@ impl World {
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
-            preserve:PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
-            writer:WriterIdentity::default(),
+            preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+            writer: WriterIdentity::default(),
             devices: true,
             update: false,
             ignore_times: options.ignore_times,
@@ -218,27 +220,28 @@ impl World {
             keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             names: Names::Apart,
             protected: ProtectedPaths::default(),
-            destination_created:false,
-            report_changes:options.report_changes,
+            destination_created: false,
+            report_changes: options.report_changes,
             alias: None,
             in_place: options.in_place,
             sync: options.sync,
             hash: options.hash,
-            accept_compressed:options.compress != CompressMode::None && !self.rejects_compressed,
+            accept_compressed: options.compress != CompressMode::None && !self.rejects_compressed,
             acls: true,
             eager: options.eager,
-            is_retry:false,
+            is_retry: false,
             transfer: TransferId(transfer),
         };
         let source = Source::new(source).expect("a policy");
         (Side::new(source), Side::new(Sink::new(sink)))
     }
 
-    /// Runs a transfer to its end, or to a crash at some step.
+    /// Runs a transfer to its end, or to an interruption at some step.
     pub fn run(&mut self, options: &Options, crash: Option<(u64, Interruption)>) -> RunResult {
         let (mut source, mut sink) = self.sides(options);
-        let (mut failures, mut manifest, mut heard) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let (mut reported, mut heard_of) = (Vec::new(), Vec::new());
+        let (mut failures, mut manifest, mut received_manifest) =
+            (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut reported, mut received_changes) = (Vec::new(), Vec::new());
         let (mut step, mut packets, mut cut) = (0, 0, false);
         loop {
             let now = STEP_TIME * step as u32;
@@ -249,12 +252,12 @@ impl World {
                 source.inbox.extend(to_source);
             }
             let reports = source.core.reports();
-            heard.extend(reports.iter().filter_map(there));
-            heard_of.extend(reports.into_iter().filter_map(did));
+            received_manifest.extend(reports.iter().filter_map(manifest_entry));
+            received_changes.extend(reports.into_iter().filter_map(change));
             let reports = sink.core.reports();
             failures.extend(reports.iter().filter_map(failure));
-            manifest.extend(reports.iter().filter_map(there));
-            reported.extend(reports.into_iter().filter_map(did));
+            manifest.extend(reports.iter().filter_map(manifest_entry));
+            reported.extend(reports.into_iter().filter_map(change));
             if sink.core.outcome().is_some() && (cut || source.core.outcome().is_some()) {
                 break;
             }
@@ -288,28 +291,28 @@ impl World {
         self.sink.process_ends();
         let done = sink.core.outcome() == Some(&numaio_mover::report::TransferOutcome::Done);
         if done && !cut {
-            assert_eq!(manifest, heard, "seed {}: both sides know it", self.seed);
+            assert_eq!(manifest, received_manifest, "seed {}: both sides have the manifest", self.seed);
             assert_eq!(
-                heard_of,
+                received_changes,
                 if options.report_changes { reported } else { Vec::new() },
-                "seed {}: what is told",
+                "seed {}: changes sent to the source",
                 self.seed
             );
-            assert_eq!(count(&source.core), count(&sink.core), "seed {}: both count alike", self.seed);
+            assert_eq!(count(&source.core), count(&sink.core), "seed {}: totals of both sides", self.seed);
         }
         RunResult { done, crashed: cut, failures, manifest, totals: sink.core.totals(), packets }
     }
 
-    /// Runs a transfer whose source hears nothing, and whose sink hears all before it can do anything.
+    /// Runs a transfer whose source receives nothing, and whose sink first receives everything.
     pub fn run_without_answers(&mut self, options: &Options) -> RunResult {
         let (mut source, mut sink) = self.sides(options);
-        let mut said = source.poll(Duration::ZERO);
+        let mut packets_sent = source.poll(Duration::ZERO);
         while let Some((ticket, operation)) = source.pending.pop() {
             source.core.handle(Event::Done(ticket, self.source.run(operation)));
-            said.extend(source.poll(Duration::ZERO));
+            packets_sent.extend(source.poll(Duration::ZERO));
         }
-        let packets = said.len() as u64;
-        said.into_iter().for_each(|packet| sink.core.handle(Event::Received(packet)));
+        let packets = packets_sent.len() as u64;
+        packets_sent.into_iter().for_each(|packet| sink.core.handle(Event::Received(packet)));
         drop(sink.poll(Duration::ZERO));
         while !sink.pending.is_empty() {
             let (ticket, operation) =
@@ -343,7 +346,7 @@ impl World {
         }
     }
 
-    /// Something happens: an operation ends, or a packet comes. False if nothing can.
+    /// Completes a random operation or delivers a packet; returns `false` if there is none.
     fn step(&mut self, source: &mut Side<Source<Vec<u8>>>, sink: &mut Side<Sink<Vec<u8>>>) -> bool {
         let buffers = sink.with_data();
         let reads =
@@ -397,7 +400,7 @@ impl World {
         }
     }
 
-    /// Somebody removes what was begun at the sink.
+    /// Removes the partial files of the sink.
     pub fn remove_partials(&mut self) {
         let is_part = |name: &Vec<u8>| name.starts_with(b".numaio-part-");
         let parts = self.sink.tree().into_keys().filter(is_part);
@@ -405,18 +408,18 @@ impl World {
         self.sink.run(Operation::Remove(parts));
     }
 
-    /// Bytes of the first file of the sink are turned, and nothing else tells of it.
+    /// Flips bytes of the first file of the sink without changing its attributes.
     pub fn damage_sink(&mut self) {
         flip_bytes(&mut self.sink, 0);
     }
 
-    /// Somebody writes to the first file of the source.
+    /// Modifies the first file of the source.
     fn modify_source(&mut self) {
         flip_bytes(&mut self.source, 1);
     }
 }
 
-/// Turns bytes of the first file of a disk, some seconds after it was changed.
+/// Flips bytes of the first file of a disk and advances its mtime by `seconds`.
 fn flip_bytes(disk: &mut Disk, seconds: i64) {
     let is_file = |inode: &Inode| matches!(inode.object, numaio_sim::mover::Object::File(..));
     let file = disk.tree().into_iter().find(|(_, (_, inode))| is_file(inode));
@@ -436,19 +439,19 @@ fn failure(report: &Report) -> Option<String> {
     }
 }
 
-fn did(report: Report) -> Option<SinkChange> {
+fn change(report: Report) -> Option<SinkChange> {
     match report {
         Report::Change(did) => Some(did),
         _ => None,
     }
 }
 
-/// What both sides count alike; each has problems of its own.
+/// Returns the totals that are equal at both sides.
 fn count(core: &impl TransferCore<Vec<u8>>) -> Totals {
     Totals { failed: 0, sent: 0, ..core.totals() }
 }
 
-fn there(report: &Report) -> Option<(Vec<u8>, Digest)> {
+fn manifest_entry(report: &Report) -> Option<(Vec<u8>, Digest)> {
     match report {
         Report::ManifestEntry(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
         _ => None,

@@ -1,19 +1,19 @@
-//! ACLs that name users and groups, between sides that have other numbers for them.
+//! ACLs with named users and groups, between machines with different account IDs.
 
+use crate::sides::{run, run_operations, sink_options, source_options};
 use numaio_machine::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::drive::TransferCore;
-use numaio_mover::report::{TransferOutcome, Report};
-use numaio_mover::sink::{PreserveOptions, WriterIdentity, Sink, SinkOptions};
+use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{sink_options, run, source_options, run_operations};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// At the source ada is user 7, bob user 8, and staff is group 7.
+/// At the source, ada is user 7, bob is user 8, and staff is group 7.
 const SOURCE_ACCOUNTS: AccountLookup = AccountLookup {
     name: |account, id| match (account, id) {
         (Account::User, 7) => Some(b"ada".to_vec()),
@@ -23,7 +23,7 @@ const SOURCE_ACCOUNTS: AccountLookup = AccountLookup {
     },
     id: |_, _| None,
 };
-/// At the sink bob has ada's number, and she another one.
+/// At the sink, bob has the ID that ada has at the source, and ada has another one.
 const SINK_ACCOUNTS: AccountLookup = AccountLookup {
     name: |_, _| None,
     id: |account, name| match (account, name) {
@@ -49,10 +49,10 @@ fn acl_with_ids([ada, bob, staff]: [u32; 3]) -> Vec<u8> {
     acl(&[&[(1, 7, no_id)], &users[..], &others].concat())
 }
 
-/// Names and values of attributes, of each thing.
+/// Attribute names and values of several objects.
 type AttributeLists = Vec<Vec<(String, Vec<u8>)>>;
 
-/// A directory with both ACLs, a file with one, and another file with an attribute that no kernel has.
+/// A directory with both ACLs, a file with one, and a file with a wire-only attribute.
 fn tree() -> Disk {
     let mut disk = Disk::default();
     let value = acl_with_ids([7, 8, 7]);
@@ -73,15 +73,15 @@ fn tree() -> Disk {
     disk
 }
 
-/// The attributes of what there is.
+/// Returns the extended attributes of the objects in the tree.
 fn attributes(disk: &mut Disk) -> AttributeLists {
     let at = ["d", "d/f", "own"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
     let Outcome::Looked(found) = disk.run(Operation::Look { at, details, links: Vec::new() }) else {
-        panic!("a look")
+        panic!("expected a lookup")
     };
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").xattrs);
+    let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").xattrs);
     found.map(|all| all.iter().map(|(name, value)| (text(name), value.to_vec())).collect()).collect()
 }
 
@@ -103,13 +103,17 @@ fn sink(accounts: Option<AccountLookup>, acls: bool, eager: bool) -> Sink<Vec<u8
     Sink::new(SinkOptions { accounts, acls, ..sink_options(eager, keep, WriterIdentity::default()) })
 }
 
-/// The attributes after one run, and what was moved in a second one.
+/// Copies twice; returns the attributes after the first run and the number of entries of the
+/// second.
 fn copy_twice(accounts: [Option<AccountLookup>; 2], acls: bool, eager: bool) -> (AttributeLists, u64) {
     let (mut from, mut to) = (tree(), Disk::default());
     let mut again = |eager| {
         let (mut source, mut sink) = (source(accounts[0], acls, eager), sink(accounts[1], acls, eager));
         run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
-        assert_eq!((source.outcome(), sink.outcome()), (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done)));
+        assert_eq!(
+            (source.outcome(), sink.outcome()),
+            (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done))
+        );
         sink.totals().moved
     };
     assert_eq!(again(eager), 3);
@@ -118,7 +122,7 @@ fn copy_twice(accounts: [Option<AccountLookup>; 2], acls: bool, eager: bool) -> 
 }
 
 #[test]
-fn who_has_a_name_on_both_sides_has_the_rights_of_it_on_both() {
+fn maps_acl_entries_by_name() {
     for eager in [false, true] {
         let by_name = copy_twice([Some(SOURCE_ACCOUNTS), Some(SINK_ACCOUNTS)], true, eager);
         assert_eq!(by_name, (expected_attributes(&acl_with_ids([1_000, 7, 50])), 0));
@@ -126,7 +130,7 @@ fn who_has_a_name_on_both_sides_has_the_rights_of_it_on_both() {
 }
 
 #[test]
-fn a_sink_that_takes_no_names_and_one_that_keeps_numbers_get_numbers() {
+fn keeps_numeric_ids_if_names_are_not_supported_or_disabled() {
     let numbers = expected_attributes(&acl_with_ids([7, 8, 7]));
     assert_eq!(copy_twice([Some(SOURCE_ACCOUNTS), Some(SINK_ACCOUNTS)], false, false), (numbers.clone(), 0));
     assert_eq!(copy_twice([None, None], true, false), (numbers, 0));
@@ -137,31 +141,35 @@ fn directory_exists(disk: &mut Disk) -> bool {
     let Outcome::Looked(found) =
         disk.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
     else {
-        panic!("a look")
+        panic!("expected a lookup")
     };
     matches!(found[..], [Ok(Some(_))])
 }
 
-/// What a source says until it waits for answers.
+/// Returns the packets that a source sends until it waits for answers.
 fn sent(source: &mut Source<Vec<u8>>) -> Vec<Packet<Vec<u8>>> {
     let mut from = tree();
     run_operations(source, |operation| from.run(operation))
 }
 
 #[test]
-fn names_are_refused_where_they_are_not_taken_and_where_they_are_broken() {
-    let refused = |packets: Vec<Packet<Vec<u8>>>, acls| {
+fn rejects_unsupported_and_malformed_acls_with_names() {
+    let is_rejected = |packets: Vec<Packet<Vec<u8>>>, acls| {
         let (mut sink, mut to) = (sink(Some(SINK_ACCOUNTS), acls, false), Disk::default());
         packets.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
         run_operations(&mut sink, |operation| to.run(operation));
         let reports = sink.reports();
-        let words = reports.iter().map(|report| format!("{report:?}")).collect::<String>();
-        (sink.outcome() == Some(&TransferOutcome::Failed), words.contains("Protocol"), directory_exists(&mut to))
+        let text = reports.iter().map(|report| format!("{report:?}")).collect::<String>();
+        (
+            sink.outcome() == Some(&TransferOutcome::Failed),
+            text.contains("Protocol"),
+            directory_exists(&mut to),
+        )
     };
     let named = || sent(&mut source(Some(SOURCE_ACCOUNTS), true, false));
-    assert_eq!(refused(named(), true), (false, false, true));
-    assert_eq!(refused(named(), false), (true, true, false));
-    // One letter of the first name in an ACL becomes none; owners have names, too, and stand before it.
+    assert_eq!(is_rejected(named(), true), (false, false, true));
+    assert_eq!(is_rejected(named(), false), (true, true, false));
+    // Corrupts the first name in the ACL; the names of the owners precede it.
     let broken = named().into_iter().map(|mut packet| {
         let find = |from: usize, what: &[u8]| {
             let at = packet.frames[from..].windows(what.len()).position(|part| part == what)?;
@@ -172,18 +180,19 @@ fn names_are_refused_where_they_are_not_taken_and_where_they_are_broken() {
         }
         packet
     });
-    assert_eq!(refused(broken.collect(), true), (true, true, false));
+    assert_eq!(is_rejected(broken.collect(), true), (true, true, false));
 }
 
 #[test]
-fn an_acl_that_is_too_long_with_its_names_is_told_and_not_moved_with_numbers() {
+fn acl_that_is_too_long_with_names_is_reported_and_not_copied_with_ids() {
     let mut from = Disk::default();
     let value = acl(&vec![(2, 7, 7); 8_000]);
     let xattrs = vec![(ACCESS.as_bytes().into(), value.into())];
     let object = Object::File(vec![1], BTreeSet::from([0]));
     from.put(b"f", Inode { object, mode: 0o755, user: 7, group: 7, mtime: Stamp::default(), xattrs });
     let mut to = Disk::default();
-    let (mut source, mut sink) = (source(Some(SOURCE_ACCOUNTS), true, false), sink(Some(SINK_ACCOUNTS), true, false));
+    let (mut source, mut sink) =
+        (source(Some(SOURCE_ACCOUNTS), true, false), sink(Some(SINK_ACCOUNTS), true, false));
     run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
     let is_reported = |report: &Report| format!("{report:?}").contains("bytes, 65536 at most");
     assert!(sink.reports().iter().any(is_reported) && sink.totals().failed == 1);

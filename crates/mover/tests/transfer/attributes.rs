@@ -1,15 +1,17 @@
-//! Attributes that not every user may set.
+//! Attributes that only some users may set.
 
+use crate::sides::{run, sink, sink_for_user, source};
 use numaio_machine::port::{Details, FilePath, Operation, Outcome, Stamp};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::sink::{PreserveOptions, WriterIdentity};
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{run, sink, sink_for_user, source};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMES: [&str; 4] = ["security.capability", "trusted.overlay.opaque", "trusted.x", "user.x"];
 
-/// Which attributes a file and a directory have after two runs of a user who keeps them, or of one who does not, and what was moved and unchanged (the root is, too) in the second.
+/// Copies twice as a user that preserves xattrs, or as a user that does not. Returns the attributes
+/// of a file and a directory, and the number of changed and unchanged entries (with the root) of
+/// the second run.
 fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     let file = Object::File(vec![1], BTreeSet::from([0]));
@@ -31,23 +33,24 @@ fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
     let at = ["d", "f"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
     let Outcome::Looked(found) = to.run(Operation::Look { at, details, links: Vec::new() }) else {
-        panic!("a look")
+        panic!("expected a lookup")
     };
-    let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").xattrs);
+    let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").xattrs);
     let names =
         found.map(|all| all.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect());
     (names.collect(), moved, unchanged)
 }
 
 #[test]
-fn extended_attributes_of_root_are_left_out_by_others() {
+fn xattrs_of_root_are_skipped_by_other_users() {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(kept(Some(0)), (vec![of(&NAMES); 2], 0, 3));
     assert_eq!(kept(None), (vec![of(&[]); 2], 0, 3));
     assert_eq!(kept(Some(1_000)), (vec![of(&["user.x"]); 2], 0, 3));
 }
 
-/// The modes of objects with these owners, groups and modes after two runs of somebody, and how many were moved in the second.
+/// Copies objects with these owners, groups and modes twice; returns their modes, and the number of
+/// entries of the second run.
 fn modes(objects: &[(u32, u32, u32, Object)], own: &WriterIdentity) -> (Vec<u32>, u64) {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     let names: Vec<String> = (0..objects.len()).map(|index| index.to_string()).collect();
@@ -65,14 +68,14 @@ fn modes(objects: &[(u32, u32, u32, Object)], own: &WriterIdentity) -> (Vec<u32>
     let Outcome::Looked(found) =
         to.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
     else {
-        panic!("a look")
+        panic!("expected a lookup")
     };
-    let found = found.into_iter().map(|found| found.expect("looked at").expect("it is there").seen.mode);
+    let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").seen.mode);
     (found.collect(), moved[1])
 }
 
 #[test]
-fn set_id_bits_are_kept_by_others_than_root_for_owners_that_they_can_set() {
+fn set_id_bits_are_preserved_only_for_the_writing_user_and_its_groups() {
     let file = Object::File(vec![1], BTreeSet::from([0]));
     let objects = [
         (1_000, 5, 0o6755, file.clone()),
@@ -83,10 +86,10 @@ fn set_id_bits_are_kept_by_others_than_root_for_owners_that_they_can_set() {
     ];
     let ada = WriterIdentity { user: 1_000, groups: vec![5], for_others: false };
     let kept = vec![0o6755, 0o2755, 0o4755, 0o1755, 0o2775];
-    assert_eq!(modes(&objects, &ada), (kept, 0), "and nothing is to be done again");
+    assert_eq!(modes(&objects, &ada), (kept, 0), "a second run changes nothing");
     let all = objects.iter().map(|(_, _, mode, _)| *mode).collect();
     assert_eq!(modes(&objects, &WriterIdentity::default()), (all, 0));
-    // What a daemon writes, and directories that have such bits already.
+    // A daemon that writes for others, and directories that have such bits already.
     let daemon = WriterIdentity { for_others: true, ..ada };
     assert_eq!(modes(&objects, &daemon), (vec![0o755, 0o755, 0o755, 0o1755, 0o775], 0));
 }

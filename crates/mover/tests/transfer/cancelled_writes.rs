@@ -1,25 +1,25 @@
-//! Writes that a port did not begin, as the transfer is to end.
+//! Writes that a port rejects because the transfer is cancelled.
 
+use crate::sides::{run, sink, source};
 use numaio_machine::port::{Fault, Operation, Outcome, Stamp, Why, BLOCK};
 use numaio_mover::drive::TransferCore;
-use numaio_mover::report::{TransferOutcome, Report};
+use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::wire::{ProblemSubject, Reason};
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{run, sink, source};
 
 const BLOCKS: usize = 12;
 const WRITTEN: usize = 5;
 
 #[test]
-fn what_was_written_before_is_gone_on_with() {
+fn resumes_after_cancelled_writes() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let content: Vec<u8> = (0..BLOCKS * BLOCK).map(|index| (index >> 12) as u8 | 1).collect();
     let object = Object::File(content.clone(), (0..BLOCKS as u64 * 256).collect());
     from.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
-    let (mut first, mut told, mut writes) = (sink(false), source(false, false), 0);
+    let (mut first_sink, mut first_source, mut writes) = (sink(false), source(false, false), 0);
     run(
-        (&mut told, &mut first),
+        (&mut first_source, &mut first_sink),
         |operation| from.run(operation),
         |operation| match operation {
             Operation::Write { puts, data: Some(_), .. } if writes == WRITTEN => {
@@ -32,16 +32,20 @@ fn what_was_written_before_is_gone_on_with() {
             }
         },
     );
-    assert_eq!(first.outcome(), Some(&TransferOutcome::Failed));
-    let reports = first.reports();
+    assert_eq!(first_sink.outcome(), Some(&TransferOutcome::Failed));
+    let reports = first_sink.reports();
     let is_it = |report: &Report| {
         matches!(report, Report::Problem(problem)
             if problem.about == ProblemSubject::Transfer && problem.reason == Reason::Cancelled)
     };
-    assert!(reports.iter().all(is_it) && reports.len() == 1, "nothing is wrong with the file: {reports:?}");
+    assert!(reports.iter().all(is_it) && reports.len() == 1, "no file may fail: {reports:?}");
     to.process_ends();
-    let (mut second, mut again) = (sink(false), source(false, false));
-    run((&mut again, &mut second), |operation| from.run(operation), |operation| to.run(operation));
-    assert_eq!((second.outcome(), second.totals().failed), (Some(&TransferOutcome::Done), 0));
-    assert_eq!(second.totals().resumed, (WRITTEN * BLOCK) as u64);
+    let (mut second_sink, mut second_source) = (sink(false), source(false, false));
+    run(
+        (&mut second_source, &mut second_sink),
+        |operation| from.run(operation),
+        |operation| to.run(operation),
+    );
+    assert_eq!((second_sink.outcome(), second_sink.totals().failed), (Some(&TransferOutcome::Done), 0));
+    assert_eq!(second_sink.totals().resumed, (WRITTEN * BLOCK) as u64);
 }

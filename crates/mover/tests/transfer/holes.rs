@@ -1,14 +1,14 @@
-//! A file with more holes than its entry can say.
+//! Files with more holes than their entries can describe.
 
+use crate::sides::{run, sink, source};
 use numaio_machine::port::{Fault, FileKind, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::MAX_EXTENTS;
-use numaio_mover::report::{TransferOutcome, Report};
+use numaio_mover::report::{Report, TransferOutcome};
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{run, sink, source};
 use std::collections::BTreeSet;
 
-/// Pages with data, each in a block of its own; the holes between them are of two blocks and more.
+/// Number of data pages, each in its own block; the holes between them span two blocks or more.
 const PAGES: u64 = MAX_EXTENTS as u64 + 500;
 const PAGE_DISTANCE: u64 = 3 * BLOCK as u64;
 const SIZE: u64 = PAGES * PAGE_DISTANCE;
@@ -17,7 +17,7 @@ fn pages() -> Vec<(u64, u64)> {
     (0..PAGES).map(|page| (page * PAGE_DISTANCE + 4_096, page * PAGE_DISTANCE + 8_192)).collect()
 }
 
-/// What a disk did for a side; blocks are neither read nor written.
+/// A disk that records operations; blocks are neither read nor written.
 #[derive(Default)]
 struct RecordingDisk {
     disk: Disk,
@@ -50,27 +50,30 @@ impl RecordingDisk {
     }
 }
 
-/// The file is as large, and has as many holes.
+/// Gives a file the size and the holes of the test.
 fn enlarge(found: &mut Found) {
     found.seen.size = SIZE;
     found.data = Some(pages());
 }
 
 #[test]
-fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
+fn complete_blocks_in_omitted_holes_are_not_transferred() {
     let (mut source, mut sink) = (source(false, false), sink(false));
     let (mut from, mut to) = (RecordingDisk::default(), RecordingDisk::default());
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let object = Object::File(vec![1], BTreeSet::from([0]));
     from.disk.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
     run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));
-    assert_eq!((source.outcome(), sink.outcome()), (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done)));
+    assert_eq!(
+        (source.outcome(), sink.outcome()),
+        (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done))
+    );
     assert_eq!(from.bytes_read, PAGES * BLOCK as u64);
     let totals = sink.totals();
     assert_eq!((totals.moved, totals.bytes, totals.size), (1, from.bytes_read, from.bytes_read));
     let bytes = |report| if let Report::Change(did) = report { did.bytes } else { 0 };
-    assert_eq!(sink.reports().into_iter().map(bytes).sum::<u64>(), from.bytes_read, "as is told of it");
-    // Every page is written, at least, and so that zeros beside it become holes.
+    assert_eq!(sink.reports().into_iter().map(bytes).sum::<u64>(), from.bytes_read, "bytes in reports");
+    // Every page is written, and in a way that turns surrounding zeros into holes.
     let written: Vec<(u64, u64)> = to
         .puts
         .iter()
@@ -84,13 +87,13 @@ fn blocks_in_holes_that_could_not_be_said_do_not_travel() {
 }
 
 #[test]
-fn a_huge_file_that_cannot_be_read_is_given_up_at_once() {
+fn unreadable_huge_file_fails_after_few_reads() {
     let (mut source, mut sink) = (source(false, false), sink(false));
     let (mut disk, mut to, mut reads) = (Disk::default(), Disk::default(), 0);
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let object = Object::File(vec![1], BTreeSet::from([0]));
     disk.put(b"file", Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
-    // More pieces than could be counted.
+    // The file has 2^42 blocks.
     let from = |operation| match operation {
         Operation::Read { pieces, .. } => {
             reads += 1;
@@ -107,12 +110,15 @@ fn a_huge_file_that_cannot_be_read_is_given_up_at_once() {
         },
     };
     run((&mut source, &mut sink), from, |operation| to.run(operation));
-    assert_eq!((source.outcome(), sink.outcome()), (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done)));
+    assert_eq!(
+        (source.outcome(), sink.outcome()),
+        (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done))
+    );
     assert_eq!((sink.totals().failed, sink.totals().moved), (1, 0));
     assert!(reads <= 2, "{reads} reads");
 }
 
-/// The same disk, on which all files have a size that no disk has, and no data.
+/// Runs an operation on a disk where all regular files have the maximum size and no data.
 fn run_with_huge_files(disk: &mut Disk, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     let enlarge = |found: &mut Found| {
         if found.seen.kind == FileKind::File {
@@ -133,7 +139,7 @@ fn run_with_huge_files(disk: &mut Disk, operation: Operation<Vec<u8>>) -> Outcom
 }
 
 #[test]
-fn files_may_claim_more_together_than_can_be_counted() {
+fn totals_of_huge_sparse_files_do_not_overflow() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     for name in [b"a", b"b", b"c"] {
         let mtime = Stamp { seconds: 5, nanoseconds: 6 };
@@ -143,8 +149,15 @@ fn files_may_claim_more_together_than_can_be_counted() {
         to.put(name, inode);
     }
     let (mut source, mut sink) = (source(false, false), sink(false));
-    run((&mut source, &mut sink), |asked| run_with_huge_files(&mut from, asked), |asked| run_with_huge_files(&mut to, asked));
-    assert_eq!((source.outcome(), sink.outcome()), (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done)));
+    run(
+        (&mut source, &mut sink),
+        |asked| run_with_huge_files(&mut from, asked),
+        |asked| run_with_huge_files(&mut to, asked),
+    );
+    assert_eq!(
+        (source.outcome(), sink.outcome()),
+        (Some(&TransferOutcome::Done), Some(&TransferOutcome::Done))
+    );
     assert_eq!((sink.totals().moved, sink.totals().failed), (0, 0));
     assert_eq!((source.progress(), sink.progress()), (u64::MAX, u64::MAX));
 }

@@ -1,17 +1,19 @@
-//! Sides that ask or tell of far more than they may, in few bytes.
+//! Peers that request or announce far more than allowed, in few bytes.
 
+use crate::sides::{found, run_operations, sink, source};
 use numaio_machine::port::{Event, FileKind, Journal, Listing, Names, Operation, Outcome, Packet};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
 use numaio_mover::name::Name;
 use numaio_mover::report::Report;
-use numaio_mover::wire::{BatchEncoder, Frame, StreamHeader, Holes, NeededData, Side, TransferId, DataRequest, DataRequests};
-use crate::sides::{found, sink, source, run_operations};
+use numaio_mover::wire::{
+    BatchEncoder, DataRequest, DataRequests, Frame, Holes, NeededData, Side, StreamHeader, TransferId,
+};
 
 const FILES: u64 = 1_000;
 
-fn hello(side: Side) -> Vec<u8> {
+fn stream_header(side: Side) -> Vec<u8> {
     let mut bytes = Vec::new();
     StreamHeader { side, transfer: TransferId([7; 16]) }.encode(&mut bytes);
     bytes
@@ -21,7 +23,7 @@ fn packet(frames: Vec<u8>) -> Event<Vec<u8>> {
     Event::Received(Packet { frames, data: None })
 }
 
-/// The last problem that a side told.
+/// Returns the text of the last problem that a side reported.
 fn last_problem<C: TransferCore<Vec<u8>>>(core: &mut C) -> Option<String> {
     core.reports().into_iter().rev().find_map(|report| match report {
         Report::Problem(problem) => Some(problem.text.as_str().to_owned()),
@@ -29,7 +31,7 @@ fn last_problem<C: TransferCore<Vec<u8>>>(core: &mut C) -> Option<String> {
     })
 }
 
-/// A disk with files in one directory.
+/// Simulates a disk with files in one directory.
 fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     match operation {
         Operation::List { .. } => {
@@ -49,35 +51,38 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     }
 }
 
-/// Each takes six bytes, and would be gone through a thousand times.
+/// Each request takes six bytes, and would cause work for a thousand files.
 #[test]
-fn who_asks_for_more_hashes_than_there_are_files_is_left() {
+fn source_rejects_more_hash_requests_than_files() {
     let mut source = source(false, false);
     run_operations(&mut source, run_operation);
-    source.handle(packet(hello(Side::Sink)));
+    source.handle(packet(stream_header(Side::Sink)));
     let number = |number| FileNumber::new(number).expect("a number");
     let ask = |first, count, what| {
         let mut bytes = Vec::new();
         let want = DataRequest { first: number(first), count, what };
-        Frame::DataRequests(DataRequests::new(vec![want]).expect("a want")).encode(&mut bytes);
+        Frame::DataRequests(DataRequests::new(vec![want]).expect("a request")).encode(&mut bytes);
         bytes
     };
-    // Of each once, and the root is no file.
+    // Each file is requested once; the root is not a file.
     source.handle(packet(ask(1, FILES, NeededData::Hash)));
     assert_eq!(last_problem(&mut source), None);
     source.handle(packet(ask(0, FILES + 1, NeededData::Nothing)));
     assert_eq!(last_problem(&mut source), None);
     let again: Vec<u8> = (0..2).flat_map(|_| ask(0, FILES, NeededData::Hash)).collect();
     source.handle(packet(again));
-    assert_eq!(last_problem(&mut source).as_deref(), Some("an answer about no entry has no meaning"));
+    assert_eq!(
+        last_problem(&mut source).as_deref(),
+        Some("invalid data from the peer: a request for an unknown entry")
+    );
 }
 
-/// Entries that share all with the one before, in packets which are refused at their end.
+/// Minimal entries in packets that end with an invalid frame.
 #[test]
-fn a_flood_is_noticed_before_all_of_it_is_there() {
+fn sink_rejects_too_many_entries_before_reading_all() {
     let mut sink = sink(false);
     run_operations(&mut sink, run_operation);
-    let (mut bytes, mut batch) = (hello(Side::Source), BatchEncoder::new(FileNumber::FIRST));
+    let (mut bytes, mut batch) = (stream_header(Side::Source), BatchEncoder::new(FileNumber::FIRST));
     let name = Name::new(vec![b'n'; 200]).expect("a name");
     for _ in 0..100_000 {
         let entry = Entry { name: name.clone(), object: Object::HardLink(name.clone()) };
@@ -89,15 +94,18 @@ fn a_flood_is_noticed_before_all_of_it_is_there() {
     batch.take(&mut bytes).expect("a batch");
     bytes.push(u8::MAX);
     sink.handle(packet(bytes));
-    assert_eq!(last_problem(&mut sink).as_deref(), Some("a flood of entries has no meaning"));
+    assert_eq!(
+        last_problem(&mut sink).as_deref(),
+        Some("invalid data from the peer: too many unanswered entries")
+    );
 }
 
-/// They come before it is known whether the file is needed, and wait.
+/// In eager mode, holes that arrive before their entry is decided are deferred.
 #[test]
-fn holes_that_nobody_asked_for_wait_within_limits() {
+fn deferred_holes_are_limited() {
     let mut sink = sink(true);
     run_operations(&mut sink, run_operation);
-    sink.handle(packet(hello(Side::Source)));
+    sink.handle(packet(stream_header(Side::Source)));
     let mut batch = BatchEncoder::new(FileNumber::FIRST);
     let inode = Inode {
         kind: Kind::File(Content::dense(1 << 40).expect("a size")),
@@ -117,13 +125,13 @@ fn holes_that_nobody_asked_for_wait_within_limits() {
     let mut bytes = Vec::new();
     Frame::Holes(Holes::new(FileNumber::FIRST, holes).expect("holes")).encode(&mut bytes);
     let mut frames = 0;
-    let refused = loop {
+    let rejected = loop {
         sink.handle(packet(bytes.clone()));
         frames += 1;
         if let Some(last_problem) = last_problem(&mut sink) {
             break last_problem;
         }
-        assert!(frames < 10_000, "they wait without an end");
+        assert!(frames < 10_000, "unlimited frames are deferred");
     };
-    assert_eq!((&refused[..], frames), ("a flood of what nobody asked for has no meaning", 1_025));
+    assert_eq!((&rejected[..], frames), ("invalid data from the peer: too many unrequested frames", 1_025));
 }

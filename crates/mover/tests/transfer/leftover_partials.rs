@@ -1,30 +1,31 @@
-//! Partial files that a run before this one may have left: with each name that needs nothing one is tried.
+//! Partial files that an earlier run may have left: the sink tries to remove one per unchanged
+//! name.
 
+use crate::sides::{run, run_operations, sink, sink_options, source};
 use numaio_machine::port::{
     Event, Fault, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
     Why,
 };
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::journal::Journal;
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::sink::{PreserveOptions, WriterIdentity, Sink, SinkOptions, JOURNAL};
+use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity, JOURNAL};
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
-use crate::sides::{sink_options, run, sink, source, run_operations};
 use std::time::Duration;
 
 const FILES: usize = 10_000;
-/// Most names that are tried by one operation, and those that wait for it.
+/// Maximum removals per operation, and maximum waiting removals.
 const REMOVAL_BATCH: usize = 512;
 const MAX_PENDING_REMOVALS: usize = 4_096;
 
-/// An empty file, or the root.
+/// Returns an empty file, or the root.
 fn found(name: &[u8]) -> Found {
     let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
     crate::sides::found(kind)
 }
 
-/// Some of the files, from one of them on.
+/// Returns some of the files, starting at `from`.
 fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
     let end = FILES.min(from + most);
     let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
@@ -32,7 +33,7 @@ fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
     Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: Names::Apart }))
 }
 
-/// What both sides find: the same files, and a journal of a run that was cut.
+/// Simulates the disks of both sides: equal files, and a journal of an interrupted run at the sink.
 fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     match operation {
         Operation::List { most, .. } => listed(0, most),
@@ -51,12 +52,12 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     }
 }
 
-/// How many partial files are tried.
+/// Counts the partial files among removed paths.
 fn count_partials(removed: &[FilePath]) -> usize {
     removed.iter().filter(|at| *at.name != *JOURNAL).count()
 }
 
-/// A transfer of files that are there already, to where an earlier one was cut. Its sink's removals take their time.
+/// A transfer without changes to the destination of an interrupted one, in which removals are slow.
 struct SlowRemovals {
     source: Source<Vec<u8>>,
     sink: Sink<Vec<u8>>,
@@ -68,7 +69,7 @@ impl SlowRemovals {
         Self { source: source(false, false), sink: sink(false), removals: Vec::new() }
     }
 
-    /// Does all that can be done before a removal ends.
+    /// Runs everything that does not wait for a removal.
     fn run_until_blocked(&mut self) {
         loop {
             let sent = run_operations(&mut self.source, run_operation);
@@ -90,7 +91,7 @@ impl SlowRemovals {
         }
     }
 
-    /// A removal ends; gives what it was to remove.
+    /// Completes a removal; returns its paths.
     fn remove(&mut self) -> Option<Vec<FilePath>> {
         let (ticket, all) = self.removals.pop()?;
         let nothing = Outcome::Each(vec![Ok(()); all.len()]);
@@ -100,7 +101,7 @@ impl SlowRemovals {
 }
 
 #[test]
-fn each_name_that_needs_nothing_is_tried_once() {
+fn tries_each_unchanged_name_once() {
     let (mut source, mut sink, mut removed) = (source(false, false), sink(false), Vec::new());
     let at_sink = |operation| {
         if let Operation::Remove(all) = &operation {
@@ -109,21 +110,28 @@ fn each_name_that_needs_nothing_is_tried_once() {
         run_operation(operation)
     };
     run((&mut source, &mut sink), run_operation, at_sink);
-    assert_eq!((count_partials(&removed), removed.len()), (FILES, FILES + 1), "and the journal goes");
+    assert_eq!(
+        (count_partials(&removed), removed.len()),
+        (FILES, FILES + 1),
+        "partial files and the journal"
+    );
     removed.sort_unstable();
     removed.dedup();
     assert_eq!(removed.len(), FILES + 1);
 }
 
 #[test]
-fn entries_are_judged_no_faster_than_what_may_be_left_of_them_is_removed() {
+fn entries_are_decided_no_faster_than_leftovers_are_removed() {
     let mut transfer = SlowRemovals::new();
     let (mut ended, mut steps) = (0, 0);
     transfer.run_until_blocked();
     while let Some(some) = transfer.remove() {
         assert!(some.len() <= REMOVAL_BATCH && transfer.removals.is_empty(), "{} at once", some.len());
-        let judged = transfer.sink.totals().unchanged as usize;
-        assert!(judged <= ended + REMOVAL_BATCH + MAX_PENDING_REMOVALS + MAX_BATCH, "{judged} were judged, and {ended} tried");
+        let decided = transfer.sink.totals().unchanged as usize;
+        assert!(
+            decided <= ended + REMOVAL_BATCH + MAX_PENDING_REMOVALS + MAX_BATCH,
+            "{decided} decided, {ended} tried"
+        );
         ended += count_partials(&some);
         steps += 1;
         transfer.run_until_blocked();
@@ -133,19 +141,19 @@ fn entries_are_judged_no_faster_than_what_may_be_left_of_them_is_removed() {
 }
 
 #[test]
-fn who_is_interrupted_waits_for_no_more_than_is_under_way() {
+fn interruption_waits_only_for_the_removal_in_flight() {
     let mut transfer = SlowRemovals::new();
     transfer.run_until_blocked();
     transfer.sink.stop(Reason::Other, "interrupted");
     transfer.run_until_blocked();
-    assert!(transfer.sink.outcome().is_none(), "a removal is under way");
+    assert!(transfer.sink.outcome().is_none(), "a removal is in flight");
     assert!(transfer.remove().is_some());
     transfer.run_until_blocked();
     assert!(transfer.removals.is_empty());
     assert_eq!(transfer.sink.outcome(), Some(&TransferOutcome::Failed));
 }
 
-/// What a sink submits at a time.
+/// Returns the operations that a sink submits at `now`.
 fn submitted(sink: &mut Sink<Vec<u8>>, now: Duration) -> Vec<(Ticket, Operation<Vec<u8>>)> {
     let commands = std::iter::from_fn(|| sink.poll(now));
     let operation = |command| match command {
@@ -155,55 +163,68 @@ fn submitted(sink: &mut Sink<Vec<u8>>, now: Duration) -> Vec<(Ticket, Operation<
     commands.filter_map(operation).collect()
 }
 
-/// What of it opens the journal.
+/// Returns the ticket of an operation that opens the journal, if one is submitted at `now`.
 fn opens_journal(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
     let is_open = |(_, operation): &(_, _)| matches!(operation, Operation::Open { .. });
     submitted(sink, now).into_iter().find(is_open).map(|(ticket, _)| ticket)
 }
 
-/// A try that was lost may hold the journal for a while: the next one waits for it, and does not move all anew.
+/// A lost attempt may hold the journal for a while; the next one waits instead of starting over.
 #[test]
-fn a_journal_that_an_earlier_try_has_is_asked_for_again() {
+fn retries_a_journal_that_an_earlier_attempt_holds() {
     let taken = |ticket| Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken)));
-    let sink = |is_retry| Sink::new(SinkOptions { is_retry, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
+    let sink = |is_retry| {
+        Sink::new(SinkOptions {
+            is_retry,
+            ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+        })
+    };
     let mut first: Sink<Vec<u8>> = sink(false);
-    let ticket = opens_journal(&mut first, Duration::ZERO).expect("it is asked for");
+    let ticket = opens_journal(&mut first, Duration::ZERO).expect("an operation");
     first.handle(taken(ticket));
-    assert_eq!((opens_journal(&mut first, Duration::ZERO), first.wake()), (None, None), "others have it for long");
+    assert_eq!(
+        (opens_journal(&mut first, Duration::ZERO), first.wake()),
+        (None, None),
+        "no retry for others"
+    );
     let mut next: Sink<Vec<u8>> = sink(true);
     let (mut now, mut asked) = (Duration::from_secs(7), 0);
     let mut ticket = opens_journal(&mut next, now);
     while let Some(open) = ticket {
         asked += 1;
         next.handle(taken(open));
-        assert_eq!(opens_journal(&mut next, now), None, "not at once");
+        assert_eq!(opens_journal(&mut next, now), None, "not immediately");
         let Some(wake) = next.wake() else { break };
         assert!(wake > now);
         now = wake;
         ticket = opens_journal(&mut next, now);
     }
     assert!(asked > 20 && now > Duration::from_secs(40) && next.wake().is_none(), "{asked} {now:?}");
-    // One that is given up meanwhile ends at once.
+    // An aborted sink stops waiting immediately.
     let mut last: Sink<Vec<u8>> = sink(true);
-    let ticket = opens_journal(&mut last, now).expect("it is asked for");
+    let ticket = opens_journal(&mut last, now).expect("an operation");
     last.handle(taken(ticket));
     last.stop(Reason::Other, "enough");
     opens_journal(&mut last, now);
     assert_eq!(last.outcome(), Some(&TransferOutcome::Failed));
 }
 
-/// What the earlier try still finishes is not there before the journal is free: what was seen before that says nothing.
+/// The earlier attempt may still complete files, so lookups before the journal is free are
+/// outdated.
 #[test]
-fn nothing_is_looked_at_before_an_earlier_try_lets_go_of_the_journal() {
+fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
     let mut source = source(false, false);
-    let mut sink = Sink::new(SinkOptions { is_retry:true, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
-    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("it is asked for");
+    let mut sink = Sink::new(SinkOptions {
+        is_retry: true,
+        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+    });
+    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
     sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken))));
     for packet in run_operations(&mut source, run_operation) {
         sink.handle(Event::Received(packet));
     }
-    assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "it waits");
-    let now = sink.wake().expect("it asks again");
+    assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "the sink waits");
+    let now = sink.wake().expect("a retry");
     let all = submitted(&mut sink, now);
     let [(ticket, Operation::Open { .. })] = all[..] else { panic!("{all:?}") };
     sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Absent))));
@@ -212,12 +233,15 @@ fn nothing_is_looked_at_before_an_earlier_try_lets_go_of_the_journal() {
     assert!(!looked.is_empty() && looked.iter().all(is_look), "{looked:?}");
 }
 
-/// Nobody knows when somebody else's journal goes: none is kept then, but for `--delete` that transfer may be under way.
+/// The journal of another user may be held for any time. It is not waited for.
 #[test]
-fn the_journal_of_somebody_else_is_not_waited_for() {
-    let mut sink = Sink::new(SinkOptions { is_retry:true, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) });
-    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("it is asked for");
-    let fault = Fault::new(Why::Exists, "the journal is somebody else's");
+fn does_not_wait_for_the_journal_of_another_user() {
+    let mut sink = Sink::new(SinkOptions {
+        is_retry: true,
+        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+    });
+    let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
+    let fault = Fault::new(Why::Exists, "the journal belongs to another user");
     sink.handle(Event::Done(ticket, Outcome::Opened(Err(fault))));
     assert_eq!((opens_journal(&mut sink, Duration::ZERO), sink.wake()), (None, None));
 }

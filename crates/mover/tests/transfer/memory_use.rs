@@ -1,52 +1,55 @@
-//! How much memory both sides of a transfer take for each file, over disks that hold nothing: they tell of as many files
-//! as they are asked for, so that millions of them need neither room nor time.
+//! Memory use of both sides per file, measured with virtual disks that generate any number of files
+//! and need neither space nor time.
 //!
-//! `NUMAIO_FILES=10000000` measures with so many, and tells the peak of each case; docs/copy.md has the table.
+//! `NUMAIO_FILES=10000000` measures with this number and prints the peak of each case; docs/copy.md
+//! has the table.
 
 use numaio_machine::port::{
     Event, FileKind, FilePath, Found, Journal, Listed, Listing, Names, Operation, Outcome, Packet, Seen,
     Stamp, Summing,
 };
 use numaio_mover::chunk::ChunkPolicy;
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::compression::CompressMode;
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::compression::CompressMode;
-use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, ProtectedPaths, SyncMode};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::io::Write;
 use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
-/// Files of a folder.
+/// Files per folder.
 const FOLDER: u64 = 1_000;
-/// Bytes by which two runs may differ otherwise.
+/// Bytes by which two runs may differ for other reasons.
 const SLACK: u64 = 3 << 20;
-/// Where a child process finds what to measure: the name of a case, and how many files.
+/// Environment variable for the child process: the number of files and the name of a case.
 const RUN: &str = "NUMAIO_MANY";
 
-/// What is asked for, and what it may cost.
+/// A transfer to measure, and its memory limit.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     name: &'static str,
     delete: bool,
     checksum: bool,
     manifest: bool,
-    /// Where else each file has a name.
+    /// Location of a second hard link of each file.
     second_name: SecondName,
-    /// Two sources, of which one may hold what the other one does.
+    /// Whether there are two sources that may overlap.
     merged: bool,
-    /// Most bytes of memory for a file.
+    /// Maximum bytes of memory per file.
     most: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SecondName {
     None,
-    /// In a folder of the second half.
+    /// A folder in the second half.
     SecondHalf,
-    /// In a folder that is not moved.
+    /// A folder that is not copied.
     NotCopied,
 }
 
@@ -65,17 +68,17 @@ const CASES: [Case; 7] = [
     Case { name: "delete", delete: true, most: 9.0, ..PLAIN },
     Case { name: "checksum", checksum: true, ..PLAIN },
     Case { name: "manifest", manifest: true, ..PLAIN },
-    Case { name: "two names each", second_name: SecondName::SecondHalf, most: 14.0, ..PLAIN },
-    Case { name: "names outside", second_name: SecondName::NotCopied, most: 14.0, ..PLAIN },
+    Case { name: "two links each", second_name: SecondName::SecondHalf, most: 14.0, ..PLAIN },
+    Case { name: "links outside", second_name: SecondName::NotCopied, most: 14.0, ..PLAIN },
     Case { name: "merged sources", merged: true, most: 20.0, ..PLAIN },
 ];
 
-/// A disk with folders of files, or, as a destination, with nothing or the same files.
+/// A virtual disk with folders of files; as a destination, it is empty or has the same files.
 struct VirtualTree {
     folders: u64,
     second_name: SecondName,
     size: u64,
-    /// Seconds since 1970 at which files were changed; none if there are none.
+    /// The mtime of all files in seconds since 1970; `None` if there are no files.
     changed: Option<i64>,
 }
 
@@ -97,14 +100,14 @@ impl VirtualTree {
         }
     }
 
-    /// What stands behind a name: a folder if there is no slash in it.
+    /// Returns the object with a name: a folder unless it contains a slash.
     fn look(&self, at: &FilePath) -> Option<Found> {
         let is_file = at.name.contains(&b'/');
         let kind = if is_file { FileKind::File } else { FileKind::Directory };
         (at.name.is_empty() || self.changed.is_some()).then(|| self.found(kind, 1))
     }
 
-    /// Some of what is in a directory: folder 0 is the root, and `listing` has the folder and how many were listed.
+    /// Returns part of a listing. Folder 0 is the root; `more` encodes the folder and the position.
     fn list(&self, folder: u64, from: u64, most: usize) -> Listing {
         let all = if folder == 0 { self.folders } else { FOLDER };
         let end = all.min(from + most as u64);
@@ -116,7 +119,8 @@ impl VirtualTree {
                 );
             }
             let half = self.folders.div_ceil(2);
-            let first = if self.second_name == SecondName::SecondHalf { (folder - 1) % half } else { folder - 1 };
+            let first =
+                if self.second_name == SecondName::SecondHalf { (folder - 1) % half } else { folder - 1 };
             let inode = 1_000_000 + first * FOLDER + index;
             (format!("file-{index:05}").into_bytes().into(), Ok(self.found(FileKind::File, inode)))
         };
@@ -143,7 +147,7 @@ impl VirtualTree {
             }
             Operation::Look { at, .. } => Outcome::Looked(at.iter().map(|at| Ok(self.look(at))).collect()),
             Operation::Sum(summing) => Outcome::Summed(Ok(Summing { ended: true, ..summing })),
-            Operation::Read { .. } => panic!("no file has data that is needed"),
+            Operation::Read { .. } => panic!("unexpected read of file data"),
             Operation::Write { puts, .. } => done(puts.len()),
             Operation::Make(all) => done(all.len()),
             Operation::Adorn(all) => done(all.len()),
@@ -157,7 +161,9 @@ impl VirtualTree {
 fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     let origins = if case.merged { 2 } else { 1 };
     let source = SourceOptions {
-        origins: (0..origins).map(|root| Origin { root, only: None, enter: true, with_parents: false }).collect(),
+        origins: (0..origins)
+            .map(|root| Origin { root, only: None, enter: true, with_parents: false })
+            .collect(),
         recursive: true,
         listed: false,
         accounts: None,
@@ -179,8 +185,8 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         transfer: TRANSFER,
     };
     let sink = SinkOptions {
-        preserve:PreserveOptions::default(),
-        writer:WriterIdentity::default(),
+        preserve: PreserveOptions::default(),
+        writer: WriterIdentity::default(),
         devices: false,
         update: false,
         ignore_times: false,
@@ -195,23 +201,23 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
         protected: ProtectedPaths::default(),
-        destination_created:false,
-        report_changes:true,
+        destination_created: false,
+        report_changes: true,
         alias: None,
         in_place: false,
         sync: SyncMode::None,
         hash: HashKind::Xxh3,
-        accept_compressed:false,
+        accept_compressed: false,
         acls: true,
         eager: false,
-        is_retry:false,
+        is_retry: false,
         transfer: TRANSFER,
     };
     (Source::new(source).expect("a policy"), Sink::new(sink))
 }
 
-/// Does one thing that a side wants: false if it wants nothing. What it tells its user is heard at once, and what it sends is
-/// put behind `sent`.
+/// Executes one command of a side; returns `false` if there is none. Discards reports, and appends
+/// packets to `sent`.
 fn step<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &VirtualTree, sent: &mut Vec<Packet<Vec<u8>>>) -> bool {
     drop(core.reports());
     match core.poll(Duration::ZERO) {
@@ -226,7 +232,8 @@ fn transfer(case: Case, files: u64) {
     let size = u64::from(case.checksum);
     let folders = files / FOLDER;
     let from = VirtualTree { folders, second_name: case.second_name, size, changed: Some(2) };
-    let to = VirtualTree { folders: 0, second_name: SecondName::None, size, changed: case.checksum.then_some(1) };
+    let to =
+        VirtualTree { folders: 0, second_name: SecondName::None, size, changed: case.checksum.then_some(1) };
     let (mut source, mut sink) = sides(case);
     let mut sent = Vec::new();
     loop {
@@ -243,17 +250,19 @@ fn transfer(case: Case, files: u64) {
     assert_eq!((totals.entries, totals.failed), (folders * FOLDER + folders + 1, 0), "{case:?}");
 }
 
-/// Most memory that this process had until now, in bytes (proc_pid_status(5), `VmHWM`).
+/// Returns the peak memory use of this process in bytes (proc_pid_status(5), `VmHWM`).
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// Peak of a process of its own that does nothing else.
+/// Returns the peak memory use of a child process that runs only this transfer.
 fn measure_peak(case: Case, files: u64) -> u64 {
     let mut command = std::process::Command::new(std::env::current_exe().expect("a program"));
-    command.args(["--exact", "memory_use::child_process", "--nocapture"]).env(RUN, format!("{files} {}", case.name));
+    command
+        .args(["--exact", "memory_use::child_process", "--nocapture"])
+        .env(RUN, format!("{files} {}", case.name));
     let output = command.output().expect("this program");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let peak =
@@ -261,18 +270,18 @@ fn measure_peak(case: Case, files: u64) -> u64 {
     peak.unwrap_or_else(|| panic!("{}: {text}{}", case.name, String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What [`measure_peak`] starts; by itself it does nothing.
+/// Started by [`measure_peak`]; without its environment variable it does nothing.
 #[test]
 fn child_process() {
     let Ok(text) = std::env::var(RUN) else { return };
     let (files, name) = text.split_once(' ').expect("files and a name");
     let case = CASES.into_iter().find(|case| case.name == name).expect("a case");
     transfer(case, files.parse().expect("a number"));
-    writeln!(std::io::stdout(), "peak {}", peak()).expect("told");
+    writeln!(std::io::stdout(), "peak {}", peak()).expect("standard output");
 }
 
 #[test]
-fn memory_does_not_grow_with_files_but_for_what_is_said() {
+fn memory_per_file_is_within_its_limit() {
     if let Some(files) = std::env::var("NUMAIO_FILES").ok().and_then(|text| text.parse().ok()) {
         for case in CASES {
             let (few, all) = (measure_peak(case, files / 4), measure_peak(case, files));
@@ -286,9 +295,9 @@ fn memory_does_not_grow_with_files_but_for_what_is_said() {
         }
         return;
     }
-    // Enough that whatever is filled once is full.
+    // Enough files to fill all buffers and windows.
     let (few, many) = (200_000, 300_000);
-    // Those that take nothing for a file: what is under way at once differs, and how the allocator lays out the same.
+    // Cases without per-file memory differ in what is in flight, and in allocator layout.
     let alike = CASES.into_iter().filter(|case| case.most == 0.0);
     let base = alike.map(|case| measure_peak(case, few)).max().unwrap_or_default();
     for case in CASES {

@@ -1,24 +1,24 @@
-//! Files of several names, and names that are told twice.
+//! Hard links, duplicate names, and names that the destination changes.
 
+use crate::sides::{run, run_operations, sink, sink_options, source, source_options};
 use numaio_machine::port::{Event, Fault, Names, Operation, Outcome, Stamp, Why};
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::report::Report;
-use numaio_mover::sink::{PreserveOptions, WriterIdentity, Sink, SinkOptions};
+use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::{ProblemSubject, Reason};
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
-use crate::sides::{sink_options, run, sink, source, source_options, run_operations};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
 
-/// Copies all; the names of which something was told to be wrong. What the source lists it sees in some way.
+/// Copies everything; returns the names with problems. `seen` modifies the listings of the source.
 fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
     copy_with(from, to, |_, outcome| seen(outcome), |_, outcome| outcome)
 }
 
-/// The same; each side hears of its operations, and whether they are writes, in some way.
+/// Like [`copy`]; the functions modify outcomes, given whether the operation is a write.
 fn copy_with(
     from: &mut Disk,
     to: &mut Disk,
@@ -28,21 +28,22 @@ fn copy_with(
     copy_by((source(false, false), sink(false)), (from, to), at_source, at_sink)
 }
 
-/// The same by sides that were made for it.
+/// Like [`copy_with`], with these sides.
 fn copy_by(
     (mut source, mut sink): (Source<Vec<u8>>, Sink<Vec<u8>>),
     (from, to): (&mut Disk, &mut Disk),
     at_source: impl Fn(bool, Outcomes) -> Outcomes,
     at_sink: impl Fn(bool, Outcomes) -> Outcomes,
 ) -> BTreeSet<String> {
-    let hear = |disk: &mut Disk, operation: Operation<_>, heard: &dyn Fn(bool, Outcomes) -> Outcomes| {
-        let is_write = matches!(operation, Operation::Write { .. });
-        heard(is_write, disk.run(operation))
-    };
+    let run_modified =
+        |disk: &mut Disk, operation: Operation<_>, modify: &dyn Fn(bool, Outcomes) -> Outcomes| {
+            let is_write = matches!(operation, Operation::Write { .. });
+            modify(is_write, disk.run(operation))
+        };
     run(
         (&mut source, &mut sink),
-        |operation| hear(from, operation, &at_source),
-        |operation| hear(to, operation, &at_sink),
+        |operation| run_modified(from, operation, &at_source),
+        |operation| run_modified(to, operation, &at_sink),
     );
     let name = |report| match report {
         Report::Problem(problem) => match problem.about {
@@ -54,7 +55,7 @@ fn copy_by(
     sink.reports().into_iter().filter_map(name).collect()
 }
 
-/// What is listed, in the order of names.
+/// Sorts a listing by name.
 fn by_name(outcome: Outcomes) -> Outcomes {
     match outcome {
         Outcome::Listed(Ok(mut listing)) => {
@@ -79,7 +80,7 @@ fn content(disk: &Disk, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_name_that_is_told_twice_fails_once_and_is_whole() {
+fn duplicate_name_fails_once_and_the_file_is_complete() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     let large = vec![7; 3 << 20];
     from.put(b"f", Inode { object: Object::File(large.clone(), (0..768).collect()), ..file(b"") });
@@ -96,7 +97,7 @@ fn a_name_that_is_told_twice_fails_once_and_is_whole() {
 }
 
 #[test]
-fn a_further_name_of_a_file_that_failed_keeps_what_it_has() {
+fn hard_link_to_a_failed_file_keeps_its_old_content() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"a", file(&[9; 900]));
     from.link(b"a", b"b");
@@ -109,34 +110,41 @@ fn a_further_name_of_a_file_that_failed_keeps_what_it_has() {
     assert_eq!(content(&to, "b"), Some(vec![9; 900]));
     to.room = u64::MAX;
     assert_eq!(copy(&mut from, &mut to, by_name), BTreeSet::new());
-    assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "one file of two names");
+    assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "hard links of one file");
 }
 
-/// What both names have is as large and old as what they are to have, and is asked for all the same.
+/// Both old files have the expected size and mtime, and are copied because of `ignore_times`.
 #[test]
-fn a_further_name_of_a_file_that_failed_keeps_what_is_as_old() {
+fn hard_link_to_a_failed_file_keeps_old_content_of_equal_age() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"a", file(&[9; 900]));
     from.link(b"a", b"b");
     to.put(b"a", file(&[0; 900]));
     to.put(b"b", file(&[9; 900]));
     to.room = 10;
-    let anew = SinkOptions { ignore_times: true, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) };
-    let sides = (source(false, false), Sink::new(anew));
-    let told = copy_by(sides, (&mut from, &mut to), |_, outcome| by_name(outcome), |_, outcome| outcome);
-    assert_eq!(told, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+    let ignore_times = SinkOptions {
+        ignore_times: true,
+        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+    };
+    let sides = (source(false, false), Sink::new(ignore_times));
+    let problems = copy_by(sides, (&mut from, &mut to), |_, outcome| by_name(outcome), |_, outcome| outcome);
+    assert_eq!(problems, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
     assert_eq!(content(&to, "a"), Some(vec![0; 900]));
     assert_eq!(content(&to, "b"), Some(vec![9; 900]));
 }
 
-/// What the source told as `notes.` is listed as `notes`, as by FAT.
+/// The name `notes.` of the source is listed as `notes`, as on FAT.
 #[test]
-fn what_has_its_name_without_dots_is_not_removed() {
+fn name_without_its_trailing_dot_is_not_removed() {
     for (names, expected) in [(Names::FoldedAndCut, &["old"][..]), (Names::Folded, &["notes", "old"])] {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"notes.", file(b"new"));
         [&b"notes."[..], b"old"].into_iter().for_each(|name| to.put(name, file(b"new")));
-        let options = SinkOptions { delete: true, names, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) };
+        let options = SinkOptions {
+            delete: true,
+            names,
+            ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+        };
         let mut removed = BTreeSet::new();
         let at_sink = |operation| {
             if let Operation::Remove(all) = &operation {
@@ -156,14 +164,17 @@ fn what_has_its_name_without_dots_is_not_removed() {
     }
 }
 
-/// What is looked at there has every second second, as on FAT.
+/// The destination stores even seconds only, as FAT does.
 #[test]
-fn odd_seconds_are_kept_as_even_ones_where_names_are_as_on_fat() {
+fn odd_seconds_match_even_ones_on_fat() {
     for (names, moved) in [(Names::FoldedAndCut, [1, 0]), (Names::Folded, [1, 1])] {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"f", Inode { mtime: Stamp { seconds: 905, nanoseconds: 7 }, ..file(b"new") });
-        let told = [(); 2].map(|()| {
-            let options = SinkOptions { names, ..sink_options(false, PreserveOptions::default(), WriterIdentity::default()) };
+        let problems = [(); 2].map(|()| {
+            let options = SinkOptions {
+                names,
+                ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
+            };
             let (mut source, mut sink) = (source(false, false), Sink::new(options));
             let even = |stamp: Stamp| Stamp { seconds: stamp.seconds & !1, nanoseconds: 0 };
             let at_sink = |operation| match to.run(operation) {
@@ -179,13 +190,13 @@ fn odd_seconds_are_kept_as_even_ones_where_names_are_as_on_fat() {
             run((&mut source, &mut sink), |operation| from.run(operation), at_sink);
             sink.totals().moved
         });
-        assert_eq!(told, moved, "{names:?}");
+        assert_eq!(problems, moved, "{names:?}");
     }
 }
 
-/// A disk that is full already when the journal is made, and a user who gives up.
+/// The disk is full when the journal is created, and the user interrupts the transfer.
 #[test]
-fn what_no_later_run_would_know_is_removed() {
+fn partial_files_without_a_journal_are_removed() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"f", Inode { object: Object::File(vec![7; 9 << 20], (0..2_304).collect()), ..file(b"") });
     for is_noted in [false, true] {
@@ -196,7 +207,7 @@ fn what_no_later_run_would_know_is_removed() {
             sent.pop_front().into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
             let at_sink = |operation| match operation {
                 Operation::Record(_) if !is_noted => {
-                    Outcome::Each(vec![Err(Fault::new(Why::NoSpace, "it is full"))])
+                    Outcome::Each(vec![Err(Fault::new(Why::NoSpace, "disk full"))])
                 }
                 operation => {
                     written += usize::from(matches!(operation, Operation::Write { data: Some(_), .. }));
@@ -215,7 +226,7 @@ fn what_no_later_run_would_know_is_removed() {
 }
 
 #[test]
-fn a_further_name_of_a_file_that_lacks_an_attribute_is_made() {
+fn hard_link_to_a_file_that_lacks_only_an_attribute_is_created() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"a", file(&[9; 900]));
     from.link(b"a", b"b");
@@ -228,24 +239,24 @@ fn a_further_name_of_a_file_that_lacks_an_attribute_is_made() {
         }
         outcome => outcome,
     };
-    let told = copy_with(&mut from, &mut to, |_, outcome| by_name(outcome), no_owner);
-    assert_eq!(told, BTreeSet::from(["a".to_owned()]));
+    let problems = copy_with(&mut from, &mut to, |_, outcome| by_name(outcome), no_owner);
+    assert_eq!(problems, BTreeSet::from(["a".to_owned()]));
     assert_eq!(content(&to, "b"), Some(vec![9; 900]));
 }
 
 #[test]
-fn nothing_is_a_further_name_of_what_was_not_told() {
+fn hard_link_to_a_skipped_file_is_not_created() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"a", Inode { object: Object::Special(Kind::CharacterDevice(1, 3)), ..file(b"") });
     from.link(b"a", b"b");
     to.put(b"a", file(b"old"));
-    let told = copy(&mut from, &mut to, |outcome| outcome);
-    assert_eq!(told, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
-    assert_eq!(content(&to, "b"), None, "devices are not asked for");
+    let problems = copy(&mut from, &mut to, |outcome| outcome);
+    assert_eq!(problems, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+    assert_eq!(content(&to, "b"), None, "devices are skipped");
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_told_once() {
+fn directory_creation_failure_is_reported_once() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"d", Inode { object: Object::Directory(Default::default()), ..file(b"") });
     let (mut source, mut sink) = (source(false, false), sink(false));
@@ -256,12 +267,12 @@ fn a_directory_that_cannot_be_made_is_told_once() {
         other => to.run(other),
     };
     run((&mut source, &mut sink), |operation| from.run(operation), refused);
-    // The root, which is there, and the other one.
+    // The existing root, and the directory.
     assert_eq!(sink.totals().failed, 2);
 }
 
 #[test]
-fn each_name_is_a_file_where_there_are_no_further_names() {
+fn names_become_separate_files_without_hard_link_support() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     from.put(b"a", file(&[9; 900]));
     from.link(b"a", b"b");
@@ -273,7 +284,7 @@ fn each_name_is_a_file_where_there_are_no_further_names() {
 }
 
 #[test]
-fn a_file_that_has_the_inode_of_one_that_is_gone_is_no_further_name_of_it() {
+fn reused_inode_is_not_a_hard_link_of_the_removed_file() {
     let (mut from, mut to) = (Disk::default(), Disk::default());
     let directory = || Inode { object: Object::Directory(Default::default()), ..file(b"") };
     from.put(b"old", directory());
@@ -281,7 +292,7 @@ fn a_file_that_has_the_inode_of_one_that_is_gone_is_no_further_name_of_it() {
     from.put(b"old/a", file(b"what was"));
     from.link(b"old/a", b"old/b");
     let (mut source, mut sink) = (source(false, false), sink(false));
-    // One directory is listed when what the other one held was moved, and is gone.
+    // The second directory is listed when the files of the first are copied and removed.
     let mut late = None;
     while sink.outcome().is_none() || source.outcome().is_none() {
         let mut sent = Vec::new();
@@ -292,13 +303,15 @@ fn a_file_that_has_the_inode_of_one_that_is_gone_is_no_further_name_of_it() {
                 {
                     late = Some((ticket, Operation::List { directory, most, details }));
                 }
-                PortCommand::Submit(ticket, operation) => source.handle(Event::Done(ticket, from.run(operation))),
+                PortCommand::Submit(ticket, operation) => {
+                    source.handle(Event::Done(ticket, from.run(operation)))
+                }
                 PortCommand::Send(packet) => sent.push(packet),
             }
         }
         let answers = run_operations(&mut sink, |operation| to.run(operation));
         if sent.is_empty() && answers.is_empty() {
-            let (ticket, list) = late.take().expect("something is under way");
+            let (ticket, list) = late.take().expect("an operation in flight");
             from.replace(b"old/a", b"new/c", file(b"what is there now"));
             from.link(b"new/c", b"new/d");
             source.handle(Event::Done(ticket, from.run(list)));

@@ -1,15 +1,15 @@
-//! A limit of the rate, by a clock that goes on when nothing else does.
+//! The bandwidth limit, with a clock that advances only while the transfer waits.
 
+use crate::sides::{run_operations, sink, source_options};
 use numaio_machine::port::{Event, Stamp};
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{sink, source_options, run_operations};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long it takes to copy files of these sizes at 1,000 bytes a second.
+/// Returns the time for copying files of these sizes at 1,000 bytes per second.
 fn copy_time(sizes: &[usize]) -> Duration {
     let (mut from, mut to, mut now) = (Disk::default(), Disk::default(), Duration::ZERO);
     for (number, size) in sizes.iter().enumerate() {
@@ -24,7 +24,9 @@ fn copy_time(sizes: &[usize]) -> Duration {
         let mut sent = Vec::new();
         while let Some(command) = source.poll(now) {
             match command {
-                PortCommand::Submit(ticket, operation) => source.handle(Event::Done(ticket, from.run(operation))),
+                PortCommand::Submit(ticket, operation) => {
+                    source.handle(Event::Done(ticket, from.run(operation)))
+                }
                 PortCommand::Send(packet) => sent.push(packet),
             }
         }
@@ -32,17 +34,20 @@ fn copy_time(sizes: &[usize]) -> Duration {
         sent.into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
         let answers = run_operations(&mut sink, |operation| to.run(operation));
         if is_quiet && answers.is_empty() && source.outcome().is_none() {
-            now = source.wake().expect("it waits for a time");
+            now = source.wake().expect("a wake-up time");
         }
         answers.into_iter().for_each(|packet| source.handle(Event::Received(packet)));
     }
-    assert_eq!((sink.outcome(), sink.totals().bytes), (Some(&TransferOutcome::Done), sizes.iter().sum::<usize>() as u64));
+    assert_eq!(
+        (sink.outcome(), sink.totals().bytes),
+        (Some(&TransferOutcome::Done), sizes.iter().sum::<usize>() as u64)
+    );
     now
 }
 
-/// Whatever fits into one block or bundle takes its time, too.
+/// Even a transfer of a single block or bundle is limited.
 #[test]
-fn a_limit_holds_for_large_and_small_files() {
+fn bandwidth_limit_applies_to_large_and_small_files() {
     let seconds = Duration::from_secs;
     assert_eq!(copy_time(&[300_000]), seconds(300));
     assert_eq!(copy_time(&[100_000; 3]), seconds(300));

@@ -1,27 +1,27 @@
-//! In which order files are read, and what comes of them is taken.
+//! The order in which files are read, and received data is processed.
 
+use crate::sides::{run, run_operations, sink, source};
 use numaio_machine::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_sim::mover::{Disk, Inode, Object};
-use crate::sides::{run, sink, source, run_operations};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A file whose last byte alone is no hole.
+/// Adds a file that is a hole except for its last page.
 fn put(disk: &mut Disk, name: &str, size: usize) {
     let object = Object::File(vec![0; size], BTreeSet::from([(size as u64 - 1) / 4_096]));
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     disk.put(name.as_bytes(), Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
 }
 
-/// The last, short block of a file travels with small files that the sink was not told of yet.
+/// The last, short block of a file is bundled with small files whose entries are not decided yet.
 #[test]
-fn the_end_of_a_file_waits_for_its_last_part() {
+fn end_of_a_file_waits_for_its_deferred_last_part() {
     let (mut source, mut sink, mut from, mut to) =
         (source(true, true), sink(true), Disk::default(), Disk::default());
     for number in 0..600 {
-        // In the order of their inodes those of the first batch stand beside those of the last.
+        // In inode order, files of the first batch are next to those of the last.
         put(&mut from, &format!("a{number}"), if number % 100 == 0 { BLOCK + 4 } else { 1 });
         put(&mut from, &format!("b{number}"), 1);
     }
@@ -31,12 +31,16 @@ fn the_end_of_a_file_waits_for_its_last_part() {
     let mut waiting = Vec::new();
     while sink.outcome().is_none() {
         match sink.poll(Duration::ZERO) {
-            // The newest is done last.
-            Some(PortCommand::Submit(ticket, look @ Operation::Look { .. })) => waiting.insert(0, (ticket, look)),
-            Some(PortCommand::Submit(ticket, operation)) => sink.handle(Event::Done(ticket, to.run(operation))),
+            // Lookups are completed in reverse order.
+            Some(PortCommand::Submit(ticket, look @ Operation::Look { .. })) => {
+                waiting.insert(0, (ticket, look))
+            }
+            Some(PortCommand::Submit(ticket, operation)) => {
+                sink.handle(Event::Done(ticket, to.run(operation)))
+            }
             Some(PortCommand::Send(packet)) => source.handle(Event::Received(packet)),
             None => {
-                let (ticket, look) = waiting.pop().expect("something is under way");
+                let (ticket, look) = waiting.pop().expect("an operation in flight");
                 sink.handle(Event::Done(ticket, to.run(look)));
             }
         }
@@ -44,7 +48,7 @@ fn the_end_of_a_file_waits_for_its_last_part() {
     assert_eq!((sink.outcome(), sink.totals().moved), (Some(&TransferOutcome::Done), 1_200));
 }
 
-/// Copies a hundred files; gives inode and address of each in the order in which they were read.
+/// Copies a hundred files; returns the inode and address of each in read order.
 fn order(by_address: bool) -> Vec<(u64, u64)> {
     let (mut source, mut sink, mut from, mut to) =
         (source(by_address, false), sink(false), Disk::default(), Disk::default());
@@ -65,18 +69,18 @@ fn order(by_address: bool) -> Vec<(u64, u64)> {
     run((&mut source, &mut sink), at_source, |operation| to.run(operation));
     let details = Details { address: true, ..Details::default() };
     let Outcome::Looked(found) = from.run(Operation::Look { at: read, details, links: Vec::new() }) else {
-        panic!("a look")
+        panic!("expected a lookup")
     };
     let found = found.into_iter().map(|found| found.expect("a file").expect("a file"));
     found.map(|found| (found.seen.inode, found.address.expect("an address"))).collect()
 }
 
 #[test]
-fn files_are_read_as_they_lie_on_a_disk_with_a_head_and_by_inode_elsewhere() {
+fn reads_in_address_order_on_rotational_disks_and_in_inode_order_elsewhere() {
     let on_disk = order(true);
     assert_eq!(on_disk.len(), 100);
     assert!(on_disk.is_sorted_by_key(|(_, address)| *address), "{on_disk:?}");
-    assert!(!on_disk.is_sorted(), "the addresses of this test are those of inodes");
+    assert!(!on_disk.is_sorted(), "addresses must not be in inode order for this test");
     let elsewhere = order(false);
     assert!(elsewhere.len() == 100 && elsewhere.is_sorted(), "{elsewhere:?}");
 }

@@ -1,21 +1,21 @@
-//! What a sink takes is what a source with the same wishes sends, and nothing else.
+//! A sink accepts exactly the entries that a source with the same options sends.
 
+use crate::sides::{run_operations, sink_options, source_options};
 use numaio_machine::port::{Event, Packet};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Entry, Kind, Object};
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::name::Name;
-use numaio_mover::report::{TransferOutcome, Report};
-use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, JOURNAL};
+use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity, JOURNAL};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Decoder, Frame, StreamItem};
 use numaio_sim::mover::{Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject};
-use crate::sides::{sink_options, source_options, run_operations};
 use std::collections::BTreeSet;
 
 const SEEDS: u64 = 1_500;
 
-/// Few names, so that rules, lists and trees meet.
+/// Few names, so that rules, lists and trees overlap.
 const PARTS: [&str; 4] = ["a", "b", "a.b", "c"];
 const PATTERNS: [&str; 12] =
     ["a", "b/", "/a", "/a/b", "*", "a.*", "b/**", "**/c", "/a/***", "c/", "/b/*/a", "a/b"];
@@ -29,7 +29,7 @@ fn is_directory(disk: &Disk, name: &[u8]) -> bool {
     matches!(disk.tree().get(name), Some((_, Inode { object: DiskObject::Directory(_), .. })))
 }
 
-/// Directories, files with further names, links and pipes.
+/// Generates directories, files with hard links, symlinks and pipes.
 fn tree(chance: &mut Chance) -> Disk {
     let (mut disk, mut files) = (Disk::default(), Vec::<Vec<u8>>::new());
     for _ in 0..4 + chance.below(20) {
@@ -46,7 +46,7 @@ fn tree(chance: &mut Chance) -> Disk {
                 disk.link(&files[chance.below(files.len() as u64) as usize], &name);
                 continue;
             }
-            _ => DiskObject::File(b"what is in it".to_vec(), [0].into()),
+            _ => DiskObject::File(b"content".to_vec(), [0].into()),
         };
         if let DiskObject::File(..) = object {
             files.push(name.clone());
@@ -67,7 +67,7 @@ fn rules(chance: &mut Chance) -> Filter {
     filter
 }
 
-/// What a user may type: some SRCs, or a list of names below one.
+/// Generates options that a user may give: some sources, or a list of names below one.
 fn random_options(chance: &mut Chance) -> SourceOptions {
     let listed = chance.once_in(2);
     let only = |chance: &mut Chance| match (chance.below(5), listed) {
@@ -85,7 +85,7 @@ fn random_options(chance: &mut Chance) -> SourceOptions {
     SourceOptions { origins, recursive, listed, filter, links, ..source_options(false, true) }
 }
 
-/// The entries that a source sends of a tree, and all that it says.
+/// Returns the entries that a source sends of a tree, and all of its packets.
 fn entries_sent(options: SourceOptions, from: &Disk) -> (Vec<Entry>, Vec<Packet<Vec<u8>>>) {
     let mut from = from.clone();
     let mut source = Source::new(options).expect("a policy");
@@ -97,7 +97,7 @@ fn entries_sent(options: SourceOptions, from: &Disk) -> (Vec<Entry>, Vec<Packet<
         let mut bytes = &all[..];
         loop {
             bytes = &bytes[decoder.push(bytes)..];
-            match decoder.pull().expect("what a source says") {
+            match decoder.pull().expect("a valid stream") {
                 Some(StreamItem::Frame(Frame::Batch(batch))) => entries.extend(batch.into_parts().1),
                 Some(_) => {}
                 None if bytes.is_empty() => break,
@@ -108,40 +108,40 @@ fn entries_sent(options: SourceOptions, from: &Disk) -> (Vec<Entry>, Vec<Packet<
     (entries, sent)
 }
 
-/// Whether it is sent as a directory.
+/// Returns the name of an entry, and whether it is a directory.
 fn kind(entry: &Entry) -> (Name, bool) {
     let is_directory = matches!(&entry.object, Object::New(inode) if inode.kind == Kind::Directory);
     (entry.name.clone(), is_directory)
 }
 
 #[test]
-fn what_was_asked_for_is_taken_and_nothing_else() {
-    let (mut taken, mut refused) = (0, 0);
+fn accepts_exactly_the_entries_of_an_honest_source() {
+    let (mut taken, mut rejected) = (0, 0);
     for seed in 0..SEEDS {
         let mut chance = Chance::new(seed);
         let (from, options) = (tree(&mut chance), random_options(&mut chance));
         let SourceOptions { origins, recursive, listed, filter, .. } = &options;
-        let mut asked = RequestedEntries::new(origins, *recursive, *listed);
+        let mut requested = RequestedEntries::new(origins, *recursive, *listed);
         let (honest, _) = entries_sent(options.clone(), &from);
         let known: BTreeSet<_> = honest.iter().map(kind).collect();
         for entry in &honest {
-            assert!(asked.accepts(entry, filter), "{seed}: {entry:?} of {options:?}");
+            assert!(requested.accepts(entry, filter), "{seed}: {entry:?} of {options:?}");
         }
-        // All that is there, from a source that knows no rules.
+        // All entries of the tree, sent by a source without filter rules.
         let (all, _) = entries_sent(SourceOptions { links: true, ..source_options(false, true) }, &from);
         for entry in &all {
             let first = |first: &Name| known.contains(&(first.clone(), false));
             let has_first = !matches!(&entry.object, Object::HardLink(to) if !first(to));
             let wanted = known.contains(&kind(entry)) && has_first;
-            assert_eq!(asked.accepts(entry, filter), wanted, "{seed}: {entry:?} of {options:?}");
-            *(if wanted { &mut taken } else { &mut refused }) += 1;
+            assert_eq!(requested.accepts(entry, filter), wanted, "{seed}: {entry:?} of {options:?}");
+            *(if wanted { &mut taken } else { &mut rejected }) += 1;
         }
     }
-    assert!(taken > SEEDS && refused > SEEDS, "{taken} and {refused}");
+    assert!(taken > SEEDS && rejected > SEEDS, "{taken} and {rejected}");
 }
 
 #[test]
-fn a_sink_ends_where_the_first_comes_that_was_not_asked_for() {
+fn sink_aborts_at_the_first_entry_that_was_not_requested() {
     let (mut done, mut ended) = (0, 0);
     for seed in 0..SEEDS / 3 {
         let mut chance = Chance::new(seed);
@@ -149,8 +149,8 @@ fn a_sink_ends_where_the_first_comes_that_was_not_asked_for() {
         let (mine, theirs) = (random_options(&mut chance), random_options(&mut chance));
         let is_honest = chance.once_in(2);
         let (entries, sent) = entries_sent(if is_honest { mine.clone() } else { theirs }, &from);
-        let mut asked = RequestedEntries::new(&mine.origins, mine.recursive, mine.listed);
-        let other = entries.iter().find(|entry| !asked.accepts(entry, &mine.filter));
+        let mut requested = RequestedEntries::new(&mine.origins, mine.recursive, mine.listed);
+        let other = entries.iter().find(|entry| !requested.accepts(entry, &mine.filter));
         assert!(!is_honest || other.is_none(), "{seed}");
         let options = sink_options(true, PreserveOptions::default(), WriterIdentity::default());
         let requested = Some(RequestedEntries::new(&mine.origins, mine.recursive, mine.listed));
@@ -169,8 +169,8 @@ fn a_sink_ends_where_the_first_comes_that_was_not_asked_for() {
                 done += 1;
             }
             Some(other) => {
-                let words = format!("the source sent what was not asked for: {}", other.name);
-                assert_eq!((sink.outcome(), last), (Some(&TransferOutcome::Failed), Some(words)), "{seed}");
+                let text = format!("the source sent an entry that was not requested: {}", other.name);
+                assert_eq!((sink.outcome(), last), (Some(&TransferOutcome::Failed), Some(text)), "{seed}");
                 let may_be = entries.iter().take_while(|entry| *entry != other);
                 let may_be: BTreeSet<&[u8]> = may_be.map(|entry| entry.name.as_bytes()).collect();
                 let mut made = to.tree().into_keys().skip(1).filter(|name| name != JOURNAL);

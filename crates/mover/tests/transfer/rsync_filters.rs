@@ -1,6 +1,6 @@
-//! Filters and origins against what rsync's manual says, and against rsync itself where it is installed.
+//! Filters and source paths, compared with the manual of rsync and with an installed rsync.
 
-use numaio_mover::filter::{Action, Filter, SourcePath, Pattern};
+use numaio_mover::filter::{Action, Filter, Pattern, SourcePath};
 use numaio_mover::name::Name;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the tree holds; directories end with a slash.
+/// The tree of the tests; directories end with a slash.
 const TREE: [&str; 38] = [
     "a",
     "ab/",
@@ -52,32 +52,32 @@ const TREE: [&str; 38] = [
     "x/foo/foo/a",
 ];
 
-/// Rules, and what they leave of the tree: the examples of rsync's manual (sections "Filter rules in depth" and
-/// "Pattern matching rules") and the sentences about patterns. `-` begins what is left out, where that is
-/// shorter to say.
+/// Rules, and what remains of the tree: examples and rules from the manual of rsync (sections
+/// "Filter rules in depth" and "Pattern matching rules"). After `-`, the list names what is
+/// excluded instead.
 const CASES: [(&[&str], &str); 33] = [
     (&[], "-"),
-    // Without a slash: the last component.
+    // Without a slash: matches the last component.
     (&["- *.o"], "- ab/b.o b.o bar.c/b.o"),
     (&["- bar.c"], "- bar.c/ bar.c/b.o foo/bar.c"),
-    // A slash at the end: directories only.
+    // A trailing slash: directories only.
     (&["- bar.c/"], "- bar.c/ bar.c/b.o"),
     (&["- bar/"], "- foo/foo/bar/ foo/foo/bar/a"),
-    // A slash at the beginning: at the root only.
+    // A leading slash: anchored at the root.
     (&["- /bar"], "- bar"),
     (&["- /ab"], "- ab/ ab/a ab/b.o ab/foo/ ab/foo/bar ab/foo/ab/ ab/foo/ab/bar"),
-    // A slash inside: the last components.
+    // A slash inside: matches the last components.
     (&["- foo/bar"], "- ab/foo/bar foo/bar foo/foo/bar/ foo/foo/bar/a x/foo/bar"),
     (&["- /foo/bar"], "- foo/bar"),
     (&["- foo/a/"], "-"),
-    // One star stays within a component, two do not.
+    // `*` stays within a component, `**` does not.
     (&["- foo/*/bar"], "- ab/foo/ab/bar foo/ab/bar foo/foo/bar/ foo/foo/bar/a"),
     (&["- /foo/*/bar"], "- foo/ab/bar foo/foo/bar/ foo/foo/bar/a"),
     (&["- /foo/**/bar"], "- foo/ab/bar foo/ab/ab/bar foo/foo/bar/ foo/foo/bar/a"),
     (&["- /foo/**bar"], "- foo/bar foo/ab/bar foo/ab/ab/bar foo/foo/bar/ foo/foo/bar/a"),
     (&["- /f*r"], "-"),
     (&["- /f**r"], "- foo/bar foo/ab/bar foo/ab/ab/bar foo/foo/bar/ foo/foo/bar/a"),
-    // With a slash behind, too: directories only.
+    // The same with a trailing slash: directories only.
     (&["- /foo/***/"], "- foo/ foo/a foo/ab/ foo/ab/bar foo/ab/ab/ foo/ab/ab/bar foo/ab/ab/foo foo/b.c foo/bar foo/bar.c foo/foo/ foo/foo/a foo/foo/bar/ foo/foo/bar/a"),
     (&["- foo/ab/**/"], "- foo/ab/ab/ foo/ab/ab/bar foo/ab/ab/foo"),
     (&["+ foo/***/", "- *"], "foo/ foo/ab/ foo/ab/ab/ foo/foo/ foo/foo/bar/"),
@@ -85,17 +85,17 @@ const CASES: [(&[&str], &str); 33] = [
     (&["- **/a"], "- a ab/a foo/a foo/foo/a foo/foo/bar/a x/foo/foo/a"),
     (&["- x/***"], "- x/ x/* x/[a] x/a\\b x/b- x/] x/foo/ x/foo/bar x/foo/foo/ x/foo/foo/a"),
     (&["- x/**"], "- x/* x/[a] x/a\\b x/b- x/] x/foo/ x/foo/bar x/foo/foo/ x/foo/foo/a"),
-    // One byte, and one of a class.
+    // One byte, and one byte of a class.
     (&["- b?o"], "- ab/b.o b.o bar.c/b.o"),
     (&["- foo?"], "- foob"),
     (&["- b.[a-c]"], "- b.c foo/b.c"),
     (&["- [[:alpha:]].[!a-c]"], "- ab/b.o b.o bar.c/b.o"),
     (&["- x[/]foo"], "-"),
-    // A backslash means itself unless something is wild.
+    // A backslash is literal in patterns without wildcards.
     (&["- a\\b"], "- x/a\\b"),
     (&["- a\\\\?"], "- x/a\\b"),
     (&["- \\*"], "- x/*"),
-    // The first rule that matches decides; what is below a directory that is left out is never asked for.
+    // The first matching rule decides; contents of excluded directories are not examined.
     (&["+ */", "+ *.c", "- *"], "ab/ ab/foo/ ab/foo/ab/ b.c bar.c/ foo/ foo/ab/ foo/ab/ab/ foo/b.c foo/bar.c foo/foo/ foo/foo/bar/ x/ x/foo/ x/foo/foo/"),
     (&["+ /foo/", "+ /foo/bar.c", "- *"], "foo/ foo/bar.c"),
 ];
@@ -118,11 +118,11 @@ fn ours(rules: &[String]) -> BTreeSet<String> {
     TREE.iter().filter(reaches).map(|name| (*name).to_string()).collect()
 }
 
-/// A folder with the tree, for rsync to look at.
+/// A folder with the tree, as input for rsync.
 struct RsyncTree(PathBuf);
 
 impl RsyncTree {
-    /// None where rsync is not installed, which is counted.
+    /// Creates the folder; `None` if rsync is not installed.
     fn new(test: &str) -> Option<Self> {
         if Command::new("rsync").arg("--version").output().is_err() {
             let why = "skipped: filters are not compared with rsync, which is not installed";
@@ -142,8 +142,8 @@ impl RsyncTree {
         Some(Self(folder))
     }
 
-    /// What rsync would move of a source into an empty folder.
-    fn says(&self, rules: &[String], source: &str) -> BTreeSet<String> {
+    /// Returns the names that rsync would copy from a source to an empty folder.
+    fn rsync_names(&self, rules: &[String], source: &str) -> BTreeSet<String> {
         let mut rsync = Command::new("rsync");
         rsync.args(["-rn", "--out-format=%n"]).args(rules.iter().map(|rule| format!("--filter={rule}")));
         let output = rsync.args([source, "sink/"]).current_dir(&self.0).output().expect("rsync");
@@ -161,8 +161,8 @@ impl Drop for RsyncTree {
 }
 
 #[test]
-fn rules_mean_what_the_manual_says() {
-    let witness = RsyncTree::new("cases");
+fn rules_match_the_manual_of_rsync() {
+    let rsync_tree = RsyncTree::new("cases");
     for (rules, expected) in CASES {
         let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_string()).collect();
         let listed = |text: &str| -> BTreeSet<String> { text.split_whitespace().map(Into::into).collect() };
@@ -171,16 +171,16 @@ fn rules_mean_what_the_manual_says() {
             None => listed(expected),
         };
         assert_eq!(ours(&rules), expected, "{rules:?}");
-        if let Some(witness) = &witness {
-            assert_eq!(witness.says(&rules, "tree/"), expected, "rsync differs: {rules:?}");
+        if let Some(rsync_tree) = &rsync_tree {
+            assert_eq!(rsync_tree.rsync_names(&rules, "tree/"), expected, "rsync differs: {rules:?}");
         }
     }
 }
 
-/// Rules by chance, from what means something in a pattern and in this tree.
+/// Random rules of fragments that are significant in patterns and in the tree.
 #[test]
-fn rules_by_chance_mean_what_rsync_makes_of_them() {
-    let Some(witness) = RsyncTree::new("chance") else { return };
+fn random_rules_match_rsync() {
+    let Some(rsync_tree) = RsyncTree::new("chance") else { return };
     let atom = proptest::sample::select(vec![
         "a",
         "b",
@@ -210,15 +210,15 @@ fn rules_by_chance_mean_what_rsync_makes_of_them() {
     let rules = proptest::collection::vec(rule, 1..4);
     let mut runner = TestRunner::new(Config { cases: 100, failure_persistence: None, ..Config::default() });
     let result = runner.run(&rules, |rules| {
-        prop_assert_eq!(ours(&rules), witness.says(&rules, "tree/"));
+        prop_assert_eq!(ours(&rules), rsync_tree.rsync_names(&rules, "tree/"));
         Ok(())
     });
     assert!(result.is_ok(), "{}", result.err().map(|error| error.to_string()).unwrap_or_default());
 }
 
 #[test]
-fn origins_are_those_of_rsync() {
-    let Some(witness) = RsyncTree::new("origins") else { return };
+fn source_paths_match_rsync() {
+    let Some(rsync_tree) = RsyncTree::new("origins") else { return };
     for source in [
         "tree",
         "tree/",
@@ -234,13 +234,13 @@ fn origins_are_those_of_rsync() {
         "tree/ab/foo",
     ] {
         let origin = SourcePath::parse(source.as_bytes()).expect("a source");
-        let root = witness.0.join(String::from_utf8(origin.root).expect("text"));
+        let root = rsync_tree.0.join(String::from_utf8(origin.root).expect("text"));
         let mut expected = BTreeSet::new();
         match origin.only {
             Some(name) => list(&root, &name, &mut expected),
             None => children(&root, &Name::root(), &mut expected),
         }
-        assert_eq!(witness.says(&[], source), expected, "{source}");
+        assert_eq!(rsync_tree.rsync_names(&[], source), expected, "{source}");
     }
 }
 

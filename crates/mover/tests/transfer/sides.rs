@@ -1,23 +1,26 @@
-//! Two sides of a transfer with plain wishes.
+//! A source and a sink with default options, and functions to run them.
 
 use numaio_machine::port::{Event, FileKind, Found, Names, Operation, Outcome, Packet, Seen, Stamp};
 use numaio_mover::chunk::ChunkPolicy;
-use numaio_mover::drive::{PortCommand,TransferCore};
+use numaio_mover::compression::CompressMode;
+use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::compression::CompressMode;
-use numaio_mover::sink::{RequestedEntries, PreserveOptions, WriterIdentity, Sink, SinkOptions, ProtectedPaths, SyncMode};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
-/// A source of all that is in a root. An unasked one sends all at once, as to an empty place.
+/// Creates a source of everything below a root. In eager mode it sends data without requests.
 pub fn source(by_address: bool, eager: bool) -> Source<Vec<u8>> {
     Source::new(source_options(by_address, eager)).expect("a policy")
 }
 
+/// Returns the options of such a source.
 pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
     SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
@@ -43,18 +46,18 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
     }
 }
 
-/// A sink that takes it.
+/// Creates a matching sink.
 pub fn sink(eager: bool) -> Sink<Vec<u8>> {
     sink_for_user(eager, PreserveOptions::default(), WriterIdentity::default())
 }
 
-/// The same of a user, who keeps some attributes.
-pub fn sink_for_user(eager: bool, preserve:PreserveOptions, writer:WriterIdentity) -> Sink<Vec<u8>> {
+/// Creates a sink of a user that preserves some attributes.
+pub fn sink_for_user(eager: bool, preserve: PreserveOptions, writer: WriterIdentity) -> Sink<Vec<u8>> {
     Sink::new(sink_options(eager, preserve, writer))
 }
 
-/// What such a sink does.
-pub fn sink_options(eager: bool, preserve:PreserveOptions, writer:WriterIdentity) -> SinkOptions {
+/// Returns the options of such a sink.
+pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdentity) -> SinkOptions {
     SinkOptions {
         preserve,
         writer,
@@ -72,33 +75,37 @@ pub fn sink_options(eager: bool, preserve:PreserveOptions, writer:WriterIdentity
         keep_partials_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: Names::Apart,
         protected: ProtectedPaths::default(),
-        destination_created:false,
-        report_changes:false,
+        destination_created: false,
+        report_changes: false,
         alias: None,
         in_place: false,
         sync: SyncMode::None,
         hash: HashKind::None,
-        accept_compressed:false,
+        accept_compressed: false,
         acls: true,
         eager,
-        is_retry:false,
+        is_retry: false,
         transfer: TRANSFER,
     }
 }
 
-/// Moves all; what a side wants of its disk is done by a function, at once and in order.
+/// Runs a transfer; the functions execute the operations of each side immediately and in order.
 pub fn run(
     (source, sink): (&mut Source<Vec<u8>>, &mut Sink<Vec<u8>>),
     mut at_source: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
     mut at_sink: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
 ) {
     while sink.outcome().is_none() || source.outcome().is_none() {
-        run_operations(source, &mut at_source).into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
-        run_operations(sink, &mut at_sink).into_iter().for_each(|packet| source.handle(Event::Received(packet)));
+        run_operations(source, &mut at_source)
+            .into_iter()
+            .for_each(|packet| sink.handle(Event::Received(packet)));
+        run_operations(sink, &mut at_sink)
+            .into_iter()
+            .for_each(|packet| source.handle(Event::Received(packet)));
     }
 }
 
-/// Does what a side wants; gives what it sends.
+/// Executes the operations of a side until there are none; returns the packets that it sends.
 pub fn run_operations<C: TransferCore<Vec<u8>>>(
     core: &mut C,
     mut done: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
@@ -113,7 +120,7 @@ pub fn run_operations<C: TransferCore<Vec<u8>>>(
     sent
 }
 
-/// What is found of something empty.
+/// Returns an empty object.
 pub fn found(kind: FileKind) -> Found {
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     let seen = Seen {
