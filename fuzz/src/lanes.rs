@@ -4,7 +4,7 @@ use crate::link::stream_of;
 use numaio_linux::files::Roots;
 use numaio_linux::port::net::{DataStream, StreamDirection};
 use numaio_linux::port::{WorkerGroup, FilePort, StreamSet, LinkError, Pool, Setting};
-use numaio_machine::port::{Event, Port, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::LazyLock;
@@ -76,7 +76,7 @@ fn packets(mut bytes: &[u8]) -> (Vec<Numbered>, bool) {
         let number =
             |at: usize| head[at..at + 4].iter().fold(0, |number, byte| number << 8 | usize::from(*byte));
         let (frames, data) = (number(8), number(12));
-        if frames > MOST_FRAMES || data > BLOCK || frames + data > rest.len() {
+        if frames > MAX_FRAME_BYTES || data > BLOCK || frames + data > rest.len() {
             return (packets, false);
         }
         let count = (number(0) as u64) << 32 | number(4) as u64;

@@ -2,7 +2,7 @@
 
 use numaio_linux::port::{read_packet, write_packet, LinkError, Pool};
 use numaio_linux::rtnetlink::{reply, request, Reply, Route, FIB_MATCH, LOOKUP_TABLE};
-use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::mpsc::channel;
@@ -36,7 +36,7 @@ pub fn link(input: &[u8]) {
             Ok(packet) => {
                 let length = packet.data.as_ref().map(|(_, length)| *length);
                 assert!(
-                    packet.frames.len() <= MOST_FRAMES
+                    packet.frames.len() <= MAX_FRAME_BYTES
                         && length.is_none_or(|length| (1..=BLOCK).contains(&length))
                 );
                 write_packet(&mut again, &[], packet, &events).expect("memory takes it");
@@ -50,7 +50,7 @@ pub fn link(input: &[u8]) {
             Err(LinkError::Closed) => break assert!(from.rest.is_empty() && again.len() == bytes.len()),
             Err(LinkError::Truncated) => break assert!(from.rest.is_empty() && again.len() < bytes.len()),
             Err(LinkError::TooLong { frames, data }) => {
-                assert!(frames as usize > MOST_FRAMES || data as usize > BLOCK);
+                assert!(frames as usize > MAX_FRAME_BYTES || data as usize > BLOCK);
                 assert_eq!(bytes.len() - from.rest.len(), before + 8, "nothing of it was read");
                 break;
             }

@@ -1,7 +1,7 @@
 //! A small transfer between two simulated disks: what a fuzzer begins with.
 
 use crate::sides::input_of;
-use numaio_machine::port::{Event, Names, Packet, Stamp};
+use numaio_machine::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::accounts::AccountLookup;
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::drive::{PortCommand, TransferCore};
@@ -72,7 +72,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         requested: Some(RequestedEntries::new(&[Origin { root: 0, only: None, enter: true, with_parents: false }], true, false)),
         dry_run: false,
         keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: Names::Apart,
+        names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,
         report_changes: true,

@@ -1,7 +1,7 @@
 //! A side of a transfer whose peer says whatever it likes.
 
 use crate::pair::{sink_disk, sink_side, source_disk, source_side};
-use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MAX_FRAME_BYTES};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_sim::mover::Disk;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn work<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
                 core.handle(Event::Done(ticket, outcome));
             }
             PortCommand::Send(packet) => {
-                assert!(packet.frames.len() <= MOST_FRAMES);
+                assert!(packet.frames.len() <= MAX_FRAME_BYTES);
                 assert!(packet.data.is_none_or(|(bytes, length)| length <= BLOCK && length <= bytes.len()));
             }
         }
@@ -98,9 +98,9 @@ fn check(operation: &Operation<Vec<u8>>) {
     };
     match operation {
         Operation::List { directory, .. } => good(directory),
-        Operation::Look { at, .. } | Operation::Remove(at) => at.iter().for_each(good),
+        Operation::Stat { at, .. } | Operation::Remove(at) => at.iter().for_each(good),
         Operation::Read { pieces, .. } => pieces.iter().for_each(|piece| good(&piece.at)),
-        Operation::Sum(summing) => good(&summing.at),
+        Operation::HashFile(summing) => good(&summing.at),
         Operation::Write { puts, .. } => puts.iter().for_each(|put| {
             good(&put.at);
             put.settle.iter().for_each(|settle| {
@@ -108,16 +108,16 @@ fn check(operation: &Operation<Vec<u8>>) {
                 kept(&settle.attributes);
             });
         }),
-        Operation::Make(all) => all.iter().for_each(|making| {
+        Operation::Create(all) => all.iter().for_each(|making| {
             good(&making.at);
             kept(&making.attributes);
         }),
-        Operation::Adorn(all) => all.iter().for_each(|(at, attributes)| {
+        Operation::SetAttributes(all) => all.iter().for_each(|(at, attributes)| {
             good(at);
             kept(attributes);
         }),
-        Operation::Open { journal, .. } => good(journal),
-        Operation::Record(record) => record.after.iter().flatten().chain([&record.journal]).for_each(good),
-        Operation::More { .. } | Operation::Sync { .. } => {}
+        Operation::OpenJournal { journal, .. } => good(journal),
+        Operation::WriteJournal(record) => record.after.iter().flatten().chain([&record.journal]).for_each(good),
+        Operation::ListMore { .. } | Operation::Sync { .. } => {}
     }
 }

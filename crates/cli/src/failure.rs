@@ -3,7 +3,7 @@
 use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::tape::{NotATape, Tape};
+use numaio_machine::tape::{TapeError, Tape};
 use numaio_measure::CampaignError;
 use numaio_schema::{Document, NotThatDocument};
 use std::path::Path;
@@ -200,7 +200,7 @@ fn lower(sentence: &str) -> String {
 }
 
 /// A file that is no tape; a document is often meant for one.
-pub fn not_a_tape(name: &str, content: &[u8], error: &NotATape) -> Failure {
+pub fn not_a_tape(name: &str, content: &[u8], error: &TapeError) -> Failure {
     let is_document = std::str::from_utf8(content).is_ok_and(|text| Document::from_json(text).is_ok());
     if is_document {
         return Failure::new(format!("{name}: it is a document, and no tape"))

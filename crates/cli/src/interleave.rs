@@ -7,7 +7,7 @@ use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::Change;
 use numaio_machine::interleave::{self, Interleave};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_schema::{Applied, InterleaveWeights};
 
 /// Name of the receipt.
@@ -16,7 +16,7 @@ const RECEIPT: &str = "interleave";
 /// Weights in force on the machine that the options name, if it is the one the weights are for.
 pub fn now(common: &Common, weights: &InterleaveWeights) -> Result<Option<Interleave>, Failure> {
     let machine = Machine::pick(common)?;
-    let same = see(&machine).identity.fingerprint == weights.machine;
+    let same = discover(&machine).identity.fingerprint == weights.machine;
     Ok(interleave::read(&machine).filter(|_| same))
 }
 
@@ -24,7 +24,7 @@ pub fn now(common: &Common, weights: &InterleaveWeights) -> Result<Option<Interl
 /// to what was there before all of them.
 pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure> {
     let kernel = receipts::this_kernel(common)?;
-    let machine = see(&kernel).identity.fingerprint;
+    let machine = discover(&kernel).identity.fingerprint;
     if machine != weights.machine {
         let what = format!("the weights are of machine {}, and this is machine {machine}", weights.machine);
         return Err(Failure::new(what).hint("run numaio stream here, or apply them there"));

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
 use numaio_linux::{Kernel, Root};
-use numaio_machine::locate::{Answer, Locate, LocateError, Question};
+use numaio_machine::locate::{LocateAnswer, Locate, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, Replay, Tape};
@@ -37,7 +37,7 @@ impl Machine {
     pub fn pick(common: &Common) -> Result<Self, Failure> {
         if let Some(dir) = &common.sysroot {
             let root = Root::open(dir).map_err(|error| Failure::file(dir, error))?;
-            if !numaio_machine::see::is_machine(&root) {
+            if !numaio_machine::discover::is_machine(&root) {
                 return Err(Failure::file(dir, "holds neither sys/devices/system nor proc/cpuinfo")
                     .hint("--sysroot wants the folder above the copied sys and proc"));
             }
@@ -115,7 +115,7 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
     let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
     let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
-    if !numaio_machine::see::is_machine(&replay) {
+    if !numaio_machine::discover::is_machine(&replay) {
         return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))
             .hint("it was cut short: copy it again, or record it anew"));
     }
@@ -159,7 +159,7 @@ impl Probe for Machine {
 }
 
 impl Locate for Machine {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         match self {
             Self::Live(kernel) => kernel.locate(question),
             Self::Taped(recording) => recording.locate(question),

@@ -8,7 +8,7 @@ use crate::{failure, input, output, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::{boot_id, Change, ControlError};
 use numaio_machine::devices::{interrupt_names, Device};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_place::{Foreign, PlaceError};
 use numaio_schema::{Applied, Receipt};
@@ -33,11 +33,11 @@ impl Kept {
 
     /// Whether it names a device in any way: another one that had the same name may have gone or come since.
     pub fn may_name(&self, device: &str, topology: &Topology) -> bool {
-        self.is_of(device, topology, Device::answers_to)
+        self.is_of(device, topology, Device::has_name)
     }
 
     fn is_of(&self, device: &str, topology: &Topology, is: impl Fn(&Device, &str) -> bool) -> bool {
-        let mut seen = topology.devices.iter().filter(|seen| seen.answers_to(device));
+        let mut seen = topology.devices.iter().filter(|seen| seen.has_name(device));
         seen.any(|seen| self.receipt.devices.iter().any(|name| is(seen, name)))
     }
 }
@@ -93,7 +93,7 @@ pub fn refused(error: PlaceError, rights: &str) -> Failure {
 /// They are those with its fingerprint and those of this start of its kernel, which tells a machine from all others: a CPU that goes
 /// offline and a device that comes or goes give it another fingerprint.
 pub fn all(common: &Common, kernel: &Kernel) -> Result<Vec<Kept>, Failure> {
-    let (machine, booted) = (see(kernel).identity.fingerprint, boot_id(kernel));
+    let (machine, booted) = (discover(kernel).identity.fingerprint, boot_id(kernel));
     let mut found = Vec::new();
     for file in store::receipts()? {
         let is_its = file.machine == machine;
@@ -207,7 +207,7 @@ pub fn take_back(kernel: &Kernel, kept: &Kept, others: &[Kept]) -> Result<TakenB
     let machine = match booted.is_some() && kept.receipt.boot == booted {
         // The same start of the kernel is the same machine, whatever its fingerprint is now.
         true => kept.receipt.machine.clone(),
-        false => see(kernel).identity.fingerprint,
+        false => discover(kernel).identity.fingerprint,
     };
     let how = if is_over(&kept.receipt, kernel) && kept.receipt.machine == machine {
         TakenBack::Rebooted

@@ -3,7 +3,7 @@
 mod support;
 
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;
@@ -51,7 +51,7 @@ fn tape() -> &'static str {
             recorded_at: 1_800_000_000,
         };
         let recording = Recording::new(Shared(machine.tree(), Mutex::new(machine)), header);
-        let topology = see(&recording);
+        let topology = discover(&recording);
         let targets = topology.cpu_nodes();
         let copies = Options { targets, least_visits: 6, time_limit_s: 1e4, ..Options::default() };
         campaign::run(&setting(&recording, &topology), &copies, &mut |_| {}).expect("copies");

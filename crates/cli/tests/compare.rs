@@ -3,7 +3,7 @@
 mod support;
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};
@@ -61,7 +61,7 @@ fn whole_tape(shape: &str, target: NodeId) -> String {
     // Files are read by several threads, and a simulation runs in one.
     let seen = Recording::new(machine.tree(), header.clone());
     let tried = Recording::new(machine, header);
-    let topology = see(&seen);
+    let topology = discover(&seen);
     let source = numaio_schema::MachineSource::Simulated;
     let setting =
         Setting { root: &seen, probe: &tried, topology: &topology, source, now: 1, stop: &|| false };

@@ -72,7 +72,7 @@ impl Hosts {
         let root = numaio_linux::Root::live().expect("a root");
         let pids = fs::read_to_string(self.path(&format!("{host}.pids"))).unwrap_or_default();
         let mut pids = pids.lines().filter_map(|pid| pid.parse().ok());
-        pids.any(|pid| numaio_machine::process::began(&root, pid).is_some())
+        pids.any(|pid| numaio_machine::process::start_time(&root, pid).is_some())
     }
 
     fn jobs(&self) -> Vec<Job> {

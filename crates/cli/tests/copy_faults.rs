@@ -303,7 +303,7 @@ fn far(home: &Home, args: &[&str]) -> Command {
 fn far_runs(home: &Home) -> bool {
     let pid = fs::read_to_string(home.0.join("far.pid")).expect("a process");
     let root = numaio_linux::Root::live().expect("a root");
-    numaio_machine::process::began(&root, pid.trim().parse().expect("a number")).is_some()
+    numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
 /// What has attributes or is no file is reached by way of /proc: without, it would be taken for absent, and removed.

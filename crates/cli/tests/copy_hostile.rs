@@ -4,7 +4,7 @@ mod support;
 
 use numaio_linux::files::Roots;
 use numaio_linux::port::{WorkerGroup, StreamPair, FilePort, Pool, Setting};
-use numaio_machine::port::{Digest, Names, BLOCK};
+use numaio_machine::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
@@ -47,7 +47,7 @@ fn options() -> SinkOptions {
         requested: None,
         dry_run: false,
         keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: Names::Apart,
+        names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,
         report_changes: false,

@@ -188,7 +188,7 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
     );
     let ports = format!("{}-65535", between.port);
     let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
-    let words = "big: the other side sent packed data that cannot be unpacked";
+    let words = "big: the peer sent compressed data that cannot be decompressed";
     copy(&home, &args).failed(3, &[words, "(destination)"]);
     assert!(home.0.join("there/empty").exists() && !home.0.join("there/big").exists());
     ssh(&home, PLAIN);

@@ -36,7 +36,7 @@ fn command(home: &Home, args: &[&str]) -> Command {
 
 fn runs(pid: &str) -> bool {
     let root = numaio_linux::Root::live().expect("a root");
-    numaio_machine::process::began(&root, pid.trim().parse().expect("a number")).is_some()
+    numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
 fn far_runs(home: &Home) -> bool {

@@ -1,14 +1,14 @@
 //! `numaio doctor`, as a user types it.
 
-#[allow(dead_code)] // crates/machine/tests/corpus.rs needs more of it
-#[path = "../../machine/tests/support/mod.rs"]
+#[allow(dead_code)] // crates/machine/tests/machine/corpus.rs needs more of it
+#[path = "../../machine/tests/machine/support/mod.rs"]
 mod recorded;
-#[allow(dead_code)] // crates/machine/tests/near needs more of it
-#[path = "../../machine/tests/near/machine.rs"]
+#[allow(dead_code)] // crates/machine/tests/machine/near needs more of it
+#[path = "../../machine/tests/machine/near/machine.rs"]
 mod stacks;
 mod support;
 
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::tape::Tape;
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::Direction;
@@ -42,7 +42,7 @@ fn ill(files: &mut Tree) {
 
 /// Numbers of a device's interrupts.
 fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
-    let device = see(files).devices.into_iter().find(|device| device.answers_to(name)).expect("the device");
+    let device = discover(files).devices.into_iter().find(|device| device.has_name(name)).expect("the device");
     device.irqs.iter().map(|irq| irq.number).collect()
 }
 

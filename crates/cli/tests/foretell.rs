@@ -4,7 +4,7 @@
 mod support;
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{
@@ -44,7 +44,7 @@ struct Measured {
 impl Measured {
     fn new(spec: Spec) -> Self {
         let machine = Simulated::new(spec).expect("a machine");
-        let topology = see(&machine.tree());
+        let topology = discover(&machine.tree());
         Self { machine, topology }
     }
 
@@ -74,7 +74,7 @@ impl Measured {
     }
 
     fn io(&self, what: IoSelection, now: u64) -> IoRecord {
-        let found = self.topology.devices.iter().find(|device| device.answers_to("nvme0n1"));
+        let found = self.topology.devices.iter().find(|device| device.has_name("nvme0n1"));
         let device: IoDevice = io::device(found.expect("the drive"), None);
         let options = IoOptions { what, ..IoOptions::default() };
         io::run(&self.setting(now), &Disk { path: disk() }, device, &options, &mut |_| {}).expect("I/O")

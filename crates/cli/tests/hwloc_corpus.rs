@@ -1,11 +1,11 @@
 //! Recorded machines exported as hwloc XML, against what hwloc itself makes of the same files.
 //!
-//! Where the machines come from is told in crates/machine/tests/corpus.rs. Every difference stands in
+//! Where the machines come from is told in crates/machine/tests/machine/corpus.rs. Every difference stands in
 //! [`DELIBERATE`] with its reason; one that is not there fails, and so does one there that no longer shows (with
 //! the version of hwloc it was found by).
 
-#[allow(dead_code)] // crates/machine/tests/corpus.rs needs more of it
-#[path = "../../machine/tests/support/mod.rs"]
+#[allow(dead_code)] // crates/machine/tests/machine/corpus.rs needs more of it
+#[path = "../../machine/tests/machine/support/mod.rs"]
 mod recorded;
 mod support;
 

@@ -238,7 +238,7 @@ fn another_process_with_its_number_is_not_taken_for_it() {
     job.state = JobState::Running;
     // The process has the number, and began at another time.
     let root = numaio_linux::Root::live().expect("a root");
-    let began = numaio_machine::process::began(&root, other.id()).expect("it runs");
+    let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
     (job.process.pid, job.process.began) = (other.id(), began + 1);
     write(&home, &job);
     assert_eq!(shown(&home, 1).state, JobState::Cut);
@@ -304,7 +304,7 @@ fn old_ones_make_room_and_running_ones_stay() {
     home.run(&["copy", "f", "g"]).ok();
     let root = numaio_linux::Root::live().expect("a root");
     let mut job = noted(&home, 1);
-    let (own, began) = (std::process::id(), numaio_machine::process::began(&root, std::process::id()));
+    let (own, began) = (std::process::id(), numaio_machine::process::start_time(&root, std::process::id()));
     // The first one runs, as this test does; all others have ended.
     (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
     write(&home, &job);

@@ -21,7 +21,7 @@ fn devices_of_a_recorded_machine() {
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines.iter().all(|line| line.ends_with(" -> node 7")), "{text}");
     let explained = near(&[&machine[..], &["eth0", "--explain"]].concat()).ok();
-    assert!(explained.contains("numa_node: it says so itself"), "{explained}");
+    assert!(explained.contains("numa_node: reported by the device"), "{explained}");
     let json = near(&[&machine[..], &["eth0", "--json"]].concat()).ok();
     let document = NearDocument::from_json(&json).expect("a document");
     assert_eq!(document.handles[0].nodes[0].node.0, 7);
@@ -32,8 +32,8 @@ fn devices_of_a_recorded_machine() {
 fn what_is_unknown_or_no_handle_is_wrong_usage() {
     let machine = ["--machine", "amd-dl585-g7"];
     near(&[&machine[..], &["ethO"]].concat()).failed(2, &["there is no device \"ethO\"", "eth0"]);
-    near(&["pid:x"]).failed(2, &["is no handle", "number of a process"]);
-    near(&["host:x:0"]).failed(2, &["is no handle", "a port"]);
+    near(&["pid:x"]).failed(2, &["invalid handle", "process number"]);
+    near(&["host:x:0"]).failed(2, &["invalid handle", "a port"]);
     near(&[]).failed(2, &["HANDLE"]);
 }
 
@@ -44,7 +44,7 @@ fn what_leads_to_no_device_says_why_and_fails() {
     assert!(said.out.contains("near-not-on-tape"), "{}", said.out);
     let said = near(&["/proc/self"]);
     assert_eq!(said.code, Some(1));
-    assert!(said.out.contains("no device"), "{}", said.out);
+    assert!(said.out.contains("near-no-device"), "{}", said.out);
 }
 
 #[test]

@@ -332,7 +332,7 @@ fn wrong_options_are_told_with_a_hint() {
     home.run(&["plan", "--data", "nvme0n1=2TB"]).failed(2, &["--nic"]);
     home.run(&["plan", "--data", "nvme0n1", "--nic", "eth0"]).failed(2, &["has no size"]);
     home.run(&["plan", "--data", "nvme0n1=2parsecs", "--nic", "eth0"]).failed(2, &["no size"]);
-    home.run(&["plan", "--data", "nvme0n1=99999999P", "--nic", "eth0"]).failed(2, &["more than 2^64"]);
+    home.run(&["plan", "--data", "nvme0n1=99999999P", "--nic", "eth0"]).failed(2, &["exceeds 2^64"]);
     dl585(&["--data", "nvme0n1=15E"]).failed(1, &["below 2^53"]);
     dl585(&["--data", "nvme7n1=1TB"]).failed(2, &["nvme7n1"]);
     dl585(&["--nic", "eth9"]).failed(2, &["eth9"]);

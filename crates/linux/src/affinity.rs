@@ -2,11 +2,11 @@
 
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::set::{CpuSet, LARGEST_ID};
+use numaio_machine::set::{CpuSet, MAX_ID};
 use std::io;
 
 /// 64-bit words of a mask for every possible CPU; glibc's `cpu_set_t` is limited to 1,024 CPUs.
-const WORDS: usize = (LARGEST_ID as usize + 1).div_ceil(u64::BITS as usize);
+const WORDS: usize = (MAX_ID as usize + 1).div_ceil(u64::BITS as usize);
 
 /// Binds the calling thread to one CPU and verifies the resulting mask.
 ///
@@ -108,7 +108,7 @@ mod tests {
         std::thread::spawn(move || {
             pin(cpu).expect("a CPU of our own");
             assert_eq!(get().ok(), mask_of(cpu));
-            for absent in [8191, LARGEST_ID, u32::MAX] {
+            for absent in [8191, MAX_ID, u32::MAX] {
                 assert!(matches!(pin(CpuId(absent)), Err(ProbeError::Refused { .. })), "{absent}");
             }
             assert_eq!(get().ok(), mask_of(cpu), "a failed call must not change the mask");

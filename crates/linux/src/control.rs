@@ -2,7 +2,7 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
-use numaio_machine::sysfs::{SysfsExt, WhyUnread};
+use numaio_machine::sysfs::{SysfsExt, ReadErrorKind};
 use numaio_machine::{interleave, steering};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -44,10 +44,10 @@ fn apply_steering(root: &Root, change: &Change) -> Result<Change, ControlError> 
     let what = change.to_string();
     let refused = |why: String| ControlError::Refused { what: what.clone(), why };
     let (path, text) =
-        steering::written(change).ok_or_else(|| refused("invalid interface name".to_owned()))?;
+        steering::setting_file(change).ok_or_else(|| refused("invalid interface name".to_owned()))?;
     let read = || {
         let text = root.text(&path).map_err(|error| read_error(&what, &format!("{path}: "), &error.why))?;
-        steering::as_read(change, &text)
+        steering::parse_setting(change, &text)
             .ok_or_else(|| refused(format!("unexpected content of {path}: {text:?}")))
     };
     let before = read()?;
@@ -57,7 +57,7 @@ fn apply_steering(root: &Root, change: &Change) -> Result<Change, ControlError> 
     let after = read()?;
     if after != *change {
         // The kernel adjusted the value: restore the previous one.
-        if let Some((path, text)) = steering::written(&before) {
+        if let Some((path, text)) = steering::setting_file(&before) {
             let _ = write(root, &path, &text);
         }
         return Err(refused(format!("the kernel set {after} instead")));
@@ -95,8 +95,8 @@ impl SettingError {
 }
 
 /// Converts an error of reading a setting.
-fn read_error(what: &str, place: &str, why: &WhyUnread) -> ControlError {
-    denied_or_refused(*why == WhyUnread::Denied, what, format!("{place}{why}"))
+fn read_error(what: &str, place: &str, why: &ReadErrorKind) -> ControlError {
+    denied_or_refused(*why == ReadErrorKind::Denied, what, format!("{place}{why}"))
 }
 
 /// Returns `Denied` for missing permissions, `Refused` for all other errors.
@@ -221,8 +221,8 @@ mod tests {
             .into_iter()
             .all(|errno| denied(SettingError::Open(errno))));
         assert!(!denied(SettingError::Write(Errno::INVAL)) && !denied(SettingError::Open(Errno::NOENT)));
-        assert!(matches!(read_error("it", "", &WhyUnread::Denied), ControlError::Denied { .. }));
-        assert!(matches!(read_error("it", "", &WhyUnread::Absent), ControlError::Refused { .. }));
+        assert!(matches!(read_error("it", "", &ReadErrorKind::Denied), ControlError::Denied { .. }));
+        assert!(matches!(read_error("it", "", &ReadErrorKind::Absent), ControlError::Refused { .. }));
     }
 
     #[test]
@@ -240,12 +240,12 @@ mod tests {
         let root = Root::open(&dir).expect("a root");
         for (change, before) in &changes {
             assert!(apply(&root, change).is_err(), "missing file: {change}");
-            let (path, _) = steering::written(change).expect("a setting");
+            let (path, _) = steering::setting_file(change).expect("a setting");
             let file = dir.join(path.trim_start_matches('/'));
             fs::create_dir_all(file.parent().expect("a parent")).expect("directories");
             fs::write(&file, before).expect("a setting");
             let inverse = apply(&root, change).expect("allowed");
-            assert_eq!(Some(inverse), steering::as_read(change, before.trim()), "{change}");
+            assert_eq!(Some(inverse), steering::parse_setting(change, before.trim()), "{change}");
             conformance::control(&RootControl(&root), change).expect("allowed");
         }
         fs::remove_dir_all(&dir).expect("removed");

@@ -3,7 +3,7 @@
 use crate::io::tcp::Peer;
 use crate::{control, cuda, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
-use numaio_machine::locate::{Answer, Locate, LocateError, Question};
+use numaio_machine::locate::{LocateAnswer, Locate, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;
@@ -94,7 +94,7 @@ impl Control for Kernel {
 }
 
 impl Locate for Kernel {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         locate::locate(question)
     }
 }

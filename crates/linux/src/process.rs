@@ -27,7 +27,7 @@ impl ProcessHandle {
             held => held?,
         };
         // Checked while the descriptor is held, so both refer to the same process.
-        Ok((process::began(root, pid) == Some(start_time)).then_some(Self(held)))
+        Ok((process::start_time(root, pid) == Some(start_time)).then_some(Self(held)))
     }
 
     /// Opens an unreaped child, whose id cannot be reused.
@@ -128,14 +128,14 @@ mod tests {
         // The child exits with this test in any case.
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
         let pid = child.id();
-        let start_time = process::began(&root, pid).expect("it runs");
+        let start_time = process::start_time(&root, pid).expect("it runs");
         assert!(ProcessHandle::find(&root, pid, start_time + 1).expect("asked").is_none());
         let running = ProcessHandle::find(&root, pid, start_time).expect("asked").expect("it runs");
         assert!(!running.exits_within(Duration::ZERO).expect("waited"));
         running.interrupt().expect("allowed");
         assert!(running.exits_within(Duration::from_secs(600)).expect("waited"));
         // The unreaped child no longer counts as running.
-        assert_eq!(process::began(&root, pid), None);
+        assert_eq!(process::start_time(&root, pid), None);
         assert!(!child.wait().expect("ended").success());
         assert!(ProcessHandle::find(&root, pid, start_time).expect("asked").is_none());
     }

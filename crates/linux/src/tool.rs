@@ -3,7 +3,7 @@
 use crate::affinity::Mask;
 use crate::interrupt;
 use crate::memory::Policy;
-use numaio_machine::probe::{ProbeError, ToolEnd, ToolOutcome, ToolSaid};
+use numaio_machine::probe::{ProbeError, ToolExit, ToolOutcome, ToolOutput};
 use numaio_machine::workload::{ToolProcess, ToolWorkload};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -57,7 +57,7 @@ pub(crate) struct RunningTool {
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
     /// Exit outcome and CPU time in nanoseconds, once known.
-    ended: Option<(ToolEnd, u64)>,
+    ended: Option<(ToolExit, u64)>,
     /// Whether this program terminated the process.
     stopped: bool,
 }
@@ -84,7 +84,7 @@ impl RunningTool {
     }
 
     /// Returns the exit outcome and CPU time in nanoseconds if the process has exited.
-    pub fn ended(&mut self) -> Option<(ToolEnd, u64)> {
+    pub fn ended(&mut self) -> Option<(ToolExit, u64)> {
         if self.ended.is_none() {
             self.ended = reap(self.child.id(), libc::WNOHANG);
         }
@@ -107,7 +107,7 @@ impl RunningTool {
     }
 
     /// Terminates the process if it is running, and returns its output.
-    pub fn stop_and_collect(mut self) -> ToolSaid {
+    pub fn stop_and_collect(mut self) -> ToolOutput {
         self.end();
         self.output()
     }
@@ -119,12 +119,12 @@ impl RunningTool {
         unsafe { libc::kill(group as libc::pid_t, signal) };
     }
 
-    fn output(mut self) -> ToolSaid {
-        let (ended, cpu_ns) = self.ended().unwrap_or((ToolEnd::TimeLimit, 0));
+    fn output(mut self) -> ToolOutput {
+        let (ended, cpu_ns) = self.ended().unwrap_or((ToolExit::TimeLimit, 0));
         let text =
             |from: Option<JoinHandle<String>>| from.and_then(|from| from.join().ok()).unwrap_or_default();
-        ToolSaid {
-            ended: if self.stopped { ToolEnd::TimeLimit } else { ended },
+        ToolOutput {
+            ended: if self.stopped { ToolExit::TimeLimit } else { ended },
             stdout: text(self.stdout.take()),
             stderr: text(self.stderr.take()),
             cpu_ns,
@@ -156,7 +156,7 @@ fn bind(command: &mut Command, process: &ToolProcess) {
 }
 
 /// Waits for a child; returns its exit outcome and CPU time in nanoseconds, children included.
-fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolEnd, u64)> {
+fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolExit, u64)> {
     let mut status = 0;
     // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -166,8 +166,8 @@ fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolEnd, u64)> {
         return None;
     }
     let end = match libc::WIFSIGNALED(status) {
-        true => ToolEnd::Signal(libc::WTERMSIG(status)),
-        false => ToolEnd::Status(libc::WEXITSTATUS(status)),
+        true => ToolExit::Signal(libc::WTERMSIG(status)),
+        false => ToolExit::Status(libc::WEXITSTATUS(status)),
     };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
     Some((end, ns(usage.ru_utime) + ns(usage.ru_stime)))
@@ -203,8 +203,8 @@ mod tests {
         let outcome = run(&tool(processes, 10_000)).expect("a shell");
         let output = &outcome.processes[0];
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("one\n", "two\n"));
-        assert_eq!(output.ended, ToolEnd::Status(3));
-        assert_eq!(outcome.processes[1].ended, ToolEnd::Signal(9));
+        assert_eq!(output.ended, ToolExit::Status(3));
+        assert_eq!(outcome.processes[1].ended, ToolExit::Signal(9));
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("numaio-tool-{}", std::process::id()));
         let line = format!("sleep 1000 & echo $! > {}; trap '' TERM; wait; sleep 1000", file.display());
         let outcome = run(&tool(vec![shell(&line, CpuSet::new(), None)], 300)).expect("a shell");
-        assert_eq!(outcome.processes[0].ended, ToolEnd::TimeLimit);
+        assert_eq!(outcome.processes[0].ended, ToolExit::TimeLimit);
         let child = std::fs::read_to_string(&file).expect("its child's number");
         let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");

@@ -5,7 +5,7 @@ use crate::topology::cpuinfo;
 use serde::{Deserialize, Serialize};
 
 /// Most entries of /proc that are looked at for a daemon; a busy machine is not worth the time.
-const MOST_PROCESSES: usize = 2_000;
+const MAX_PROCESSES: usize = 2_000;
 
 /// Settings and load that change what a measurement means. What the kernel does not tell is none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -71,12 +71,12 @@ fn chosen(text: &str) -> Option<&str> {
 /// Directories of the frequency policies, each of one or more CPUs (`Documentation/admin-guide/pm/cpufreq.rst`).
 pub(crate) fn policies(root: &dyn Sysfs) -> Vec<String> {
     /// Frequency policies that are looked at, at most.
-    const MOST_POLICIES: usize = 64;
+    const MAX_POLICIES: usize = 64;
     const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
     let names = root.names(POLICIES).into_iter().filter(|name| name.starts_with("policy"));
     let mut directories: Vec<String> = names.map(|name| format!("{POLICIES}/{name}")).collect();
     // Evenly spaced: on a large machine each CPU has one, and asking for a frequency may wake the CPU.
-    let step = directories.len().div_ceil(MOST_POLICIES).max(1);
+    let step = directories.len().div_ceil(MAX_POLICIES).max(1);
     directories = directories.into_iter().step_by(step).collect();
     // Kernels before 4.3 have them below the CPUs only; those of the first stand for all.
     let of_first = "/sys/devices/system/cpu/cpu0/cpufreq";
@@ -133,7 +133,7 @@ fn irqbalance(root: &dyn Sysfs) -> Option<bool> {
     let names = root.names("/proc");
     let processes: Vec<&String> =
         names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect();
-    if processes.len() > MOST_PROCESSES {
+    if processes.len() > MAX_PROCESSES {
         return None;
     }
     let runs = |name: &&String| root.optional(&format!("/proc/{name}/comm")).as_deref() == Some("irqbalance");

@@ -2,19 +2,19 @@
 
 mod port;
 
-pub use port::{files, packing, Files};
+pub use port::{compression, files, Files};
 
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
 use crate::locate::{
-    Answer, DeviceNumber, Locate, LocateError, LocateExt, PathFacts, PathKind, Question, RouteFacts,
+    DeviceNumber, Locate, LocateAnswer, LocateError, LocateExt, LocateQuery, PathFacts, PathKind, RouteFacts,
 };
 use crate::probe::{
     CopyOutcome, IoGroupOutcome, IoOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency,
     StreamOutcome,
 };
 use crate::set::CpuSet;
-use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
+use crate::sysfs::{ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
     CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, Sampling,
     StreamGroup, StreamLoop, StreamOp, StreamWorkload,
@@ -51,16 +51,16 @@ pub fn sysfs(root: &dyn Sysfs) {
     assert_eq!(root.read("/proc/version").expect("a file is read whole"), b"Linux\n");
     assert_eq!(root.text("/sys/class/net/eth0/speed").expect("through a link"), "1000");
     assert_eq!(root.text("/sys/class/net/eth0/device/numa_node").expect("through two links"), "-1");
-    assert_eq!(why("/sys/absent"), WhyUnread::Absent);
-    assert_eq!(why("/sys/devices/system/node"), WhyUnread::WrongKind);
-    assert_eq!(root.list("/proc/version").expect_err("a file is no directory").why, WhyUnread::WrongKind);
+    assert_eq!(why("/sys/absent"), ReadErrorKind::Absent);
+    assert_eq!(why("/sys/devices/system/node"), ReadErrorKind::WrongKind);
+    assert_eq!(root.list("/proc/version").expect_err("a file is no directory").why, ReadErrorKind::WrongKind);
     assert_eq!(root.list("/sys/devices/pci0000:00/0000:00:03.0").expect("a directory"), ["net", "numa_node"]);
     assert_eq!(root.list("/sys/class").expect("links are listed"), ["loop", "net", "outside"]);
     assert_eq!(
         root.resolve("/sys/class/net/eth0/device").expect("links resolve"),
         "/sys/devices/pci0000:00/0000:00:03.0"
     );
-    assert_eq!(root.resolve("/sys/absent").expect_err("it must exist").why, WhyUnread::Absent);
+    assert_eq!(root.resolve("/sys/absent").expect_err("it must exist").why, ReadErrorKind::Absent);
     assert_eq!(root.text("/sys/class/outside").expect("never above the root"), "Linux");
     assert!(root.read("/sys/class/loop").is_err(), "a loop of links ends");
 }
@@ -342,22 +342,22 @@ const NO_SUCH_PROCESS: u32 = u32::MAX;
 const SELF: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Writes the answers that [`locate`] expects of every machine, by a function that adds one.
-pub fn fill_answers(mut answer: impl FnMut(Question, Result<Answer, LocateError>)) {
+pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, LocateError>)) {
     let on = DeviceNumber { major: 8, minor: 1 };
     let path = |canonical: &str, kind, is| {
-        Ok(Answer::Path(PathFacts { canonical: canonical.to_owned(), kind, on, is, mount: Some(27) }))
+        Ok(LocateAnswer::Path(PathFacts { canonical: canonical.to_owned(), kind, on, is, mount: Some(27) }))
     };
-    let at = |path: &str| Question::Path { path: path.to_owned() };
+    let at = |path: &str| LocateQuery::Path { path: path.to_owned() };
     let null = DeviceNumber { major: 1, minor: 3 };
     answer(at("/"), path("/", PathKind::Directory, None));
     answer(at("/dev/../dev/null"), path("/dev/null", PathKind::Character, Some(null)));
     answer(at(NO_SUCH_PATH), Err(LocateError::Absent(format!("path {NO_SUCH_PATH}"))));
-    answer(Question::Addresses { host: SELF.to_string() }, Ok(Answer::Addresses(vec![SELF])));
+    answer(LocateQuery::Addresses { host: SELF.to_string() }, Ok(LocateAnswer::Addresses(vec![SELF])));
     let (interface, source) = ("lo".to_owned(), Some(SELF));
     let route = RouteFacts { interface, gateway: None, source, table: 255, weight: 1 };
-    answer(Question::Routes { to: SELF }, Ok(Answer::Routes(vec![route])));
+    answer(LocateQuery::Routes { to: SELF }, Ok(LocateAnswer::Routes(vec![route])));
     let pid = NO_SUCH_PROCESS;
-    answer(Question::Opened { pid }, Err(LocateError::Absent(format!("process {pid}"))));
+    answer(LocateQuery::Opened { pid }, Err(LocateError::Absent(format!("process {pid}"))));
 }
 
 /// Checks an implementation of [`Locate`] by what every machine answers; one that does not ask a kernel has the

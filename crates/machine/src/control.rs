@@ -78,7 +78,7 @@ pub enum Change {
 
 impl Change {
     /// Whether both set the same setting, to whatever value.
-    pub fn sets_the_same(&self, other: &Self) -> bool {
+    pub fn is_same_setting(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::InterleaveWeight { node: one, .. }, Self::InterleaveWeight { node: other, .. }) => {
                 one == other

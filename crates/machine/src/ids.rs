@@ -1,6 +1,6 @@
 //! Numbers the kernel gives to things, each with a type of its own.
 
-use crate::set::LARGEST_ID;
+use crate::set::MAX_ID;
 use serde::{de, Deserialize, Deserializer, Serialize};
 use std::fmt;
 
@@ -48,11 +48,11 @@ macro_rules! id {
 
 id! {
     /// A NUMA node: CPUs, memory, or memory alone. Ids may have gaps.
-    NodeId up to LARGEST_ID
+    NodeId up to MAX_ID
 }
 id! {
     /// A logical CPU (hardware thread).
-    CpuId up to LARGEST_ID
+    CpuId up to MAX_ID
 }
 id! {
     /// A physical package (socket). Firmware chooses its id, which may be any.

@@ -9,13 +9,13 @@ use std::net::IpAddr;
 /// A machine that can be asked where things are. Asking changes nothing.
 pub trait Locate {
     /// Answers one question; the answer is of the question's kind.
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError>;
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError>;
 }
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "kebab-case")]
-pub enum Question {
+pub enum LocateQuery {
     /// What is at a path.
     Path {
         /// The path; symbolic links are followed, a relative one begins in the working directory.
@@ -41,14 +41,14 @@ pub enum Question {
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
-    /// To [`Question::Path`].
+pub enum LocateAnswer {
+    /// To [`LocateQuery::Path`].
     Path(PathFacts),
-    /// To [`Question::Addresses`], in the order in which they are to be tried (RFC 6724); never empty.
+    /// To [`LocateQuery::Addresses`], in the order in which they are to be tried (RFC 6724); never empty.
     Addresses(Vec<IpAddr>),
-    /// To [`Question::Routes`]: one, or several of a multipath route; never empty.
+    /// To [`LocateQuery::Routes`]: one, or several of a multipath route; never empty.
     Routes(Vec<RouteFacts>),
-    /// To [`Question::Opened`].
+    /// To [`LocateQuery::Opened`].
     Opened(OpenedFacts),
 }
 
@@ -126,7 +126,8 @@ pub struct OpenFile {
     /// Its number there.
     pub fd: u32,
     /// What its link in /proc says: a path, `socket:[4711]`, `pipe:[5]`, `anon_inode:[eventpoll]`.
-    pub leads_to: String,
+    #[serde(rename = "leads_to")]
+    pub target: String,
     /// What it is, if that could be asked.
     pub facts: Option<PathFacts>,
 }
@@ -167,38 +168,38 @@ pub enum LocateError {
 pub trait LocateExt: Locate {
     /// What is at a path.
     fn path(&self, path: &str) -> Result<PathFacts, LocateError> {
-        match self.ask(Question::Path { path: path.to_owned() })? {
-            (_, Answer::Path(facts)) => Ok(facts),
+        match self.query(LocateQuery::Path { path: path.to_owned() })? {
+            (_, LocateAnswer::Path(facts)) => Ok(facts),
             (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
         }
     }
 
     /// The addresses of a host, those to be tried first before others.
     fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LocateError> {
-        match self.ask(Question::Addresses { host: host.to_owned() })? {
-            (_, Answer::Addresses(addresses)) => Ok(addresses),
+        match self.query(LocateQuery::Addresses { host: host.to_owned() })? {
+            (_, LocateAnswer::Addresses(addresses)) => Ok(addresses),
             (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
         }
     }
 
     /// The ways to an address.
     fn routes(&self, to: IpAddr) -> Result<Vec<RouteFacts>, LocateError> {
-        match self.ask(Question::Routes { to })? {
-            (_, Answer::Routes(routes)) => Ok(routes),
+        match self.query(LocateQuery::Routes { to })? {
+            (_, LocateAnswer::Routes(routes)) => Ok(routes),
             (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
         }
     }
 
     /// What a process has open.
     fn opened(&self, pid: u32) -> Result<OpenedFacts, LocateError> {
-        match self.ask(Question::Opened { pid })? {
-            (_, Answer::Opened(opened)) => Ok(opened),
+        match self.query(LocateQuery::Opened { pid })? {
+            (_, LocateAnswer::Opened(opened)) => Ok(opened),
             (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
         }
     }
 
     /// An answer beside its question.
-    fn ask(&self, question: Question) -> Result<(Question, Answer), LocateError> {
+    fn query(&self, question: LocateQuery) -> Result<(LocateQuery, LocateAnswer), LocateError> {
         let answer = self.locate(&question)?;
         Ok((question, answer))
     }
@@ -208,27 +209,27 @@ impl<L: Locate + ?Sized> LocateExt for L {}
 
 /// Answers that are known: those of a tape, of a simulated machine, of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answers(BTreeMap<Question, Result<Answer, LocateError>>);
+pub struct LocateAnswers(BTreeMap<LocateQuery, Result<LocateAnswer, LocateError>>);
 
-impl Answers {
+impl LocateAnswers {
     /// Keeps an answer. The first to a question stays, as that is what was seen with the topology.
-    pub fn add(&mut self, question: Question, answer: Result<Answer, LocateError>) {
+    pub fn add(&mut self, question: LocateQuery, answer: Result<LocateAnswer, LocateError>) {
         self.0.entry(question).or_insert(answer);
     }
 
     /// All of them, by question.
-    pub fn iter(&self) -> impl Iterator<Item = (&Question, &Result<Answer, LocateError>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&LocateQuery, &Result<LocateAnswer, LocateError>)> {
         self.0.iter()
     }
 }
 
-impl Locate for Answers {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+impl Locate for LocateAnswers {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         self.0.get(question).cloned().unwrap_or_else(|| Err(LocateError::NotOnTape(question.to_string())))
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for LocateQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path { path } => write!(f, "path {path}"),
@@ -251,8 +252,8 @@ mod tests {
     use crate::conformance;
     use crate::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 
-    fn answers() -> Answers {
-        let mut answers = Answers::default();
+    fn answers() -> LocateAnswers {
+        let mut answers = LocateAnswers::default();
         conformance::fill_answers(|question, answer| answers.add(question, answer));
         answers
     }
@@ -283,8 +284,8 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_question_is_refused() {
-        let mut answers = Answers::default();
-        answers.add(Question::Path { path: "/".into() }, Ok(Answer::Addresses(Vec::new())));
+        let mut answers = LocateAnswers::default();
+        answers.add(LocateQuery::Path { path: "/".into() }, Ok(LocateAnswer::Addresses(Vec::new())));
         assert_eq!(answers.path("/"), Err(LocateError::OtherAnswer("path /".into())));
     }
 }

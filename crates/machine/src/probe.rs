@@ -275,21 +275,21 @@ impl IoOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
     /// One for each process, in their order.
-    pub processes: Vec<ToolSaid>,
+    pub processes: Vec<ToolOutput>,
     /// From the first one's start to the last one's end, in nanoseconds.
     pub elapsed_ns: u64,
     /// What the processes at the other end said, in the same order; empty without a [`ToolPeer`].
     ///
     /// [`ToolPeer`]: crate::workload::ToolPeer
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub there: Vec<ToolSaid>,
+    pub there: Vec<ToolOutput>,
 }
 
 /// What one process of a tool said, as it came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolSaid {
+pub struct ToolOutput {
     /// How it ended.
-    pub ended: ToolEnd,
+    pub ended: ToolExit,
     /// Its standard output; bytes that are no UTF-8 are replaced.
     pub stdout: String,
     /// Its standard error.
@@ -301,7 +301,7 @@ pub struct ToolSaid {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ended", content = "with", rename_all = "kebab-case")]
-pub enum ToolEnd {
+pub enum ToolExit {
     /// With an exit status.
     Status(i32),
     /// By a signal.

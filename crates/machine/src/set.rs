@@ -7,11 +7,11 @@ use std::fmt;
 
 /// Largest id accepted from text; a limit, so that a hostile file cannot make us allocate without end.
 /// Linux allows 8,192 CPUs and 1,024 nodes.
-pub const LARGEST_ID: u32 = 1 << 16;
+pub const MAX_ID: u32 = 1 << 16;
 
 /// Ids that the ranges of one list may span together. The kernel names each id once; this is a limit, so that
 /// a hostile list that names the same ids over and over cannot keep us busy.
-const MOST_SPANNED: u64 = 4 * LARGEST_ID as u64;
+const MAX_STACKS: u64 = 4 * MAX_ID as u64;
 
 /// A set of ids in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub type CpuSet = IdSet<CpuId>;
 /// Text that is not a set of ids.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a set of ids: {0:?}")]
-pub struct NotASet(pub String);
+pub struct ParseSetError(pub String);
 
 impl<T: Id> Default for IdSet<T> {
     fn default() -> Self {
@@ -47,8 +47,8 @@ impl<T: Id> IdSet<T> {
     /// Parses the list format, as in `0-3,8,10-14:2` (`Documentation/core-api/bitmap`, `bitmap_parselist`):
     /// ranges with inclusive ends, a stride of used:group as in `0-31:1/4`, or a plain stride `10-14:2`.
     /// Empty text is the empty set.
-    pub fn parse_list(text: &str) -> Result<Self, NotASet> {
-        let bad = || NotASet(text.chars().take(80).collect());
+    pub fn parse_list(text: &str) -> Result<Self, ParseSetError> {
+        let bad = || ParseSetError(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
         let mut spanned = 0;
         for part in text.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -61,7 +61,7 @@ impl<T: Id> IdSet<T> {
                 return Err(bad());
             }
             spanned += u64::from(last - first) + 1;
-            if spanned > MOST_SPANNED {
+            if spanned > MAX_STACKS {
                 return Err(bad());
             }
             set.extend((first..=last).filter(|id| (id - first) % group < used).map(T::from_number));
@@ -71,11 +71,11 @@ impl<T: Id> IdSet<T> {
 
     /// Parses the mask format, 32-bit words in hexadecimal, most significant first: `00000000,0000000f`
     /// (`Documentation/core-api/bitmap`, `%*pb`). A word may be shorter than eight digits.
-    pub fn parse_mask(text: &str) -> Result<Self, NotASet> {
-        let bad = || NotASet(text.chars().take(80).collect());
+    pub fn parse_mask(text: &str) -> Result<Self, ParseSetError> {
+        let bad = || ParseSetError(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
         let words: Vec<&str> = text.trim().split(',').map(str::trim).collect();
-        if words.len() as u32 > LARGEST_ID / 32 {
+        if words.len() as u32 > MAX_ID / 32 {
             return Err(bad());
         }
         for (index, word) in words.iter().rev().enumerate() {
@@ -193,7 +193,7 @@ impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
 fn number(text: &str) -> Option<u32> {
     // Digits only: Rust's parse also takes a sign.
     let digits = Some(text.trim()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    digits.parse().ok().filter(|number| *number <= LARGEST_ID)
+    digits.parse().ok().filter(|number| *number <= MAX_ID)
 }
 
 #[cfg(test)]

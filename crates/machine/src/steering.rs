@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Most queues that are read of one interface and direction.
-const MOST_QUEUES: usize = 4096;
+const MAX_QUEUES: usize = 4096;
 
 /// Longest name of a network interface, in bytes (`IFNAMSIZ`, without the NUL).
-const LONGEST_NAME: usize = 15;
+const MAX_NAME_BYTES: usize = 15;
 
 /// Flows that the whole machine remembers for receive flow steering.
 const SOCK_FLOW_ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
@@ -70,7 +70,7 @@ fn interface(root: &dyn Sysfs, name: &str) -> Option<NetQueues> {
     let names = root.list(&folder).ok()?;
     let numbers = |prefix: &str| {
         let number = |name: &String| name.strip_prefix(prefix)?.parse().ok();
-        let mut numbers: Vec<u32> = names.iter().filter_map(number).take(MOST_QUEUES).collect();
+        let mut numbers: Vec<u32> = names.iter().filter_map(number).take(MAX_QUEUES).collect();
         numbers.sort_unstable();
         numbers
     };
@@ -94,7 +94,7 @@ pub fn sock_flow_entries(root: &dyn Sysfs) -> Option<u32> {
 /// CPUs that are to be disturbed by nothing (`isolcpus` and `nohz_full` in `Documentation/admin-guide/kernel-parameters.txt`,
 /// `Documentation/ABI/testing/sysfs-devices-system-cpu`). From a mask of RPS the kernel takes them out
 /// (`rps_cpumask_housekeeping`).
-pub fn isolated(root: &dyn Sysfs) -> CpuSet {
+pub fn isolated_cpus(root: &dyn Sysfs) -> CpuSet {
     // A kernel without such CPUs says nothing, or "(null)".
     let list = |name: &str| {
         let text = root.optional(&format!("/sys/devices/system/cpu/{name}"));
@@ -137,7 +137,7 @@ pub fn queue_of_device(name: &str, device: &[String]) -> Option<u32> {
 /// The kernel marks such interrupts in debugfs alone (`kernel/irq/debugfs.c`). Where that is not to be read, the
 /// driver tells: those of NVMe queues, virtio disks and virtio SCSI always ask for them. One without a handler, as
 /// of an interface that is down, has no affinity yet.
-pub fn fixed(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
+pub fn unmovable_reason(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
     if irq.affinity.is_empty() {
         return Some("not in use".to_owned());
     }
@@ -162,7 +162,7 @@ pub fn is_managed_by_driver(name: &str) -> bool {
 
 /// The file of a setting, and what is written to it; none for a change of another kind, or an interface
 /// whose name is none.
-pub fn written(change: &Change) -> Option<(String, String)> {
+pub fn setting_file(change: &Change) -> Option<(String, String)> {
     Some(match change {
         Change::IrqAffinity { irq, cpus } => (format!("/proc/irq/{irq}/smp_affinity_list"), cpus.to_string()),
         Change::RpsCpus { interface, queue, cpus } => {
@@ -180,7 +180,7 @@ pub fn written(change: &Change) -> Option<(String, String)> {
 }
 
 /// The same setting with the value that its file holds; none if that is no value of it.
-pub fn as_read(change: &Change, text: &str) -> Option<Change> {
+pub fn parse_setting(change: &Change, text: &str) -> Option<Change> {
     let mut read = change.clone();
     match &mut read {
         Change::IrqAffinity { cpus, .. } => *cpus = CpuSet::parse_list(text).ok()?,
@@ -199,7 +199,7 @@ pub fn as_read(change: &Change, text: &str) -> Option<Change> {
 /// (`dev_valid_name` in the kernel) leads nowhere.
 fn folder(interface: &str) -> Option<String> {
     let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    let valid = (1..=LONGEST_NAME).contains(&interface.len())
+    let valid = (1..=MAX_NAME_BYTES).contains(&interface.len())
         && !matches!(interface, "." | "..")
         && !interface.contains(bad);
     valid.then(|| format!("/sys/class/net/{interface}/queues"))
@@ -263,13 +263,13 @@ mod tests {
     #[test]
     fn isolated_cpus_are_those_of_both_lists() {
         let mut tree = Tree::new();
-        assert!(isolated(&tree).is_empty());
+        assert!(isolated_cpus(&tree).is_empty());
         tree.file("/sys/devices/system/cpu/isolated", "\n")
             .file("/sys/devices/system/cpu/nohz_full", "(null)\n");
-        assert!(isolated(&tree).is_empty());
+        assert!(isolated_cpus(&tree).is_empty());
         tree.file("/sys/devices/system/cpu/isolated", "2-3\n")
             .file("/sys/devices/system/cpu/nohz_full", "3,5\n");
-        assert_eq!(isolated(&tree), cpus("2-3,5"));
+        assert_eq!(isolated_cpus(&tree), cpus("2-3,5"));
     }
 
     #[test]
@@ -303,12 +303,12 @@ mod tests {
             effective: None,
         };
         let mut tree = Tree::new();
-        assert!(fixed(&tree, &irq("nvme0q1", "0")).is_some());
-        assert!(fixed(&tree, &irq("eth0-rx-1", "")).is_some());
+        assert!(unmovable_reason(&tree, &irq("nvme0q1", "0")).is_some());
+        assert!(unmovable_reason(&tree, &irq("eth0-rx-1", "")).is_some());
         tree.file("/sys/kernel/debug/irq/irqs/70", "handler:  handle_edge_irq\ndstate:   0x1\n");
-        assert_eq!(fixed(&tree, &irq("nvme0q1", "0")), None);
+        assert_eq!(unmovable_reason(&tree, &irq("nvme0q1", "0")), None);
         tree.file("/sys/kernel/debug/irq/irqs/70", "dstate:   0x1\n            IRQD_AFFINITY_MANAGED\n");
-        assert!(fixed(&tree, &irq("eth0-rx-1", "0")).is_some());
+        assert!(unmovable_reason(&tree, &irq("eth0-rx-1", "0")).is_some());
     }
 
     #[test]
@@ -325,10 +325,10 @@ mod tests {
             (Change::SockFlowEntries { entries: 32768 }, "32768"),
         ];
         for (change, text) in changes {
-            let (path, written) = written(&change).expect("a setting");
-            assert_eq!(written, text, "{path}");
-            assert_eq!(as_read(&change, text), Some(change.clone()));
-            assert_eq!(as_read(&change, "x"), None);
+            let (path, setting_file) = setting_file(&change).expect("a setting");
+            assert_eq!(setting_file, text, "{path}");
+            assert_eq!(parse_setting(&change, text), Some(change.clone()));
+            assert_eq!(parse_setting(&change, "x"), None);
         }
     }
 
@@ -336,7 +336,7 @@ mod tests {
     fn no_name_leads_out_of_its_folder() {
         for interface in ["", ".", "..", "../x", "a/b", "a b", "sixteen-bytes-ab", "a\n"] {
             let change = Change::RpsFlows { interface: interface.into(), queue: 0, flows: 0 };
-            assert_eq!(written(&change), None, "{interface:?}");
+            assert_eq!(setting_file(&change), None, "{interface:?}");
         }
     }
 }

@@ -4,12 +4,12 @@ use crate::locate::DeviceNumber;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Where a block device is (`Documentation/ABI/testing/sysfs-dev`); none for what is no block device.
-pub fn place(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
+pub fn device_path(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
     root.resolve(&format!("/sys/dev/block/{device}")).ok()
 }
 
 /// A number that the queue of a block device tells. A partition has the queue of its disk.
-pub fn of_queue(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
+pub fn queue_attribute(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
     of_disk(root, device, &format!("queue/{attribute}"))
 }
 
@@ -20,15 +20,15 @@ pub fn attachment(root: &dyn Sysfs, device: DeviceNumber) -> Option<u64> {
 }
 
 fn of_disk(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
-    let place = place(root, device)?;
-    let disk = place.rsplit_once('/').map_or("", |(disk, _)| disk);
-    [&place, disk].iter().find_map(|place| root.value(&format!("{place}/{attribute}")).ok())
+    let device_path = device_path(root, device)?;
+    let disk = device_path.rsplit_once('/').map_or("", |(disk, _)| disk);
+    [&device_path, disk].iter().find_map(|device_path| root.value(&format!("{device_path}/{attribute}")).ok())
 }
 
 /// Whether a block device says that it has a head which must be moved (`queue/rotational`). What is made of others by the
 /// device mapper says what they are. False for what is no block device.
-pub fn is_rotating(root: &dyn Sysfs, device: DeviceNumber) -> bool {
-    of_queue(root, device, "rotational") == Some(1)
+pub fn is_rotational(root: &dyn Sysfs, device: DeviceNumber) -> bool {
+    queue_attribute(root, device, "rotational") == Some(1)
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
         tree.file("/sys/devices/pci0000:00/ata1/block/sda/diskseq", "7\n");
         let attached = |major, minor| attachment(&tree, DeviceNumber { major, minor });
         assert_eq!([attached(8, 0), attached(8, 1), attached(259, 1)], [Some(7), Some(7), None]);
-        let says = |major, minor| is_rotating(&tree, DeviceNumber { major, minor });
+        let says = |major, minor| is_rotational(&tree, DeviceNumber { major, minor });
         assert_eq!([says(8, 0), says(8, 1), says(259, 0), says(259, 1)], [true, true, false, false]);
         // tmpfs, btrfs and the like have numbers of no block device.
         assert!(!says(0, 35));

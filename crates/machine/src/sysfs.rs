@@ -8,7 +8,7 @@ use std::str::FromStr;
 ///
 /// The longest that is looked for is /proc/interrupts, 11 bytes a CPU in each line: 1,024 CPUs have room for
 /// some 5,900 interrupts. Beyond that it is refused as any other file, and readers go on without it.
-pub const LONGEST_FILE: usize = 64 << 20;
+pub const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// Read access to a machine's /sys and /proc.
 ///
@@ -33,20 +33,20 @@ pub struct ReadError {
     /// The path asked for.
     pub path: String,
     /// What stood in the way.
-    pub why: WhyUnread,
+    pub why: ReadErrorKind,
 }
 
 /// What stood in the way of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum WhyUnread {
+pub enum ReadErrorKind {
     /// No such file or directory.
     Absent,
     /// No permission.
     Denied,
     /// A directory where a file was wanted, or the reverse.
     WrongKind,
-    /// Longer than [`LONGEST_FILE`].
+    /// Longer than [`MAX_FILE_BYTES`].
     TooLong,
     /// The kernel's own words: sysfs attributes may fail to read (`EINVAL` of a link that is down).
     Failed(String),
@@ -54,13 +54,13 @@ pub enum WhyUnread {
     Malformed(String),
 }
 
-impl fmt::Display for WhyUnread {
+impl fmt::Display for ReadErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("no such file or directory"),
             Self::Denied => f.write_str("permission denied"),
             Self::WrongKind => f.write_str("a file where a directory was wanted, or the reverse"),
-            Self::TooLong => write!(f, "longer than {LONGEST_FILE} bytes"),
+            Self::TooLong => write!(f, "longer than {MAX_FILE_BYTES} bytes"),
             Self::Failed(why) | Self::Malformed(why) => f.write_str(why),
         }
     }
@@ -68,7 +68,7 @@ impl fmt::Display for WhyUnread {
 
 impl ReadError {
     /// An error about `path`.
-    pub fn new(path: &str, why: WhyUnread) -> Self {
+    pub fn new(path: &str, why: ReadErrorKind) -> Self {
         Self { path: path.to_owned(), why }
     }
 }
@@ -97,7 +97,7 @@ pub trait SysfsExt: Sysfs {
         let text = self.text(path)?;
         text.parse().map_err(|_| {
             let shown: String = text.chars().take(80).collect();
-            ReadError::new(path, WhyUnread::Malformed(format!("unexpected content {shown:?}")))
+            ReadError::new(path, ReadErrorKind::Malformed(format!("unexpected content {shown:?}")))
         })
     }
 

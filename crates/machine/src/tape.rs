@@ -4,17 +4,17 @@
 //! append to it; a tape cut short by a crash holds all whole lines before the cut.
 
 use crate::control::{Change, Control, ControlError};
-use crate::locate::{Answer, Answers, Locate, LocateError, Question};
+use crate::locate::{Locate, LocateAnswer, LocateAnswers, LocateError, LocateQuery};
 use crate::probe::{Outcome, Probe, ProbeError};
-use crate::sysfs::{ReadError, Sysfs, WhyUnread};
-use crate::tree::{join, Entry, Tree, LONGEST_PATH};
+use crate::sysfs::{ReadError, ReadErrorKind, Sysfs};
+use crate::tree::{join, Entry, Tree, MAX_PATH_BYTES};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Changes of one file that a recording keeps; those after them are not seen on the tape.
-const MOST_CHANGES: usize = 256;
+const MAX_CHANGES: usize = 256;
 
 /// Version of the tape's form.
 pub const TAPE_SCHEMA: &str = "numaio/tape/1";
@@ -39,19 +39,72 @@ pub struct TapeHeader {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Text { file: String, text: String },
-    Bytes { file: String, hex: String },
-    Again { again: String, read: u32, text: String },
-    AgainBytes { again: String, read: u32, hex: String },
-    Link { link: String, to: String },
-    Dir { dir: String },
-    Unread { unread: String, why: WhyUnread },
-    Unreachable { unreachable: String, why: WhyUnread },
-    Run { run: Workload, gave: Outcome },
-    Failed { run: Workload, failed: ProbeError },
-    Located { locate: Question, told: Answer },
-    NotLocated { locate: Question, untold: LocateError },
-    Made { made: serde_json::Value, of: Runs },
+    Text {
+        file: String,
+        text: String,
+    },
+    Bytes {
+        file: String,
+        hex: String,
+    },
+    Changed {
+        #[serde(rename = "again")]
+        file: String,
+        read: u32,
+        text: String,
+    },
+    ChangedBytes {
+        #[serde(rename = "again")]
+        file: String,
+        read: u32,
+        hex: String,
+    },
+    Link {
+        link: String,
+        #[serde(rename = "to")]
+        target: String,
+    },
+    Dir {
+        dir: String,
+    },
+    Unreadable {
+        #[serde(rename = "unread")]
+        file: String,
+        why: ReadErrorKind,
+    },
+    Unreachable {
+        #[serde(rename = "unreachable")]
+        file: String,
+        why: ReadErrorKind,
+    },
+    Run {
+        run: Workload,
+        #[serde(rename = "gave")]
+        outcome: Outcome,
+    },
+    Failed {
+        run: Workload,
+        #[serde(rename = "failed")]
+        error: ProbeError,
+    },
+    Located {
+        #[serde(rename = "locate")]
+        query: LocateQuery,
+        #[serde(rename = "told")]
+        answer: LocateAnswer,
+    },
+    NotLocated {
+        #[serde(rename = "locate")]
+        query: LocateQuery,
+        #[serde(rename = "untold")]
+        error: LocateError,
+    },
+    Document {
+        #[serde(rename = "made")]
+        document: serde_json::Value,
+        #[serde(rename = "of")]
+        runs: RunRange,
+    },
 }
 
 impl Line {
@@ -59,17 +112,17 @@ impl Line {
         match self {
             Self::Text { file: path, .. }
             | Self::Bytes { file: path, .. }
-            | Self::Again { again: path, .. }
-            | Self::AgainBytes { again: path, .. }
+            | Self::Changed { file: path, .. }
+            | Self::ChangedBytes { file: path, .. }
             | Self::Link { link: path, .. }
             | Self::Dir { dir: path }
-            | Self::Unread { unread: path, .. }
-            | Self::Unreachable { unreachable: path, .. } => Some(path),
+            | Self::Unreadable { file: path, .. }
+            | Self::Unreachable { file: path, .. } => Some(path),
             Self::Run { .. }
             | Self::Failed { .. }
             | Self::Located { .. }
             | Self::NotLocated { .. }
-            | Self::Made { .. } => None,
+            | Self::Document { .. } => None,
         }
     }
 }
@@ -86,14 +139,14 @@ pub struct Tape {
     /// What was run, in order.
     pub runs: Vec<(Workload, Result<Outcome, ProbeError>)>,
     /// What was asked of where things are, each question once.
-    pub answers: Answers,
+    pub answers: LocateAnswers,
     /// Documents that were made of runs, where these alone do not tell what was asked: measured I/O, with its device. This
     /// floor knows no more of them.
-    pub made: Vec<(serde_json::Value, Runs)>,
+    pub documents: Vec<(serde_json::Value, RunRange)>,
 }
 
 /// Some of a tape's runs, as indices: the first, and the one after the last.
-pub type Runs = (usize, usize);
+pub type RunRange = (usize, usize);
 
 /// What a file held from one reading of it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +159,7 @@ pub struct ChangedFile {
 
 /// Text that is not a tape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotATape {
+pub enum TapeError {
     /// The first line is no header.
     #[error("the first line is not the header of a numaio tape")]
     NoHeader,
@@ -126,13 +179,13 @@ impl Tape {
             files: Tree::new(),
             changes: BTreeMap::new(),
             runs: Vec::new(),
-            answers: Answers::default(),
-            made: Vec::new(),
+            answers: LocateAnswers::default(),
+            documents: Vec::new(),
         }
     }
 
     /// Reads a tape as it lies in a file; one that a crash cut within a character loses its last line.
-    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, NotATape> {
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, TapeError> {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             // Only the last character is cut: what stands before it is text.
@@ -141,14 +194,14 @@ impl Tape {
             }
             Err(error) => {
                 let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-                return Err(NotATape::BadLine(line, "not UTF-8".to_owned()));
+                return Err(TapeError::BadLine(line, "not UTF-8".to_owned()));
             }
         };
         Self::parse(text)
     }
 
     /// Reads a tape. A last line without its end, as a crash leaves it, is passed over.
-    pub fn parse(text: &str) -> Result<Self, NotATape> {
+    pub fn parse(text: &str) -> Result<Self, TapeError> {
         let mut lines = text.split_inclusive('\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
         let header = header(first)?;
@@ -157,36 +210,39 @@ impl Tape {
         let mut others = Vec::new();
         for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             match serde_json::from_str(line) {
-                Ok(line) if Line::path(&line).is_some_and(|path| path.len() > LONGEST_PATH) => {
-                    return Err(NotATape::BadLine(index + 1, format!("a path beyond {LONGEST_PATH} bytes")));
+                Ok(line) if Line::path(&line).is_some_and(|path| path.len() > MAX_PATH_BYTES) => {
+                    return Err(TapeError::BadLine(
+                        index + 1,
+                        format!("a path beyond {MAX_PATH_BYTES} bytes"),
+                    ));
                 }
-                Ok(Line::Link { link, to }) => links.push((link, to)),
+                Ok(Line::Link { link, target }) => links.push((link, target)),
                 Ok(line) => others.push((index + 1, line)),
                 Err(_) if !line.ends_with('\n') => {}
-                Err(error) => return Err(NotATape::BadLine(index + 1, error.to_string())),
+                Err(error) => return Err(TapeError::BadLine(index + 1, error.to_string())),
             }
         }
         // Links first, those nearer to the root before others: an entry may have been recorded by a path
         // that leads through one.
         links.sort_by_cached_key(|(link, _): &(String, String)| link.matches('/').count());
-        for (link, to) in links {
-            tape.files.link(&link, &to);
+        for (link, target) in links {
+            tape.files.link(&link, &target);
         }
         for (number, line) in others {
-            tape.add(line).map_err(|why| NotATape::BadLine(number, why))?;
+            tape.add(line).map_err(|why| TapeError::BadLine(number, why))?;
         }
         Ok(tape)
     }
 
     fn add(&mut self, line: Line) -> Result<(), String> {
         match line {
-            Line::Run { run, gave } => self.runs.push((run, Ok(gave))),
-            Line::Failed { run, failed } => self.runs.push((run, Err(failed))),
-            Line::Located { locate, told } => self.answers.add(locate, Ok(told)),
-            Line::NotLocated { locate, untold } => self.answers.add(locate, Err(untold)),
-            Line::Made { made, of } => self.made.push((made, of)),
-            Line::Again { again, read, text } => self.add_change(again, read, text.into_bytes()),
-            Line::AgainBytes { again, read, hex } => self.add_change(again, read, bytes_of(&hex)?),
+            Line::Run { run, outcome } => self.runs.push((run, Ok(outcome))),
+            Line::Failed { run, error } => self.runs.push((run, Err(error))),
+            Line::Located { query, answer } => self.answers.add(query, Ok(answer)),
+            Line::NotLocated { query, error } => self.answers.add(query, Err(error)),
+            Line::Document { document, runs } => self.documents.push((document, runs)),
+            Line::Changed { file, read, text } => self.add_change(file, read, text.into_bytes()),
+            Line::ChangedBytes { file, read, hex } => self.add_change(file, read, bytes_of(&hex)?),
             line => self.add_entry(line)?,
         }
         Ok(())
@@ -200,17 +256,17 @@ impl Tape {
         match line {
             Line::Text { file, text } => self.files.file(&file, text),
             Line::Bytes { file, hex } => self.files.file(&file, bytes_of(&hex)?),
-            Line::Link { link, to } => self.files.link(&link, &to),
+            Line::Link { link, target } => self.files.link(&link, &target),
             Line::Dir { dir } => self.files.dir(&dir),
-            Line::Unread { unread, why } => self.files.unread(&unread, why),
-            Line::Unreachable { unreachable, why } => self.files.unreachable(&unreachable, why),
-            Line::Again { .. }
-            | Line::AgainBytes { .. }
+            Line::Unreadable { file, why } => self.files.unreadable(&file, why),
+            Line::Unreachable { file, why } => self.files.unreachable(&file, why),
+            Line::Changed { .. }
+            | Line::ChangedBytes { .. }
             | Line::Run { .. }
             | Line::Failed { .. }
             | Line::Located { .. }
             | Line::NotLocated { .. }
-            | Line::Made { .. } => &mut self.files,
+            | Line::Document { .. } => &mut self.files,
         };
         Ok(())
     }
@@ -222,41 +278,43 @@ impl Tape {
             changes.iter().map(move |change| line_of_change(path.clone(), change))
         });
         let runs = self.runs.iter().map(|(run, result)| match result {
-            Ok(gave) => Line::Run { run: run.clone(), gave: gave.clone() },
-            Err(failed) => Line::Failed { run: run.clone(), failed: failed.clone() },
+            Ok(outcome) => Line::Run { run: run.clone(), outcome: outcome.clone() },
+            Err(error) => Line::Failed { run: run.clone(), error: error.clone() },
         });
-        let answers = self.answers.iter().map(|(question, answer)| {
-            let locate = question.clone();
+        let answers = self.answers.iter().map(|(query, answer)| {
+            let query = query.clone();
             match answer.clone() {
-                Ok(told) => Line::Located { locate, told },
-                Err(untold) => Line::NotLocated { locate, untold },
+                Ok(answer) => Line::Located { query, answer },
+                Err(error) => Line::NotLocated { query, error },
             }
         });
         let header = serde_json::to_string(&self.header).unwrap_or_default();
-        let made = self.made.iter().map(|(made, of)| Line::Made { made: made.clone(), of: *of });
-        let lines = files.chain(changes).chain(runs).chain(answers).chain(made);
+        let documents = self.documents.iter();
+        let documents =
+            documents.map(|(document, runs)| Line::Document { document: document.clone(), runs: *runs });
+        let lines = files.chain(changes).chain(runs).chain(answers).chain(documents);
         let lines = lines.map(|line| serde_json::to_string(&line).unwrap_or_default());
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
 
-fn header(line: &str) -> Result<TapeHeader, NotATape> {
+fn header(line: &str) -> Result<TapeHeader, TapeError> {
     #[derive(Deserialize)]
     struct Version {
         tape: String,
     }
-    let version: Version = serde_json::from_str(line).map_err(|_| NotATape::NoHeader)?;
+    let version: Version = serde_json::from_str(line).map_err(|_| TapeError::NoHeader)?;
     if version.tape != TAPE_SCHEMA {
-        return Err(NotATape::OtherVersion(version.tape.chars().take(80).collect()));
+        return Err(TapeError::OtherVersion(version.tape.chars().take(80).collect()));
     }
-    serde_json::from_str(line).map_err(|_| NotATape::NoHeader)
+    serde_json::from_str(line).map_err(|_| TapeError::NoHeader)
 }
 
-fn line_of_change(again: String, change: &ChangedFile) -> Line {
+fn line_of_change(file: String, change: &ChangedFile) -> Line {
     let read = change.read;
     match text_or_hex(&change.content) {
-        Ok(text) => Line::Again { again, read, text },
-        Err(hex) => Line::AgainBytes { again, read, hex },
+        Ok(text) => Line::Changed { file, read, text },
+        Err(hex) => Line::ChangedBytes { file, read, hex },
     }
 }
 
@@ -272,10 +330,10 @@ fn line_of_entry(path: &str, entry: &Entry) -> Line {
             Ok(text) => Line::Text { file: path.to_owned(), text },
             Err(hex) => Line::Bytes { file: path.to_owned(), hex },
         },
-        Entry::Link(to) => Line::Link { link: path.to_owned(), to: to.clone() },
+        Entry::Link(target) => Line::Link { link: path.to_owned(), target: target.clone() },
         Entry::Dir => Line::Dir { dir: path.to_owned() },
-        Entry::Unread(why) => Line::Unread { unread: path.to_owned(), why: why.clone() },
-        Entry::Unreachable(why) => Line::Unreachable { unreachable: path.to_owned(), why: why.clone() },
+        Entry::Unreadable(why) => Line::Unreadable { file: path.to_owned(), why: why.clone() },
+        Entry::Unreachable(why) => Line::Unreachable { file: path.to_owned(), why: why.clone() },
     }
 }
 
@@ -352,7 +410,7 @@ impl Probe for Replay {
 }
 
 impl Locate for Replay {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         self.tape.answers.locate(question)
     }
 }
@@ -401,9 +459,9 @@ impl<M> Recording<M> {
     }
 
     /// Keeps a document that was made of the runs from one on.
-    pub fn keep_made(&self, made: serde_json::Value, first: usize) {
+    pub fn record_document(&self, document: serde_json::Value, first_run: usize) {
         let tape = &mut *held(&self.tape);
-        tape.made.push((made, (first, tape.runs.len())));
+        tape.documents.push((document, (first_run, tape.runs.len())));
     }
 
     /// The machine that is recorded.
@@ -417,8 +475,8 @@ impl<M: Sysfs> Sysfs for Recording<M> {
         let result = self.machine.read(path);
         let entry = match &result {
             Ok(content) => Entry::File(content.clone()),
-            Err(error) if error.why == WhyUnread::WrongKind => Entry::Dir,
-            Err(error) => Entry::Unread(error.why.clone()),
+            Err(error) if error.why == ReadErrorKind::WrongKind => Entry::Dir,
+            Err(error) => Entry::Unreadable(error.why.clone()),
         };
         if let (Some(place), Ok(content)) = (self.keep(path, entry), &result) {
             self.keep_change(&place, content);
@@ -430,7 +488,7 @@ impl<M: Sysfs> Sysfs for Recording<M> {
         let result = self.machine.list(path);
         let entry = match &result {
             Ok(_) => Entry::Dir,
-            Err(error) => Entry::Unread(error.why.clone()),
+            Err(error) => Entry::Unreadable(error.why.clone()),
         };
         if let Some(place) = self.keep(path, entry) {
             result.iter().flatten().for_each(|name| self.keep_name(&place, name));
@@ -455,8 +513,8 @@ impl<M: Sysfs> Recording<M> {
         let known = files.entry(&place);
         match entry {
             Entry::File(content) if !matches!(known, Some(Entry::File(_))) => files.file(&place, content),
-            Entry::Unread(why) if is_open(files, &place) => files.unread(&place, why),
-            Entry::Dir if matches!(known, Some(Entry::Unread(_))) => files.remove(&place).dir(&place),
+            Entry::Unreadable(why) if is_open(files, &place) => files.unreadable(&place, why),
+            Entry::Dir if matches!(known, Some(Entry::Unreadable(_))) => files.remove(&place).dir(&place),
             Entry::Dir => files.dir(&place),
             _ => files,
         };
@@ -473,7 +531,7 @@ impl<M: Sysfs> Recording<M> {
             (None, Some(Entry::File(first))) => first,
             _ => return,
         };
-        if before != content && changes.len() < MOST_CHANGES {
+        if before != content && changes.len() < MAX_CHANGES {
             tape.add_change(place.to_owned(), read, content.to_vec());
         }
     }
@@ -513,7 +571,7 @@ impl<M: Sysfs> Recording<M> {
     }
 
     /// Where `name` in the canonical directory `dir` leads; if it is a link, it is kept.
-    fn keep_step(&self, dir: &str, name: &str) -> Result<String, WhyUnread> {
+    fn keep_step(&self, dir: &str, name: &str) -> Result<String, ReadErrorKind> {
         let path = join(dir, name);
         let target = self.machine.resolve(&path).map_err(|error| error.why)?;
         let files = &mut held(&self.tape).files;
@@ -526,14 +584,14 @@ impl<M: Sysfs> Recording<M> {
     }
 
     /// Keeps why there is no way beyond `dir`. What is absent is absent from the tape too.
-    fn keep_dead_end(&self, dir: &str, name: &str, why: WhyUnread) -> Option<String> {
+    fn keep_dead_end(&self, dir: &str, name: &str, why: ReadErrorKind) -> Option<String> {
         // Either `dir` is a file, or `name` in it is a link that leads through one.
         let no_directory = || self.machine.list(dir).is_err();
         let files = &mut held(&self.tape).files;
         match why {
-            WhyUnread::Absent => files,
-            WhyUnread::WrongKind if no_directory() => match is_open(files, dir) {
-                true => files.unread(dir, why),
+            ReadErrorKind::Absent => files,
+            ReadErrorKind::WrongKind if no_directory() => match is_open(files, dir) {
+                true => files.unreadable(dir, why),
                 false => files,
             },
             _ => files.unreachable(&join(dir, name), why),
@@ -561,7 +619,7 @@ impl<M: Probe> Probe for Recording<M> {
 }
 
 impl<M: Locate> Locate for Recording<M> {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         let answer = self.machine.locate(question);
         held(&self.tape).answers.add(question.clone(), answer.clone());
         answer

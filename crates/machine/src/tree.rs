@@ -1,14 +1,14 @@
 //! A machine's files in memory: what a tape holds, what a simulated machine renders, what tests write.
 
-use crate::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
+use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, MAX_FILE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Symbolic links followed before a path counts as a loop, as in the kernel (`MAXSYMLINKS`).
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Longest path, in bytes, that is entered or followed, as in the kernel (`PATH_MAX`).
-pub const LONGEST_PATH: usize = 4096;
+pub const MAX_PATH_BYTES: usize = 4096;
 
 /// One entry of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub enum Entry {
     /// A directory that holds nothing; those on the way to another entry have no entry of their own.
     Dir,
     /// Something that is there, but whose content cannot be had, as `speed` of a network port that is down.
-    Unread(WhyUnread),
+    Unreadable(ReadErrorKind),
     /// A name that stands in its directory but leads nowhere: a dangling link, or one we may not follow.
-    Unreachable(WhyUnread),
+    Unreachable(ReadErrorKind),
 }
 
 /// Files, directories and symbolic links in memory.
@@ -41,7 +41,7 @@ impl Tree {
     /// Adds a file, replacing what stood there. Links on the way are followed.
     ///
     /// Here as for the other entries: what stood in the way (a file where a directory is needed, a directory
-    /// where the entry goes) is taken out, and a path longer than [`LONGEST_PATH`] adds nothing.
+    /// where the entry goes) is taken out, and a path longer than [`MAX_PATH_BYTES`] adds nothing.
     pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
         self.insert(path, Entry::File(content.into()))
     }
@@ -60,12 +60,12 @@ impl Tree {
     }
 
     /// Adds something that is there and cannot be read.
-    pub fn unread(&mut self, path: &str, why: WhyUnread) -> &mut Self {
-        self.insert(path, Entry::Unread(why))
+    pub fn unreadable(&mut self, path: &str, why: ReadErrorKind) -> &mut Self {
+        self.insert(path, Entry::Unreadable(why))
     }
 
     /// Adds a name that leads nowhere.
-    pub fn unreachable(&mut self, path: &str, why: WhyUnread) -> &mut Self {
+    pub fn unreachable(&mut self, path: &str, why: ReadErrorKind) -> &mut Self {
         self.insert(path, Entry::Unreachable(why))
     }
 
@@ -114,7 +114,7 @@ impl Tree {
     /// Where an entry for `path` goes: links in all but its last component are followed, whether or not
     /// it exists. Nowhere for the root, and for a path that is too long.
     fn place(&self, path: &str) -> Option<String> {
-        if path.len() > LONGEST_PATH {
+        if path.len() > MAX_PATH_BYTES {
             return None;
         }
         let path = path.trim_end_matches('/');
@@ -125,14 +125,14 @@ impl Tree {
         }
         let by_name = || normal(parent);
         let parent = self.follow(parent).or_else(|_| self.follow(&by_name())).unwrap_or_else(|_| by_name());
-        Some(join(&parent, name)).filter(|path| path.len() <= LONGEST_PATH)
+        Some(join(&parent, name)).filter(|path| path.len() <= MAX_PATH_BYTES)
     }
 
     /// Follows every link in `path`, as path_resolution(7) says: `..` is the parent of the directory reached,
     /// not of the link. The result need not exist, but what `..` steps out of must.
-    fn follow(&self, path: &str) -> Result<String, WhyUnread> {
-        let too_long = || WhyUnread::Failed("path too long".to_owned());
-        if path.len() > LONGEST_PATH {
+    fn follow(&self, path: &str) -> Result<String, ReadErrorKind> {
+        let too_long = || ReadErrorKind::Failed("path too long".to_owned());
+        if path.len() > MAX_PATH_BYTES {
             return Err(too_long());
         }
         let mut done = String::new();
@@ -151,21 +151,21 @@ impl Tree {
             let parent = done.len();
             done.push('/');
             done.push_str(name);
-            if done.len() > LONGEST_PATH {
+            if done.len() > MAX_PATH_BYTES {
                 return Err(too_long());
             }
             match self.entries.get(&done) {
                 Some(Entry::Link(target)) => {
                     links += 1;
-                    if links > MOST_LINKS || target.len() > LONGEST_PATH {
-                        return Err(WhyUnread::Failed("too many links".to_owned()));
+                    if links > MAX_LINKS || target.len() > MAX_PATH_BYTES {
+                        return Err(ReadErrorKind::Failed("too many links".to_owned()));
                     }
                     done.truncate(if target.starts_with('/') { 0 } else { parent });
                     rest.extend(target.split('/').rev());
                 }
                 Some(Entry::Unreachable(why)) => return Err(why.clone()),
-                Some(Entry::File(_) | Entry::Unread(WhyUnread::WrongKind)) if !rest.is_empty() => {
-                    return Err(WhyUnread::WrongKind);
+                Some(Entry::File(_) | Entry::Unreadable(ReadErrorKind::WrongKind)) if !rest.is_empty() => {
+                    return Err(ReadErrorKind::WrongKind);
                 }
                 _ => {}
             }
@@ -173,12 +173,12 @@ impl Tree {
         Ok(if done.is_empty() { "/".to_owned() } else { done })
     }
 
-    fn must_exist(&self, place: &str) -> Result<(), WhyUnread> {
+    fn must_exist(&self, place: &str) -> Result<(), ReadErrorKind> {
         let exists = matches!(place, "" | "/") || self.entries.contains_key(place) || self.has_below(place);
-        exists.then_some(()).ok_or(WhyUnread::Absent)
+        exists.then_some(()).ok_or(ReadErrorKind::Absent)
     }
 
-    fn canonical(&self, path: &str) -> Result<String, WhyUnread> {
+    fn canonical(&self, path: &str) -> Result<String, ReadErrorKind> {
         let found = self.follow(path)?;
         self.must_exist(&found)?;
         Ok(found)
@@ -206,20 +206,20 @@ impl Sysfs for Tree {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
         let found = self.canonical(path).map_err(|why| ReadError::new(path, why))?;
         match self.entries.get(&found) {
-            Some(Entry::File(content)) if content.len() > LONGEST_FILE => {
-                Err(ReadError::new(path, WhyUnread::TooLong))
+            Some(Entry::File(content)) if content.len() > MAX_FILE_BYTES => {
+                Err(ReadError::new(path, ReadErrorKind::TooLong))
             }
             Some(Entry::File(content)) => Ok(content.clone()),
-            Some(Entry::Unread(why)) => Err(ReadError::new(path, why.clone())),
-            _ => Err(ReadError::new(path, WhyUnread::WrongKind)),
+            Some(Entry::Unreadable(why)) => Err(ReadError::new(path, why.clone())),
+            _ => Err(ReadError::new(path, ReadErrorKind::WrongKind)),
         }
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let found = self.canonical(path).map_err(|why| ReadError::new(path, why))?;
         match self.entries.get(&found) {
-            Some(Entry::File(_)) => return Err(ReadError::new(path, WhyUnread::WrongKind)),
-            Some(Entry::Unread(why)) => return Err(ReadError::new(path, why.clone())),
+            Some(Entry::File(_)) => return Err(ReadError::new(path, ReadErrorKind::WrongKind)),
+            Some(Entry::Unreadable(why)) => return Err(ReadError::new(path, why.clone())),
             _ => {}
         }
         let start = join(&found, "");
@@ -305,9 +305,9 @@ mod tests {
             .file("/devices/pci/eth0/speed", "")
             .file("/devices/pci/id", "7");
         assert_eq!(tree.read("/class/eth0/../id").expect("a file"), b"7");
-        assert_eq!(tree.read("/class/absent/../eth0").expect_err("no way").why, WhyUnread::Absent);
-        assert_eq!(tree.read("/devices/pci/id/x").expect_err("no way").why, WhyUnread::WrongKind);
-        assert_eq!(tree.read("/devices/pci/id/").expect_err("no directory").why, WhyUnread::WrongKind);
+        assert_eq!(tree.read("/class/absent/../eth0").expect_err("no way").why, ReadErrorKind::Absent);
+        assert_eq!(tree.read("/devices/pci/id/x").expect_err("no way").why, ReadErrorKind::WrongKind);
+        assert_eq!(tree.read("/devices/pci/id/").expect_err("no directory").why, ReadErrorKind::WrongKind);
     }
 
     #[test]
@@ -326,22 +326,23 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_why() {
         let mut tree = Tree::new();
-        tree.unread("/speed", WhyUnread::Failed("EINVAL".into())).unreachable("/cwd", WhyUnread::Denied);
-        assert_eq!(tree.read("/speed").expect_err("down").why, WhyUnread::Failed("EINVAL".into()));
+        tree.unreadable("/speed", ReadErrorKind::Failed("EINVAL".into()))
+            .unreachable("/cwd", ReadErrorKind::Denied);
+        assert_eq!(tree.read("/speed").expect_err("down").why, ReadErrorKind::Failed("EINVAL".into()));
         assert_eq!(tree.resolve("/speed").expect("it is there"), "/speed");
-        assert_eq!(tree.resolve("/cwd/x").expect_err("no way").why, WhyUnread::Denied);
+        assert_eq!(tree.resolve("/cwd/x").expect_err("no way").why, ReadErrorKind::Denied);
         assert_eq!(tree.list("/").expect("both are named"), ["cwd", "speed"]);
     }
 
     #[test]
     fn paths_have_a_limit() {
         let mut tree = Tree::new();
-        tree.file(&"/a".repeat(LONGEST_PATH), "").file("/", "");
+        tree.file(&"/a".repeat(MAX_PATH_BYTES), "").file("/", "");
         assert_eq!(tree.entries().count(), 0);
         // Each link makes the path longer, and never does it end.
         tree.link("/l", "l/l");
         assert!(tree.read("/l").is_err());
-        let long = "/b".repeat(LONGEST_PATH / 2);
+        let long = "/b".repeat(MAX_PATH_BYTES / 2);
         tree.link("/long", &long[1..]).file(&long, "deep");
         assert!(tree.read(&format!("/long/../{}", &long[1..])).is_err());
     }

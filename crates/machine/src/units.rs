@@ -56,7 +56,7 @@ impl FromStr for BandwidthUnit {
 }
 
 /// A size for people: `1.5 GiB`, `512 KiB`, `17 B`; one decimal below 100 unless it is zero.
-pub fn size_for_people(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     // As it will be shown: what is only nearly the next whole number or unit is shown as that.
     let shown = |value: f64| if value < 99.95 { (value * 10.0).round() / 10.0 } else { value.round() };
@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn sizes_are_short() {
-        assert_eq!(size_for_people(17), "17 B");
-        assert_eq!(size_for_people(524288), "512 KiB");
-        assert_eq!(size_for_people(1610612736), "1.5 GiB");
-        let gib = |value: f64| size_for_people((value * (1u64 << 30) as f64) as u64);
+        assert_eq!(format_size(17), "17 B");
+        assert_eq!(format_size(524288), "512 KiB");
+        assert_eq!(format_size(1610612736), "1.5 GiB");
+        let gib = |value: f64| format_size((value * (1u64 << 30) as f64) as u64);
         let shown = [10.97, 10.94, 10.04, 99.94, 99.96, 1023.4, 1023.7].map(gib);
         assert_eq!(shown, ["11 GiB", "10.9 GiB", "10 GiB", "99.9 GiB", "100 GiB", "1023 GiB", "1 TiB"]);
-        assert_eq!(size_for_people(u64::MAX), "16384 PiB");
+        assert_eq!(format_size(u64::MAX), "16384 PiB");
     }
 
     #[test]

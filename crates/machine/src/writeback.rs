@@ -17,7 +17,7 @@ pub struct Writeback {
 
 impl Writeback {
     /// From how many pages on the kernel slows programs down that write (mm/page-writeback.c, `dirty_freerun_ceiling`).
-    pub fn slows(&self) -> u64 {
+    pub fn throttle_threshold(&self) -> u64 {
         self.begins.midpoint(self.most)
     }
 }
@@ -46,10 +46,10 @@ mod tests {
                     nr_dirty_threshold 1188812\nnr_dirty_background_threshold 593680\n";
         let found = parse_vmstat(text).expect("all is there");
         assert_eq!(found, Writeback { waiting: 12, begins: 593_680, most: 1_188_812 });
-        assert_eq!(found.slows(), 891_246);
+        assert_eq!(found.throttle_threshold(), 891_246);
         assert_eq!(parse_vmstat(&text.replace("nr_writeback 7\n", "")), None);
         assert_eq!(parse_vmstat(&text.replace("1188812", "-1")), None);
         let most = Writeback { waiting: 0, begins: u64::MAX, most: u64::MAX };
-        assert_eq!(most.slows(), u64::MAX);
+        assert_eq!(most.throttle_threshold(), u64::MAX);
     }
 }

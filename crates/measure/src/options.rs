@@ -4,7 +4,7 @@ use crate::rounds::Rule;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{CopyLoop, Direction, Pages};
 
 /// Options of a copy campaign.
@@ -113,7 +113,7 @@ pub enum CampaignError {
     /// The buffers do not fit.
     #[error(
         "node {node} has {} free, and buffers of four times the last-level cache need {}",
-        size_for_people(*.free_bytes), size_for_people(*.needed_bytes)
+        format_size(*.free_bytes), format_size(*.needed_bytes)
     )]
     TooLittleMemory {
         /// The node.

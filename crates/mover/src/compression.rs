@@ -13,7 +13,7 @@ mod tests;
 pub use block::{compress, decompress};
 pub use link_rate::LinkRate;
 
-use numaio_machine::port::Packed;
+use numaio_machine::port::CompressionResult;
 use std::time::Duration;
 
 /// When to compress data.
@@ -147,7 +147,7 @@ impl CompressionPolicy {
     }
 
     /// Records the result of compressing `bytes` bytes of a large file, or of small files.
-    pub fn record(&mut self, large: Option<&mut CompressionHistory>, packed: &Packed, bytes: u64) {
+    pub fn record(&mut self, large: Option<&mut CompressionHistory>, packed: &CompressionResult, bytes: u64) {
         let took = packed.took.max(Duration::from_nanos(1)).as_secs_f64();
         let (each, busy) = (took / bytes.max(1) as f64, (packed.worked.as_secs_f64() / took).min(1.0));
         self.speed =

@@ -1,6 +1,6 @@
 //! Hash functions for data blocks and complete files.
 
-use numaio_machine::port::{Digest, Hash, Running};
+use numaio_machine::port::{Digest, Hash, RunningHash};
 
 /// A hash function for parts of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl HashKind {
 #[derive(Debug, Default)]
 pub struct FileHasher(blake3::Hasher);
 
-impl Running for FileHasher {
+impl RunningHash for FileHasher {
     fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

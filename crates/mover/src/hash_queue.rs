@@ -2,7 +2,7 @@
 
 use crate::drive::PeerState;
 use crate::hash::FileHasher;
-use numaio_machine::port::{Digest, Fault, FilePath, Identity, Operation, Summing, Ticket};
+use numaio_machine::port::{Digest, Fault, FilePath, Identity, Operation, ContentHash, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum files read at the same time.
@@ -16,7 +16,7 @@ pub(crate) struct HashQueue<K> {
     /// Files not started yet; kept apart because a hash state takes 2 KiB.
     waiting: VecDeque<(K, FilePath, Option<Identity>)>,
     /// Partially read files that no operation reads at the moment.
-    partial: Vec<(K, Summing)>,
+    partial: Vec<(K, ContentHash)>,
     in_flight: BTreeMap<Ticket, K>,
 }
 
@@ -37,11 +37,11 @@ impl<K> HashQueue<K> {
         while self.in_flight.len() < MAX_READS {
             let begin = |(what, at, identity)| {
                 let running = Box::new(FileHasher::default());
-                (what, Summing { at, identity, offset: 0, most: READ_BYTES, running, ended: false })
+                (what, ContentHash { at, identity, offset: 0, most: READ_BYTES, running, ended: false })
             };
             let next = self.partial.pop().or_else(|| self.waiting.pop_front().map(begin));
             let Some((what, summing)) = next else { return };
-            self.in_flight.insert(peer.submit(Operation::Sum(summing)), what);
+            self.in_flight.insert(peer.submit(Operation::HashFile(summing)), what);
         }
     }
 
@@ -49,7 +49,7 @@ impl<K> HashQueue<K> {
     pub fn completed(
         &mut self,
         ticket: Ticket,
-        outcome: Result<Summing, Fault>,
+        outcome: Result<ContentHash, Fault>,
     ) -> Option<(K, Result<Digest, Fault>)> {
         let what = self.in_flight.remove(&ticket)?;
         match outcome {

@@ -1,7 +1,7 @@
 //! Reports and results of a transfer for its user.
 
 use crate::wire::{ManifestEntry, Problem, Reason, Side, SinkChange};
-use numaio_machine::port::Why;
+use numaio_machine::port::FaultKind;
 
 /// Running totals of a transfer, as stored in job records.
 pub use numaio_schema::JobTotals as Totals;
@@ -55,22 +55,22 @@ pub enum TransferOutcome {
 }
 
 /// Returns the protocol's reason for a fault of a port.
-pub fn reason(why: Why) -> Reason {
+pub fn reason(why: FaultKind) -> Reason {
     match why {
-        Why::Other => Reason::Other,
-        Why::NotFound => Reason::NotFound,
-        Why::Permission => Reason::Permission,
-        Why::NoSpace => Reason::NoSpace,
-        Why::Quota => Reason::Quota,
-        Why::ReadOnly => Reason::ReadOnly,
-        Why::NameTooLong => Reason::NameTooLong,
-        Why::Link => Reason::Link,
-        Why::Exists => Reason::Exists,
-        Why::Changed => Reason::Changed,
-        Why::Mismatch => Reason::Mismatch,
-        Why::Unsupported => Reason::Unsupported,
-        Why::Device => Reason::Device,
-        Why::Cancelled => Reason::Cancelled,
+        FaultKind::Other => Reason::Other,
+        FaultKind::NotFound => Reason::NotFound,
+        FaultKind::Permission => Reason::Permission,
+        FaultKind::NoSpace => Reason::NoSpace,
+        FaultKind::Quota => Reason::Quota,
+        FaultKind::ReadOnly => Reason::ReadOnly,
+        FaultKind::NameTooLong => Reason::NameTooLong,
+        FaultKind::Link => Reason::Link,
+        FaultKind::Exists => Reason::Exists,
+        FaultKind::Changed => Reason::Changed,
+        FaultKind::Mismatch => Reason::Mismatch,
+        FaultKind::Unsupported => Reason::Unsupported,
+        FaultKind::Device => Reason::Device,
+        FaultKind::Cancelled => Reason::Cancelled,
     }
 }
 

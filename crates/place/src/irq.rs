@@ -19,7 +19,7 @@ const FLOWS: u32 = 32_768;
 pub struct IrqRequest {
     /// CPUs of tasks, to be left to them.
     pub tasks: CpuSet,
-    /// CPUs that are to be disturbed by nothing; see [`steering::isolated`].
+    /// CPUs that are to be disturbed by nothing; see [`steering::isolated_cpus`].
     pub isolated: CpuSet,
     /// Whether to use receive flow steering, which is for the machine as a whole.
     pub flow_steering: bool,
@@ -29,7 +29,7 @@ pub struct IrqRequest {
 pub fn look(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
     let irqs = device.irqs.iter().map(|irq| QueueIrq {
         queue: steering::queue_of_device(&irq.name, &device.names),
-        fixed: steering::fixed(root, irq),
+        fixed: steering::unmovable_reason(root, irq),
         irq: irq.clone(),
     });
     DeviceIrqs {
@@ -301,7 +301,7 @@ fn ranks(device: &DeviceIrqs) -> BTreeMap<u32, usize> {
 
 /// Adds a change, unless it changes nothing, or what is set already.
 fn add(plan: &mut IrqPlan, change: Change, inverse: Change) {
-    let is_new = !plan.changes.iter().any(|applied| applied.change.sets_the_same(&change));
+    let is_new = !plan.changes.iter().any(|applied| applied.change.is_same_setting(&change));
     if change != inverse && is_new {
         plan.changes.push(Applied { change, inverse });
     }

@@ -59,7 +59,7 @@ fn uses(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
 
 /// What leads to a device, without the process itself and what stands behind the device.
 fn way(open: &Resolved, near: &NearDevice) -> String {
-    let steps = open.way_to(near);
+    let steps = open.path_to(near);
     let end = steps.iter().position(|step| step.what == near.name).map_or(steps.len(), |index| index + 1);
     steps.iter().take(end).skip(1).map(|step| step.what.as_str()).collect::<Vec<&str>>().join(" -> ")
 }
@@ -107,7 +107,7 @@ mod tests {
             ticks: 0,
         };
         let anonymous = [(NodeId(1), 3 << 20), (NodeId(3), 1 << 20)].into_iter().collect();
-        let pages = Some(Pages { anonymous, of_files: BTreeMap::new() });
+        let pages = Some(Pages { anonymous, file_backed: BTreeMap::new() });
         Process { pid: 7, parent: 1, name: "it".into(), threads: vec![thread(7, 2), thread(8, 6)], pages }
     }
 
@@ -115,8 +115,8 @@ mod tests {
         let step = |from: Option<usize>, what: &str| Step {
             from,
             what: what.into(),
-            looked_at: String::new(),
-            said: String::new(),
+            source: String::new(),
+            value: String::new(),
         };
         let nodes = NodeSet::one(NodeId(1));
         let device = NearDevice {

@@ -43,7 +43,7 @@ impl<'a> Watch<'a> {
         let running: Vec<(usize, u32)> =
             pids.iter().enumerate().filter_map(|(task, pid)| Some((task, (*pid)?))).collect();
         let roots: Vec<u32> = running.iter().map(|(_, pid)| *pid).collect();
-        for ((task, _), family) in running.into_iter().zip(process::families(root, &roots)) {
+        for ((task, _), family) in running.into_iter().zip(process::process_trees(root, &roots)) {
             let (Some(seen), Some(place)) = (self.tasks.get_mut(task), self.plan.tasks.get(task)) else {
                 continue;
             };
@@ -62,7 +62,7 @@ impl<'a> Watch<'a> {
     /// What was seen; devices' counters are read once more.
     pub fn end(self, root: &dyn Sysfs, watched: Duration) -> Verification {
         let of_plan =
-            |device: &Device| self.plan.targets.iter().any(|target| device.answers_to(&target.device));
+            |device: &Device| self.plan.targets.iter().any(|target| device.has_name(&target.device));
         let moved = self.devices.iter().filter_map(|(device, before)| {
             let bytes = bytes_moved(root, device.kind, &device.names)?.saturating_sub(*before);
             Some(DeviceSeen { device: device.name(), of_plan: of_plan(device), bytes })

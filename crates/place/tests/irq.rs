@@ -4,7 +4,7 @@ use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
@@ -33,9 +33,9 @@ fn cpus(list: &str) -> CpuSet {
 }
 
 fn planned(machine: &Simulated, names: &[&str], request: &IrqRequest) -> (Topology, IrqPlan) {
-    let topology = see(&machine.tree());
+    let topology = discover(&machine.tree());
     let named =
-        |name: &&str| topology.devices.iter().find(|device| device.answers_to(name)).expect("a device");
+        |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
     let devices: Vec<_> = names.iter().map(|name| look(machine, named(name))).collect();
     let made = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
     (topology, made)
@@ -86,8 +86,8 @@ fn tasks_keep_their_cores_unless_they_have_them_all() {
 #[test]
 fn what_is_bound_to_one_cpu_of_the_node_is_not_widened_for_want_of_a_name() {
     let machine = machine(3, |_| {});
-    let topology = see(&machine.tree());
-    let eth0 = topology.devices.iter().find(|device| device.answers_to("eth0")).expect("a device");
+    let topology = discover(&machine.tree());
+    let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let goals_of = |tasks: &str, bound: [&str; 3]| {
         let mut device = look(&machine, eth0);
         for (irq, list) in device.irqs.iter_mut().zip(bound) {
@@ -125,11 +125,11 @@ fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
 #[test]
 fn what_is_bound_to_an_isolated_thread_moves() {
     let machine = machine(2, |_| {});
-    let mut topology = see(&machine.tree());
+    let mut topology = discover(&machine.tree());
     for cpu in topology.cpus.iter_mut().filter(|cpu| [28, 29].contains(&cpu.id.0)) {
         cpu.siblings = cpus("28-29");
     }
-    let eth0 = topology.devices.iter().find(|device| device.answers_to("eth0")).expect("a device");
+    let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let goals_of = |isolated: &str| {
         let mut device = look(&machine, eth0);
         for irq in &mut device.irqs {
@@ -150,8 +150,8 @@ fn a_device_without_a_node_may_be_served_anywhere_and_that_is_said() {
     assert_eq!(goals(&plan), ["0", "1", "2"]);
     assert!(said(&plan.reasons, "not known"), "{:?}", plan.reasons);
     let machine = machine(2, |_| {});
-    let mut topology = see(&machine.tree());
-    let eth0 = topology.devices.iter().find(|device| device.answers_to("eth0")).expect("a device");
+    let mut topology = discover(&machine.tree());
+    let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let device = look(&machine, eth0);
     topology.nodes.iter_mut().filter(|node| node.id == NodeId(7)).for_each(|node| node.cpus = CpuSet::new());
     let plan = numaio_place::irq::plan(&topology, &[device], None, &IrqRequest::default());
@@ -191,7 +191,7 @@ fn managed_interrupts_are_named_and_left_alone() {
     let (_, plan) = planned(&machine, &["nvme0n1"], &IrqRequest::default());
     assert_eq!(plan.changes.len(), 1, "the queue of commands alone: {:?}", plan.changes);
     assert!(said(&plan.rejected, "managed"), "{:?}", plan.rejected);
-    let topology = see(&machine.tree());
+    let topology = discover(&machine.tree());
     let queue =
         topology.devices.iter().flat_map(|it| &it.irqs).find(|irq| irq.name == "nvme0q1").expect("a queue");
     let at = |list: &CpuSet| Change::IrqAffinity { irq: queue.number, cpus: list.clone() };
@@ -213,10 +213,10 @@ fn what_is_applied_is_seen_and_another_plan_has_nothing_to_do() {
     }
     let receipt = Receipt::foreseen(&topology.identity.fingerprint, None, 0, plan.changes);
     carry_out(&machine, receipt, &mut |_| Ok(())).expect("applied");
-    let effective: Vec<_> = see(&machine.tree())
+    let effective: Vec<_> = discover(&machine.tree())
         .devices
         .iter()
-        .filter(|device| device.answers_to("eth0"))
+        .filter(|device| device.has_name("eth0"))
         .flat_map(|device| device.irqs.iter().filter_map(|irq| irq.effective.clone()))
         .collect();
     assert_eq!(effective, ["28", "29", "30", "31"].map(cpus));

@@ -132,7 +132,7 @@ fn loss(loss: &Loss) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::checkup::Mend;
+    use numaio_machine::checkup::Fix;
     use numaio_machine::findings::Finding;
     use numaio_machine::topology::Identity;
     use numaio_schema::MachineSource;
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn long_commands_stay_on_one_line() {
         let command = format!("echo 4096 > /{} /{}", "long/".repeat(30), "x".repeat(90));
-        let mend = Mend { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
+        let mend = Fix { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
         let [rule, subject, what, evidence, remedy] =
             ["rule", "node 0", "The link is slow.", "file", "Reseat the card."].map(str::to_owned);
         let finding = Finding { severity: Severity::Warning, rule, subject, what, evidence, remedy };

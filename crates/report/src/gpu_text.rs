@@ -7,7 +7,7 @@ use crate::number_format::NumberFormat;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord};
 use std::collections::BTreeSet;
@@ -116,7 +116,7 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell]) {
         let ((cpu, memory), size, streams) = row;
         let mut texts = vec![cpu.to_string()];
         texts.extend(separate.then(|| memory.to_string()));
-        texts.extend(sizes.then(|| size_for_people(*size)));
+        texts.extend(sizes.then(|| format_size(*size)));
         texts.extend(numbers.then(|| streams.to_string()));
         let of = |column: &Column| {
             let found = cells.iter().find(|(cell, _)| key(cell) == Some(*row) && column.is_of(cell));

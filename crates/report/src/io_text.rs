@@ -8,7 +8,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
 use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented};
 use std::collections::BTreeSet;
@@ -123,7 +123,7 @@ fn write_uniform_cells(page: &mut TextPage, record: &IoRecord, cells: &[RankedCe
             cells.iter().copied().filter(|(cell, _)| table_of(cell) == (title.clone(), rest)).collect();
         let (what, by) = match by_block_size {
             true => (count(rest as usize, "stream"), "block size"),
-            false => (format!("blocks of {}", size_for_people(rest)), "number of streams"),
+            false => (format!("blocks of {}", format_size(rest)), "number of streams"),
         };
         page.heading(&format!("{}, {what}: median in {unit} by node (rows) and {by}", capitalized(&title)));
         write_table(page, &of, by_block_size);
@@ -144,7 +144,7 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
     let columns: BTreeSet<u64> = cells.iter().map(|(cell, _)| column(cell)).collect();
     let rows: BTreeSet<(NodeId, NodeId)> = cells.iter().filter_map(|(cell, _)| node_pair(cell)).collect();
     let local = rows.iter().all(|(cpu, memory)| cpu == memory);
-    let title = |column: &u64| if by_block_size { size_for_people(*column) } else { column.to_string() };
+    let title = |column: &u64| if by_block_size { format_size(*column) } else { column.to_string() };
     let corner = if local { vec!["NODE"] } else { vec!["CPU NODE", "BUFFERS"] };
     let heads = corner.iter().map(|title| ((*title).to_owned(), Align::Right));
     let mut table = Table::new(heads.chain(columns.iter().map(|column| (title(column), Align::Right))));
@@ -282,7 +282,7 @@ pub(crate) fn method_sentence(record: &IoRecord) -> String {
             engine_name(record),
             how.unwrap_or_default(),
             in_flight(method),
-            method.area_bytes.map(|bytes| format!("{} touched", size_for_people(bytes))).unwrap_or_default(),
+            method.area_bytes.map(|bytes| format!("{} touched", format_size(bytes))).unwrap_or_default(),
             header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
             format!("{:.0} s in total", method.rounds.elapsed_s),

@@ -5,7 +5,7 @@ use crate::phrases::{bandwidth, count, joined};
 use crate::plan_text::seconds;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_schema::{Job, JobProblem, JobState, Word};
 use std::borrow::Cow;
 
@@ -87,7 +87,7 @@ fn found_line(job: &Job) -> String {
     let found = count(usize::try_from(job.totals.entries).unwrap_or(usize::MAX), "entry");
     match job.totals.size {
         0 => format!("Found {found}"),
-        size => format!("Found {found}, {} to move", size_for_people(size)),
+        size => format!("Found {found}, {} to move", format_size(size)),
     }
 }
 
@@ -104,9 +104,9 @@ fn moved_line(job: &Job, style: &TextStyle) -> String {
         counts.map(|(count, what)| if count == 0 { String::new() } else { format!("{count} {what}") });
     let resumed = match totals.resumed {
         0 => String::new(),
-        bytes => format!("{} resumed", size_for_people(bytes)),
+        bytes => format!("{} resumed", format_size(bytes)),
     };
-    let data = format!("{} in {}", size_for_people(totals.bytes), seconds(job.seconds));
+    let data = format!("{} in {}", format_size(totals.bytes), seconds(job.seconds));
     joined([joined(counts, ", "), resumed, joined([data, rate(job, style)], ", ")], "; ")
 }
 
@@ -117,10 +117,10 @@ fn problem_line(problem: &JobProblem) -> String {
 
 /// Returns the moved bytes, and the total found so far while the job is unfinished.
 fn data(job: &Job) -> String {
-    let bytes = size_for_people(job.totals.bytes);
+    let bytes = format_size(job.totals.bytes);
     match (job.state, job.totals.size) {
         (JobState::Done, _) | (_, 0) => bytes,
-        _ => format!("{bytes} of {}", size_for_people(job.totals.size)),
+        _ => format!("{bytes} of {}", format_size(job.totals.size)),
     }
 }
 

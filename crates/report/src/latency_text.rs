@@ -8,7 +8,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_schema::{IntervalKind, LatencyRecord, LoadPoint, LoadedCurve, Reading, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,7 +171,7 @@ pub(crate) fn method_sentence(record: &LatencyRecord) -> String {
     joined(
         [
             "one thread follows a chain of pointers (one random cycle)".to_owned(),
-            format!("buffer of {buffers}, stride {}", size_for_people(u64::from(method.stride_bytes))),
+            format!("buffer of {buffers}, stride {}", format_size(u64::from(method.stride_bytes))),
             header::page_kind(method.pages).to_owned(),
             header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             header::visits_per_cell(readings.map(|reading| reading.visits.len())),

@@ -42,7 +42,7 @@ fn steps(page: &mut TextPage, chain: &[Step]) {
         let indent = 2 * depth;
         let arrow = if depth > 0 { "-> " } else { "" };
         page.paragraph(indent, 2, &format!("{arrow}{}", step.what));
-        let evidence = phrases::joined([&step.looked_at, &step.said], ": ");
+        let evidence = phrases::joined([&step.source, &step.value], ": ");
         if !evidence.is_empty() {
             page.paragraph(indent + 5, 2, &evidence);
         }

@@ -7,7 +7,7 @@ use crate::phrases::{count, joined, short};
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Table};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoThere};
 
@@ -72,7 +72,7 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         let failure = reading.failure.as_deref().map(short).unwrap_or_default();
         let remote = cell.there.as_ref();
         let row = [
-            size_for_people(cell.block_bytes),
+            format_size(cell.block_bytes),
             cell.streams().to_string(),
             cell.placement()
                 .map_or_else(String::new, |(cpu, memory, _)| placement(&cpu.to_string(), Some(memory))),

@@ -4,7 +4,7 @@ use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Cache, Identity, Node, Topology};
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 use std::collections::BTreeSet;
 
 /// Formats a count with its noun: `1 node`, `2 nodes`.
@@ -76,7 +76,7 @@ pub(crate) fn machine_size(topology: &Topology) -> String {
             packages,
             count(topology.nodes.len(), "node"),
             count(online.len(), "CPU") + &on_cores,
-            format!("{} of memory", size_for_people(memory)),
+            format!("{} of memory", format_size(memory)),
         ],
         ", ",
     )
@@ -101,7 +101,7 @@ pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
     let of_size = |bytes: &u64| {
         let number = last.iter().filter(|cache| cache.bytes == *bytes).count();
         let times = if number > 1 { format!("{number} × ") } else { String::new() };
-        format!("{times}L{} {}", last[0].level, size_for_people(*bytes))
+        format!("{times}L{} {}", last[0].level, format_size(*bytes))
     };
     joined(sizes.iter().map(of_size), ", ")
 }
@@ -119,7 +119,7 @@ pub(crate) fn node_notes(node: &Node) -> Vec<String> {
         Some(_) => {}
     }
     let caches = node.memory_side_caches.iter();
-    notes.extend(caches.map(|cache| format!("memory-side cache {}", size_for_people(cache.bytes))));
+    notes.extend(caches.map(|cache| format!("memory-side cache {}", format_size(cache.bytes))));
     notes
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn other_names(device: &Device) -> String {
 /// Returns whether a finding concerns this device or a bridge above it.
 pub(crate) fn concerns_device(finding: &Finding, device: &Device) -> bool {
     let above = device.upstream.iter().any(|bridge| bridge.to_string() == finding.subject);
-    above || device.answers_to(&finding.subject) || finding.subject == device.path
+    above || device.has_name(&finding.subject) || finding.subject == device.path
 }
 
 /// Findings that differ only in subject and evidence.

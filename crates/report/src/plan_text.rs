@@ -4,7 +4,7 @@ use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
     Objective, Plan, PlanMethod, PlannedPool, PlannedWay, Prediction, RateOrigin, SimpleRule, Stage,
     Transfer, WayRates,
@@ -48,7 +48,7 @@ pub(crate) fn title(plan: &Plan, unit: BandwidthUnit) -> String {
         Transfer::Receive => "Receive",
     };
     let (time, rate) = (seconds(plan.predicted.time_s), phrases::bandwidth(plan.predicted.bytes_per_s, unit));
-    format!("{verb} {}: {time}, {rate}", size_for_people(plan.problem.total_bytes()))
+    format!("{verb} {}: {time}, {rate}", format_size(plan.problem.total_bytes()))
 }
 
 /// States the minimized objective and how close the plan is to the optimum.
@@ -105,7 +105,7 @@ fn flows(plan: &Plan) -> Table {
 /// Returns devices, threads, bytes and an arrow; empty without a path.
 fn flow(pool: Option<&PlannedPool>) -> [String; 4] {
     let Some(pool) = pool else { return Default::default() };
-    [devices(pool), pool.threads.to_string(), size_for_people(pool.bytes), "->".to_owned()]
+    [devices(pool), pool.threads.to_string(), format_size(pool.bytes), "->".to_owned()]
 }
 
 /// Lists the devices of a path's node by name.
@@ -133,7 +133,7 @@ fn paths(plan: &Plan, unit: BandwidthUnit) -> Table {
             table.row([
                 Cell::from(format!("{kind} of node {} - memory {}", way.device_node, way.memory_node)),
                 Cell::from(way.threads.to_string()),
-                Cell::from(size_for_people(way.bytes)),
+                Cell::from(format_size(way.bytes)),
                 Cell::from(phrases::bandwidth(way.bytes_per_s, unit)),
                 Cell::from(seconds(way.bytes as f64 / way.bytes_per_s)),
                 Cell::from(origin(rates, way)),

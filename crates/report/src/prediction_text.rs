@@ -5,7 +5,7 @@ use crate::number_format::NumberFormat;
 use crate::phrases::{self, count};
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_schema::{
     CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
 };
@@ -50,7 +50,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
             "From measurements of {}, {}: blocks of {}, buffers on each process's node",
             capacities.engine.title(),
             header::date(prediction.measured_at),
-            size_for_people(capacities.block_bytes)
+            format_size(capacities.block_bytes)
         ),
     );
     for warning in &prediction.warnings {

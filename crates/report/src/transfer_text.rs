@@ -1,13 +1,13 @@
 //! Formats the progress and the result of a transfer in one line.
 
 use crate::phrases::bandwidth;
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::JobTotals;
 
 /// Formats the progress of a transfer after `seconds`.
 pub fn progress_text(totals: &JobTotals, seconds: f64, unit: BandwidthUnit) -> String {
     let rate = totals.bytes as f64 / seconds.max(1e-3);
-    let (data, found, moved) = (size_for_people(totals.bytes), totals.entries, totals.moved);
+    let (data, found, moved) = (format_size(totals.bytes), totals.entries, totals.moved);
     let speed = speed(rate, unit);
     let mut text = format!("{data} at {speed}; {found} found, {moved} moved");
     if totals.size > totals.bytes && totals.bytes > 0 {
@@ -30,16 +30,16 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, dry_run: bool, unit: Band
         }
     }
     if totals.resumed > 0 {
-        text += &format!("; {} resumed", size_for_people(totals.resumed));
+        text += &format!("; {} resumed", format_size(totals.resumed));
     }
     if dry_run {
-        return text + &format!("; {} of data", size_for_people(totals.size));
+        return text + &format!("; {} of data", format_size(totals.size));
     }
     let rate = totals.bytes as f64 / seconds.max(1e-9);
-    let (data, speed) = (size_for_people(totals.bytes), speed(rate, unit));
+    let (data, speed) = (format_size(totals.bytes), speed(rate, unit));
     text += &format!("; {data} in {seconds:.2} s, {speed}");
     if totals.sent > 0 && totals.sent < totals.bytes {
-        text += &format!("; {} sent after compression", size_for_people(totals.sent));
+        text += &format!("; {} sent after compression", format_size(totals.sent));
     }
     text
 }
@@ -47,7 +47,7 @@ pub fn transfer_text(totals: &JobTotals, seconds: f64, dry_run: bool, unit: Band
 /// Formats a rate, in a smaller unit if the given one would show almost 0.
 fn speed(bytes_per_s: f64, unit: BandwidthUnit) -> String {
     match unit.of(bytes_per_s) < 0.05 {
-        true => format!("{}/s", size_for_people(bytes_per_s as u64)),
+        true => format!("{}/s", format_size(bytes_per_s as u64)),
         false => bandwidth(bytes_per_s, unit),
     }
 }

@@ -1,7 +1,7 @@
 //! What on a machine costs I/O bandwidth, and what mends it.
 
 use crate::{MachineSource, NotThatDocument};
-use numaio_machine::checkup::Mend;
+use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
@@ -44,7 +44,7 @@ pub struct Diagnosed {
     /// What it costs.
     pub cost: Cost,
     /// What takes it away.
-    pub mend: Mend,
+    pub mend: Fix,
 }
 
 /// What something costs.

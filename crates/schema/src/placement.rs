@@ -4,7 +4,7 @@ use crate::{MachineSource, NotThatDocument};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
-use numaio_machine::workload::{Direction, MemoryPlace};
+use numaio_machine::workload::{Direction, MemoryBinding};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -132,7 +132,7 @@ pub struct TaskPlace {
     /// Nodes of these CPUs.
     pub cpu_nodes: NodeSet,
     /// Its memory.
-    pub memory: MemoryPlace,
+    pub memory: MemoryBinding,
 }
 
 /// A node that was not chosen.

@@ -61,7 +61,7 @@ impl Receipt {
 
     /// Whether any of its changes sets what one of the other's does.
     pub fn overlaps(&self, other: &Self) -> bool {
-        let sets = |change: &Change| other.applied.iter().any(|it| it.change.sets_the_same(change));
+        let sets = |change: &Change| other.applied.iter().any(|it| it.change.is_same_setting(change));
         self.applied.iter().any(|applied| sets(&applied.change))
     }
 

@@ -4,7 +4,7 @@ use crate::spec::{BadSpec, DeviceSpec, IoRates, NodeSpec, PathSpec, Spec, SPEC_S
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::LONGEST_FILE;
+use numaio_machine::sysfs::MAX_FILE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that Linux can have (`NODES_SHIFT` of 10).
@@ -77,17 +77,17 @@ impl Spec {
     }
 
     fn check_cpus(&self) -> Checked {
-        let mut seen = CpuSet::new();
+        let mut metadata = CpuSet::new();
         for node in &self.nodes {
             let at = || format!("node {}", node.id);
             ensure(node.cpus.iter().all(|cpu| cpu.0 < MOST_CPUS), at, "has a CPU beyond 8191")?;
-            ensure(seen.intersection(&node.cpus).is_empty(), at, "has a CPU of another node")?;
+            ensure(metadata.intersection(&node.cpus).is_empty(), at, "has a CPU of another node")?;
             let threads = node.threads_per_core as usize;
             ensure(threads > 0 && node.cpus.len() % threads == 0, at, "has a core with too few threads")?;
-            seen.extend(node.cpus.iter());
+            metadata.extend(node.cpus.iter());
         }
         let at = || "offline_cpus".to_owned();
-        ensure(self.offline_cpus.is_subset(&seen), at, "has a CPU of no node")?;
+        ensure(self.offline_cpus.is_subset(&metadata), at, "has a CPU of no node")?;
         ensure(!self.online_cpus().is_empty(), at, "leaves no CPU online")?;
         ensure(!self.allowed_cpus().is_empty(), || "confinement.cpus".to_owned(), "leaves no CPU")?;
         ensure(!self.allowed_nodes().is_empty(), || "confinement.nodes".to_owned(), "leaves no memory")?;
@@ -138,13 +138,13 @@ impl Spec {
 
     fn check_devices(&self) -> Checked {
         ensure(self.devices.len() <= MOST_DEVICES, || "devices".to_owned(), "are too many")?;
-        let mut seen: BTreeMap<PciAddress, DeviceKind> = BTreeMap::new();
+        let mut metadata: BTreeMap<PciAddress, DeviceKind> = BTreeMap::new();
         let mut names = BTreeSet::new();
         for device in &self.devices {
             let at = || format!("device {}", device.pci);
-            let bridge = |above| seen.get(&above) == Some(&DeviceKind::Bridge);
+            let bridge = |above| metadata.get(&above) == Some(&DeviceKind::Bridge);
             ensure(device.under.is_none_or(bridge), at, "hangs under no bridge that stands before it")?;
-            ensure(seen.insert(device.pci, device.kind).is_none(), at, "is there twice")?;
+            ensure(metadata.insert(device.pci, device.kind).is_none(), at, "is there twice")?;
             ensure(
                 device.node.is_none_or(|node| self.node(node).is_some()),
                 at,
@@ -167,11 +167,11 @@ impl Spec {
         let irqs: u64 = self.devices.iter().map(|device| u64::from(device.irqs)).sum();
         let table = irqs * self.online_cpus().len() as u64 * BYTES_PER_COUNT;
         ensure(
-            table < LONGEST_FILE as u64,
+            table < MAX_FILE_BYTES as u64,
             || "devices".to_owned(),
             "have more interrupts than can be shown",
         )?;
-        self.devices.iter().try_for_each(|device| check_sriov(device, &seen))
+        self.devices.iter().try_for_each(|device| check_sriov(device, &metadata))
     }
 
     fn check_noise(&self) -> Checked {
@@ -244,12 +244,12 @@ fn check_rates(rates: &IoRates, nodes: usize, at: impl Fn() -> String) -> Checke
     figures.try_for_each(|figure| positive(*figure, &at))
 }
 
-fn check_sriov(device: &DeviceSpec, seen: &BTreeMap<PciAddress, DeviceKind>) -> Checked {
+fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>) -> Checked {
     let known = match &device.sriov {
         Some(Sriov::Physical { functions, .. }) => {
-            functions.iter().all(|function| seen.contains_key(function))
+            functions.iter().all(|function| metadata.contains_key(function))
         }
-        Some(Sriov::Virtual { of }) => seen.contains_key(of),
+        Some(Sriov::Virtual { of }) => metadata.contains_key(of),
         None => true,
     };
     ensure(known, || format!("device {}", device.pci), "has a virtual or physical function that is not there")

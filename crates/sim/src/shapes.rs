@@ -80,8 +80,8 @@ pub fn dl585() -> Spec {
         _ => 22,
     });
     wire(&mut spec, 30e9, |cpus, memory| {
-        let seen = (cpus.0 ^ memory.0 ^ 7) as usize;
-        PathFigures { load: LOAD[seen] * 1e9, store: STORE[seen] * 1e9, core: 2.5e9 }
+        let metadata = (cpus.0 ^ memory.0 ^ 7) as usize;
+        PathFigures { load: LOAD[metadata] * 1e9, store: STORE[metadata] * 1e9, core: 2.5e9 }
     });
     let port = |bus| DeviceSpec {
         node: Some(NodeId(7)),

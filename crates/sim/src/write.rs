@@ -38,7 +38,7 @@ fn write_entry(entry: &Entry, path: &str, place: &Path) -> io::Result<()> {
         Entry::Link(target) => std::os::unix::fs::symlink(relative(path, target), place),
         Entry::Dir => Ok(()),
         Entry::Unreachable(_) => std::os::unix::fs::symlink("leads nowhere", place),
-        Entry::Unread(_) => {
+        Entry::Unreadable(_) => {
             use std::os::unix::fs::PermissionsExt;
             std::fs::write(place, "")?;
             std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o0))

@@ -3,7 +3,7 @@
 use numaio_machine::devices::{DeviceKind, PciAddress};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::sysfs::{Sysfs, SysfsExt, WhyUnread, LONGEST_FILE};
+use numaio_machine::sysfs::{Sysfs, SysfsExt, ReadErrorKind, MAX_FILE_BYTES};
 use numaio_machine::tree::{Entry, Tree};
 use numaio_sim::{render, shapes, Spec};
 use std::collections::BTreeSet;
@@ -34,18 +34,18 @@ fn the_large_machine_is_whole() {
     assert_eq!(numbered(&tree, CPUS, "cpu"), 1024);
     assert_eq!(tree.names(PCI).len(), 2000);
     assert_eq!(cpus(&tree, &format!("{CPUS}/online")).len(), 1024);
-    let mut seen = CpuSet::new();
+    let mut metadata = CpuSet::new();
     for node in tree.names("/sys/bus/node/devices") {
         let own = cpus(&tree, &format!("{NODES}/{node}/cpulist"));
         assert_eq!(own, mask(&tree, &format!("{NODES}/{node}/cpumap")));
-        assert!(own.intersection(&seen).is_empty());
-        seen.extend(own.iter());
+        assert!(own.intersection(&metadata).is_empty());
+        metadata.extend(own.iter());
         let distance = tree.text(&format!("{NODES}/{node}/distance")).expect("distances");
         assert_eq!(distance.split(' ').count(), 64);
     }
-    assert_eq!(seen.len(), 1024);
+    assert_eq!(metadata.len(), 1024);
     let interrupts = tree.read("/proc/interrupts").expect("a file");
-    assert!(interrupts.len() < LONGEST_FILE / 4, "{} bytes of interrupts", interrupts.len());
+    assert!(interrupts.len() < MAX_FILE_BYTES / 4, "{} bytes of interrupts", interrupts.len());
     check_tree(&spec, &tree);
 }
 
@@ -176,7 +176,7 @@ fn the_sparse_machine_has_its_oddities() {
         tree.resolve("/sys/class/net/ens1f0/device").ok()
     );
     let down = tree.read("/sys/class/net/ens1f0v0/speed").expect_err("a port that is down");
-    assert!(matches!(down.why, WhyUnread::Failed(_)));
+    assert!(matches!(down.why, ReadErrorKind::Failed(_)));
     assert_eq!(text("/sys/class/nvme/nvme0/nvme0n1/../../../numa_node"), "-1");
     assert_eq!(text("/sys/block/nvme0n1/device/transport"), "pcie");
     assert!(tree.resolve("/sys/class/drm/card0").expect("a GPU").starts_with("/sys/devices/pci10000:01/"));

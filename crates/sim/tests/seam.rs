@@ -3,7 +3,7 @@
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::locate::Answers;
+use numaio_machine::locate::LocateAnswers;
 use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
@@ -256,7 +256,7 @@ fn a_recorded_simulation_replays() {
 
 #[test]
 fn a_table_answers_what_is_asked_of_places() {
-    let mut answers = Answers::default();
+    let mut answers = LocateAnswers::default();
     conformance::fill_answers(|question, answer| answers.add(question, answer));
     conformance::locate(&machine(|_| ()).with_answers(answers));
 }
@@ -273,7 +273,7 @@ fn a_disk_does_to_files_what_a_port_does() {
 #[test]
 fn a_simulated_disk_packs_and_unpacks_as_a_port_does() {
     let mut disk = numaio_sim::mover::Disk::default();
-    conformance::packing(conformance::Files {
+    conformance::compression(conformance::Files {
         run: &mut |operation| disk.run(operation),
         buffer: &|bytes| bytes.to_vec(),
     });

@@ -1,36 +1,36 @@
 //! What the parsers see of a rendered machine is what its description says; neither was written from the other.
 
 use numaio_machine::devices::{DeviceKind, LocalitySource};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;
 use numaio_sim::spec::DeviceSpec;
 use numaio_sim::{render, shapes, Spec};
 
-fn seen(name: &str) -> (Spec, Topology) {
+fn metadata(name: &str) -> (Spec, Topology) {
     let spec = shapes::named(name).expect(name);
-    let topology = see(&render(&spec));
+    let topology = discover(&render(&spec));
     (spec, topology)
 }
 
 #[test]
 fn nodes_and_cpus_are_seen_as_described() {
     for name in shapes::NAMES {
-        let (spec, topology) = seen(name);
+        let (spec, topology) = metadata(name);
         assert_eq!(topology.identity.hostname, spec.name);
         assert_eq!(topology.identity.architecture, spec.architecture);
         assert_eq!(topology.offline_nodes, spec.offline_nodes);
         assert_eq!(topology.nodes.len(), spec.nodes.len(), "{name}");
-        for (seen, node) in topology.nodes.iter().zip(&spec.nodes) {
-            assert_eq!((seen.id, &seen.cpus), (node.id, &node.cpus.difference(&spec.offline_cpus)));
-            let memory = seen.memory.map(|memory| (memory.total_bytes, memory.free_bytes));
+        for (metadata, node) in topology.nodes.iter().zip(&spec.nodes) {
+            assert_eq!((metadata.id, &metadata.cpus), (node.id, &node.cpus.difference(&spec.offline_cpus)));
+            let memory = metadata.memory.map(|memory| (memory.total_bytes, memory.free_bytes));
             assert_eq!(memory, (node.memory_bytes > 0).then_some((node.memory_bytes, node.free_bytes)));
-            assert_eq!((&seen.access, &seen.huge_pages), (&node.access, &node.huge_pages));
-            assert_eq!(seen.memory_side_caches, node.memory_side_caches);
+            assert_eq!((&metadata.access, &metadata.huge_pages), (&node.access, &node.huge_pages));
+            assert_eq!(metadata.memory_side_caches, node.memory_side_caches);
             let kind = Some(node.memory_kind.as_str()).filter(|kind| *kind != "DRAM");
             assert_eq!(
-                seen.memory_kind.as_deref().filter(|kind| *kind != "DRAM"),
+                metadata.memory_kind.as_deref().filter(|kind| *kind != "DRAM"),
                 kind,
                 "{name} {}",
                 node.id
@@ -55,24 +55,24 @@ fn bound(spec: &Spec) -> impl Iterator<Item = &DeviceSpec> {
 #[test]
 fn devices_are_seen_as_described() {
     for name in shapes::NAMES {
-        let (spec, topology) = seen(name);
+        let (spec, topology) = metadata(name);
         for device in bound(&spec) {
-            let seen = topology.devices.iter().find(|seen| seen.pci == Some(device.pci));
-            let seen = seen.unwrap_or_else(|| panic!("{name}: {} is not seen", device.pci));
-            assert_eq!(seen.ids, Some(device.ids));
-            assert_eq!(seen.driver, device.driver);
-            assert!(device.names.iter().all(|name| seen.names.contains(name)), "{:?}", seen.names);
-            assert_eq!(seen.sriov, device.sriov);
-            assert_eq!(seen.upstream.first().copied(), device.under);
-            assert_eq!(seen.port_bits_per_s, device.port_bits_per_s);
+            let metadata = topology.devices.iter().find(|metadata| metadata.pci == Some(device.pci));
+            let metadata = metadata.unwrap_or_else(|| panic!("{name}: {} is not seen", device.pci));
+            assert_eq!(metadata.ids, Some(device.ids));
+            assert_eq!(metadata.driver, device.driver);
+            assert!(device.names.iter().all(|name| metadata.names.contains(name)), "{:?}", metadata.names);
+            assert_eq!(metadata.sriov, device.sriov);
+            assert_eq!(metadata.upstream.first().copied(), device.under);
+            assert_eq!(metadata.port_bits_per_s, device.port_bits_per_s);
             if device.kind != DeviceKind::Bridge {
-                assert_eq!(seen.irqs.len(), device.irqs as usize, "{name} {}", device.pci);
+                assert_eq!(metadata.irqs.len(), device.irqs as usize, "{name} {}", device.pci);
             }
             if let Some(link) = device.link {
-                assert_eq!(seen.link, Some(link));
+                assert_eq!(metadata.link, Some(link));
             }
             if device.node.is_some() {
-                assert_eq!(seen.locality.node, device.node);
+                assert_eq!(metadata.locality.node, device.node);
             }
         }
     }
@@ -80,8 +80,8 @@ fn devices_are_seen_as_described() {
 
 #[test]
 fn a_node_that_firmware_forgot_is_found_by_the_bridge_or_not_at_all() {
-    let (_, topology) = seen("sparse");
-    let device = |name: &str| topology.devices.iter().find(|device| device.answers_to(name)).expect(name);
+    let (_, topology) = metadata("sparse");
+    let device = |name: &str| topology.devices.iter().find(|device| device.has_name(name)).expect(name);
     let drive = &device("nvme0n1").locality;
     assert_eq!((drive.node.map(|node| node.0), drive.source), (Some(5), LocalitySource::ParentBridge));
     let lost = &device("card0").locality;
@@ -96,10 +96,10 @@ fn a_tape_of_a_simulated_machine_shows_the_same() {
         let (numaio, note) = ("0".to_owned(), String::new());
         let header = TapeHeader { tape: TAPE_SCHEMA.into(), numaio, name: name.into(), note, recorded_at: 0 };
         let recording = Recording::new(render(&spec), header);
-        let topology = see(&recording);
+        let topology = discover(&recording);
         let text = recording.tape().to_text();
         let replay = Replay::new(Tape::parse(&text).expect("a tape"));
-        assert_eq!(see(&replay), topology, "{name}");
+        assert_eq!(discover(&replay), topology, "{name}");
         assert!(replay.resolve("/proc/self").is_ok_and(|place| place == "/proc/4242"));
     }
 }

@@ -1,6 +1,6 @@
 //! A tree written to a directory is seen by the kernel as [`Tree`] sees it: the kernel is the oracle.
 
-use numaio_machine::sysfs::{Sysfs, WhyUnread};
+use numaio_machine::sysfs::{Sysfs, ReadErrorKind};
 use numaio_machine::tree::{Entry, Tree};
 use numaio_sim::{render, shapes, write_tree};
 use proptest::prelude::*;
@@ -27,19 +27,19 @@ impl Drop for Scratch {
     }
 }
 
-fn why(error: &std::io::Error) -> WhyUnread {
+fn why(error: &std::io::Error) -> ReadErrorKind {
     match error.kind() {
-        ErrorKind::NotFound => WhyUnread::Absent,
-        ErrorKind::NotADirectory | ErrorKind::IsADirectory => WhyUnread::WrongKind,
-        _ if error.raw_os_error() == Some(40) => WhyUnread::Failed("too many links".to_owned()),
-        _ => WhyUnread::Failed(error.to_string()),
+        ErrorKind::NotFound => ReadErrorKind::Absent,
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory => ReadErrorKind::WrongKind,
+        _ if error.raw_os_error() == Some(40) => ReadErrorKind::Failed("too many links".to_owned()),
+        _ => ReadErrorKind::Failed(error.to_string()),
     }
 }
 
 /// What the kernel says: the canonical path, the content, the names.
-type Seen = [Result<Vec<String>, WhyUnread>; 3];
+type FileStat = [Result<Vec<String>, ReadErrorKind>; 3];
 
-fn by_kernel(root: &Path, path: &str) -> Seen {
+fn by_kernel(root: &Path, path: &str) -> FileStat {
     let place = root.join(&path[1..]);
     let below = |place: PathBuf| format!("/{}", place.strip_prefix(root).expect("below the root").display());
     let names = |dir: std::fs::ReadDir| {
@@ -55,7 +55,7 @@ fn by_kernel(root: &Path, path: &str) -> Seen {
     ]
 }
 
-fn by_tree(tree: &Tree, path: &str) -> Seen {
+fn by_tree(tree: &Tree, path: &str) -> FileStat {
     let text = |content: Vec<u8>| vec![String::from_utf8(content).expect("text")];
     [
         tree.resolve(path).map(|place| vec![place]).map_err(|error| error.why),
@@ -118,7 +118,7 @@ fn a_machine_is_written_whole() {
     let tree = render(&shapes::sparse());
     write_tree(&tree, &scratch.0).expect("it can be written");
     // No folder can hold a file that refuses to be read: root reads any.
-    for (path, _) in tree.entries().filter(|(_, entry)| !matches!(entry, Entry::Unread(_))) {
+    for (path, _) in tree.entries().filter(|(_, entry)| !matches!(entry, Entry::Unreadable(_))) {
         assert_eq!(by_tree(&tree, path)[..2], by_kernel(&scratch.0, path)[..2], "{path}");
     }
 }

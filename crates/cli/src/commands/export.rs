@@ -8,7 +8,7 @@ use crate::store::Kind;
 use crate::{documents, interleave, output};
 use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_report::MeasurementSet;
 use numaio_schema::{Document, LatencyRecord, Model, StreamRecord, StreamScope};
@@ -135,7 +135,7 @@ fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
         }
     }
     if found.topology.is_none() {
-        let topology = see(&Machine::pick(common)?);
+        let topology = discover(&Machine::pick(common)?);
         found.topology = Some(topology).filter(|it| Some(&it.identity.fingerprint) == fingerprint.as_ref());
     }
     Ok(found)
@@ -144,7 +144,7 @@ fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
 /// Of each kind the newest document that tells something. One that cannot be read is said and passed over.
 fn of_machine(common: &Common) -> Result<Found, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let mut found = Found::default();
     if let Machine::Recorded(_) = machine {
         for document in replayed::documents(common, &machine, &topology)? {

@@ -10,8 +10,8 @@ use numaio_linux::Kernel;
 use numaio_machine::conditions;
 use numaio_machine::control::Change;
 use numaio_machine::devices::Device;
-use numaio_machine::near::{resolve, Ground, Handle};
-use numaio_machine::see::see;
+use numaio_machine::near::{resolve, ResolveContext, Handle};
+use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
@@ -125,7 +125,7 @@ fn print(common: &Common, form: &FormArgs, document: &IrqDocument) -> Result<Exi
 
 /// The devices as they are.
 fn seen(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument), Failure> {
-    let topology = see(machine);
+    let topology = discover(machine);
     let devices = match handles {
         [] => topology.devices.iter().filter(|it| it.moves_data() && !it.irqs.is_empty()).collect(),
         handles => named(machine, &topology, handles)?,
@@ -153,7 +153,7 @@ fn named<'a>(
     topology: &'a Topology,
     handles: &[Handle],
 ) -> Result<Vec<&'a Device>, Failure> {
-    let ground = Ground { root: machine, locate: machine, topology };
+    let ground = ResolveContext { root: machine, locate: machine, topology };
     let mut found: Vec<&Device> = Vec::new();
     for handle in handles {
         let resolved = resolve(ground, handle);
@@ -192,7 +192,7 @@ fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
             .collect(),
         None => CpuSet::new(),
     };
-    let request = IrqRequest { tasks, isolated: steering::isolated(machine), flow_steering: args.rfs };
+    let request = IrqRequest { tasks, isolated: steering::isolated_cpus(machine), flow_steering: args.rfs };
     document.plan = Some(plan(&topology, &document.devices, document.sock_flow_entries, &request));
     Ok(document)
 }
@@ -266,7 +266,7 @@ fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
     let kernel: Kernel = receipts::this_kernel(common)?;
     let _turn = receipts::turn(common);
     let all = receipts::all(common, &kernel)?;
-    let topology = see(&kernel);
+    let topology = discover(&kernel);
     let is_about = |kept: &receipts::Kept, device: &String| {
         kept.names(device, &topology)
             || !all.iter().any(|kept| kept.names(device, &topology)) && kept.may_name(device, &topology)

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::output;
 use crate::store::Kind;
 use clap::Args;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_measure::{latency, LatencyOptions};
 use numaio_model::latency_views;
 use numaio_report::TextStyle;
@@ -38,7 +38,7 @@ pub struct LatencyArgs {
 
 pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let around = args.matrix.around(&topology)?;
     let targets = args.matrix.targets(&topology, &around);
     let options = LatencyOptions {
@@ -49,7 +49,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         rule: measuring::rule(&args.rounds, machine.time()),
     };
     if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
-        let bytes = size_for_people(bytes);
+        let bytes = format_size(bytes);
         let what = format!("buffers of {bytes} take more than a quarter of node {node}, and long to lay; a smaller --stride needs less");
         output::remark(common, &what);
     }

@@ -11,7 +11,7 @@ use numaio_linux::interrupt;
 use numaio_machine::probe::Probe;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
@@ -201,7 +201,7 @@ const LONG_TO_FILL: u64 = 256 << 20;
 pub fn tell_filling(common: &Common, file: &Path, bytes: u64) {
     // What is there already is refused.
     if bytes >= LONG_TO_FILL && (file.is_dir() || !file.exists()) {
-        let size = size_for_people(bytes);
+        let size = format_size(bytes);
         output::remark(common, &format!("first a file of {size} is filled: {}", file.display()));
     }
 }

@@ -7,7 +7,7 @@ use crate::balancing::pause;
 use crate::failure::{self, Failure};
 use crate::store::Kind;
 use crate::{input, output};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_measure::Options;
@@ -25,7 +25,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let machine = measuring::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let targets = targets(common, &topology, &args.targets)?;
     let asked = Options {
         targets,
@@ -68,7 +68,7 @@ pub(in crate::commands) fn node_of_device(
     name: &str,
 ) -> Result<numaio_machine::ids::NodeId, Failure> {
     let devices = || topology.devices.iter().filter(|device| device.moves_data());
-    let Some(device) = devices().find(|device| device.answers_to(name)) else {
+    let Some(device) = devices().find(|device| device.has_name(name)) else {
         let names: Vec<String> = devices().map(|device| device.name()).collect();
         let hint = if names.is_empty() {
             "no device was found here".into()

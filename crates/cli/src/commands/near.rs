@@ -6,8 +6,8 @@ use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::output;
 use clap::Args as ClapArgs;
-use numaio_machine::near::{resolve, Ground, Handle, Resolved};
-use numaio_machine::see::see;
+use numaio_machine::near::{resolve, ResolveContext, Handle, Resolved};
+use numaio_machine::discover::discover;
 use numaio_schema::NearDocument;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,8 +42,8 @@ pub fn run(common: &Common, args: &NearArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let topology = see(&machine);
-    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+    let topology = discover(&machine);
+    let ground = ResolveContext { root: &machine, locate: &machine, topology: &topology };
     let found: Vec<Resolved> = args.handles.iter().map(|handle| resolve(ground, handle)).collect();
     if let Some(unknown) = found.iter().find(|found| found.is_unknown()) {
         return Err(failure::nowhere(unknown));

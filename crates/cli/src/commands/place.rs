@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_report::forms;
 use numaio_schema::PlacementPlan;
@@ -66,7 +66,7 @@ pub enum Form {
 
 pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let plan = match &args.plan {
         Some(path) => placing::read(&machine, &topology, path)?,
         None => placing::plan(common, &machine, &topology, &args.near)?,

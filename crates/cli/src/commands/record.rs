@@ -8,10 +8,10 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::interrupt;
-use numaio_machine::near::{self, Ground};
-use numaio_machine::see::see;
+use numaio_machine::near::{self, ResolveContext};
+use numaio_machine::discover::discover;
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::{checkup, conditions};
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use std::process::ExitCode;
@@ -34,14 +34,14 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
         note: args.note.clone(),
         recorded_at: now,
     };
-    let fingerprint = see(&machine).identity.fingerprint;
+    let fingerprint = discover(&machine).identity.fingerprint;
     let machine = Machine::Taped(Box::new(Recording::new(machine, header)));
     // Before the machine is seen, so that the tape holds the settings it was measured with.
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     // What numaio doctor looks at beyond that.
-    checkup::look(&machine, &topology, &conditions::read(&machine));
-    let ground = Ground { root: &machine, locate: &machine, topology: &topology };
+    checkup::check(&machine, &topology, &conditions::read(&machine));
+    let ground = ResolveContext { root: &machine, locate: &machine, topology: &topology };
     for handle in checkup::stacks(&machine).iter().chain(&args.near) {
         near::resolve(ground, handle);
     }
@@ -63,7 +63,7 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let text = tape.to_text();
     let file = output::write(&args.output, &text)?;
     measured?;
-    let size = size_for_people(text.len() as u64);
+    let size = format_size(text.len() as u64);
     let name = if file { args.output.display().to_string() } else { "the tape".to_owned() };
     output::remark(common, &format!("{name} holds {} runs, {size}", tape.runs.len()));
     measuring::exit(None)
@@ -79,7 +79,7 @@ fn bench(
     let first = recording.runs();
     for record in bench::measure(common, machine, command)? {
         let made = serde_json::to_value(&record);
-        recording.keep_made(made.map_err(|error| Failure::new(&error))?, first);
+        recording.record_document(made.map_err(|error| Failure::new(&error))?, first);
     }
     Ok(())
 }

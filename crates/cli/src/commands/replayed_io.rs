@@ -22,7 +22,7 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     let Some(tape) = machine.tape() else { return Ok(Vec::new()) };
     let quiet = Common { quiet: true, ..common.clone() };
     let mut records = Vec::new();
-    for (made, (first, end)) in &tape.made {
+    for (made, (first, end)) in &tape.documents {
         let Ok(kept) = IoRecord::from_json(&made.to_string()) else { continue };
         let runs = tape.runs.get(*first..*end).unwrap_or_default().iter().map(|(workload, _)| workload);
         let Some((engine, window, most_bytes)) =

@@ -6,7 +6,7 @@ use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::{documents, output};
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_model::ClassOptions;
 use numaio_report::{Bundle, MachineDocuments};
@@ -96,7 +96,7 @@ fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
 /// What is known of the machine that the options name: saved documents of this one, everything on a tape.
 fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let mut bundle = Bundle::default();
     add_topology(&mut bundle, &machine, &topology)?;
     match &machine {
@@ -143,7 +143,7 @@ fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     let named = common.machine.is_some() || common.sysroot.is_some();
     if named {
         let machine = Machine::pick(common)?;
-        add_topology(&mut bundle, &machine, &see(&machine))?;
+        add_topology(&mut bundle, &machine, &discover(&machine))?;
     }
     // Topologies first: a record's classes want to know packages and devices. Last what tells no host: whether
     // several machines are alike is known then.

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::Args;
 use numaio_linux::launch::{become_program, exit_by_signal, BindingError, Program, ProgramBinding, ProgramExit, ProgramGroup};
-use numaio_machine::see::glance;
+use numaio_machine::discover::discover_quick;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_place::Watch;
@@ -66,7 +66,7 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("a recorded machine cannot run programs")
             .hint("numaio place shows the places there; leave out --machine and --sysroot to run here"));
     }
-    let topology = glance(&machine);
+    let topology = discover_quick(&machine);
     let plan = match &args.plan {
         Some(path) => placing::read(&machine, &topology, path)?,
         None => placing::plan(common, &machine, &topology, &args.near)?,

@@ -7,10 +7,10 @@ use crate::machine::Machine;
 use crate::output;
 use clap::Args;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle, DENIED};
+use numaio_machine::near::{resolve, ResolveContext, Handle, RULE_DENIED};
 use numaio_machine::process;
-use numaio_machine::see::see;
-use numaio_machine::sysfs::WhyUnread;
+use numaio_machine::discover::discover;
+use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
 use numaio_schema::{Model, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("nothing runs on a recorded machine")
             .hint("leave out --machine and --sysroot to see this one"));
     }
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let models = placing::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
     let best = |node: NodeId| numaio_model::best_nodes(&topology, node, &models);
@@ -59,7 +59,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
             Ok(process) => status.processes.push(process),
             // Of all programs those that cannot be seen, or that have ended meanwhile, were not asked for.
             Err(_) if args.all => {}
-            Err(WhyUnread::Absent) => {
+            Err(ReadErrorKind::Absent) => {
                 return Err(Failure::new(format!("there is no process {pid}")).hint("ps -e lists them"));
             }
             Err(why) => status.unseen.push(Unseen { pid, why: why.to_string() }),
@@ -78,11 +78,11 @@ fn seen(
     topology: &Topology,
     pid: u32,
     best: &dyn Fn(NodeId) -> numaio_machine::set::NodeSet,
-) -> Result<ProcessStatus, WhyUnread> {
+) -> Result<ProcessStatus, ReadErrorKind> {
     let process = process::read(machine, pid)?;
-    let open = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Process(pid));
-    if open.findings.iter().any(|finding| finding.rule == DENIED) {
-        return Err(WhyUnread::Denied);
+    let open = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Process(pid));
+    if open.findings.iter().any(|finding| finding.rule == RULE_DENIED) {
+        return Err(ReadErrorKind::Denied);
     }
     Ok(numaio_place::status(topology, &process, &open, best))
 }

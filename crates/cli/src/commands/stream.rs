@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::store::Kind;
 use clap::Args;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use numaio_measure::StreamOptions;
 use numaio_model::stream_views;
@@ -49,7 +49,7 @@ pub struct Ops(Vec<StreamOp>);
 
 pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let around = args.matrix.around(&topology)?;
     let targets = args.matrix.targets(&topology, &around);
     let options = StreamOptions {

@@ -5,13 +5,13 @@ use crate::args::{Common, TopologyArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_schema::TopologyDocument;
 use std::process::ExitCode;
 
 pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     match &args.svg {
         Some(path) => {
             if output::write(path, &numaio_report::topology_svg(&topology))? {

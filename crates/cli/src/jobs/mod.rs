@@ -164,13 +164,13 @@ impl Here {
     fn may_run(&self, job: &Job) -> bool {
         let JobProcess { pid, began, boot, host } = &job.process;
         let Some(root) = &self.root else { return true };
-        *host != self.host || *boot == self.boot && process::began(root, *pid) == Some(*began)
+        *host != self.host || *boot == self.boot && process::start_time(root, *pid) == Some(*began)
     }
 
     /// This process.
     fn process(&self) -> JobProcess {
         let pid = std::process::id();
-        let began = self.root.as_ref().and_then(|root| process::began(root, pid)).unwrap_or(0);
+        let began = self.root.as_ref().and_then(|root| process::start_time(root, pid)).unwrap_or(0);
         JobProcess { pid, began, boot: self.boot.clone(), host: self.host.clone() }
     }
 }

@@ -3,7 +3,7 @@
 use numaio_machine::conditions::Conditions;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::Residency;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;
@@ -18,7 +18,7 @@ pub const THEN: u64 = 1_795_000_000;
 
 /// A machine of a shape that `numaio_sim` knows.
 pub fn machine(shape: &str) -> Topology {
-    see(&numaio_sim::render(&shapes::named(shape).expect("a shape")))
+    discover(&numaio_sim::render(&shapes::named(shape).expect("a shape")))
 }
 
 pub fn provenance(topology: &Topology, measured_at: u64) -> Provenance {
@@ -230,7 +230,7 @@ pub fn whole_tape(shape: &str) -> String {
     // Files are read by several threads, and a simulation runs in one.
     let seen = Recording::new(machine.tree(), header.clone());
     let tried = Recording::new(machine, header);
-    let (topology, source) = (see(&seen), MachineSource::Simulated);
+    let (topology, source) = (discover(&seen), MachineSource::Simulated);
     let setting =
         Setting { root: &seen, probe: &tried, topology: &topology, source, now: THEN, stop: &|| false };
     let rule = numaio_measure::Rule { least_visits: 6, ..Default::default() };

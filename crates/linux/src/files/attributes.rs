@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{is_roots, Attributes, Fault, FileKind, FilePath, Seen, Why, Xattr};
+use numaio_machine::port::{is_root_only_xattr, Attributes, Fault, FileKind, FilePath, FileStat, FaultKind, Xattr};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
@@ -90,7 +90,7 @@ fn acl_in(xattrs: &[Xattr]) -> Option<&[u8]> {
 /// also root's.
 pub fn is_preserved(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    name.starts_with(b"user.") || acl || (super_user && is_roots(name))
+    name.starts_with(b"user.") || acl || (super_user && is_root_only_xattr(name))
 }
 
 /// Returns extended attributes, sorted by name, and whether some are unreadable. Opens no file.
@@ -101,9 +101,9 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
         result => result?,
     }
     let mut names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)).peekable();
-    let (mut found, mut hides) = (Vec::new(), false);
+    let (mut found, mut has_hidden_xattrs) = (Vec::new(), false);
     if names.peek().is_none() {
-        return Ok((found, hides));
+        return Ok((found, has_hidden_xattrs));
     }
     let path = path_of(place)?;
     for name in names {
@@ -112,7 +112,7 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
             Ok(()) => found.push((name.into(), value.into_boxed_slice())),
             // It was removed meanwhile.
             Err(Errno::NODATA) => {}
-            Err(Errno::ACCESS | Errno::PERM) => hides = true,
+            Err(Errno::ACCESS | Errno::PERM) => has_hidden_xattrs = true,
             // A FUSE server may list attributes that the kernel does not support, when mounted in a
             // user namespace.
             Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
@@ -120,7 +120,7 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
         }
     }
     found.sort_unstable();
-    Ok((found, hides))
+    Ok((found, has_hidden_xattrs))
 }
 
 /// listxattrat(2), since Linux 6.13; its number is the same on all architectures
@@ -215,20 +215,20 @@ impl Roots {
         }
     }
 
-    /// Sets the attributes that differ from `seen`, limiting the mode to `mode_mask`. Continues
+    /// Sets the attributes that differ from `metadata`, limiting the mode to `mode_mask`. Continues
     /// after a fault and returns the first one.
     pub(super) fn set(
         &self,
         target: Target<'_>,
-        seen: &Seen,
+        metadata: &FileStat,
         wanted: &Attributes,
         mode_mask: u32,
     ) -> Result<(), Fault> {
-        let is_link = seen.kind == FileKind::Symlink;
-        let owned = self.set_owner(target, seen, wanted);
+        let is_link = metadata.kind == FileKind::Symlink;
+        let owned = self.set_owner(target, metadata, wanted);
         // Changing the owner clears set-id bits and capabilities, so it comes first.
         let has_xattrs = wanted.xattrs.as_ref().filter(|_| !is_link);
-        let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, seen, xattrs));
+        let xattrs = has_xattrs.map_or(Ok(false), |xattrs| self.set_xattrs_of(target, metadata, xattrs));
         let owner_changed = matches!(owned, Ok(OwnerChange::Changed));
         // Setting or removing an ACL changes the mode.
         let acl = !matches!(xattrs, Ok(false));
@@ -236,7 +236,7 @@ impl Roots {
         // entries.
         let bits = match owned {
             Err(_) => !SET_ID,
-            Ok(OwnerChange::GroupNotPermitted) if seen.kind != FileKind::Directory => !SET_GROUP_ID,
+            Ok(OwnerChange::GroupNotPermitted) if metadata.kind != FileKind::Directory => !SET_GROUP_ID,
             Ok(_) => !0,
         };
         let is_refused = xattrs.as_ref().is_err_and(|not_set| !not_set.acl);
@@ -244,17 +244,17 @@ impl Roots {
         let bits = bits & refused_acl.map_or(!0, bits_without_acl);
         // A directory without a requested group inherits the parent's group and set-group-id bit
         // (inode(7)).
-        let is_heir = seen.kind == FileKind::Directory && wanted.group.is_none();
-        let inherited = if is_heir { seen.mode & SET_GROUP_ID } else { 0 };
+        let is_heir = metadata.kind == FileKind::Directory && wanted.group.is_none();
+        let inherited = if is_heir { metadata.mode & SET_GROUP_ID } else { 0 };
         let mode = wanted.mode.map(|mode| (mode & mode_mask | inherited) & bits);
-        let mode = mode.filter(|mode| !is_link && (*mode != seen.mode || owner_changed || acl));
+        let mode = mode.filter(|mode| !is_link && (*mode != metadata.mode || owner_changed || acl));
         let mode = mode.map_or(Ok(()), |mode| match set_mode(target, mode) {
             // The mode is a default, and some file systems give all files the same mode.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) if wanted.masked => Ok(()),
             set => set.map_err(fault("set mode")),
         });
         let times = match wanted.mtime {
-            Some(mtime) if mtime != seen.mtime || matches!(target, Target::Open(_)) => {
+            Some(mtime) if mtime != metadata.mtime || matches!(target, Target::Open(_)) => {
                 set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set time"))
             }
             _ => Ok(()),
@@ -283,9 +283,9 @@ impl Roots {
         }
     }
 
-    fn set_owner(&self, target: Target<'_>, seen: &Seen, wanted: &Attributes) -> Result<OwnerChange, Fault> {
-        let user = wanted.user.filter(|user| *user != seen.user).map(Uid::from_raw);
-        let group = wanted.group.filter(|group| *group != seen.group).map(Gid::from_raw);
+    fn set_owner(&self, target: Target<'_>, metadata: &FileStat, wanted: &Attributes) -> Result<OwnerChange, Fault> {
+        let user = wanted.user.filter(|user| *user != metadata.user).map(Uid::from_raw);
+        let group = wanted.group.filter(|group| *group != metadata.group).map(Gid::from_raw);
         let own = |user, group| match target {
             Target::Open(file) => rustix::fs::fchown(file, user, group),
             Target::Named(place) => {
@@ -309,21 +309,21 @@ impl Roots {
 
     /// As [`Roots::set_xattrs`]. Only root may set attributes of a read-only file (xattr(7)), so
     /// the file is made writable meanwhile.
-    fn set_xattrs_of(&self, target: Target<'_>, seen: &Seen, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
+    fn set_xattrs_of(&self, target: Target<'_>, metadata: &FileStat, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
         let refused = match self.set_xattrs(target, wanted) {
             Err(refused)
-                if refused.fault.why == Why::Permission
-                    && matches!(seen.kind, FileKind::File | FileKind::Directory) =>
+                if refused.fault.why == FaultKind::Permission
+                    && matches!(metadata.kind, FileKind::File | FileKind::Directory) =>
             {
                 refused
             }
             set => return set,
         };
-        if seen.mode & OWNER_WRITES != 0 || set_mode(target, seen.mode | OWNER_WRITES).is_err() {
+        if metadata.mode & OWNER_WRITES != 0 || set_mode(target, metadata.mode | OWNER_WRITES).is_err() {
             return Err(refused);
         }
         let set = self.set_xattrs(target, wanted);
-        set_mode(target, seen.mode).map_err(fault("set mode")).map_err(XattrFailure::all)?;
+        set_mode(target, metadata.mode).map_err(fault("set mode")).map_err(XattrFailure::all)?;
         set
     }
 

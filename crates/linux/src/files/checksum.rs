@@ -4,14 +4,14 @@ use super::fault::fault;
 use super::read::{changed, open, same};
 use super::resolve::Resolver;
 use super::stat::file_stat;
-use numaio_machine::port::{Fault, FileKind, Summing};
+use numaio_machine::port::{Fault, FileKind, ContentHash};
 use rustix::io::retry_on_intr;
 
 /// Bytes per read, small enough for the L2 cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Continues a checksum as far as the request allows.
-pub fn checksum(resolver: &mut Resolver<'_>, mut summing: Summing) -> Result<Summing, Fault> {
+pub fn checksum(resolver: &mut Resolver<'_>, mut summing: ContentHash) -> Result<ContentHash, Fault> {
     let file = open(resolver, &summing.at)?;
     let found = file_stat(&rustix::fs::fstat(&file).map_err(fault("stat"))?);
     if found.kind != FileKind::File {

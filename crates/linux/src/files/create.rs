@@ -8,13 +8,13 @@ use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, Making, Object, Why, UNFINISHED};
+use numaio_machine::port::{Fault, FileKind, FilePath, NewObject, Object, FaultKind, UNFINISHED_DIRECTORY_MODE};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 impl Roots {
-    pub(super) fn make(&self, resolver: &mut Resolver<'_>, making: &Making) -> Result<(), Fault> {
+    pub(super) fn make(&self, resolver: &mut Resolver<'_>, making: &NewObject) -> Result<(), Fault> {
         if let Object::HardLink(to) = &making.object {
             return link(resolver, &making.at, to);
         }
@@ -41,19 +41,19 @@ impl Roots {
         let make = || make_unfinished(place);
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(file_stat) {
-            Ok(seen) if seen.kind == FileKind::Directory => {
+            Ok(metadata) if metadata.kind == FileKind::Directory => {
                 if let Some(mode) = own.filter(|_| place.name == b".") {
                     // Without modes this fails silently; the final mode is set at the end.
-                    let _ = set_mode(Target::Named(place), mode | seen.mode & SET_GROUP_ID);
+                    let _ = set_mode(Target::Named(place), mode | metadata.mode & SET_GROUP_ID);
                     return Ok(());
                 }
                 // The owner needs full access until the final mode is set.
-                let mode = seen.mode | Mode::RWXU.as_raw_mode();
-                match mode != seen.mode && seen.user == self.user && !self.super_user {
+                let mode = metadata.mode | Mode::RWXU.as_raw_mode();
+                match mode != metadata.mode && metadata.user == self.user && !self.super_user {
                     true => {
                         let attributes =
                             numaio_machine::port::Attributes { mode: Some(mode), ..Default::default() };
-                        self.set(Target::Named(place), &seen, &attributes, !0)
+                        self.set(Target::Named(place), &metadata, &attributes, !0)
                     }
                     false => Ok(()),
                 }
@@ -71,7 +71,7 @@ impl Roots {
 /// a default ACL removed: they are needed for writing, and a later run recognizes the directory by
 /// its mode.
 fn make_unfinished(place: ResolvedName<'_>) -> Result<(), Errno> {
-    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED))?;
+    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED_DIRECTORY_MODE))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
     // File systems without modes ignore this.
@@ -115,7 +115,7 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
             .map(|stat| file_stat(&stat))
     };
     let wanted = stat(target).map_err(fault("link to existing file"))?;
-    let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
+    let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
     let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let place = resolver.resolve(at)?;
     place.not_the_root()?;
@@ -149,17 +149,17 @@ mod tests {
         }
         set.expect("an ACL");
         let roots = Roots::open(&[&folder]).expect("a root");
-        let directory = |name: &[u8]| Making {
+        let directory = |name: &[u8]| NewObject {
             at: FilePath::new(0, name),
             object: Object::Directory,
             attributes: Attributes::default(),
         };
-        let make = Operation::Make(vec![directory(b"a"), directory(b"a/b")]);
-        let Outcome::Each(done) = roots.run(make, || Some(vec![0; BLOCK])) else { panic!("results of each") };
+        let make = Operation::Create(vec![directory(b"a"), directory(b"a/b")]);
+        let Outcome::Results(done) = roots.run(make, || Some(vec![0; BLOCK])) else { panic!("results of each") };
         done.into_iter().for_each(|done| done.expect("made"));
         let modes =
             ["a", "a/b"].map(|name| fs::metadata(folder.join(name)).expect("a folder").mode() & 0o7777);
         fs::remove_dir_all(&folder).expect("removed");
-        assert_eq!(modes, [UNFINISHED; 2]);
+        assert_eq!(modes, [UNFINISHED_DIRECTORY_MODE; 2]);
     }
 }

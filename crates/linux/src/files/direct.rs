@@ -9,7 +9,7 @@ use super::filesystem::{is_filesystem, OVERLAYFS};
 use super::resolve::Resolver;
 use super::write::write_all;
 use super::{read, Roots, Started};
-use numaio_machine::port::{Fault, Hash, Outcome, Part, Put, ReadPiece};
+use numaio_machine::port::{Fault, Hash, Outcome, Part, FileWrite, ReadPiece};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
@@ -36,7 +36,7 @@ pub(crate) struct Block<B> {
 #[derive(Debug)]
 pub(super) enum BlockOperation {
     Read(ReadPiece, Hash),
-    Write(Put),
+    Write(FileWrite),
 }
 
 /// Parameters of the I/O request.
@@ -121,7 +121,7 @@ impl Roots {
                         .and_then(|()| write_all(&file, &data.as_ref()[part.bytes], part.offset)),
                 };
                 let mut resolver = Resolver::new(&self.roots, false);
-                Outcome::Each(vec![self.finish_write(&mut resolver, &put, &file, written)])
+                Outcome::Results(vec![self.finish_write(&mut resolver, &put, &file, written)])
             }
         }
     }
@@ -184,7 +184,7 @@ fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
 mod tests {
     use super::super::stat::file_stat;
     use super::*;
-    use numaio_machine::port::{Begin, Digest, FilePath, Operation, Why, BLOCK};
+    use numaio_machine::port::{OpenMode, Digest, FilePath, Operation, FaultKind, BLOCK};
     use rustix::fs::Mode;
     use std::path::PathBuf;
 
@@ -261,9 +261,9 @@ mod tests {
         }
     }
 
-    fn faults(outcome: Outcome<Buffer>) -> Vec<Option<Why>> {
+    fn faults(outcome: Outcome<Buffer>) -> Vec<Option<FaultKind>> {
         match outcome {
-            Outcome::Each(results) => results.into_iter().map(|it| it.err().map(|it| it.why)).collect(),
+            Outcome::Results(results) => results.into_iter().map(|it| it.err().map(|it| it.why)).collect(),
             Outcome::Read { results, .. } => {
                 results.into_iter().map(|it| it.err().map(|it| it.why)).collect()
             }
@@ -284,10 +284,10 @@ mod tests {
         digest
     }
 
-    fn put(part: Part) -> Put {
-        Put {
+    fn put(part: Part) -> FileWrite {
+        FileWrite {
             at: at(),
-            begin: Begin::Further,
+            begin: OpenMode::ContinueInPlace,
             held: Vec::new(),
             check: Vec::new(),
             parts: vec![part],
@@ -300,7 +300,7 @@ mod tests {
     fn blocks_round_trip_with_direct_and_cached_io() {
         let folder = Folder::new("direct");
         let begin = Operation::Write {
-            puts: vec![Put::begin(at(), Begin::InPlace)],
+            puts: vec![FileWrite::new(at(), OpenMode::InPlace)],
             data: None::<Buffer>,
             hash,
             packed: None,
@@ -336,9 +336,9 @@ mod tests {
             (Ok(0), None),
             (Err(Errno::INVAL), None),
             (Err(Errno::AGAIN), None),
-            (Err(Errno::NOSPC), Some(Why::NoSpace)),
-            (Err(Errno::DQUOT), Some(Why::Quota)),
-            (Err(Errno::IO), Some(Why::Device)),
+            (Err(Errno::NOSPC), Some(FaultKind::NoSpace)),
+            (Err(Errno::DQUOT), Some(FaultKind::Quota)),
+            (Err(Errno::IO), Some(FaultKind::Device)),
         ];
         for (moved, why) in cases {
             let file = folder.file();
@@ -376,7 +376,7 @@ mod tests {
                 BlockOperation::Write(_) => unreachable!("it is read"),
             };
             let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
-            assert_eq!(faults(folder.1.finish(block, moved)), [Some(Why::Changed)], "{moved:?}");
+            assert_eq!(faults(folder.1.finish(block, moved)), [Some(FaultKind::Changed)], "{moved:?}");
         }
     }
 

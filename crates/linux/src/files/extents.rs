@@ -3,7 +3,7 @@
 use super::Roots;
 use crate::io::device_number;
 use numaio_machine::locate::DeviceNumber;
-use numaio_machine::storage::{attachment, is_rotating};
+use numaio_machine::storage::{attachment, is_rotational};
 use numaio_machine::sysfs::Sysfs;
 use rustix::fd::{AsRawFd, OwnedFd};
 
@@ -33,8 +33,8 @@ struct FirstExtent {
 
 impl Roots {
     /// Returns whether the device of any root is a rotational disk, according to `sysfs`.
-    pub fn is_rotating(&self, sysfs: &dyn Sysfs) -> bool {
-        self.devices().any(|device| is_rotating(sysfs, device))
+    pub fn is_rotational(&self, sysfs: &dyn Sysfs) -> bool {
+        self.devices().any(|device| is_rotational(sysfs, device))
     }
 
     /// Returns the attachments of the roots' disks, where known.

@@ -1,6 +1,6 @@
 //! Conversion of kernel errors to faults.
 
-use numaio_machine::port::{Fault, Why};
+use numaio_machine::port::{Fault, FaultKind};
 use rustix::io::Errno;
 
 /// Returns a converter from an errno to a fault: `cannot {action}: {error}`.
@@ -14,18 +14,18 @@ fn words(errno: Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-fn why(errno: Errno) -> Why {
+fn why(errno: Errno) -> FaultKind {
     match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::STALE => Why::NotFound,
-        Errno::ACCESS | Errno::PERM => Why::Permission,
-        Errno::NOSPC => Why::NoSpace,
-        Errno::DQUOT => Why::Quota,
-        Errno::ROFS => Why::ReadOnly,
-        Errno::NAMETOOLONG => Why::NameTooLong,
-        Errno::LOOP | Errno::XDEV => Why::Link,
-        Errno::EXIST | Errno::ISDIR | Errno::NOTEMPTY => Why::Exists,
-        Errno::NOTSUP | Errno::NOSYS | Errno::FBIG => Why::Unsupported,
-        Errno::IO | Errno::NXIO | Errno::NODEV => Why::Device,
-        _ => Why::Other,
+        Errno::NOENT | Errno::NOTDIR | Errno::STALE => FaultKind::NotFound,
+        Errno::ACCESS | Errno::PERM => FaultKind::Permission,
+        Errno::NOSPC => FaultKind::NoSpace,
+        Errno::DQUOT => FaultKind::Quota,
+        Errno::ROFS => FaultKind::ReadOnly,
+        Errno::NAMETOOLONG => FaultKind::NameTooLong,
+        Errno::LOOP | Errno::XDEV => FaultKind::Link,
+        Errno::EXIST | Errno::ISDIR | Errno::NOTEMPTY => FaultKind::Exists,
+        Errno::NOTSUP | Errno::NOSYS | Errno::FBIG => FaultKind::Unsupported,
+        Errno::IO | Errno::NXIO | Errno::NODEV => FaultKind::Device,
+        _ => FaultKind::Other,
     }
 }

@@ -44,7 +44,7 @@ mod tests {
     use super::super::Roots;
     use super::*;
     use numaio_machine::port::{
-        Attributes, Begin, Digest, FilePath, Operation, Outcome, Part, Put, Settle, Why,
+        Attributes, OpenMode, Digest, FilePath, Operation, Outcome, Part, FileWrite, FileCompletion, FaultKind,
     };
     use std::fs::{self, File};
     use std::io::Write;
@@ -80,11 +80,11 @@ mod tests {
         };
         let roots = Roots::open(&[full.path()]).expect("a root");
         let at = |name: &str| FilePath::new(0, name.as_bytes());
-        let settle = Settle { size: 3, attributes: Attributes::default(), name: at("file"), sync: false };
+        let settle = FileCompletion { size: 3, attributes: Attributes::default(), name: at("file"), sync: false };
         for settle in [Some(settle), None] {
-            let put = Put {
+            let put = FileWrite {
                 at: at("part"),
-                begin: Begin::Fresh,
+                begin: OpenMode::Fresh,
                 held: Vec::new(),
                 check: Vec::new(),
                 parts: vec![Part { bytes: 0..3, offset: 0 }],
@@ -94,12 +94,12 @@ mod tests {
             let hash = |_: &[u8]| Digest::default();
             let operation =
                 Operation::Write { puts: vec![put], data: Some(b"abc".to_vec()), hash, packed: None };
-            let Outcome::Each(done) = roots.run(operation, || Some(Vec::new())) else {
+            let Outcome::Results(done) = roots.run(operation, || Some(Vec::new())) else {
                 panic!("results of each")
             };
-            let whys: Vec<Option<Why>> =
+            let whys: Vec<Option<FaultKind>> =
                 done.into_iter().map(|done| done.err().map(|fault| fault.why)).collect();
-            assert_eq!(whys, [Some(Why::NoSpace)]);
+            assert_eq!(whys, [Some(FaultKind::NoSpace)]);
         }
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::files::Roots;
     use numaio_machine::port::{
-        Attributes, Begin, Digest, Fault, FilePath, Operation, Outcome, Part, Put, Settle, Stamp,
+        Attributes, OpenMode, Digest, Fault, FilePath, Operation, Outcome, Part, FileWrite, FileCompletion, Stamp,
     };
 
     /// Writes a file of three bytes in place.
@@ -155,15 +155,15 @@ mod tests {
         let at = FilePath::new(0, *b"file");
         let mtime = Some(Stamp { seconds: 5, nanoseconds: 6 });
         let attributes = Attributes { mode: Some(0o644), masked, mtime, ..Attributes::default() };
-        let put = Put {
+        let put = FileWrite {
             parts: vec![Part { bytes: 0..3, offset: 0 }],
-            settle: Some(Settle { size: 3, attributes, name: at.clone(), sync }),
-            ..Put::begin(at, Begin::InPlace)
+            settle: Some(FileCompletion { size: 3, attributes, name: at.clone(), sync }),
+            ..FileWrite::new(at, OpenMode::InPlace)
         };
         let hash = |_: &[u8]| Digest::default();
         let operation = Operation::Write { puts: vec![put], data: Some(b"abc".to_vec()), hash, packed: None };
         match roots.run(operation, || None) {
-            Outcome::Each(mut done) => done.pop().expect("a result"),
+            Outcome::Results(mut done) => done.pop().expect("a result"),
             _ => panic!("results of each"),
         }
     }

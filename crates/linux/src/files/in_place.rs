@@ -6,7 +6,7 @@ use super::fault::fault;
 use super::read::is_renumbered;
 use super::resolve::ResolvedName;
 use super::stat::file_stat;
-use numaio_machine::port::{Fault, FileKind, FilePath, Why};
+use numaio_machine::port::{Fault, FileKind, FilePath, FaultKind};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ impl InPlace {
         let identity_of = identity_of(file)?;
         let mut started = self.started();
         if started.len() >= MAX_FILES {
-            return Err(Fault::new(Why::Other, "too many partial files"));
+            return Err(Fault::new(FaultKind::Other, "too many partial files"));
         }
         started.insert(self.keys.hash_one(at), identity_of);
         Ok(())
@@ -98,11 +98,11 @@ fn open_existing_or_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, 
 fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
     let Ok(held) = place.open(OFlags::PATH, Mode::empty()) else { return Ok(None) };
     let Ok(stat) = rustix::fs::fstat(&held) else { return Ok(None) };
-    let (seen, bits) = (file_stat(&stat), Mode::from_raw_mode(stat.st_mode).bits());
-    let is_ours = seen.kind == FileKind::File && stat.st_uid == rustix::process::geteuid().as_raw();
+    let (metadata, bits) = (file_stat(&stat), Mode::from_raw_mode(stat.st_mode).bits());
+    let is_ours = metadata.kind == FileKind::File && stat.st_uid == rustix::process::geteuid().as_raw();
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     let allow = |bits| rustix::fs::chmod(&path, Mode::from_raw_mode(bits));
-    if !is_ours || seen.links > 1 || bits & OWNER_WRITES != 0 || allow(bits | OWNER_WRITES).is_err() {
+    if !is_ours || metadata.links > 1 || bits & OWNER_WRITES != 0 || allow(bits | OWNER_WRITES).is_err() {
         return Ok(None);
     }
     match rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
@@ -115,17 +115,17 @@ fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
 }
 
 fn identity_of(file: &OwnedFd) -> Result<FileIdentity, Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+    let metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
     // Writing to a hard link would change all of its names.
-    if seen.kind != FileKind::File || seen.links > 1 {
+    if metadata.kind != FileKind::File || metadata.links > 1 {
         return Err(changed());
     }
     let statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok();
     let statx = statx.filter(|statx| statx.stx_mask & StatxFlags::BTIME.bits() != 0);
     let born = statx.map(|statx| (statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec));
-    Ok(FileIdentity { volume: seen.volume, inode: seen.inode, born })
+    Ok(FileIdentity { volume: metadata.volume, inode: metadata.inode, born })
 }
 
 fn changed() -> Fault {
-    Fault::new(Why::Changed, "file was replaced or hard-linked while it was written")
+    Fault::new(FaultKind::Changed, "file was replaced or hard-linked while it was written")
 }

@@ -7,7 +7,7 @@ use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::write::write_all;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, Journal, Record, Seen, Why};
+use numaio_machine::port::{Fault, FileKind, FilePath, OpenedJournal, JournalWrite, FileStat, FaultKind};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -21,13 +21,13 @@ impl Roots {
         resolver: &mut Resolver<'_>,
         at: &FilePath,
         most: usize,
-    ) -> Result<Journal, Fault> {
+    ) -> Result<OpenedJournal, Fault> {
         let place = resolver.resolve(at)?;
         let file = match place.open(OFlags::RDWR, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(Journal::Absent),
+            Err(Errno::NOENT) => return Ok(OpenedJournal::Absent),
             file => file.map_err(fault("open journal"))?,
         };
-        let Some(found) = self.lock(place, &file)? else { return Ok(Journal::Taken) };
+        let Some(found) = self.lock(place, &file)? else { return Ok(OpenedJournal::Locked) };
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
         let mut used = 0;
         while used < content.len() {
@@ -43,18 +43,18 @@ impl Roots {
         // A backup by hard links shares the file and must not see our writes.
         let file = if found.links > 1 { recreate(place, &content)? } else { file };
         *self.journal() = Some(file);
-        Ok(Journal::Ours(content))
+        Ok(OpenedJournal::Content(content))
     }
 
     /// Syncs the data that a record refers to before writing the record; returns both results.
-    pub(super) fn record(&self, resolver: &mut Resolver<'_>, record: &Record) -> Vec<Result<(), Fault>> {
+    pub(super) fn record(&self, resolver: &mut Resolver<'_>, record: &JournalWrite) -> Vec<Result<(), Fault>> {
         let mut results: Vec<_> = record.after.iter().map(|names| sync_one_of(resolver, names)).collect();
         let failed = results.iter().find_map(|result| result.as_ref().err()).cloned();
         results.push(failed.map_or_else(|| self.write_record(resolver, record), Err));
         results
     }
 
-    fn write_record(&self, resolver: &mut Resolver<'_>, record: &Record) -> Result<(), Fault> {
+    fn write_record(&self, resolver: &mut Resolver<'_>, record: &JournalWrite) -> Result<(), Fault> {
         let mut journal = self.journal();
         if journal.is_none() {
             *journal = Some(self.create_journal(resolver.resolve(&record.journal)?)?);
@@ -77,17 +77,17 @@ impl Roots {
                 ensure_mode_bits(file.as_fd(), JOURNAL_MODE);
                 Ok(file)
             }
-            false => Err(Fault::new(Why::Exists, "journal is in use by another transfer")),
+            false => Err(Fault::new(FaultKind::Exists, "journal is in use by another transfer")),
         }
     }
 
-    /// Locks an own journal; none if another transfer holds it. Fails with [`Why::Exists`] for
+    /// Locks an own journal; none if another transfer holds it. Fails with [`FaultKind::Exists`] for
     /// another user's journal, which may be locked forever.
-    fn lock(&self, place: ResolvedName<'_>, file: &OwnedFd) -> Result<Option<Seen>, Fault> {
+    fn lock(&self, place: ResolvedName<'_>, file: &OwnedFd) -> Result<Option<FileStat>, Fault> {
         let look = || rustix::fs::fstat(file).map(|stat| file_stat(&stat)).map_err(fault("stat journal"));
         let found = look()?;
         if found.kind != FileKind::File || !self.is_ours(place.directory, &found)? {
-            return Err(Fault::new(Why::Exists, "journal belongs to another user"));
+            return Err(Fault::new(FaultKind::Exists, "journal belongs to another user"));
         }
         if !locked(file)? {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Roots {
         // The previous holder may have removed it, and another transfer may have created the next
         // one.
         let named = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        let is_it = |named: Seen| (named.volume, named.inode) == (found.volume, found.inode);
+        let is_it = |named: FileStat| (named.volume, named.inode) == (found.volume, found.inode);
         Ok(if named.is_ok_and(|stat| is_it(file_stat(&stat))) { Some(look()?) } else { None })
     }
 }

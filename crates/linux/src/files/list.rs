@@ -5,7 +5,7 @@ use super::name_matching::names_in;
 use super::resolve::{ResolvedName, Resolver};
 use super::stat::RunBudget;
 use super::Roots;
-use numaio_machine::port::{Details, Fault, FilePath, Listing, Names, Why};
+use numaio_machine::port::{Details, Fault, FilePath, Listing, NameMatching, FaultKind};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Listings(Mutex<(u64, HashMap<u64, OpenListing>)>);
 
 /// An open directory and how it matches names.
-type OpenListing = (Dir, Names);
+type OpenListing = (Dir, NameMatching);
 
 impl Listings {
     fn keep(&self, directory: OpenListing) -> u64 {
@@ -44,14 +44,14 @@ impl Roots {
         let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let opened = opened.map_err(fault("list directory"))?;
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
-        let names = root.map_or(Names::Apart, |root| names_in(&opened, root));
+        let names = root.map_or(NameMatching::Exact, |root| names_in(&opened, root));
         let directory = Dir::new(opened).map_err(fault("list directory"))?;
         self.part((directory, names), most, details)
     }
 
     pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
         let directory = self.listings.take(listing);
-        let absent = || Fault::new(Why::Other, "unknown listing");
+        let absent = || Fault::new(FaultKind::Other, "unknown listing");
         self.part(directory.ok_or_else(absent)?, most, details)
     }
 

@@ -37,7 +37,7 @@ pub(crate) use direct::{Block, Request};
 
 use in_place::InPlace;
 use list::Listings;
-use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, Put, Why};
+use numaio_machine::port::{Fault, FilePath, Operation, Outcome, Part, FileWrite, FaultKind};
 use page_cache::CachePolicy;
 use resolve::Resolver;
 use rustix::fd::OwnedFd;
@@ -143,47 +143,47 @@ impl Roots {
         operation: Operation<B>,
         buffer: impl FnOnce() -> Option<B>,
     ) -> Started<B> {
-        let read_only = matches!(operation, Operation::Look { .. });
+        let read_only = matches!(operation, Operation::Stat { .. });
         let mut resolver = Resolver::new(&self.roots, read_only);
         Started::Done(match operation {
             // Compression is done by `port::compression`.
             Operation::Read { pieces, hash, .. } => match buffer() {
                 Some(buffer) => return self.read(resolver, pieces, hash, buffer),
-                None => Outcome::Each(pieces.iter().map(|_| Err(no_buffer())).collect()),
+                None => Outcome::Results(pieces.iter().map(|_| Err(no_buffer())).collect()),
             },
             Operation::Write { puts, data, hash, .. } => return self.write(resolver, &puts, data, hash),
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&mut resolver, &directory, most, details))
             }
-            Operation::More { listing, most, details } => {
+            Operation::ListMore { listing, most, details } => {
                 Outcome::Listed(self.list_more(listing, most, details))
             }
-            Operation::Look { at, details, links } => {
+            Operation::Stat { at, details, links } => {
                 let (mut budget, mut links) = (RunBudget::default(), links.iter().peekable());
                 let mut look = |(index, at)| {
                     let link = links.next_if(|(of, _)| *of == index).map(|(_, target)| &**target);
                     self.stat(&mut resolver, at, details, link, &mut budget)
                 };
-                Outcome::Looked(at.iter().enumerate().map(&mut look).collect())
+                Outcome::Stat(at.iter().enumerate().map(&mut look).collect())
             }
-            Operation::Sum(summing) => Outcome::Summed(checksum::checksum(&mut resolver, summing)),
-            Operation::Make(makings) => {
-                Outcome::Each(makings.iter().map(|making| self.make(&mut resolver, making)).collect())
+            Operation::HashFile(summing) => Outcome::HashedFile(checksum::checksum(&mut resolver, summing)),
+            Operation::Create(makings) => {
+                Outcome::Results(makings.iter().map(|making| self.make(&mut resolver, making)).collect())
             }
-            Operation::Adorn(all) => {
+            Operation::SetAttributes(all) => {
                 let set_attributes = |(at, attributes)| self.set_attributes(&mut resolver, at, attributes);
-                Outcome::Each(
+                Outcome::Results(
                     all.iter().map(|(at, attributes)| (at, attributes)).map(set_attributes).collect(),
                 )
             }
             Operation::Remove(all) => {
-                Outcome::Each(all.iter().map(|at| remove::remove(&mut resolver, at)).collect())
+                Outcome::Results(all.iter().map(|at| remove::remove(&mut resolver, at)).collect())
             }
-            Operation::Open { journal, most } => {
-                Outcome::Opened(self.open_journal(&mut resolver, &journal, most))
+            Operation::OpenJournal { journal, most } => {
+                Outcome::OpenedJournal(self.open_journal(&mut resolver, &journal, most))
             }
-            Operation::Record(record) => Outcome::Each(self.record(&mut resolver, &record)),
-            Operation::Sync { root } => Outcome::Each(vec![self.sync(root)]),
+            Operation::WriteJournal(record) => Outcome::Results(self.record(&mut resolver, &record)),
+            Operation::Sync { root } => Outcome::Results(vec![self.sync(root)]),
         })
     }
 
@@ -205,7 +205,7 @@ impl Roots {
     }
 
     /// Returns the part of a file to write, if the device could take it as one block.
-    fn part_for_device<'a>(&self, put: &'a Put) -> Option<&'a Part> {
+    fn part_for_device<'a>(&self, put: &'a FileWrite) -> Option<&'a Part> {
         let [part] = &put.parts[..] else { return None };
         let in_memory = self.in_memory.get(put.at.root as usize).is_some_and(|in_memory| *in_memory);
         (!in_memory && !put.sparse).then_some(part)
@@ -217,7 +217,7 @@ impl Roots {
 }
 
 pub(crate) fn no_buffer() -> Fault {
-    Fault::new(Why::Other, "no buffer available")
+    Fault::new(FaultKind::Other, "no buffer available")
 }
 
 /// Renames a file unless the target exists.

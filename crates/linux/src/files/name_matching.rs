@@ -6,7 +6,7 @@ use super::filesystem::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, 
 use super::owner::{temporary_name, with_probe_file};
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::Names;
+use numaio_machine::port::NameMatching;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -28,46 +28,46 @@ impl Roots {
     /// Returns how the first root matches names. If the file system type does not determine it,
     /// temporary files are created; without `may_write`, existing names are examined, and without
     /// suitable names they are assumed distinct.
-    pub fn names(&self, may_write: bool) -> Names {
+    pub fn names(&self, may_write: bool) -> NameMatching {
         self.roots.first().and_then(|root| names_of(root, may_write).ok()).unwrap_or_default()
     }
 }
 
-fn names_of(root: &OwnedFd, may_write: bool) -> Result<Names, Errno> {
+fn names_of(root: &OwnedFd, may_write: bool) -> Result<NameMatching, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
     match by_kind(&directory)? {
         Some(names) => Ok(names),
         None if may_write => probe_with_new_files(&directory),
-        None => Ok(if is_case_insensitive(&directory)? { Names::Folded } else { Names::Apart }),
+        None => Ok(if is_case_insensitive(&directory)? { NameMatching::CaseInsensitive } else { NameMatching::Exact }),
     }
 }
 
 /// Returns how a directory below a root matches names, if known to differ from the root.
-pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> Names {
+pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> NameMatching {
     let volume = |file: &OwnedFd| rustix::fs::fstat(file).map(|stat| file_stat(&stat).volume).ok();
     match by_kind(directory) {
         Ok(Some(names)) => names,
         // Another file system, which may ignore trailing dots, too: assume that it does.
         Ok(None) if volume(directory) != volume(root) && is_case_insensitive(directory).unwrap_or(false) => {
-            Names::FoldedAndCut
+            NameMatching::CaseInsensitiveTrimmed
         }
-        _ => Names::Apart,
+        _ => NameMatching::Exact,
     }
 }
 
 /// Determines matching from the file system type, if possible.
-fn by_kind(directory: &OwnedFd) -> Result<Option<Names>, Errno> {
+fn by_kind(directory: &OwnedFd) -> Result<Option<NameMatching>, Errno> {
     let kind = kind(directory)?;
     if MARKED_PER_DIRECTORY.contains(&kind) {
         let is_marked = rustix::fs::ioctl_getflags(directory)?.contains(IFlags::from_bits_retain(CASEFOLD));
-        return Ok(Some(if is_marked { Names::Folded } else { Names::Apart }));
+        return Ok(Some(if is_marked { NameMatching::CaseInsensitive } else { NameMatching::Exact }));
     }
     if kind == XFS {
-        return Ok(Some(if is_ascii_ci(directory) { Names::Folded } else { Names::Apart }));
+        return Ok(Some(if is_ascii_ci(directory) { NameMatching::CaseInsensitive } else { NameMatching::Exact }));
     }
-    let cut = CASE_INSENSITIVE.contains(&kind).then_some(Names::FoldedAndCut);
-    Ok(cut.or_else(|| CASE_SENSITIVE.contains(&kind).then_some(Names::Apart)))
+    let cut = CASE_INSENSITIVE.contains(&kind).then_some(NameMatching::CaseInsensitiveTrimmed);
+    Ok(cut.or_else(|| CASE_SENSITIVE.contains(&kind).then_some(NameMatching::Exact)))
 }
 
 /// Returns whether an XFS was created with `version=ci`, which ignores the case of ASCII letters
@@ -91,7 +91,7 @@ fn is_ascii_ci(directory: &OwnedFd) -> bool {
 
 /// Determines matching with temporary files, and restores the directory's time, which is compared
 /// later.
-fn probe_with_new_files(directory: &OwnedFd) -> Result<Names, Errno> {
+fn probe_with_new_files(directory: &OwnedFd) -> Result<NameMatching, Errno> {
     let stat = rustix::fs::fstat(directory)?;
     let result = create_probe_files(directory);
     let before = file_stat(&stat).mtime;
@@ -100,7 +100,7 @@ fn probe_with_new_files(directory: &OwnedFd) -> Result<Names, Errno> {
     result
 }
 
-fn create_probe_files(directory: &OwnedFd) -> Result<Names, Errno> {
+fn create_probe_files(directory: &OwnedFd) -> Result<NameMatching, Errno> {
     let is_there = |name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (is_case_insensitive, cuts) = with_probe_file(directory.as_fd(), &temporary_name()?, |_, name| {
         Ok((is_there(&name.to_ascii_uppercase()), is_there(&format!("{name}."))))
@@ -111,11 +111,11 @@ fn create_probe_files(directory: &OwnedFd) -> Result<Names, Errno> {
     let apart =
         with_probe_file(directory.as_fd(), &joined, |_, _| Ok(is_there(&format!("{beside}e\u{301}"))));
     Ok(match (is_case_insensitive, apart) {
-        _ if cuts => Names::FoldedAndCut,
-        (true, _) => Names::Folded,
+        _ if cuts => NameMatching::CaseInsensitiveTrimmed,
+        (true, _) => NameMatching::CaseInsensitive,
         // For example ZFS with its property `normalization`.
-        (false, Ok(true)) => Names::Normalized,
-        _ => Names::Apart,
+        (false, Ok(true)) => NameMatching::Normalized,
+        _ => NameMatching::Exact,
     })
 }
 

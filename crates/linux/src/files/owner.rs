@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::resolve::ResolvedName;
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{Fault, Seen};
+use numaio_machine::port::{Fault, FileStat};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ impl Roots {
     /// Returns whether this process may have created a file. Mounts with `uid=` assign one owner to
     /// all files, and NFS maps root to another user: for a file of another user, a probe file
     /// determines the owner of new files, once per volume.
-    pub(super) fn is_ours(&self, directory: BorrowedFd<'_>, file: &Seen) -> Result<bool, Fault> {
+    pub(super) fn is_ours(&self, directory: BorrowedFd<'_>, file: &FileStat) -> Result<bool, Fault> {
         if file.user == self.user {
             return Ok(true);
         }

@@ -50,7 +50,7 @@ impl CachePolicy {
 /// Returns whether the cache may take more. Once full, it is not used until the kernel has written
 /// a good part.
 fn has_room(is_used: bool, writeback: &Writeback) -> bool {
-    writeback.waiting < if is_used { writeback.slows() } else { writeback.begins }
+    writeback.waiting < if is_used { writeback.throttle_threshold() } else { writeback.begins }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
 use super::resolve::Resolver;
 use super::stat::file_stat;
 use super::{Roots, Started};
-use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, Why};
+use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, FaultKind};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -60,7 +60,7 @@ impl Roots {
 }
 
 fn too_large() -> Fault {
-    Fault::new(Why::Other, "piece exceeds the buffer")
+    Fault::new(FaultKind::Other, "piece exceeds the buffer")
 }
 
 /// Reads a piece through the page cache.
@@ -99,10 +99,10 @@ const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
 
 /// Verifies that a file is unchanged.
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
-    let renumbered = Identity { inode: seen.inode, ..*identity };
-    let is_same = seen.identity() == renumbered && (seen.inode == identity.inode || is_renumbered(file));
-    match seen.kind == FileKind::File && is_same {
+    let metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+    let renumbered = Identity { inode: metadata.inode, ..*identity };
+    let is_same = metadata.identity() == renumbered && (metadata.inode == identity.inode || is_renumbered(file));
+    match metadata.kind == FileKind::File && is_same {
         true => Ok(()),
         false => Err(changed()),
     }
@@ -115,5 +115,5 @@ pub fn is_renumbered(file: &OwnedFd) -> bool {
 
 /// Returns the fault of a file that changed since it was found.
 pub fn changed() -> Fault {
-    Fault::new(Why::Changed, "file changed during the transfer")
+    Fault::new(FaultKind::Changed, "file changed during the transfer")
 }

@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::permissions::retry_with_permission;
 use super::resolve::Resolver;
 use super::short_names::reject_short_name;
-use numaio_machine::port::{Fault, FilePath, Why};
+use numaio_machine::port::{Fault, FilePath, FaultKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -118,7 +118,7 @@ fn reopen_parent(directory: &Dir, parent: &Level) -> Result<Dir, Fault> {
     let above = above.map_err(&failed)?;
     match identity(&above).map_err(&failed)? == parent.identity {
         true => Dir::new(above).map_err(failed),
-        false => Err(Fault::new(Why::Changed, "directory was moved during its removal")),
+        false => Err(Fault::new(FaultKind::Changed, "directory was moved during its removal")),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         let (b, _) = open_level(a.fd().expect("open"), b"b").expect("opened").expect("an entry");
         assert!(reopen_parent(&b, &level).is_ok());
         fs::rename(folder.join("a/b"), folder.join("b")).expect("moved");
-        assert_eq!(reopen_parent(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(Why::Changed));
+        assert_eq!(reopen_parent(&b, &level).map(|_| ()).map_err(|fault| fault.why), Err(FaultKind::Changed));
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

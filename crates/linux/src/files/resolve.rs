@@ -3,7 +3,7 @@
 use super::attributes::default_bits;
 use super::fault::fault;
 use super::short_names::reject_short_path;
-use numaio_machine::port::{Fault, FilePath, Why};
+use numaio_machine::port::{Fault, FilePath, FaultKind};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -148,7 +148,7 @@ impl ResolvedName<'_> {
     /// Rejects the root itself, which stays a directory.
     pub fn not_the_root(&self) -> Result<(), Fault> {
         match self.name {
-            b"." => Err(Fault::new(Why::Exists, "the root of the transfer must remain a directory")),
+            b"." => Err(Fault::new(FaultKind::Exists, "the root of the transfer must remain a directory")),
             _ => Ok(()),
         }
     }

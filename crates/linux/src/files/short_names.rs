@@ -4,7 +4,7 @@
 use super::fault::fault;
 use super::filesystem::{is_filesystem, FAT};
 use super::resolve::{directory, ResolvedName};
-use numaio_machine::port::{Fault, Why};
+use numaio_machine::port::{Fault, FaultKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 /// Rejects a name that is the short name of a file with a long one.
 ///
 /// # Errors
-/// [`Why::Exists`] for such a name; other faults if it cannot be determined.
+/// [`FaultKind::Exists`] for such a name; other faults if it cannot be determined.
 pub fn reject_short_name(place: ResolvedName<'_>) -> Result<(), Fault> {
     match is_short(place).map_err(fault("look up"))? {
         false => Ok(()),
-        true => Err(Fault::new(Why::Exists, "name is the short name of another file")),
+        true => Err(Fault::new(FaultKind::Exists, "name is the short name of another file")),
     }
 }
 

@@ -6,7 +6,7 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::{path_of_fd, Roots};
-use numaio_machine::port::{Details, Fault, FileKind, FilePath, Found, Seen, Stamp, BLOCK};
+use numaio_machine::port::{Details, Fault, FileKind, FilePath, FileInfo, FileStat, Stamp, BLOCK};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ impl Roots {
         details: Details,
         link: Option<&[u8]>,
         budget: &mut RunBudget,
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<FileInfo>, Fault> {
         let place = match resolver.resolve_or_errno(at) {
             // A link or file in place of a directory has no entries.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
@@ -48,8 +48,8 @@ impl Roots {
             Err(Errno::NOENT) => Ok(None),
             found => {
                 let found = found.map_err(fault("stat"))?;
-                let led_to = link.is_some_and(|target| is_link_target(place, target, &found.seen));
-                reject_short_name(place).map(|()| Some(Found { led_to, ..found }))
+                let is_link_destination = link.is_some_and(|target| is_link_target(place, target, &found.metadata));
+                reject_short_name(place).map(|()| Some(FileInfo { is_link_destination, ..found }))
             }
         }
     }
@@ -60,47 +60,47 @@ impl Roots {
         place: ResolvedName<'_>,
         details: Details,
         budget: &mut RunBudget,
-    ) -> Result<Found, Errno> {
+    ) -> Result<FileInfo, Errno> {
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let seen = file_stat(&stat);
-        let target = match seen.kind {
+        let metadata = file_stat(&stat);
+        let target = match metadata.kind {
             FileKind::Symlink => {
                 let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())?;
                 Some(target.into_bytes().into())
             }
             _ => None,
         };
-        let is_link = seen.kind == FileKind::Symlink;
-        let (xattrs, hides) = match details.xattrs && !is_link {
+        let is_link = metadata.kind == FileKind::Symlink;
+        let (xattrs, has_hidden_xattrs) = match details.xattrs && !is_link {
             true => xattrs_of(place, |name| is_preserved(name, self.super_user))?,
             false => Default::default(),
         };
         // Allocated blocks may lie beyond the end of a file or hold no data, so large files are
         // always checked.
-        let few = (stat.st_blocks as u64).saturating_mul(512) < seen.size;
-        let may_have_holes = few || seen.size > BLOCK as u64;
+        let few = (stat.st_blocks as u64).saturating_mul(512) < metadata.size;
+        let may_have_holes = few || metadata.size > BLOCK as u64;
         let wants_data = details.holes && may_have_holes;
-        let file = match seen.kind == FileKind::File && (wants_data || details.address) {
+        let file = match metadata.kind == FileKind::File && (wants_data || details.address) {
             // An unreadable file is reported when it is read.
             true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
             false => None,
         };
         let most = budget.left.max(budget.least);
-        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &seen, most));
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &metadata, most));
         budget.left = budget.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
-        Ok(Found { seen, hides, target, xattrs, data, address, led_to: false })
+        Ok(FileInfo { metadata, has_hidden_xattrs, target, xattrs, data, address, is_link_destination: false })
     }
 }
 
 /// Returns whether a symbolic link to `target`, in place of an object, would resolve to that object
 /// or into it. A target that is another hard link of the same file does not count.
-fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool {
-    let is_it = |seen: Seen| (seen.volume, seen.inode) == (there.volume, there.inode);
+fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &FileStat) -> bool {
+    let is_it = |metadata: FileStat| (metadata.volume, metadata.inode) == (there.volume, there.inode);
     let look = |path: &Path| {
         rustix::fs::statat(place.directory, path, AtFlags::empty()).map(|stat| file_stat(&stat))
     };
-    let Ok(led_to) = look(Path::new(OsStr::from_bytes(target))) else { return false };
+    let Ok(is_link_destination) = look(Path::new(OsStr::from_bytes(target))) else { return false };
     match there.kind {
         FileKind::Symlink => false,
         // The directory may be mounted in several places, or lie below unsearchable ones.
@@ -108,10 +108,10 @@ fn is_link_target(place: ResolvedName<'_>, target: &[u8], there: &Seen) -> bool 
             let to = real_path(place.directory, target);
             let at = real_path(place.directory, place.name);
             let is_above = |above: &Path| at.as_deref() == Some(above) || look(above).is_ok_and(is_it);
-            is_it(led_to) || at.is_none() || to.is_none_or(|to| to.ancestors().any(is_above))
+            is_it(is_link_destination) || at.is_none() || to.is_none_or(|to| to.ancestors().any(is_above))
         }
         _ => {
-            is_it(led_to)
+            is_it(is_link_destination)
                 && (there.links < 2
                     || real_path(place.directory, target) == real_path(place.directory, place.name))
         }
@@ -125,7 +125,7 @@ fn real_path(directory: BorrowedFd<'_>, path: &[u8]) -> Option<PathBuf> {
 }
 
 /// Converts the attributes of an object.
-pub fn file_stat(stat: &Stat) -> Seen {
+pub fn file_stat(stat: &Stat) -> FileStat {
     let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => FileKind::Directory,
@@ -136,7 +136,7 @@ pub fn file_stat(stat: &Stat) -> Seen {
         FileType::BlockDevice => FileKind::BlockDevice(major, minor),
         _ => FileKind::File,
     };
-    Seen {
+    FileStat {
         kind,
         mode: stat.st_mode & 0o7777,
         user: stat.st_uid,
@@ -155,7 +155,7 @@ pub fn file_stat(stat: &Stat) -> Seen {
 /// Returns the data runs of a file (lseek(2), `SEEK_DATA`), at most `most`. None if the file system
 /// does not report them, or the file changed since: a truncated file would be all holes, which a
 /// reader would not notice.
-fn data_runs(file: &OwnedFd, found: &Seen, most: usize) -> Option<Vec<(u64, u64)>> {
+fn data_runs(file: &OwnedFd, found: &FileStat, most: usize) -> Option<Vec<(u64, u64)>> {
     let size = found.size;
     let mut data = Vec::new();
     let mut at = 0;
@@ -206,7 +206,7 @@ mod tests {
 
     /// Creates a file of 300 runs separated by holes of 1 to 7 steps, and returns its directory;
     /// none if the file system does not support holes.
-    fn with_holes(name: &str) -> Option<(std::path::PathBuf, OwnedFd, Seen)> {
+    fn with_holes(name: &str) -> Option<(std::path::PathBuf, OwnedFd, FileStat)> {
         const STEP: u64 = 65_536;
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
@@ -217,9 +217,9 @@ mod tests {
             at += 2 + index * 5 % 7;
         }
         let file: OwnedFd = file.into();
-        let seen = file_stat(&rustix::fs::fstat(&file).expect("a file"));
-        match data_runs(&file, &seen, 1_000).is_some_and(|data| data.len() == 300) {
-            true => Some((folder, file, seen)),
+        let metadata = file_stat(&rustix::fs::fstat(&file).expect("a file"));
+        match data_runs(&file, &metadata, 1_000).is_some_and(|data| data.len() == 300) {
+            true => Some((folder, file, metadata)),
             false => {
                 crate::test_support::print_skipped("skipped: holes: the file system does not report all of them");
                 fs::remove_dir_all(&folder).expect("removed");
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn reported_runs_are_separated_by_the_largest_holes() {
-        let Some((folder, file, seen)) = with_holes("numaio-runs") else { return };
-        let all = data_runs(&file, &seen, 1_000).expect("data");
+        let Some((folder, file, metadata)) = with_holes("numaio-runs") else { return };
+        let all = data_runs(&file, &metadata, 1_000).expect("data");
         for most in [1, 2, 7, 50, 149, 150, 299, 300] {
-            let reported = data_runs(&file, &seen, most).expect("data");
+            let reported = data_runs(&file, &metadata, most).expect("data");
             assert_eq!(reported.len(), most);
             let mut at_once = all.clone();
             join(&mut at_once, most);

@@ -2,7 +2,7 @@ use super::resolve::Resolver;
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
-    Attributes, Begin, FilePath, Journal, Making, Object, Operation, Outcome, Put, Settle, Why, BLOCK,
+    Attributes, OpenMode, FilePath, OpenedJournal, NewObject, Object, Operation, Outcome, FileWrite, FileCompletion, FaultKind, BLOCK,
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -28,10 +28,10 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
     let roots = Roots::open(&[folder]).expect("a root");
     let attributes = Attributes { mode: Some(mode), masked: true, ..Attributes::default() };
     let at = |name: &str| FilePath::new(0, name.as_bytes());
-    let settle = Settle { size: 0, attributes: attributes.clone(), name: at("file"), sync: false };
-    let put = Put {
+    let settle = FileCompletion { size: 0, attributes: attributes.clone(), name: at("file"), sync: false };
+    let put = FileWrite {
         at: at("partial"),
-        begin: Begin::Fresh,
+        begin: OpenMode::Fresh,
         held: Vec::new(),
         check: Vec::new(),
         parts: Vec::new(),
@@ -40,9 +40,9 @@ fn new_ones(folder: &Path, mode: u32) -> [u32; 2] {
     };
     let hash = |_: &[u8]| panic!("nothing is hashed");
     let write = Operation::Write { puts: vec![put], data: None, hash, packed: None };
-    let make = Operation::Make(vec![Making { at: at("pipe"), object: Object::Fifo, attributes }]);
+    let make = Operation::Create(vec![NewObject { at: at("pipe"), object: Object::Fifo, attributes }]);
     for operation in [write, make] {
-        let Outcome::Each(done) = roots.run(operation, || Some(vec![0; BLOCK])) else {
+        let Outcome::Results(done) = roots.run(operation, || Some(vec![0; BLOCK])) else {
             panic!("results of each")
         };
         done.into_iter().for_each(|done| done.expect("done"));
@@ -84,12 +84,12 @@ fn default_acl_or_umask_limits_new_modes() {
 }
 
 /// Sets extended attributes of a file, and returns the resulting ones and the fault.
-fn set_xattrs(folder: &Path, names: &[&str]) -> (Vec<String>, Option<Why>) {
+fn set_xattrs(folder: &Path, names: &[&str]) -> (Vec<String>, Option<FaultKind>) {
     let roots = Roots::open(&[folder]).expect("a root");
     let xattrs = names.iter().map(|name| (name.as_bytes().into(), (*b"x").into())).collect();
     let attributes = Attributes { xattrs: Some(xattrs), ..Attributes::default() };
-    let set_attributes = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-    let Outcome::Each(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
+    let set_attributes = Operation::SetAttributes(vec![(FilePath::new(0, *b"file"), attributes)]);
+    let Outcome::Results(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
         panic!("results of each")
     };
     let mut names = [0; 4096];
@@ -117,7 +117,7 @@ fn unpreserved_xattrs_are_never_set() {
         ] {
             assert_eq!(
                 set_xattrs(&folder, &["user.x", name]),
-                (own.clone(), Some(Why::Permission)),
+                (own.clone(), Some(FaultKind::Permission)),
                 "{name}"
             );
         }
@@ -190,8 +190,8 @@ fn xattrs_of_read_only_files_are_set_without_root() {
         let roots = Roots::open(&[&folder]).expect("a root");
         let xattrs = Some(vec![(b"user.k".as_slice().into(), b"new".as_slice().into())]);
         let attributes = Attributes { mode: Some(0o444), xattrs, ..Attributes::default() };
-        let set_attributes = Operation::Adorn(vec![(FilePath::new(0, *b"file"), attributes)]);
-        let Outcome::Each(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
+        let set_attributes = Operation::SetAttributes(vec![(FilePath::new(0, *b"file"), attributes)]);
+        let Outcome::Results(done) = roots.run(set_attributes, || Some(vec![0; BLOCK])) else {
             panic!("results of each")
         };
         done.into_iter().for_each(|done| done.expect("done"));
@@ -229,7 +229,7 @@ fn set_group_id_is_dropped_if_the_group_cannot_be_set() {
             let attributes = Attributes { mode: Some(0o6755), group, ..Attributes::default() };
             (FilePath::new(0, name.as_bytes()), attributes)
         });
-        let Outcome::Each(done) = roots.run(Operation::Adorn(set_xattrs.into()), || Some(vec![0; BLOCK]))
+        let Outcome::Results(done) = roots.run(Operation::SetAttributes(set_xattrs.into()), || Some(vec![0; BLOCK]))
         else {
             panic!("results of each")
         };
@@ -249,23 +249,23 @@ fn another_users_journal_is_not_a_journal_in_use() {
     let open = |name: &str| {
         let roots = Roots::open(&[&folder]).expect("a root");
         let journal = FilePath::new(0, name.as_bytes());
-        match roots.run(Operation::Open { journal, most: 100 }, || Some(vec![0; BLOCK])) {
-            Outcome::Opened(opened) => opened.map_err(|fault| fault.why),
+        match roots.run(Operation::OpenJournal { journal, most: 100 }, || Some(vec![0; BLOCK])) {
+            Outcome::OpenedJournal(opened) => opened.map_err(|fault| fault.why),
             other => panic!("{other:?}"),
         }
     };
     let ours = fs::File::create(folder.join("ours")).expect("a file");
-    assert_eq!(open("ours"), Ok(Journal::Ours(Vec::new())));
+    assert_eq!(open("ours"), Ok(OpenedJournal::Content(Vec::new())));
     rustix::fs::flock(&ours, FlockOperation::LockExclusive).expect("unlocked");
-    assert_eq!(open("ours"), Ok(Journal::Taken));
-    assert_eq!(open("absent"), Ok(Journal::Absent));
+    assert_eq!(open("ours"), Ok(OpenedJournal::Locked));
+    assert_eq!(open("absent"), Ok(OpenedJournal::Absent));
     std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("a socket");
     assert!(open("socket").is_err());
     rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");
-    assert_eq!(open("pipe"), Err(Why::Exists));
+    assert_eq!(open("pipe"), Err(FaultKind::Exists));
     fs::write(folder.join("theirs"), "").expect("a file");
     match chown(folder.join("theirs"), Some(65_534), None) {
-        Ok(()) => assert_eq!(open("theirs"), Err(Why::Exists)),
+        Ok(()) => assert_eq!(open("theirs"), Err(FaultKind::Exists)),
         Err(_) => crate::test_support::print_skipped("skipped: journal of another user: needs root"),
     }
     fs::remove_dir_all(&folder).expect("removed");

@@ -12,7 +12,7 @@ use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::{Roots, Started};
 use numaio_machine::port::{
-    Begin, Fault, FileKind, FilePath, Hash, Outcome, Part, Put, Seen, Settle, Why, BLOCK,
+    OpenMode, Fault, FileKind, FilePath, Hash, Outcome, Part, FileWrite, FileStat, FileCompletion, FaultKind, BLOCK,
 };
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
@@ -23,7 +23,7 @@ impl Roots {
     pub(super) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
-        puts: &[Put],
+        puts: &[FileWrite],
         data: Option<B>,
         hash: Hash,
     ) -> Started<B> {
@@ -41,19 +41,19 @@ impl Roots {
                         part.clone(),
                         BlockOperation::Write(put.clone()),
                     )),
-                    Err(fault) => Started::Done(Outcome::Each(vec![Err(fault)])),
+                    Err(fault) => Started::Done(Outcome::Results(vec![Err(fault)])),
                 }
             }
             (_, data) => {
                 let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
                 let one = |put| self.write_through(&mut resolver, put, bytes, hash);
-                Started::Done(Outcome::Each(puts.iter().map(one).collect()))
+                Started::Done(Outcome::Results(puts.iter().map(one).collect()))
             }
         }
     }
 
     /// Returns the part to write directly, if it is the only one and suits direct I/O.
-    fn direct_part<'a>(&self, put: &'a Put, data: &[u8]) -> Option<&'a Part> {
+    fn direct_part<'a>(&self, put: &'a FileWrite, data: &[u8]) -> Option<&'a Part> {
         let part = self.part_for_device(put)?;
         let fits = data.get(part.bytes.clone()).is_some_and(|bytes| direct::fits(bytes, part.offset));
         (fits && !self.cache.is_used_at(part.offset)).then_some(part)
@@ -62,7 +62,7 @@ impl Roots {
     fn write_through(
         &self,
         resolver: &mut Resolver<'_>,
-        put: &Put,
+        put: &FileWrite,
         data: &[u8],
         hash: Hash,
     ) -> Result<(), Fault> {
@@ -82,13 +82,13 @@ impl Roots {
     fn open_checked(
         &self,
         resolver: &mut Resolver<'_>,
-        put: &Put,
+        put: &FileWrite,
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
         for (range, digest) in &put.check {
             if hash(bytes_in(data, range)?) != *digest {
-                return Err(Fault::new(Why::Mismatch, "received data does not match its hash"));
+                return Err(Fault::new(FaultKind::Mismatch, "received data does not match its hash"));
             }
         }
         let mode = self.initial_mode(resolver, put);
@@ -99,7 +99,7 @@ impl Roots {
     pub(super) fn finish_write(
         &self,
         resolver: &mut Resolver<'_>,
-        put: &Put,
+        put: &FileWrite,
         file: &OwnedFd,
         done: Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -108,10 +108,10 @@ impl Roots {
             None => self.check_flush(put, file, None),
         });
         // Other blocks of a failed file may still be in progress without being at fault.
-        if done.is_ok() && put.settle.is_some() && put.begin == Begin::Further {
+        if done.is_ok() && put.settle.is_some() && put.begin == OpenMode::ContinueInPlace {
             self.in_place.end(&put.at);
         }
-        if done.is_err() && put.begin == Begin::Fresh {
+        if done.is_err() && put.begin == OpenMode::Fresh {
             // The space is needed; errors here do not change the result.
             let place = resolver.resolve(&put.at)?;
             let _ = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
@@ -121,26 +121,26 @@ impl Roots {
 
     /// Returns the initial mode of a new file: readable only by its owner until complete, or its
     /// final mode at once in a directory that other users cannot enter.
-    fn initial_mode(&self, resolver: &mut Resolver<'_>, put: &Put) -> Mode {
+    fn initial_mode(&self, resolver: &mut Resolver<'_>, put: &FileWrite) -> Mode {
         let owner = Mode::RUSR | Mode::WUSR;
         let last = put.settle.as_ref().and_then(|settle| settle.attributes.mode);
-        match last.filter(|_| put.begin == Begin::Fresh && resolver.is_private(&put.at, self.user)) {
+        match last.filter(|_| put.begin == OpenMode::Fresh && resolver.is_private(&put.at, self.user)) {
             Some(bits) => Mode::from_raw_mode(bits & 0o777) | owner,
             None => owner,
         }
     }
 
-    fn open_for_write(&self, place: ResolvedName<'_>, put: &Put, mode: Mode) -> Result<OwnedFd, Fault> {
+    fn open_for_write(&self, place: ResolvedName<'_>, put: &FileWrite, mode: Mode) -> Result<OwnedFd, Fault> {
         place.not_the_root()?;
         match put.begin {
-            Begin::Fresh => {
+            OpenMode::Fresh => {
                 let file = create_new(place, mode).map_err(fault("create"))?;
                 if put.settle.is_none() && !self.super_user {
                     ensure_mode_bits(file.as_fd(), mode);
                 }
                 Ok(file)
             }
-            Begin::InPlace => {
+            OpenMode::InPlace => {
                 reject_short_name(place)?;
                 let Opened { file, restore_mode } =
                     in_place::open(place, mode).map_err(fault("open for writing"))?;
@@ -150,26 +150,26 @@ impl Roots {
                 }
                 prepared.map(|()| file)
             }
-            Begin::Further => {
+            OpenMode::ContinueInPlace => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
                 self.in_place.check(&put.at, &file)?;
                 Ok(file)
             }
-            Begin::Continue => {
+            OpenMode::Continue => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
                 // Another user may have put a hard link to a file there that only we can write to.
-                verify_file(&file, |seen| Ok(seen.links < 2 && self.is_ours(place.directory, seen)?))?;
+                verify_file(&file, |metadata| Ok(metadata.links < 2 && self.is_ours(place.directory, metadata)?))?;
                 match has_data(&file, &put.held).map_err(fault("check data"))? {
                     true => Ok(file),
-                    false => Err(Fault::new(Why::Changed, "previously written data is missing")),
+                    false => Err(Fault::new(FaultKind::Changed, "previously written data is missing")),
                 }
             }
         }
     }
 
-    fn begin_in_place(&self, put: &Put, file: &OwnedFd) -> Result<(), Fault> {
+    fn begin_in_place(&self, put: &FileWrite, file: &OwnedFd) -> Result<(), Fault> {
         // A hard link created meanwhile would be written to as well.
-        verify_file(file, |seen| Ok(seen.links < 2))?;
+        verify_file(file, |metadata| Ok(metadata.links < 2))?;
         if put.settle.is_none() {
             self.in_place.begin(&put.at, file)?;
             if !self.super_user {
@@ -182,13 +182,13 @@ impl Roots {
     fn finalize(
         &self,
         resolver: &mut Resolver<'_>,
-        put: &Put,
+        put: &FileWrite,
         file: &OwnedFd,
-        settle: &Settle,
+        settle: &FileCompletion,
     ) -> Result<(), Fault> {
-        let (at, mut seen) = (&put.at, file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?));
-        self.check_flush(put, file, Some(seen.volume))?;
-        if seen.size != settle.size {
+        let (at, mut metadata) = (&put.at, file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?));
+        self.check_flush(put, file, Some(metadata.volume))?;
+        if metadata.size != settle.size {
             rustix::fs::ftruncate(file, settle.size).map_err(fault("set size"))?;
         }
         if settle.size > BLOCK as u64 {
@@ -204,9 +204,9 @@ impl Roots {
         if keeps && *at != settle.name {
             let is_given = resolver.default_bits(at).is_some();
             mode_mask &= Self::inherit_acl(resolver.resolve(&settle.name)?, file.as_fd(), is_given);
-            seen = self::file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+            metadata = self::file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
         }
-        let attributes_set = self.set(Target::Open(file.as_fd()), &seen, &settle.attributes, mode_mask);
+        let attributes_set = self.set(Target::Open(file.as_fd()), &metadata, &settle.attributes, mode_mask);
         if settle.sync {
             rustix::fs::fsync(file).map_err(fault("sync"))?;
         }
@@ -219,7 +219,7 @@ impl Roots {
 
     /// Flushes written data if the file system reports errors on close. A volume other than the
     /// root's is mounted below it and may be of that kind.
-    fn check_flush(&self, put: &Put, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
+    fn check_flush(&self, put: &FileWrite, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
         let no_close_errors = self.no_close_errors.get(put.at.root as usize).copied().flatten();
         let is_silent = volume.is_some() && volume == no_close_errors;
         match put.parts.is_empty() || is_silent {
@@ -285,7 +285,7 @@ fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result
         reject_short_name(ResolvedName { name: last, ..source })?;
         return rustix::fs::renameat(directory, name, directory, last).map_err(fault("rename"));
     }
-    let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(Why::Other, error))?;
+    let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
     let place = resolver.resolve(to)?;
     place.not_the_root()?;
     reject_short_name(place)?;
@@ -313,11 +313,11 @@ fn create_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn verify_file(file: &OwnedFd, ours: impl Fn(&Seen) -> Result<bool, Fault>) -> Result<(), Fault> {
-    let seen = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
-    match seen.kind == FileKind::File && ours(&seen)? {
+fn verify_file(file: &OwnedFd, ours: impl Fn(&FileStat) -> Result<bool, Fault>) -> Result<(), Fault> {
+    let metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+    match metadata.kind == FileKind::File && ours(&metadata)? {
         true => Ok(()),
-        false => Err(Fault::new(Why::Exists, "another file has replaced it")),
+        false => Err(Fault::new(FaultKind::Exists, "another file has replaced it")),
     }
 }
 
@@ -327,7 +327,7 @@ pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault>
     while !rest.is_empty() {
         let count = retry_on_intr(|| rustix::io::pwrite(file, rest, at)).map_err(fault("write"))?;
         if count == 0 {
-            return Err(Fault::new(Why::NoSpace, "cannot write: no bytes accepted"));
+            return Err(Fault::new(FaultKind::NoSpace, "cannot write: no bytes accepted"));
         }
         rest = &rest[count..];
         at += count as u64;
@@ -373,7 +373,7 @@ fn bytes_in<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault>
 }
 
 fn too_short() -> Fault {
-    Fault::new(Why::Other, "part exceeds the data")
+    Fault::new(FaultKind::Other, "part exceeds the data")
 }
 
 #[cfg(test)]
@@ -395,8 +395,8 @@ mod tests {
         let first = |name: &[u8], begin, mode| {
             let name = FilePath::new(0, name);
             let attributes = Attributes { mode, ..Attributes::default() };
-            let settle = Settle { size: 0, attributes, name: name.clone(), sync: false };
-            let put = Put {
+            let settle = FileCompletion { size: 0, attributes, name: name.clone(), sync: false };
+            let put = FileWrite {
                 at: name,
                 begin,
                 held: Vec::new(),
@@ -407,12 +407,12 @@ mod tests {
             };
             roots.initial_mode(&mut Resolver::new(&roots.roots, false), &put).as_raw_mode()
         };
-        assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o4654)), 0o654);
-        assert_eq!(first(b"closed/f", Begin::Fresh, Some(0o044)), 0o644);
-        assert_eq!(first(b"closed/f", Begin::Fresh, None), 0o600);
-        assert_eq!(first(b"closed/f", Begin::InPlace, Some(0o644)), 0o600);
+        assert_eq!(first(b"closed/f", OpenMode::Fresh, Some(0o4654)), 0o654);
+        assert_eq!(first(b"closed/f", OpenMode::Fresh, Some(0o044)), 0o644);
+        assert_eq!(first(b"closed/f", OpenMode::Fresh, None), 0o600);
+        assert_eq!(first(b"closed/f", OpenMode::InPlace, Some(0o644)), 0o600);
         for elsewhere in [&b"open/f"[..], b"f", b"absent/f"] {
-            assert_eq!(first(elsewhere, Begin::Fresh, Some(0o644)), 0o600);
+            assert_eq!(first(elsewhere, OpenMode::Fresh, Some(0o644)), 0o600);
         }
         fs::remove_dir_all(&dir).expect("removed");
     }

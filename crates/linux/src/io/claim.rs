@@ -83,7 +83,7 @@ pub enum ClaimError {
 }
 
 fn size(bytes: u64) -> String {
-    numaio_machine::units::size_for_people(bytes)
+    numaio_machine::units::format_size(bytes)
 }
 
 impl Claim {

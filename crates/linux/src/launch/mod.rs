@@ -8,7 +8,7 @@ use crate::affinity::Mask;
 use crate::memory::Policy;
 use crate::process::{restore_sigchld_default, reinstate_ignored_sigchld};
 use numaio_machine::set::CpuSet;
-use numaio_machine::workload::MemoryPlace;
+use numaio_machine::workload::MemoryBinding;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -55,7 +55,7 @@ pub enum BindingError {
     #[error("cannot bind memory to nodes {}: {why}", place.nodes)]
     Memory {
         /// The requested memory placement.
-        place: MemoryPlace,
+        place: MemoryBinding,
         /// The kernel's error.
         why: io::Error,
     },
@@ -67,7 +67,7 @@ impl ProgramBinding {
     /// # Errors
     /// [`BindingError`]. Where a sandbox forbids memory policies, only strict bindings fail: the
     /// kernel's default, the node of the CPU, matches the preference of the others.
-    pub fn probe(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
+    pub fn probe(cpus: &CpuSet, memory: &MemoryBinding, strict: bool) -> Result<Self, BindingError> {
         thread::scope(|scope| scope.spawn(|| Self::apply_here(cpus, memory, strict)).join())
             .unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -76,7 +76,7 @@ impl ProgramBinding {
     ///
     /// # Errors
     /// See [`ProgramBinding::probe`].
-    pub fn apply_here(cpus: &CpuSet, memory: &MemoryPlace, strict: bool) -> Result<Self, BindingError> {
+    pub fn apply_here(cpus: &CpuSet, memory: &MemoryBinding, strict: bool) -> Result<Self, BindingError> {
         let mask = Mask::of(cpus);
         mask.apply().map_err(|why| BindingError::Cpus { cpus: cpus.clone(), why })?;
         match Policy::apply_of(memory) {

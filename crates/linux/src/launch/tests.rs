@@ -18,8 +18,8 @@ fn our_cpus() -> CpuSet {
     CpuSet::parse_list(list.trim()).expect("a list")
 }
 
-fn on_node_0(policy: MemoryPolicy) -> MemoryPlace {
-    MemoryPlace { policy, nodes: NodeSet::one(NodeId(0)) }
+fn on_node_0(policy: MemoryPolicy) -> MemoryBinding {
+    MemoryBinding { policy, nodes: NodeSet::one(NodeId(0)) }
 }
 
 fn finish(group: &mut ProgramGroup) -> Vec<ProgramExit> {
@@ -78,6 +78,6 @@ fn rejects_missing_cpus_and_nodes() {
         ProgramBinding::probe(&nowhere, &on_node_0(MemoryPolicy::Bind), true),
         Err(BindingError::Cpus { .. })
     ));
-    let absent = MemoryPlace { policy: MemoryPolicy::Bind, nodes: NodeSet::one(NodeId(900)) };
+    let absent = MemoryBinding { policy: MemoryPolicy::Bind, nodes: NodeSet::one(NodeId(900)) };
     assert!(matches!(ProgramBinding::probe(&our_cpus(), &absent, false), Err(BindingError::Memory { .. })));
 }

@@ -4,7 +4,7 @@ mod route;
 pub mod rtnetlink;
 
 use numaio_machine::locate::{
-    Answer, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, Question,
+    LocateAnswer, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, LocateQuery,
 };
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, CWD};
 use rustix::io::Errno;
@@ -17,24 +17,24 @@ use std::path::Path;
 const MAX_OPEN_FILES: usize = 1 << 16;
 
 /// Answers a question about this machine.
-pub fn locate(question: &Question) -> Result<Answer, LocateError> {
+pub fn locate(question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
     let failed = |error: io::Error| error_of(question, &error);
     match question {
-        Question::Path { path } => path_facts(path).map(Answer::Path).map_err(failed),
-        Question::Addresses { host } => addresses(host).map(Answer::Addresses).map_err(failed),
-        Question::Routes { to } => route::routes(*to).map(Answer::Routes).map_err(|errno| match errno {
+        LocateQuery::Path { path } => path_facts(path).map(LocateAnswer::Path).map_err(failed),
+        LocateQuery::Addresses { host } => addresses(host).map(LocateAnswer::Addresses).map_err(failed),
+        LocateQuery::Routes { to } => route::routes(*to).map(LocateAnswer::Routes).map_err(|errno| match errno {
             Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL => {
                 LocateError::NoRoute(*to)
             }
             errno => failed(errno.into()),
         }),
-        Question::Opened { pid } => opened(*pid).map(Answer::Opened).map_err(failed),
+        LocateQuery::Opened { pid } => opened(*pid).map(LocateAnswer::Opened).map_err(failed),
     }
 }
 
-fn error_of(question: &Question, error: &io::Error) -> LocateError {
+fn error_of(question: &LocateQuery, error: &io::Error) -> LocateError {
     let what = match question {
-        Question::Opened { pid } => format!("process {pid}"),
+        LocateQuery::Opened { pid } => format!("process {pid}"),
         question => question.to_string(),
     };
     match error.kind() {
@@ -99,14 +99,14 @@ fn opened(pid: u32) -> io::Result<OpenedFacts> {
     numbers.sort_unstable();
     let file = |fd: u32| {
         let link = format!("{folder}/{fd}");
-        let leads_to = match fs::read_link(&link) {
-            Ok(leads_to) => leads_to.to_string_lossy().into_owned(),
+        let target = match fs::read_link(&link) {
+            Ok(target) => target.to_string_lossy().into_owned(),
             Err(why) if why.kind() == io::ErrorKind::PermissionDenied => return Err(why),
             Err(_) => return Ok(None),
         };
-        let canonical = leads_to.trim_end_matches(" (deleted)").to_owned();
-        let facts = leads_to.starts_with('/').then(|| facts(Path::new(&link), canonical).ok()).flatten();
-        Ok(Some(OpenFile { fd, leads_to, facts }))
+        let canonical = target.trim_end_matches(" (deleted)").to_owned();
+        let facts = target.starts_with('/').then(|| facts(Path::new(&link), canonical).ok()).flatten();
+        Ok(Some(OpenFile { fd, target, facts }))
     };
     let network = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
     let same_network = network("self").zip(network(&pid.to_string())).map(|(ours, its)| ours == its);
@@ -125,7 +125,7 @@ mod tests {
     struct Live;
 
     impl Locate for Live {
-        fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+        fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
             locate(question)
         }
     }
@@ -150,14 +150,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         let opened = Live.opened(std::process::id()).expect("this process");
-        let is_it = |open: &&OpenFile| open.leads_to == path.to_string_lossy();
+        let is_it = |open: &&OpenFile| open.target == path.to_string_lossy();
         let found = opened.files.iter().find(is_it).expect("the file");
         let facts = found.facts.as_ref().expect("its facts");
         assert_eq!(
             (facts.kind, facts.on),
             (PathKind::File, Live.path("/tmp").map_or(facts.on, |_| facts.on))
         );
-        let sockets = opened.files.iter().filter(|open| open.leads_to.starts_with("socket:[")).count();
+        let sockets = opened.files.iter().filter(|open| open.target.starts_with("socket:[")).count();
         assert!(sockets >= 2, "{:?}", opened.files);
         assert_eq!(opened.same_network, Some(true));
         drop((file, stream));

@@ -2,7 +2,7 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
-use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use std::io;
 
 /// Since Linux 5.15 (include/uapi/linux/mempolicy.h).
@@ -41,7 +41,7 @@ impl Policy {
     ///
     /// # Errors
     /// The kernel's error: unknown node, node outside the cpuset, or a sandbox forbids policies.
-    pub fn apply_of(place: &MemoryPlace) -> io::Result<(Self, Option<String>)> {
+    pub fn apply_of(place: &MemoryBinding) -> io::Result<(Self, Option<String>)> {
         let nodes = &place.nodes;
         let first = || nodes.first().map_or_else(NodeSet::new, NodeSet::one);
         let wanted = match (place.policy, nodes.len()) {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::files::Roots;
     use numaio_machine::port::Packet;
-    use numaio_machine::port::{Event, Port, MOST_FRAMES};
+    use numaio_machine::port::{Event, Port, MAX_FRAME_BYTES};
     use std::io::{self, Read, Write};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
@@ -116,15 +116,15 @@ mod tests {
 
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let head = [(MOST_FRAMES as u32).to_be_bytes(), [0; 4]].concat();
-            let at = self.0.load(Ordering::SeqCst) % (head.len() + MOST_FRAMES);
+            let head = [(MAX_FRAME_BYTES as u32).to_be_bytes(), [0; 4]].concat();
+            let at = self.0.load(Ordering::SeqCst) % (head.len() + MAX_FRAME_BYTES);
             let count = match head.get(at..) {
                 Some(rest) if !rest.is_empty() => {
                     let count = buffer.len().min(rest.len());
                     buffer[..count].copy_from_slice(&rest[..count]);
                     count
                 }
-                _ => buffer.len().min(head.len() + MOST_FRAMES - at),
+                _ => buffer.len().min(head.len() + MAX_FRAME_BYTES - at),
             };
             self.0.fetch_add(count, Ordering::SeqCst);
             Ok(count)
@@ -180,7 +180,7 @@ mod tests {
         let read = Arc::new(AtomicUsize::new(0));
         let ends = StreamPair { from: Box::new(Endless(read.clone())), to: Box::new(io::sink()) };
         let mut port = port(ends, false);
-        let most = MAX_BYTES + 2 * MOST_FRAMES;
+        let most = MAX_BYTES + 2 * MAX_FRAME_BYTES;
         let first = settled(&read);
         assert!((MAX_BYTES..most).contains(&first), "{first} bytes");
         let mut events = Vec::new();
@@ -212,8 +212,8 @@ mod tests {
             while read.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
-            for _ in 0..=MAX_BYTES / MOST_FRAMES {
-                port.send(Packet { frames: vec![7; MOST_FRAMES], data: None });
+            for _ in 0..=MAX_BYTES / MAX_FRAME_BYTES {
+                port.send(Packet { frames: vec![7; MAX_FRAME_BYTES], data: None });
             }
             // Everything received is taken, so that only unsent frames can pause the reader.
             let mut all_taken = |before: usize| {

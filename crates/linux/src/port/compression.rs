@@ -2,7 +2,7 @@
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
-use numaio_machine::port::{Fault, Operation, Outcome, Pack, Packed, Unpacking};
+use numaio_machine::port::{Fault, Operation, Outcome, CompressFn, CompressionResult, Decompression};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl ScratchBuffer {
             Operation::Write { puts, data: Some(data), hash, packed: Some(packed) } => {
                 match self.unpack(&packed, data) {
                     Ok(data) => files(Operation::Write { puts, data: Some(data), hash, packed: None }),
-                    Err(fault) => Outcome::Each(puts.iter().map(|_| Err(fault.clone())).collect()),
+                    Err(fault) => Outcome::Results(puts.iter().map(|_| Err(fault.clone())).collect()),
                 }
             }
             other => files(other),
@@ -53,7 +53,7 @@ impl ScratchBuffer {
     }
 
     /// Compresses the first bytes of a buffer in place.
-    fn pack(&self, pack: Pack, data: &mut Slab, length: usize) -> Packed {
+    fn pack(&self, pack: CompressFn, data: &mut Slab, length: usize) -> CompressionResult {
         let (began, busy) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
         let bytes = self.buffer().and_then(|mut own| {
             let bytes = pack(&data.as_ref()[..length], own.as_mut())?;
@@ -61,11 +61,11 @@ impl ScratchBuffer {
             Some(bytes)
         });
         let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(busy);
-        Packed { bytes, took: began.elapsed(), worked }
+        CompressionResult { bytes, took: began.elapsed(), worked }
     }
 
     /// Decompresses data into the private buffer, and returns the received buffer to its pool.
-    fn unpack(&self, packed: &Unpacking, data: Slab) -> Result<Slab, Fault> {
+    fn unpack(&self, packed: &Decompression, data: Slab) -> Result<Slab, Fault> {
         let mut own = self.buffer().ok_or_else(no_buffer)?;
         packed.run(data.as_ref(), own.as_mut()).map(|()| own)
     }
@@ -91,7 +91,7 @@ mod tests {
         fs::create_dir(&folder).expect("a folder");
         let (roots, pool, own) =
             (Roots::open(&[&folder]).expect("a root"), Pool::new(4), ScratchBuffer::default());
-        conformance::packing(conformance::Files {
+        conformance::compression(conformance::Files {
             run: &mut |operation| own.run(operation, |operation| roots.run(operation, || pool.take())),
             buffer: &|bytes| {
                 let mut slab = pool.take().expect("a buffer");

@@ -7,7 +7,7 @@ use super::backpressure::{Backpressure, Unsent};
 use super::pool::{Pool, Slab};
 use super::stream_set::StreamSetLink;
 use crate::interrupt::interrupted;
-use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
@@ -215,7 +215,7 @@ pub fn read_packet<R: Read + ?Sized>(
     read_exact_or(from, &mut head, on_eof)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let (frames, data) = (number(&head[..4]), number(&head[4..]));
-    if frames as usize > MOST_FRAMES || data as usize > BLOCK {
+    if frames as usize > MAX_FRAME_BYTES || data as usize > BLOCK {
         return Err(LinkError::TooLong { frames, data });
     }
     let mut bytes = vec![0; frames as usize];

@@ -19,7 +19,7 @@ use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, Unpa
 use super::pin_thread;
 use super::pool::{Pool, Slab};
 use crate::affinity::Mask;
-use numaio_machine::port::{Event, Packet, MOST_FRAMES};
+use numaio_machine::port::{Event, Packet, MAX_FRAME_BYTES};
 use numaio_machine::set::CpuSet;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// Maximum bytes of frames in packets that arrived early.
-const MAX_EARLY_FRAME_BYTES: usize = 4 * MOST_FRAMES;
+const MAX_EARLY_FRAME_BYTES: usize = 4 * MAX_FRAME_BYTES;
 
 /// Round-trip times below this belong to a local network.
 const SHORT_RTT: Duration = Duration::from_millis(1);

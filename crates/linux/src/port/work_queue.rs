@@ -315,7 +315,7 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
-    use numaio_machine::port::{Begin, Put};
+    use numaio_machine::port::{OpenMode, FileWrite};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -413,15 +413,15 @@ mod tests {
     fn busy_worker_takes_only_tasks_that_idle_workers_leave() {
         let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
-        let block = |put: Put| match write(&group.pool) {
+        let block = |put: FileWrite| match write(&group.pool) {
             Operation::Write { data, hash, packed, .. } => {
                 Operation::Write { puts: vec![put], data, hash, packed }
             }
             other => other,
         };
-        let put = || Put {
+        let put = || FileWrite {
             at: FilePath::new(0, &b"a"[..]),
-            begin: Begin::Further,
+            begin: OpenMode::ContinueInPlace,
             held: Vec::new(),
             check: Vec::new(),
             parts: Vec::new(),

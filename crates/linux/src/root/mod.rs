@@ -2,7 +2,7 @@
 
 mod walk;
 
-use numaio_machine::sysfs::{ReadError, Sysfs, WhyUnread, LONGEST_FILE};
+use numaio_machine::sysfs::{ReadError, Sysfs, ReadErrorKind, MAX_FILE_BYTES};
 use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
@@ -98,7 +98,7 @@ impl Root {
         })
     }
 
-    fn content(&self, path: &str) -> Result<Vec<u8>, WhyUnread> {
+    fn content(&self, path: &str) -> Result<Vec<u8>, ReadErrorKind> {
         // NONBLOCK: opening a FIFO in a recorded tree would block forever.
         let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
         // A short read of a sysfs attribute is complete. This avoids a second read(2): these reads
@@ -107,7 +107,7 @@ impl Root {
         read_to_end(&file, short_read_is_end)
     }
 
-    fn names(&self, path: &str) -> Result<Vec<String>, WhyUnread> {
+    fn names(&self, path: &str) -> Result<Vec<String>, ReadErrorKind> {
         // Not O_DIRECTORY: it would hide whether the path's end or a component is not a directory.
         let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
         let mut names = Vec::new();
@@ -159,13 +159,13 @@ fn path_of(files: &OwnedFd, file: &OwnedFd) -> Option<String> {
 
 /// Reads to the end, regardless of the reported size: sysfs reports 4096, proc 0. Outside of sysfs
 /// a short read is not the end.
-fn read_to_end(file: &OwnedFd, short_read_is_end: bool) -> Result<Vec<u8>, WhyUnread> {
+fn read_to_end(file: &OwnedFd, short_read_is_end: bool) -> Result<Vec<u8>, ReadErrorKind> {
     // Most files fit into this buffer, so that the result allocates no more than their size.
     let mut first = [0; READ_BYTES];
     let count = retry_on_intr(|| rustix::io::read(file, &mut first)).map_err(read_error)?;
     // An empty or long result may come from a FIFO or device in a recorded tree.
     if (count == 0 || count == READ_BYTES) && !is_file(file)? {
-        return Err(WhyUnread::WrongKind);
+        return Err(ReadErrorKind::WrongKind);
     }
     let mut content = first[..count].to_vec();
     if count == 0 || (count < READ_BYTES && short_read_is_end) {
@@ -175,31 +175,31 @@ fn read_to_end(file: &OwnedFd, short_read_is_end: bool) -> Result<Vec<u8>, WhyUn
         content.reserve(READ_BYTES);
         match retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut content))).map_err(read_error)? {
             0 => return Ok(content),
-            _ if content.len() > LONGEST_FILE => return Err(WhyUnread::TooLong),
+            _ if content.len() > MAX_FILE_BYTES => return Err(ReadErrorKind::TooLong),
             _ => {}
         }
     }
 }
 
-fn is_file(file: &OwnedFd) -> Result<bool, WhyUnread> {
+fn is_file(file: &OwnedFd) -> Result<bool, ReadErrorKind> {
     let state = rustix::fs::fstat(file).map_err(read_error)?;
     Ok(FileType::from_raw_mode(state.st_mode) == FileType::RegularFile)
 }
 
-fn read_error(errno: Errno) -> WhyUnread {
+fn read_error(errno: Errno) -> ReadErrorKind {
     match errno {
         // If a component is a file, the path cannot exist.
-        Errno::NOENT | Errno::NOTDIR => WhyUnread::Absent,
-        Errno::ACCESS | Errno::PERM => WhyUnread::Denied,
-        Errno::ISDIR => WhyUnread::WrongKind,
-        Errno::LOOP => WhyUnread::Failed("too many links".to_owned()),
-        _ => WhyUnread::Failed(errno.to_string()),
+        Errno::NOENT | Errno::NOTDIR => ReadErrorKind::Absent,
+        Errno::ACCESS | Errno::PERM => ReadErrorKind::Denied,
+        Errno::ISDIR => ReadErrorKind::WrongKind,
+        Errno::LOOP => ReadErrorKind::Failed("too many links".to_owned()),
+        _ => ReadErrorKind::Failed(errno.to_string()),
     }
 }
 
-fn list_error(errno: Errno) -> WhyUnread {
+fn list_error(errno: Errno) -> ReadErrorKind {
     match errno {
-        Errno::NOTDIR => WhyUnread::WrongKind,
+        Errno::NOTDIR => ReadErrorKind::WrongKind,
         _ => read_error(errno),
     }
 }
@@ -263,7 +263,7 @@ mod tests {
         with_both_resolvers(&folder, |root| {
             assert_eq!(root.text("/sys/absolute").expect("below the root"), "Linux");
             assert_eq!(root.resolve("/sys/absolute").expect("below the root"), "/proc/version");
-            assert_eq!(root.read("/sys/etc/passwd").expect_err("outside").why, WhyUnread::Absent);
+            assert_eq!(root.read("/sys/etc/passwd").expect_err("outside").why, ReadErrorKind::Absent);
             assert_eq!(root.text("/../../../proc/version").expect("never above"), "Linux");
             assert_eq!(root.resolve("/sys/class/net/eth0/..").expect("the link's parent"), {
                 "/sys/devices/pci0000:00/0000:00:03.0/net"
@@ -278,10 +278,10 @@ mod tests {
         let folder = filled("kinds");
         rustix::fs::mkfifoat(CWD, folder.at("/sys/pipe"), Mode::RWXU).expect("a pipe");
         with_both_resolvers(&folder, |root| {
-            assert_eq!(root.read("/sys/pipe").expect_err("a pipe").why, WhyUnread::WrongKind);
-            assert_eq!(root.read("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
-            assert_eq!(root.list("/proc/version/x").expect_err("below a file").why, WhyUnread::Absent);
-            assert_eq!(root.read("/proc/\0").expect_err("no path").why, WhyUnread::Absent);
+            assert_eq!(root.read("/sys/pipe").expect_err("a pipe").why, ReadErrorKind::WrongKind);
+            assert_eq!(root.read("/proc/version/x").expect_err("below a file").why, ReadErrorKind::Absent);
+            assert_eq!(root.list("/proc/version/x").expect_err("below a file").why, ReadErrorKind::Absent);
+            assert_eq!(root.read("/proc/\0").expect_err("no path").why, ReadErrorKind::Absent);
             assert!(root.read(&"/x".repeat(40_000)).is_err());
         });
     }
@@ -290,13 +290,13 @@ mod tests {
     fn rejects_a_file_beyond_the_size_limit() {
         let folder = TempDir::new("long");
         let file = fs::File::create(folder.at("/long")).expect("a file");
-        file.set_len(LONGEST_FILE as u64).expect("a hole");
+        file.set_len(MAX_FILE_BYTES as u64).expect("a hole");
         with_both_resolvers(&folder, |root| {
-            assert_eq!(root.read("/long").expect("at the limit").len(), LONGEST_FILE)
+            assert_eq!(root.read("/long").expect("at the limit").len(), MAX_FILE_BYTES)
         });
-        file.set_len(LONGEST_FILE as u64 + 1).expect("a hole");
+        file.set_len(MAX_FILE_BYTES as u64 + 1).expect("a hole");
         with_both_resolvers(&folder, |root| {
-            assert_eq!(root.read("/long").expect_err("too long").why, WhyUnread::TooLong);
+            assert_eq!(root.read("/long").expect_err("too long").why, ReadErrorKind::TooLong);
         });
     }
 

@@ -3,7 +3,7 @@
 use super::run_alone;
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
-use numaio_machine::port::{Begin, Event, FilePath, Identity, Operation, Port, Put, ReadPiece, Stamp};
+use numaio_machine::port::{OpenMode, Event, FilePath, Identity, Operation, Port, FileWrite, ReadPiece, Stamp};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -27,9 +27,9 @@ fn setting(folder: &Path, most_threads: usize) -> Setting {
 
 /// Returns an operation that takes long without CPU time, like a call to remote storage.
 fn slow(number: u64) -> Operation<Slab> {
-    let put = Put {
+    let put = FileWrite {
         at: FilePath::new(0, format!("file-{number}").as_bytes()),
-        begin: Begin::Fresh,
+        begin: OpenMode::Fresh,
         held: Vec::new(),
         check: vec![(0..0, Default::default())],
         parts: Vec::new(),

@@ -3,7 +3,7 @@
 use super::run_alone;
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::{has_io_uring, FilePort, Pool, Slab};
-use numaio_machine::port::{Begin, Digest, Identity, Operation, Outcome, Part, Port, Put, ReadPiece, BLOCK};
+use numaio_machine::port::{OpenMode, Digest, Identity, Operation, Outcome, Part, Port, FileWrite, ReadPiece, BLOCK};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
@@ -30,16 +30,16 @@ fn write(pool: &Arc<Pool>, number: u64) -> Operation<Slab> {
     data.as_mut().fill(content(number));
     let part = Part { bytes: 0..BLOCK, offset: PAST_FROM + number * BLOCK as u64 };
     let check = vec![(0..BLOCK, digest(data.as_ref()))];
-    let put = Put { check, parts: vec![part], ..Put::begin(file(), Begin::Further) };
+    let put = FileWrite { check, parts: vec![part], ..FileWrite::new(file(), OpenMode::ContinueInPlace) };
     Operation::Write { puts: vec![put], data: Some(data), hash: digest, packed: None }
 }
 
 /// Creates the file.
 fn begin(port: &mut FilePort) {
-    let puts = vec![Put::begin(file(), Begin::InPlace)];
+    let puts = vec![FileWrite::new(file(), OpenMode::InPlace)];
     port.submit(0, Operation::Write { puts, data: None, hash: digest, packed: None });
     let created = outcomes(port, 1).remove(0);
-    assert!(matches!(&created, Outcome::Each(results) if results[..] == [Ok(())]), "{created:?}");
+    assert!(matches!(&created, Outcome::Results(results) if results[..] == [Ok(())]), "{created:?}");
 }
 
 fn read(identity: Identity, number: u64) -> Operation<Slab> {
@@ -77,7 +77,7 @@ fn moves(threads: usize, with_rings: bool) {
     begin(&mut port);
     (0..BLOCKS as u64).for_each(|number| port.submit(number, write(&pool, number)));
     for outcome in outcomes(&mut port, BLOCKS) {
-        assert!(matches!(&outcome, Outcome::Each(results) if results[..] == [Ok(())]), "{outcome:?}");
+        assert!(matches!(&outcome, Outcome::Results(results) if results[..] == [Ok(())]), "{outcome:?}");
     }
     let written = OpenOptions::new().read(true).write(true).open(folder.0.join("file")).expect("the file");
     written.sync_all().expect("durable");

@@ -7,7 +7,7 @@ use numaio_linux::port::FilePort;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::port::{
-    Begin, Digest, FilePath, Hash, Operation, Outcome, Port, Put, ReadPiece, Why, BLOCK,
+    OpenMode, Digest, FilePath, Hash, Operation, Outcome, Port, FileWrite, ReadPiece, FaultKind, BLOCK,
 };
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -269,18 +269,18 @@ fn existing_file_is_written_in_place_without_o_creat() {
     std::fs::write(folder.0.join("file"), "content").expect("a file");
     std::os::unix::fs::symlink("new", folder.0.join("link")).expect("a link");
     let begin = |name: &str, port: &mut FilePort| {
-        let put = Put::begin(FilePath::new(0, name.as_bytes()), Begin::InPlace);
+        let put = FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::InPlace);
         let hash: Hash = |_| unreachable!("nothing is hashed");
         port.submit(1, Operation::Write { puts: vec![put], data: None, hash, packed: None });
         match outcomes(port, 1).remove(0) {
-            Outcome::Each(mut done) => done.remove(0).map_err(|fault| fault.why),
+            Outcome::Results(mut done) => done.remove(0).map_err(|fault| fault.why),
             other => unreachable!("{other:?}"),
         }
     };
     let check = move || {
         let setting = || setting(&folder.0, 4, 1, false);
         let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
-        assert_eq!(begin("new", &mut port), Err(Why::Permission), "the filter is active");
+        assert_eq!(begin("new", &mut port), Err(FaultKind::Permission), "the filter is active");
         assert!(begin("link", &mut port).is_err(), "a link is not followed");
         assert_eq!(begin("file", &mut port), Ok(()));
         assert_eq!(std::fs::metadata(folder.0.join("file")).expect("a file").len(), 0);

@@ -66,9 +66,9 @@ pub fn outcomes(port: &mut FilePort, count: usize) -> Vec<Outcome<Slab>> {
 
 /// Returns the identity of the file.
 pub fn identity(port: &mut FilePort) -> Identity {
-    port.submit(0, Operation::Look { at: vec![file()], details: Details::default(), links: Vec::new() });
+    port.submit(0, Operation::Stat { at: vec![file()], details: Details::default(), links: Vec::new() });
     match outcomes(port, 1).remove(0) {
-        Outcome::Looked(mut found) => found.remove(0).expect("looked at").expect("a file").seen.identity(),
+        Outcome::Stat(mut found) => found.remove(0).expect("looked at").expect("a file").metadata.identity(),
         other => panic!("{other:?}"),
     }
 }

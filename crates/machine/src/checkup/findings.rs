@@ -1,7 +1,7 @@
 //! What looks wrong with the topology: what it does, and what mends it.
 
 use super::steering::by_numaio;
-use super::{confined, next_best, option, Effect, Mend, Symptom};
+use super::{confinement, next_best, option, Effect, Fix, Symptom};
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{self, Finding, Severity};
@@ -19,41 +19,42 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Condi
 }
 
 fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, finding: &Finding) -> Symptom {
-    let device = topology.devices.iter().position(|device| device.answers_to(&finding.subject));
+    let device = topology.devices.iter().position(|device| device.has_name(&finding.subject));
     let named = device.and_then(|index| topology.devices.get(index));
     let node = topology.nodes.iter().map(|node| node.id).find(|id| finding.subject == format!("node {id}"));
     let target = node.or(named.and_then(|device| device.locality.node));
-    let (effect, mend) = match (finding.rule.as_str(), named) {
+    let (effect, fix) = match (finding.rule.as_str(), named) {
         ("irq-foreign-node", Some(device)) => {
             (of_interrupts(topology, device), move_interrupts(root, topology, device, conditions))
         }
-        ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Mend::none()),
-        ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Mend::none()),
-        ("confined", _) => (Effect::Nothing, confined::open(&topology.confinement)),
+        ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Fix::none()),
+        ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Fix::none()),
+        ("confined", _) => (Effect::Nothing, confinement::open(&topology.confinement)),
         ("numa-balancing", _) => balancing(conditions),
         ("node-memory-low", _) => match target {
-            Some(node) => (Effect::any_of(next_best(topology, node)), Mend::none()),
-            None => (Effect::Nothing, Mend::none()),
+            Some(node) => (Effect::any_of(next_best(topology, node)), Fix::none()),
+            None => (Effect::Nothing, Fix::none()),
         },
-        ("device-node-unknown", Some(device)) => (measure_anywhere(topology, device), Mend::none()),
+        ("device-node-unknown", Some(device)) => (measure_anywhere(topology, device), Fix::none()),
         ("device-node-without-cpus", Some(_)) => {
-            (Effect::FindOut("numaio bench measures the device from every node".to_owned()), Mend::none())
+            (Effect::Unquantified("numaio bench measures the device from every node".to_owned()), Fix::none())
         }
-        _ if finding.severity == Severity::Note => (Effect::Nothing, Mend::none()),
-        _ => (Effect::FindOut("numaio model shows what the nodes give".to_owned()), Mend::none()),
+        _ if finding.severity == Severity::Note => (Effect::Nothing, Fix::none()),
+        _ => (Effect::Unquantified("numaio model shows what the nodes give".to_owned()), Fix::none()),
     };
-    Symptom { finding: finding.clone(), device, target, effect, mend }
+    Symptom { finding: finding.clone(), device, target, effect, fix }
 }
 
 /// What an interface receives lies where its interrupts are served: drivers take buffers on the node of that CPU.
 /// Of other devices the programs choose where buffers lie.
 fn of_interrupts(topology: &Topology, device: &Device) -> Effect {
-    let nodes = device.irqs.iter().flat_map(|irq| nodes_of(topology, irq.goes_to())).collect::<NodeSet>();
+    let nodes =
+        device.irqs.iter().flat_map(|irq| nodes_of(topology, irq.delivery_cpus())).collect::<NodeSet>();
     match device.kind {
         DeviceKind::Network if !nodes.is_empty() => {
             Effect::AnyOf { nodes, direction: Some(Direction::Read), share: 1.0 }
         }
-        _ => Effect::FindOut(
+        _ => Effect::Unquantified(
             "interrupts on far CPUs cost time, not copies: numaio bench measures the device before and after"
                 .to_owned(),
         ),
@@ -65,36 +66,36 @@ fn nodes_of(topology: &Topology, cpus: &CpuSet) -> Vec<NodeId> {
 }
 
 /// Moves what can be moved; nothing if the kernel manages all of it.
-fn move_interrupts(root: &dyn Sysfs, topology: &Topology, device: &Device, conditions: &Conditions) -> Mend {
-    if device.irqs.iter().all(|irq| steering::fixed(root, irq).is_some()) {
-        return Mend::none();
+fn move_interrupts(root: &dyn Sysfs, topology: &Topology, device: &Device, conditions: &Conditions) -> Fix {
+    if device.irqs.iter().all(|irq| steering::unmovable_reason(root, irq).is_some()) {
+        return Fix::none();
     }
-    let mut mend = by_numaio(topology, device);
+    let mut fix = by_numaio(topology, device);
     if conditions.irqbalance == Some(true) {
         // It would move them again, so that numaio irq apply refuses.
-        mend.commands.insert(0, "systemctl stop irqbalance".to_owned());
-        mend.undo.push("systemctl start irqbalance".to_owned());
+        fix.commands.insert(0, "systemctl stop irqbalance".to_owned());
+        fix.undo.push("systemctl start irqbalance".to_owned());
     }
-    mend
+    fix
 }
 
 fn of_link(topology: &Topology, device: &Device) -> Effect {
     match findings::link_loss(&topology.devices, device) {
-        Some(lost) => Effect::OfLink(lost),
-        None => Effect::FindOut(
+        Some(lost) => Effect::LinkLoss(lost),
+        None => Effect::Unquantified(
             "look again while the device is busy: idle, it lowers the speed of its link".to_owned(),
         ),
     }
 }
 
-fn balancing(conditions: &Conditions) -> (Effect, Mend) {
+fn balancing(conditions: &Conditions) -> (Effect, Fix) {
     let set = |mode: u32| format!("sysctl -w kernel.numa_balancing={mode}");
     (
-        Effect::FindOut(
+        Effect::Unquantified(
             "it depends on the program; numaio model, with and without --pause-balancing, shows what it does to copies"
                 .to_owned(),
         ),
-        Mend::one(set(0), set(conditions.numa_balancing.unwrap_or(1))),
+        Fix::one(set(0), set(conditions.numa_balancing.unwrap_or(1))),
     )
 }
 
@@ -112,5 +113,5 @@ fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
         0 | 1 => "each node".to_owned(),
         several => format!("each of the {several} nodes"),
     };
-    Effect::FindOut(format!("{command} measures it from {nodes}, and so finds the near one"))
+    Effect::Unquantified(format!("{command} measures it from {nodes}, and so finds the near one"))
 }

@@ -1,6 +1,6 @@
 //! What an IOMMU does to each transfer (`Documentation/ABI/testing/sysfs-kernel-iommu_groups`).
 
-use super::{finding, Effect, Mend, Symptom};
+use super::{finding, Effect, Fix, Symptom};
 use crate::findings::{matters, Severity};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
@@ -17,13 +17,13 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
     let kind = root.optional(&file)?;
     let lazy = "Let mappings be taken back in batches (iommu.strict=0 on the kernel's command line does it for all), or \
                 pass the IOMMU by where no virtual machine gets a device (iommu.passthrough=1).";
-    let (severity, rule, what, remedy, mend) = match kind.as_str() {
+    let (severity, rule, what, remedy, fix) = match kind.as_str() {
         "DMA" => (
             Severity::Warning,
             "iommu-strict",
             "The IOMMU takes every mapping back as soon as its transfer ends: small requests wait for it.",
             lazy,
-            Mend {
+            Fix {
                 commands: vec![format!("echo DMA-FQ > {file}")],
                 // The kernel lets nobody go back while a driver is bound.
                 undo: Vec::new(),
@@ -34,7 +34,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
             "iommu-translates",
             "The IOMMU translates every transfer.",
             "Pass it by where no virtual machine gets a device: iommu.passthrough=1 on the kernel's command line.",
-            Mend::none(),
+            Fix::none(),
         ),
         _ => return None,
     };
@@ -49,9 +49,9 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
         ),
         device: Some(index),
         target: device.locality.node,
-        effect: Effect::FindOut(
+        effect: Effect::Unquantified(
             "numaio bench, of the device, before and after, shows it; copies do not".to_owned(),
         ),
-        mend,
+        fix,
     })
 }

@@ -1,12 +1,12 @@
 //! Memory of nodes: which have none of their own CPUs, which ran out, and where huge pages are short.
 
-use super::{finding, next_best, Effect, Mend, Symptom};
+use super::{finding, next_best, Effect, Fix, Symptom};
 use crate::findings::Severity;
 use crate::ids::NodeId;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::{HugePages, Node, Topology};
-use crate::units::size_for_people;
+use crate::units::format_size;
 use std::collections::BTreeSet;
 
 /// Share of allocations that found no room on their node from which it is told.
@@ -62,7 +62,7 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
         device: None,
         target: None,
         effect: Effect::any_of(nodes),
-        mend: Mend::none(),
+        fix: Fix::none(),
     })
 }
 
@@ -83,7 +83,7 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
         device: None,
         target: None,
         effect: Effect::any_of(nodes),
-        mend: Mend::one(format!("echo false > {FILE}"), format!("echo true > {FILE}")),
+        fix: Fix::one(format!("echo false > {FILE}"), format!("echo true > {FILE}")),
     })
 }
 
@@ -101,17 +101,17 @@ fn uneven(topology: &Topology) -> Option<Symptom> {
             format!(
                 "Node {} has {} of memory and node {} has {}: where modules are missing, channels give no bandwidth.",
                 least.id,
-                size_for_people(bytes(least)),
+                format_size(bytes(least)),
                 most.id,
-                size_for_people(bytes(most))
+                format_size(bytes(most))
             ),
             [least, most].map(|it| format!("/sys/devices/system/node/node{}/meminfo", it.id)).join(", "),
             "Fill all memory channels of every socket alike.",
         ),
         device: None,
         target: None,
-        effect: Effect::FindOut("numaio stream shows what each node's memory gives".to_owned()),
-        mend: Mend::none(),
+        effect: Effect::Unquantified("numaio stream shows what each node's memory gives".to_owned()),
+        fix: Fix::none(),
     })
 }
 
@@ -139,7 +139,7 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
         device: None,
         target: Some(node.id),
         effect: Effect::AnyOf { nodes: next_best(topology, node.id), direction: None, share },
-        mend: Mend::none(),
+        fix: Fix::none(),
     })
 }
 
@@ -160,7 +160,7 @@ fn short_of(topology: &Topology, size: u64) -> Vec<Symptom> {
 }
 
 fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Symptom {
-    let size = size_for_people(pool.page_bytes);
+    let size = format_size(pool.page_bytes);
     let file = format!(
         "/sys/devices/system/node/node{node}/hugepages/hugepages-{}kB/nr_hugepages",
         pool.page_bytes >> 10
@@ -179,7 +179,7 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
     };
     let free = topology.node(node).and_then(|node| node.memory).map_or(0, |memory| memory.free_bytes);
     let fits = (wanted - pool.total).saturating_mul(pool.page_bytes) <= free;
-    let mend = Mend::one(format!("echo {wanted} > {file}"), format!("echo {} > {file}", pool.total));
+    let fix = Fix::one(format!("echo {wanted} > {file}"), format!("echo {} > {file}", pool.total));
     Symptom {
         finding: finding(
             severity,
@@ -195,6 +195,6 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
         device: None,
         target: Some(node),
         effect: Effect::any_of(next_best(topology, node)),
-        mend: if fits { mend } else { Mend::none() },
+        fix: if fits { fix } else { Fix::none() },
     }
 }

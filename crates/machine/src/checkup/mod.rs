@@ -4,18 +4,18 @@
 //! [`look`] takes the findings of [`crate::findings`] and adds what a look at settings, memory, queues and control groups
 //! shows. How much it costs is not told here: that takes measurements, and this crate has none.
 
-mod confined;
+mod confinement;
 mod findings;
 mod iommu;
 mod memory;
 mod processors;
 mod programs;
 mod settings;
-mod spans;
+mod stacks;
 mod steering;
 
-pub use programs::{remote, Program};
-pub use spans::{spans, stacks};
+pub use programs::{remote_programs, Program};
+pub use stacks::{split_stack, stacks};
 
 use crate::conditions::Conditions;
 use crate::findings::{Finding, Severity};
@@ -40,7 +40,7 @@ pub struct Symptom {
     /// What it does to the data of devices.
     pub effect: Effect,
     /// What takes it away.
-    pub mend: Mend,
+    pub fix: Fix,
 }
 
 /// What a symptom does to the data of devices.
@@ -60,9 +60,9 @@ pub enum Effect {
     /// Buffers lie on these nodes; all shares add up to 1.
     Shares(BTreeMap<NodeId, f64>),
     /// This share of what a link could carry is lost, from 0 to 1.
-    OfLink(f64),
+    LinkLoss(f64),
     /// It cannot be told from bandwidths between nodes; how to find out, in words.
-    FindOut(String),
+    Unquantified(String),
 }
 
 impl Effect {
@@ -74,7 +74,7 @@ impl Effect {
 
 /// Commands that take a symptom away, as root's shell takes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mend {
+pub struct Fix {
     /// The commands, in their order; empty if none does it.
     pub commands: Vec<String>,
     /// What takes them back, in its order; empty where that is not known.
@@ -82,7 +82,7 @@ pub struct Mend {
     pub undo: Vec<String>,
 }
 
-impl Mend {
+impl Fix {
     /// Nothing that a command could do.
     pub(crate) fn none() -> Self {
         Self::default()
@@ -118,20 +118,20 @@ pub(crate) fn option(option: &str, name: &str) -> String {
 }
 
 /// Looks at a machine. What cannot be read is passed over: no file, no symptom.
-pub fn look(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
+pub fn check(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
     let mut found = findings::symptoms(root, topology, conditions);
     found.extend(settings::symptoms(root, topology, conditions));
     found.extend(processors::symptoms(root, conditions));
     found.extend(memory::symptoms(root, topology));
     found.extend(steering::symptoms(root, topology));
     found.extend(iommu::symptoms(root, topology));
-    found.extend(confined::symptoms(topology));
+    found.extend(confinement::symptoms(topology));
     found
 }
 
 /// A symptom of the machine as a whole, whose cost bandwidths between nodes do not tell.
-fn of_machine(finding: Finding, find_out: &str, mend: Mend) -> Symptom {
-    Symptom { finding, device: None, target: None, effect: Effect::FindOut(find_out.to_owned()), mend }
+fn of_machine(finding: Finding, find_out: &str, fix: Fix) -> Symptom {
+    Symptom { finding, device: None, target: None, effect: Effect::Unquantified(find_out.to_owned()), fix }
 }
 
 /// A finding.

@@ -1,6 +1,6 @@
 //! Frequencies of processors (`Documentation/admin-guide/pm/cpufreq.rst`).
 
-use super::{finding, of_machine, Mend, Symptom};
+use super::{finding, of_machine, Fix, Symptom};
 use crate::conditions::{policies, Conditions};
 use crate::findings::Severity;
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -27,7 +27,7 @@ fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> O
     let policy = policies.iter().find(shows)?;
     let fixed_low = others.contains(&"powersave") && is_plain(root, policies);
     let set = |governor: &str| format!("cpupower frequency-set -g {governor}");
-    let mend = Mend {
+    let fix = Fix {
         commands: vec![set("performance")],
         // Of several governors nobody knows which CPU had which.
         undo: if conditions.governors.len() == 1 { vec![set(first)] } else { Vec::new() },
@@ -55,7 +55,7 @@ fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> O
             "Use the governor performance while I/O is served or measured.",
         ),
         FIND_OUT,
-        mend,
+        fix,
     ))
 }
 
@@ -89,7 +89,7 @@ fn capped(root: &dyn Sysfs, policies: &[String]) -> Option<Symptom> {
             "Raise the limit.",
         ),
         FIND_OUT,
-        Mend { commands: vec![set(*best)], undo: if alike { vec![set(*now)] } else { Vec::new() } },
+        Fix { commands: vec![set(*best)], undo: if alike { vec![set(*now)] } else { Vec::new() } },
     ))
 }
 
@@ -110,6 +110,6 @@ fn turbo(root: &dyn Sysfs, conditions: &Conditions) -> Option<Symptom> {
             "Allow them, unless steady frequencies are wanted, as for measuring.",
         ),
         FIND_OUT,
-        Mend::one(format!("echo {wanted} > {file}"), format!("echo {now} > {file}")),
+        Fix::one(format!("echo {wanted} > {file}"), format!("echo {now} > {file}")),
     ))
 }

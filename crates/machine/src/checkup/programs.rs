@@ -1,11 +1,11 @@
 //! Running programs that are remote to their devices.
 
-use super::{finding, Effect, Mend, Symptom};
+use super::{finding, Effect, Fix, Symptom};
 use crate::findings::Severity;
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::Topology;
-use crate::units::size_for_people;
+use crate::units::format_size;
 use std::collections::BTreeMap;
 
 /// A program that reads and writes less than this has no bandwidth to lose, in bytes per second.
@@ -38,7 +38,7 @@ pub struct Program {
 }
 
 /// A symptom of each program that moves much, and one of all the others together.
-pub fn remote(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
+pub fn remote_programs(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
     let moves_much = |program: &&Program| program.bytes_per_s.is_some_and(|rate| rate >= LITTLE);
     let (much, little): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(moves_much);
     let each = much.into_iter().map(|program| remote_one(topology, program));
@@ -51,7 +51,7 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
     let memory = program
         .bytes_on
         .as_ref()
-        .map_or("not to be seen".to_owned(), |on| places(on, |bytes| size_for_people(*bytes)));
+        .map_or("not to be seen".to_owned(), |on| places(on, |bytes| format_size(*bytes)));
     Symptom {
         finding: finding(
             Severity::Warning,
@@ -68,7 +68,7 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
         device: Some(*index),
         target: Some(*node),
         effect: of_buffers(program),
-        mend: mend(topology, program),
+        fix: fix(topology, program),
     }
 }
 
@@ -89,11 +89,11 @@ fn of_buffers(program: &Program) -> Effect {
 }
 
 /// taskset(1) and migratepages(8) move what runs.
-fn mend(topology: &Topology, program: &Program) -> Mend {
+fn fix(topology: &Topology, program: &Program) -> Fix {
     let near = program.near.iter().flat_map(|node| topology.usable_cpus(node).iter().collect::<Vec<_>>());
     let cpus: CpuSet = near.collect();
     if cpus.is_empty() {
-        return Mend::none();
+        return Fix::none();
     }
     let pid = program.pid;
     let from = program
@@ -105,16 +105,16 @@ fn mend(topology: &Topology, program: &Program) -> Mend {
     let from: NodeSet = from.collect();
     let to =
         if program.near.contains(program.node) { NodeSet::one(program.node) } else { program.near.clone() };
-    let mut mend = Mend { commands: vec![format!("taskset -a -p -c {cpus} {pid}")], undo: Vec::new() };
+    let mut fix = Fix { commands: vec![format!("taskset -a -p -c {cpus} {pid}")], undo: Vec::new() };
     if !program.allowed.is_empty() {
-        mend.undo.push(format!("taskset -a -p -c {} {pid}", program.allowed));
+        fix.undo.push(format!("taskset -a -p -c {} {pid}", program.allowed));
     }
     if !from.is_empty() {
-        mend.commands.push(format!("migratepages {pid} {from} {to}"));
+        fix.commands.push(format!("migratepages {pid} {from} {to}"));
         // With pages of several nodes on one, nobody knows which came from where.
-        mend.undo.extend((from.len() == 1).then(|| format!("migratepages {pid} {to} {from}")));
+        fix.undo.extend((from.len() == 1).then(|| format!("migratepages {pid} {to} {from}")));
     }
-    mend
+    fix
 }
 
 fn others(programs: &[&Program]) -> Option<Symptom> {
@@ -139,6 +139,6 @@ fn others(programs: &[&Program]) -> Option<Symptom> {
         device: None,
         target: None,
         effect: Effect::Nothing,
-        mend: Mend::none(),
+        fix: Fix::none(),
     })
 }

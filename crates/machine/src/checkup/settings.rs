@@ -1,6 +1,6 @@
 //! Settings of the kernel, and daemons.
 
-use super::{finding, of_machine, Mend, Symptom};
+use super::{finding, of_machine, Fix, Symptom};
 use crate::conditions::Conditions;
 use crate::findings::Severity;
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -34,7 +34,7 @@ fn zone_reclaim(root: &dyn Sysfs) -> Option<Symptom> {
             "Turn it off, unless every program is kept on a node by cpusets.",
         ),
         "it depends on how full the nodes are; compare the program itself with it and without",
-        Mend::one("sysctl -w vm.zone_reclaim_mode=0", format!("sysctl -w vm.zone_reclaim_mode={mode}")),
+        Fix::one("sysctl -w vm.zone_reclaim_mode=0", format!("sysctl -w vm.zone_reclaim_mode={mode}")),
     ))
 }
 
@@ -56,7 +56,7 @@ fn irqbalance(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) ->
                 "Stop it, or ban the interrupts that numaio irq plan names, before interrupts are put anywhere.",
             ),
             "numaio irq show, now and some minutes later, tells whether it moves those of the devices",
-            Mend::one("systemctl stop irqbalance", "systemctl start irqbalance"),
+            Fix::one("systemctl stop irqbalance", "systemctl start irqbalance"),
         )
     })
 }
@@ -75,7 +75,7 @@ fn huge_pages_off(conditions: &Conditions) -> Option<Symptom> {
                 "Allow them to those who ask for them.",
             ),
             "numaio model, before and after, shows what it does to copies",
-            Mend::one(format!("echo madvise > {FILE}"), format!("echo never > {FILE}")),
+            Fix::one(format!("echo madvise > {FILE}"), format!("echo never > {FILE}")),
         )
     })
 }
@@ -97,6 +97,6 @@ fn pressure(root: &dyn Sysfs) -> Option<Symptom> {
             "Free memory, or run less at once; numaio topology shows which nodes are full.",
         ),
         "it depends on the programs that wait",
-        Mend::none(),
+        Fix::none(),
     ))
 }

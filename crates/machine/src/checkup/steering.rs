@@ -1,6 +1,6 @@
 //! Queues of network interfaces, and where their packets are sent.
 
-use super::{finding, operand, option, word, Effect, Mend, Symptom};
+use super::{finding, operand, option, word, Effect, Fix, Symptom};
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{matters, Severity};
 use crate::set::CpuSet;
@@ -41,9 +41,9 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
     let name = &queues.interface;
     let can_steer = queues.receive.iter().any(|queue| queue.rps_cpus.is_some());
     let is_fast = device.port_bits_per_s.is_some_and(|speed| speed >= FAST);
-    let mend = match can_steer {
+    let fix = match can_steer {
         true => by_numaio(topology, device),
-        false => Mend::one(
+        false => Fix::one(
             format!("ethtool -L {} combined {cores}", word(name)),
             format!("ethtool -L {} combined {number}", word(name)),
         ),
@@ -59,16 +59,16 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
         ),
         device: None,
         target: device.locality.node,
-        effect: Effect::FindOut("numaio bench net, with several streams, before and after, shows it".to_owned()),
-        mend,
+        effect: Effect::Unquantified("numaio bench net, with several streams, before and after, shows it".to_owned()),
+        fix,
     })
 }
 
 /// By the name under which it is remembered what was changed.
-pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Mend {
+pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Fix {
     let name = device.distinct_name(&topology.devices);
     let name = operand(&name);
-    Mend::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
+    Fix::one(format!("numaio irq apply {name}"), format!("numaio irq undo {name}"))
 }
 
 fn s(number: usize) -> &'static str {
@@ -116,12 +116,12 @@ fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Opt
         ),
         device: None,
         target: Some(node.id),
-        effect: Effect::FindOut(
+        effect: Effect::Unquantified(
             "packets are fetched across nodes by the CPU, not copied by the device: numaio bench net, before and after, \
              shows it"
                 .to_owned(),
         ),
-        mend: by_numaio(topology, device),
+        fix: by_numaio(topology, device),
     })
 }
 
@@ -146,10 +146,10 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
         ),
         device: None,
         target: device.locality.node,
-        effect: Effect::FindOut(format!(
+        effect: Effect::Unquantified(format!(
             "numaio bench disk {} --direction read, by more streams than queues, shows it",
             option("--device", &device.name())
         )),
-        mend: Mend::none(),
+        fix: Fix::none(),
     })
 }

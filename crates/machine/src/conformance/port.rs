@@ -4,9 +4,9 @@
 //! checks as the kernel.
 
 use crate::port::{
-    Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Journal, Listing, Making, Object,
-    Operation, Outcome, Part, Put, ReadPiece, Record, Running, Settle, Stamp, Summing, Unpacking, Why, BLOCK,
-    UNFINISHED,
+    Attributes, ContentHash, Decompression, Details, Digest, Fault, FaultKind, FileCompletion, FileInfo,
+    FileKind, FilePath, FileWrite, JournalWrite, Listing, NewObject, Object, OpenMode, OpenedJournal,
+    Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK, UNFINISHED_DIRECTORY_MODE,
 };
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
 ///
 /// # Panics
 /// At the first rule that is broken.
-pub fn packing<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
+pub fn compression<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     let files = &mut files;
     files.make("d", Object::Directory).expect("a directory");
     packed_reads(files);
@@ -68,14 +68,14 @@ fn attributes(mode: u32) -> Attributes {
     Attributes { mode: Some(mode), mtime: Some(WHEN), ..Attributes::default() }
 }
 
-fn settle(name: &str, size: usize) -> Settle {
-    Settle { size: size as u64, attributes: attributes(0o640), name: at(name), sync: false }
+fn settle(name: &str, size: usize) -> FileCompletion {
+    FileCompletion { size: size as u64, attributes: attributes(0o640), name: at(name), sync: false }
 }
 
 /// A file with all its content at once.
-fn put(name: &str, begin: Begin, bytes: &[u8], settle: Option<Settle>) -> Put {
+fn put(name: &str, begin: OpenMode, bytes: &[u8], settle: Option<FileCompletion>) -> FileWrite {
     let all = 0..bytes.len();
-    Put {
+    FileWrite {
         at: at(name),
         begin,
         held: Vec::new(),
@@ -86,25 +86,28 @@ fn put(name: &str, begin: Begin, bytes: &[u8], settle: Option<Settle>) -> Put {
     }
 }
 
-fn why(result: &Result<(), Fault>) -> Option<Why> {
+fn why(result: &Result<(), Fault>) -> Option<FaultKind> {
     result.as_ref().err().map(|fault| fault.why)
 }
 
 impl<B: AsRef<[u8]>> Files<'_, B> {
     fn each(&mut self, operation: Operation<B>) -> Vec<Result<(), Fault>> {
         match (self.run)(operation) {
-            Outcome::Each(results) => results,
+            Outcome::Results(results) => results,
             _ => panic!("an outcome of another operation"),
         }
     }
 
     fn make(&mut self, name: &str, object: Object) -> Result<(), Fault> {
-        let made =
-            self.each(Operation::Make(vec![Making { at: at(name), object, attributes: attributes(0o700) }]));
+        let made = self.each(Operation::Create(vec![NewObject {
+            at: at(name),
+            object,
+            attributes: attributes(0o700),
+        }]));
         made.into_iter().next().expect("a result for each")
     }
 
-    fn write(&mut self, put: Put, bytes: &[u8]) -> Result<(), Fault> {
+    fn write(&mut self, put: FileWrite, bytes: &[u8]) -> Result<(), Fault> {
         let data = Some((self.buffer)(bytes));
         let written = self.each(Operation::Write { puts: vec![put], data, hash, packed: None });
         written.into_iter().next().expect("a result for each")
@@ -113,14 +116,14 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
     /// A file with a content and a name.
     fn file(&mut self, name: &str, bytes: &[u8]) {
         let part = format!("{name}.part");
-        let whole = put(&part, Begin::Fresh, bytes, Some(settle(name, bytes.len())));
+        let whole = put(&part, OpenMode::Fresh, bytes, Some(settle(name, bytes.len())));
         self.write(whole, bytes).expect("a file");
     }
 
-    fn look(&mut self, name: &str) -> Option<Found> {
+    fn look(&mut self, name: &str) -> Option<FileInfo> {
         let details = Details { holes: true, ..Details::default() };
-        match (self.run)(Operation::Look { at: vec![at(name)], details, links: Vec::new() }) {
-            Outcome::Looked(mut found) => found.pop().expect("a result for each").expect(name),
+        match (self.run)(Operation::Stat { at: vec![at(name)], details, links: Vec::new() }) {
+            Outcome::Stat(mut found) => found.pop().expect("a result for each").expect(name),
             _ => panic!("an outcome of another operation"),
         }
     }
@@ -136,13 +139,13 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
     }
 
     fn piece(&mut self, name: &str, offset: u64, length: usize) -> ReadPiece {
-        let identity = self.look(name).expect(name).seen.identity();
+        let identity = self.look(name).expect(name).metadata.identity();
         ReadPiece { at: at(name), identity, offset, length }
     }
 
     /// The content of a file that is there.
     fn content(&mut self, name: &str) -> Vec<u8> {
-        let size = self.look(name).expect(name).seen.size as usize;
+        let size = self.look(name).expect(name).metadata.size as usize;
         let piece = self.piece(name, 0, size);
         let (results, data) = self.read(vec![piece]);
         assert_eq!(results, [Ok(hash(&data))], "{name}: the hash is that of what was read");
@@ -160,82 +163,89 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("d", Object::Directory).expect("a directory");
     files.make("d/e", Object::Directory).expect("a directory in it");
-    let mode = files.look("d/e").map(|found| found.seen.mode);
-    assert_eq!(mode, Some(UNFINISHED), "it is its owner's alone until it is adorned");
-    let inode = files.look("d").expect("it is there").seen.inode;
+    let mode = files.look("d/e").map(|found| found.metadata.mode);
+    assert_eq!(mode, Some(UNFINISHED_DIRECTORY_MODE), "it is its owner's alone until it is adorned");
+    let inode = files.look("d").expect("it is there").metadata.inode;
     files.make("d", Object::Directory).expect("one that is there stays");
-    let found = files.look("d").expect("it is there").seen;
+    let found = files.look("d").expect("it is there").metadata;
     assert_eq!((found.inode, found.kind), (inode, FileKind::Directory));
     let missing = files.make("absent/e", Object::Directory);
-    assert_eq!(why(&missing), Some(Why::NotFound), "directories are made one by one");
+    assert_eq!(why(&missing), Some(FaultKind::NotFound), "directories are made one by one");
     assert_eq!(files.look("absent"), None);
     assert!(files.look("d/e").is_some());
 }
 
 fn whole_files<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
-    let whole = put("d/part", Begin::Fresh, CONTENT, Some(settle("d/whole", CONTENT.len())));
+    let whole = put("d/part", OpenMode::Fresh, CONTENT, Some(settle("d/whole", CONTENT.len())));
     files.write(whole, CONTENT).expect("a file");
     assert_eq!(files.look("d/part"), None, "it has its name");
-    let seen = files.look("d/whole").expect("it has its name").seen;
-    assert_eq!((seen.kind, seen.size, seen.mode, seen.mtime), (FileKind::File, 19, 0o640, WHEN));
+    let metadata = files.look("d/whole").expect("it has its name").metadata;
+    assert_eq!(
+        (metadata.kind, metadata.size, metadata.mode, metadata.mtime),
+        (FileKind::File, 19, 0o640, WHEN)
+    );
     assert_eq!(files.content("d/whole"), CONTENT);
 
-    let mut lie = put("d/lie", Begin::Fresh, CONTENT, Some(settle("d/liar", CONTENT.len())));
+    let mut lie = put("d/lie", OpenMode::Fresh, CONTENT, Some(settle("d/liar", CONTENT.len())));
     lie.check[0].1 = hash(b"other bytes");
-    assert_eq!(why(&files.write(lie, CONTENT)), Some(Why::Mismatch));
+    assert_eq!(why(&files.write(lie, CONTENT)), Some(FaultKind::Mismatch));
     assert_eq!((files.look("d/lie"), files.look("d/liar")), (None, None), "nothing is written unchecked");
 
     files.make("d/there", Object::Directory).expect("a directory");
-    let onto = put("d/onto", Begin::Fresh, CONTENT, Some(settle("d/there", CONTENT.len())));
+    let onto = put("d/onto", OpenMode::Fresh, CONTENT, Some(settle("d/there", CONTENT.len())));
     assert_eq!(
         why(&files.write(onto, CONTENT)),
-        Some(Why::Exists),
+        Some(FaultKind::Exists),
         "a directory is never replaced by a file"
     );
-    assert_eq!(files.look("d/there").expect("it stays").seen.kind, FileKind::Directory);
+    assert_eq!(files.look("d/there").expect("it stays").metadata.kind, FileKind::Directory);
 
     files.file("d/empty", b"");
-    assert_eq!(files.look("d/empty").expect("it is there").seen.size, 0);
+    assert_eq!(files.look("d/empty").expect("it is there").metadata.size, 0);
 }
 
 fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
-    let part = |begin, bytes: &[u8], offset, settle| Put {
+    let part = |begin, bytes: &[u8], offset, settle| FileWrite {
         parts: vec![Part { bytes: 0..bytes.len(), offset }],
         settle,
         ..put("d/slow", begin, bytes, None)
     };
-    let early = files.write(part(Begin::Continue, b"x", 0, None), b"x");
-    assert_eq!(why(&early), Some(Why::NotFound), "what was not begun is not continued");
-    files.write(part(Begin::Fresh, b"tail", 8192, None), b"tail").expect("the last part first");
-    assert_eq!(files.look("d/slow").expect("it was begun").seen.size, 8196);
-    let lost = Put { held: vec![0..1, 8192..8197], ..Put::begin(at("d/slow"), Begin::Continue) };
-    assert_eq!(why(&files.write(lost, b"")), Some(Why::Changed), "it has less than was written");
-    let held =
-        Put { held: std::iter::once(8192..8196).collect(), ..Put::begin(at("d/slow"), Begin::Continue) };
+    let early = files.write(part(OpenMode::Continue, b"x", 0, None), b"x");
+    assert_eq!(why(&early), Some(FaultKind::NotFound), "what was not begun is not continued");
+    files.write(part(OpenMode::Fresh, b"tail", 8192, None), b"tail").expect("the last part first");
+    assert_eq!(files.look("d/slow").expect("it was begun").metadata.size, 8196);
+    let lost = FileWrite { held: vec![0..1, 8192..8197], ..FileWrite::new(at("d/slow"), OpenMode::Continue) };
+    assert_eq!(why(&files.write(lost, b"")), Some(FaultKind::Changed), "it has less than was written");
+    let held = FileWrite {
+        held: std::iter::once(8192..8196).collect(),
+        ..FileWrite::new(at("d/slow"), OpenMode::Continue)
+    };
     files.write(held, b"").expect("it has what was written");
-    let last = part(Begin::Continue, b"head", 0, Some(settle("d/parts", 8194)));
+    let last = part(OpenMode::Continue, b"head", 0, Some(settle("d/parts", 8194)));
     files.write(last, b"head").expect("the rest");
     let content = files.content("d/parts");
     assert_eq!((content.len(), &content[..5], &content[8190..]), (8194, &b"head\0"[..], &b"\0\0ta"[..]));
 
-    files.write(part(Begin::Fresh, b"longer", 0, None), b"longer").expect("a file");
-    files.write(part(Begin::Fresh, b"new", 0, None), b"new").expect("a new one in its place");
+    files.write(part(OpenMode::Fresh, b"longer", 0, None), b"longer").expect("a file");
+    files.write(part(OpenMode::Fresh, b"new", 0, None), b"new").expect("a new one in its place");
     assert_eq!(files.content("d/slow"), b"new", "nothing of the old one is left");
-    files.write(part(Begin::InPlace, b"on", 0, None), b"on").expect("the file itself");
+    files.write(part(OpenMode::InPlace, b"on", 0, None), b"on").expect("the file itself");
     assert_eq!(files.content("d/slow"), b"on", "it was emptied");
-    files.write(part(Begin::Further, b"ward", 2, None), b"ward").expect("more of it");
+    files.write(part(OpenMode::ContinueInPlace, b"ward", 2, None), b"ward").expect("more of it");
     assert_eq!(files.content("d/slow"), b"onward");
     let settled = Some(settle("d/slow", 6));
-    files.write(Put { settle: settled, ..Put::begin(at("d/slow"), Begin::Further) }, b"").expect("settled");
+    files
+        .write(FileWrite { settle: settled, ..FileWrite::new(at("d/slow"), OpenMode::ContinueInPlace) }, b"")
+        .expect("settled");
     others_in_place(files);
 
     // Pages of zeros in the place of others, whether they become holes or not.
     let ones = [1; 5 * 4096];
-    files.write(put("d/full", Begin::InPlace, &ones, None), &ones).expect("a file");
+    files.write(put("d/full", OpenMode::InPlace, &ones, None), &ones).expect("a file");
     let mut bytes = vec![0; 4 * 4096];
     bytes[3 * 4096..][..10].fill(2);
     let parts = vec![Part { bytes: 0..bytes.len(), offset: 100 }];
-    let zeros = Put { parts, sparse: true, ..put("d/full", Begin::Further, &bytes, None) };
+    let zeros = FileWrite { parts, sparse: true, ..put("d/full", OpenMode::ContinueInPlace, &bytes, None) };
     files.write(zeros, &bytes).expect("zeros");
     let expected = [&[1; 100][..], &bytes, &[1; 4096 - 100]].concat();
     assert!(files.content("d/full") == expected, "what is a hole is zeros, and nothing else is");
@@ -244,25 +254,25 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 /// Only what was begun in place is written to further.
 fn others_in_place<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let further = |files: &mut Files<'_, B>| {
-        let wrote = files.write(put("d/slow", Begin::Further, b"forward", None), b"forward");
+        let wrote = files.write(put("d/slow", OpenMode::ContinueInPlace, b"forward", None), b"forward");
         why(&wrote)
     };
     let begin = |files: &mut Files<'_, B>| {
-        files.write(put("d/slow", Begin::InPlace, b"be", None), b"be").expect("the file itself");
+        files.write(put("d/slow", OpenMode::InPlace, b"be", None), b"be").expect("the file itself");
     };
-    assert_eq!(further(files), Some(Why::Changed), "it is settled");
+    assert_eq!(further(files), Some(FaultKind::Changed), "it is settled");
     begin(files);
     files.file("d/slow", b"other");
-    assert_eq!(further(files), Some(Why::Changed), "another file has its name");
+    assert_eq!(further(files), Some(FaultKind::Changed), "another file has its name");
     assert_eq!(files.content("d/slow"), b"other");
     begin(files);
     files.make("d/second", Object::HardLink(at("d/slow"))).expect("another name");
-    assert_eq!(further(files), Some(Why::Changed), "it has another name");
+    assert_eq!(further(files), Some(FaultKind::Changed), "it has another name");
     assert_eq!(files.content("d/second"), b"be");
     files.each(Operation::Remove(vec![at("d/slow")]));
-    assert_eq!(further(files), Some(Why::NotFound), "nothing has its name");
+    assert_eq!(further(files), Some(FaultKind::NotFound), "nothing has its name");
     files.file("d/slow", b"other");
-    assert_eq!(further(files), Some(Why::Changed), "what was not begun is not written to");
+    assert_eq!(further(files), Some(FaultKind::Changed), "what was not begun is not written to");
 }
 
 fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -275,8 +285,13 @@ fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let beyond = ReadPiece { offset: 4, length: 2, ..one.clone() };
     let (results, data) = files.read(vec![other, one, absent, beyond, two]);
     let found: Vec<_> = results.into_iter().map(|result| result.map_err(|fault| fault.why)).collect();
-    let wanted =
-        [Err(Why::Changed), Ok(hash(b"irs")), Err(Why::NotFound), Err(Why::Changed), Ok(hash(b"second"))];
+    let wanted = [
+        Err(FaultKind::Changed),
+        Ok(hash(b"irs")),
+        Err(FaultKind::NotFound),
+        Err(FaultKind::Changed),
+        Ok(hash(b"second")),
+    ];
     assert_eq!(found, wanted);
     assert_eq!(&data[..9], b"irssecond", "pieces that were not read take no room");
 }
@@ -285,7 +300,7 @@ fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 #[derive(Debug, Default)]
 struct Kept(Vec<u8>);
 
-impl Running for Kept {
+impl RunningHash for Kept {
     fn update(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -299,12 +314,12 @@ impl Running for Kept {
 fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let whole = |files: &mut Files<'_, B>, name: &str, identity, most| {
         let running = Box::new(Kept::default());
-        let mut summing = Summing { at: at(name), identity, offset: 0, most, running, ended: false };
+        let mut summing = ContentHash { at: at(name), identity, offset: 0, most, running, ended: false };
         let mut times = 0;
         while !summing.ended {
             let before = summing.offset;
-            summing = match (files.run)(Operation::Sum(summing)) {
-                Outcome::Summed(outcome) => outcome.map_err(|fault| fault.why)?,
+            summing = match (files.run)(Operation::HashFile(summing)) {
+                Outcome::HashedFile(outcome) => outcome.map_err(|fault| fault.why)?,
                 _ => panic!("an outcome of another operation"),
             };
             times += 1;
@@ -313,17 +328,17 @@ fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         Ok((summing.running.digest(), times))
     };
     files.file("d/summed", CONTENT);
-    let found = files.look("d/summed").expect("it is there").seen.identity();
+    let found = files.look("d/summed").expect("it is there").metadata.identity();
     assert_eq!(whole(files, "d/summed", Some(found), 1000).map(|(digest, _)| digest), Ok(hash(CONTENT)));
     let (digest, times) = whole(files, "d/summed", None, 5).expect("a hash");
     assert!(digest == hash(CONTENT) && times >= 4, "19 bytes, five at a time: {times}");
     let mut other = found;
     other.mtime.seconds += 1;
-    assert_eq!(whole(files, "d/summed", Some(other), 1000), Err(Why::Changed));
-    assert_eq!(whole(files, "d/absent", None, 1000), Err(Why::NotFound));
-    assert_eq!(whole(files, "d", None, 1000), Err(Why::Changed), "a directory holds no bytes");
+    assert_eq!(whole(files, "d/summed", Some(other), 1000), Err(FaultKind::Changed));
+    assert_eq!(whole(files, "d/absent", None, 1000), Err(FaultKind::NotFound));
+    assert_eq!(whole(files, "d", None, 1000), Err(FaultKind::Changed), "a directory holds no bytes");
     files.make("d/summed", Object::Fifo).expect("a pipe");
-    assert_eq!(whole(files, "d/summed", None, 1000), Err(Why::Changed), "a pipe is not waited for");
+    assert_eq!(whole(files, "d/summed", None, 1000), Err(FaultKind::Changed), "a pipe is not waited for");
 }
 
 /// Packs bytes that are all the same: to one of them, turned.
@@ -369,15 +384,15 @@ fn packed_reads<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 fn packed_writes<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let mut write = |name: &str, packed: &[u8], plain: usize| {
         let bytes = vec![b'y'; 3000];
-        let put = put(&format!("{name}.part"), Begin::Fresh, &bytes, Some(settle(name, bytes.len())));
-        let packed_as = Unpacking { bytes: packed.len(), plain, with: unpack };
+        let put = put(&format!("{name}.part"), OpenMode::Fresh, &bytes, Some(settle(name, bytes.len())));
+        let packed_as = Decompression { bytes: packed.len(), plain, with: unpack };
         let data = Some((files.buffer)(packed));
-        let puts = vec![put.clone(), Put { at: at("d/second"), settle: None, ..put }];
+        let puts = vec![put.clone(), FileWrite { at: at("d/second"), settle: None, ..put }];
         files.each(Operation::Write { puts, data, hash, packed: Some(packed_as) })
     };
     assert_eq!(write("d/good", &[!b'y'], 3000), [Ok(()), Ok(())]);
     let why_not = |results: Vec<Result<(), Fault>>| results.iter().map(why).collect::<Vec<_>>();
-    let refused = [Some(Why::Mismatch); 2];
+    let refused = [Some(FaultKind::Mismatch); 2];
     assert_eq!(why_not(write("d/bad", &[!b'y'; 2], 3000)), refused, "it cannot be unpacked");
     assert_eq!(why_not(write("d/bad", b"y", 3000)), refused, "it is something else");
     assert_eq!(why_not(write("d/bad", &[!b'y'], BLOCK + 1)), refused, "it is more than a block");
@@ -397,29 +412,32 @@ fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         assert!(listing.found.len() <= 3, "no more than were asked for");
         for (name, what) in listing.found {
             let name = String::from_utf8(name.into_vec()).expect("a name of ours");
-            assert_eq!(what.expect("it is there").seen.size as usize, name.len());
+            assert_eq!(what.expect("it is there").metadata.size as usize, name.len());
             assert!(found.insert(name), "a name comes once");
         }
         let Some(listing) = listing.more else { break };
-        operation = Operation::More { listing, most: 3, details };
+        operation = Operation::ListMore { listing, most: 3, details };
     }
     assert_eq!(found, names);
     let absent = files.listed(Operation::List { directory: at("absent"), most: 3, details });
-    assert_eq!(absent.map_err(|fault| fault.why), Err(Why::NotFound));
+    assert_eq!(absent.map_err(|fault| fault.why), Err(FaultKind::NotFound));
 }
 
 fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("away", Object::Symlink(b"d".as_slice().into())).expect("a link");
     let link = files.look("away").expect("it is there");
-    assert_eq!((link.seen.kind, link.target.as_deref()), (FileKind::Symlink, Some(&b"d"[..])));
-    let through = files.write(put("away/new", Begin::Fresh, CONTENT, None), CONTENT);
+    assert_eq!((link.metadata.kind, link.target.as_deref()), (FileKind::Symlink, Some(&b"d"[..])));
+    let through = files.write(put("away/new", OpenMode::Fresh, CONTENT, None), CONTENT);
     // The last directory of a name is opened as one, which a link is not.
-    assert!(matches!(why(&through), Some(Why::Link | Why::NotFound)), "no link is followed on the way");
+    assert!(
+        matches!(why(&through), Some(FaultKind::Link | FaultKind::NotFound)),
+        "no link is followed on the way"
+    );
     assert!(files.make("away/new", Object::Directory).is_err());
     assert_eq!(files.look("d/new"), None);
 
     files.make("end", Object::Symlink(b"d/whole".as_slice().into())).expect("a link");
-    assert!(files.write(put("end", Begin::Continue, b"x", None), b"x").is_err(), "nor at its end");
+    assert!(files.write(put("end", OpenMode::Continue, b"x", None), b"x").is_err(), "nor at its end");
     assert_eq!(files.content("d/whole"), CONTENT);
 
     let would = [
@@ -433,16 +451,21 @@ fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let links = would.iter().enumerate().map(|(index, (_, target))| (index, (*target).into())).collect();
     let at_all = would.iter().map(|(name, _)| at(name)).collect();
     let details = Details::default();
-    let Outcome::Looked(found) = (files.run)(Operation::Look { at: at_all, details, links }) else {
+    let Outcome::Stat(found) = (files.run)(Operation::Stat { at: at_all, details, links }) else {
         panic!("an outcome of another operation")
     };
-    let led_to = found.into_iter().map(|found| found.expect("a look").expect("it is there").led_to);
-    let led_to: Vec<bool> = led_to.collect();
-    assert_eq!(led_to, [true, false, true, true, false, false], "which would lead to what it replaces");
+    let is_link_destination =
+        found.into_iter().map(|found| found.expect("a look").expect("it is there").is_link_destination);
+    let is_link_destination: Vec<bool> = is_link_destination.collect();
+    assert_eq!(
+        is_link_destination,
+        [true, false, true, true, false, false],
+        "which would lead to what it replaces"
+    );
 
     files.make("d/again", Object::HardLink(at("d/whole"))).expect("another name");
     let (one, other) = (files.look("d/whole"), files.look("d/again"));
-    let (one, other) = (one.expect("its name").seen, other.expect("its other name").seen);
+    let (one, other) = (one.expect("its name").metadata, other.expect("its other name").metadata);
     assert_eq!((one.inode, one.links, other.links), (other.inode, 2, 2));
 }
 
@@ -452,18 +475,19 @@ fn replacing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(files.content("old"), b"newer", "a name is given anew");
     files.make("old", Object::Symlink(b"x".as_slice().into())).expect("a link replaces a file");
     files.make("old", Object::Fifo).expect("a pipe replaces a link");
-    assert_eq!(files.look("old").expect("it is there").seen.kind, FileKind::Fifo);
+    assert_eq!(files.look("old").expect("it is there").metadata.kind, FileKind::Fifo);
     files.make("old", Object::Directory).expect("a directory replaces what is none");
     files.file("old/in", b"in");
     let onto = files.make("old", Object::Fifo);
-    assert_eq!(why(&onto), Some(Why::Exists), "nothing replaces a directory");
+    assert_eq!(why(&onto), Some(FaultKind::Exists), "nothing replaces a directory");
     assert_eq!(files.content("old/in"), b"in");
 
     let new = Attributes { mode: Some(0o600), mtime: Some(Stamp::default()), ..Attributes::default() };
-    let adorned = files.each(Operation::Adorn(vec![(at("old/in"), new.clone()), (at("old/absent"), new)]));
-    assert_eq!((why(&adorned[0]), why(&adorned[1])), (None, Some(Why::NotFound)));
-    let seen = files.look("old/in").expect("it is there").seen;
-    assert_eq!((seen.mode, seen.mtime), (0o600, Stamp::default()));
+    let adorned =
+        files.each(Operation::SetAttributes(vec![(at("old/in"), new.clone()), (at("old/absent"), new)]));
+    assert_eq!((why(&adorned[0]), why(&adorned[1])), (None, Some(FaultKind::NotFound)));
+    let metadata = files.look("old/in").expect("it is there").metadata;
+    assert_eq!((metadata.mode, metadata.mtime), (0o600, Stamp::default()));
 }
 
 fn removing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -475,14 +499,22 @@ fn removing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 
 fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let name = "journal";
-    let open = |files: &mut Files<'_, B>, most| match (files.run)(Operation::Open { journal: at(name), most })
-    {
-        Outcome::Opened(opened) => opened.expect("a journal or none"),
+    let open = |files: &mut Files<'_, B>, most| match (files.run)(Operation::OpenJournal {
+        journal: at(name),
+        most,
+    }) {
+        Outcome::OpenedJournal(opened) => opened.expect("a journal or none"),
         _ => panic!("an outcome of another operation"),
     };
-    assert_eq!(open(files, 100), Journal::Absent);
+    assert_eq!(open(files, 100), OpenedJournal::Absent);
     let record = |offset, bytes: &[u8], after: Vec<[FilePath; 2]>| {
-        Operation::Record(Record { journal: at(name), offset, bytes: bytes.to_vec(), after, sync: true })
+        Operation::WriteJournal(JournalWrite {
+            journal: at(name),
+            offset,
+            bytes: bytes.to_vec(),
+            after,
+            sync: true,
+        })
     };
     let whole = [at("d/whole"), at("d/absent")];
     let renamed = [at("d/absent"), at("d/whole")];
@@ -494,7 +526,7 @@ fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(files.each(record(5, b"!", Vec::new())), [Ok(())]);
     let late = files.each(record(6, b"?", vec![whole, absent]));
     let late: Vec<_> = late.iter().map(why).collect();
-    let wanted = [None, Some(Why::NotFound), Some(Why::NotFound)];
+    let wanted = [None, Some(FaultKind::NotFound), Some(FaultKind::NotFound)];
     assert_eq!(late, wanted, "not before what it relies on is durable");
     assert_eq!(files.content(name), b"first!", "it ends behind what was written last");
 }

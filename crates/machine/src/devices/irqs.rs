@@ -7,7 +7,7 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::HashMap;
 
 /// Most interrupts that are read of one device; MSI-X has 2,048 vectors.
-const MOST_IRQS: usize = 2048;
+const MAX_IRQS: usize = 2048;
 
 /// Names of the handlers of interrupts, by number, as /proc/interrupts tells them; those without a handler have none.
 pub fn interrupt_names(root: &dyn Sysfs) -> HashMap<u32, String> {
@@ -48,7 +48,7 @@ pub(super) fn read(root: &dyn Sysfs, path: &str, bound: bool, names: &HashMap<u3
     }
     numbers.sort_unstable();
     numbers.dedup();
-    numbers.truncate(MOST_IRQS);
+    numbers.truncate(MAX_IRQS);
     numbers.into_iter().map(|number| one(root, number, names)).collect()
 }
 

@@ -4,7 +4,7 @@ use super::PcieLink;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Most lanes of a link; PCI Express 6 has no wider one.
-const MOST_LANES: u32 = 32;
+const MAX_LANES: u32 = 32;
 /// Fastest lane that is believed, in GT/s; PCI Express 7 has 128.
 const FASTEST_LANE: f64 = 1024.0;
 
@@ -28,7 +28,7 @@ fn speed(text: &str) -> Option<f64> {
 
 /// A number of lanes; 0 stands for a link that is down, 255 for one that is unknown.
 fn lanes(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|lanes| (1..=MOST_LANES).contains(lanes))
+    text.parse().ok().filter(|lanes| (1..=MAX_LANES).contains(lanes))
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! Devices that move data, and where they hang.
 
 mod counters;
+mod discovery;
 mod irqs;
 mod link;
 mod locality;
 mod names;
 mod pci;
 mod read;
-mod scan;
 
 pub use counters::bytes_moved;
+pub use discovery::read;
+pub(crate) use discovery::{Bridges, Scan};
 pub use irqs::interrupt_names;
 pub(crate) use pci::FUNCTIONS;
-pub use scan::read;
-pub(crate) use scan::{Bridges, Scan};
 
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
@@ -209,16 +209,14 @@ impl Device {
     pub fn distinct_name(&self, devices: &[Self]) -> String {
         let name = self.name();
         match self.pci {
-            Some(pci) if devices.iter().filter(|other| other.answers_to(&name)).count() > 1 => {
-                pci.to_string()
-            }
+            Some(pci) if devices.iter().filter(|other| other.has_name(&name)).count() > 1 => pci.to_string(),
             _ => name,
         }
     }
 
     /// Whether a user who typed `text` means this device: one of its names, or its PCI address with or
     /// without the domain.
-    pub fn answers_to(&self, text: &str) -> bool {
+    pub fn has_name(&self, text: &str) -> bool {
         let pci = self.pci.map(|pci| pci.to_string());
         self.names.iter().any(|name| name == text)
             || pci
@@ -228,7 +226,7 @@ impl Device {
 
 impl Irq {
     /// CPUs it goes to; where the kernel does not tell, those it may go to.
-    pub fn goes_to(&self) -> &CpuSet {
+    pub fn delivery_cpus(&self) -> &CpuSet {
         self.effective.as_ref().unwrap_or(&self.affinity)
     }
 }

@@ -70,12 +70,12 @@ fn in_use(device: &Device) -> Vec<&Irq> {
 }
 
 fn is_foreign(irq: &Irq, near: &CpuSet) -> bool {
-    let cpus = irq.goes_to();
+    let cpus = irq.delivery_cpus();
     !cpus.is_empty() && !cpus.iter().any(|cpu| near.contains(cpu))
 }
 
 fn example(irq: &Irq) -> String {
     let file = if irq.effective.is_some() { "effective_affinity_list" } else { "smp_affinity_list" };
     let name = if irq.name.is_empty() { String::new() } else { format!(" ({})", irq.name) };
-    format!("/proc/irq/{}/{file}: {}{name}", irq.number, irq.goes_to())
+    format!("/proc/irq/{}/{file}: {}{name}", irq.number, irq.delivery_cpus())
 }

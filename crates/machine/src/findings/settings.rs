@@ -3,7 +3,7 @@
 use super::{Finding, Severity};
 use crate::conditions::Conditions;
 use crate::topology::{Node, Topology};
-use crate::units::size_for_people;
+use crate::units::format_size;
 
 /// Below this part of a node's memory, buffers are likely to be placed elsewhere or to wait for reclaim.
 const LOW_MEMORY: f64 = 0.05;
@@ -34,7 +34,7 @@ fn low_memory_of(node: &Node) -> Option<Finding> {
         return None;
     }
     let [total, free, reclaimable] =
-        [memory.total_bytes, memory.free_bytes, memory.reclaimable_bytes].map(size_for_people);
+        [memory.total_bytes, memory.free_bytes, memory.reclaimable_bytes].map(format_size);
     Some(Finding {
         severity: Severity::Warning,
         rule: "node-memory-low".into(),
@@ -42,7 +42,7 @@ fn low_memory_of(node: &Node) -> Option<Finding> {
         what: format!(
             "Node {} has {} of {total} left: buffers may be placed on other nodes.",
             node.id,
-            size_for_people(available)
+            format_size(available)
         ),
         evidence: format!(
             "/sys/devices/system/node/node{}/meminfo: total {total}, free {free}, reclaimable {reclaimable}",

@@ -2,31 +2,31 @@
 //! `Documentation/ABI/testing/sysfs-block-dm`, `Documentation/admin-guide/md.rst`).
 
 use super::fabric;
-use super::walk::{At, Thing, Walk};
+use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 
 /// Follows a block device.
-pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     let Some(path) = walk.block_path(name) else {
         let what = "There is no such block device here.";
         return walk.dead_end(at, "near-no-block-device", name, what, "lsblk shows those there are.");
     };
     if let Some(number) = walk.text(&format!("{path}/partition")) {
         if let Some(disk) = path.rsplit('/').nth(1) {
-            let disk = Thing::Block(disk.to_owned());
-            return walk.go(at, disk, &format!("{path}/partition"), &format!("partition {number}"));
+            let disk = Resource::Block(disk.to_owned());
+            return walk.follow(at, disk, &format!("{path}/partition"), &format!("partition {number}"));
         }
     }
     let backing = format!("{path}/loop/backing_file");
     if let Some(file) = walk.text(&backing) {
         let path = file.trim_end_matches(" (deleted)").to_owned();
-        return walk.go(at, Thing::Path(path), &backing, &file);
+        return walk.follow(at, Resource::Path(path), &backing, &file);
     }
     let slaves = walk.root().names(&format!("{path}/slaves"));
     if !slaves.is_empty() {
-        let said = format!("{}: {}", stack(walk, &path), slaves.join(" "));
-        let below = slaves.into_iter().map(Thing::Block).collect();
-        return walk.go_all(at, below, &format!("{path}/slaves"), &said);
+        let value = format!("{}: {}", stack(walk, &path), slaves.join(" "));
+        let below = slaves.into_iter().map(Resource::Block).collect();
+        return walk.follow_all(at, below, &format!("{path}/slaves"), &value);
     }
     if fabric::follow(walk, at, name, &path) {
         return;
@@ -39,7 +39,7 @@ pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
 
 /// Ends at the devices that have the name of a disk (the head that unites several paths to one drive lies below
 /// none of them), or says why there is none.
-fn without_device(walk: &mut Walk, at: At, name: &str, path: &str) {
+fn without_device(walk: &mut Walk, at: Position, name: &str, path: &str) {
     let named = walk.devices_named(name);
     if !named.is_empty() {
         return walk.reach_all(at, &named, path);

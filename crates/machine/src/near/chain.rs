@@ -25,7 +25,7 @@ impl Resolved {
     }
 
     /// The steps from the handle to one of its devices.
-    pub fn way_to(&self, device: &NearDevice) -> Vec<&Step> {
+    pub fn path_to(&self, device: &NearDevice) -> Vec<&Step> {
         let next = |step: &&Step| step.from.and_then(|from| self.chain.get(from));
         let mut way: Vec<&Step> =
             successors(self.chain.get(device.step), next).take(self.chain.len()).collect();

@@ -1,15 +1,15 @@
 //! Disks that lie across a network: NVMe over fabrics, iSCSI, network block devices.
 
 use super::handle::split_port;
-use super::walk::{At, Thing, Walk};
+use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 
 /// Follows a disk that lies across a network, or behind several NVMe controllers; tells whether it does.
-pub(super) fn follow(walk: &mut Walk, at: At, name: &str, path: &str) -> bool {
+pub(super) fn follow(walk: &mut Walk, at: Position, name: &str, path: &str) -> bool {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     if parent.contains("/nvme-fabrics/") {
         let controller = parent.rsplit('/').next().unwrap_or_default().to_owned();
-        walk.go(at, Thing::Nvme(controller), parent, "");
+        walk.follow(at, Resource::Nvme(controller), parent, "");
         return true;
     }
     if parent.contains("/nvme-subsystem/") {
@@ -20,42 +20,42 @@ pub(super) fn follow(walk: &mut Walk, at: At, name: &str, path: &str) -> bool {
     }
     let served_by = format!("{path}/pid");
     match walk.text(&served_by).and_then(|pid| pid.parse().ok()).filter(|_| name.starts_with("nbd")) {
-        Some(pid) => walk.go(at, Thing::Process(pid), &served_by, "the process that serves it"),
+        Some(pid) => walk.follow(at, Resource::Process(pid), &served_by, "the process that serves it"),
         None => return false,
     }
     true
 }
 
 /// Through the controllers of a subsystem, each a path to the same namespaces.
-fn through_controllers(walk: &mut Walk, at: At, subsystem: &str) -> bool {
+fn through_controllers(walk: &mut Walk, at: Position, subsystem: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(is_number);
     let controllers: Vec<String> = walk.root().names(subsystem).into_iter().filter(is_controller).collect();
     let found = !controllers.is_empty();
-    let said = format!("controllers: {}", controllers.join(" "));
-    walk.go_all(at, controllers.into_iter().map(Thing::Nvme).collect(), subsystem, &said);
+    let value = format!("controllers: {}", controllers.join(" "));
+    walk.follow_all(at, controllers.into_iter().map(Resource::Nvme).collect(), subsystem, &value);
     found
 }
 
 /// Follows an NVMe controller, on PCI or across a network (`drivers/nvme/host/fabrics.c`: `transport`, `address`).
-pub(super) fn nvme(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn nvme(walk: &mut Walk, at: Position, name: &str) {
     let entry = format!("/sys/class/nvme/{name}");
     let path = walk.root().resolve(&entry).unwrap_or_default();
     if let Some(device) = walk.device_at(&path) {
         return walk.reach(at, device, &path);
     }
     let transport = walk.text(&format!("{entry}/transport")).unwrap_or_default();
-    let looked_at = format!("{entry}/address");
-    let address = walk.text(&looked_at).unwrap_or_default();
+    let source = format!("{entry}/address");
+    let address = walk.text(&source).unwrap_or_default();
     let field = |field: &str| {
         address
             .split(',')
             .find_map(|part| part.trim().strip_prefix(field)?.strip_prefix('=').map(str::to_owned))
     };
-    let said = format!("{transport} {address}");
+    let value = format!("{transport} {address}");
     match (transport.as_str(), field("host_iface"), field("traddr"), field("host_traddr")) {
-        ("tcp" | "rdma", Some(interface), ..) => walk.go(at, Thing::Net(interface), &looked_at, &said),
-        ("tcp" | "rdma", _, Some(target), _) => walk.go(at, Thing::Host(target), &looked_at, &said),
+        ("tcp" | "rdma", Some(interface), ..) => walk.follow(at, Resource::Net(interface), &source, &value),
+        ("tcp" | "rdma", _, Some(target), _) => walk.follow(at, Resource::Host(target), &source, &value),
         ("fc", _, _, Some(port)) => through_fibre_channel(walk, at, name, &port),
         _ => {
             let what = "The kernel does not tell which device leads to this controller.";
@@ -71,7 +71,7 @@ pub(super) fn nvme(walk: &mut Walk, at: At, name: &str) {
 }
 
 /// By the port of this machine, `nn-0x...:pn-0x...` (`Documentation/ABI/testing/sysfs-class-fc_host`, `port_name`).
-fn through_fibre_channel(walk: &mut Walk, at: At, name: &str, port: &str) {
+fn through_fibre_channel(walk: &mut Walk, at: Position, name: &str, port: &str) {
     const HOSTS: &str = "/sys/class/fc_host";
     let wanted = port.rsplit("pn-").next().unwrap_or_default();
     let has_port = |host: &String| walk.text(&format!("{HOSTS}/{host}/port_name")).as_deref() == Some(wanted);
@@ -94,7 +94,7 @@ fn session_of(path: &str) -> Option<String> {
 }
 
 /// Through the connections of an iSCSI session, by the address that each has, or was configured with.
-fn through_session(walk: &mut Walk, at: At, session: &str) -> bool {
+fn through_session(walk: &mut Walk, at: Position, session: &str) -> bool {
     let connections = walk.root().names(session);
     let connections = connections.iter().filter(|name| name.starts_with("connection"));
     let target = |connection: &String| {
@@ -106,7 +106,7 @@ fn through_session(walk: &mut Walk, at: At, session: &str) -> bool {
         .map(|host| split_port(&host).map_or_else(|| host.clone(), |(name, _)| name.to_owned()))
         .collect();
     let found = !hosts.is_empty();
-    let said = format!("iSCSI of {}", hosts.join(" "));
-    walk.go_all(at, hosts.into_iter().map(Thing::Host).collect(), session, &said);
+    let value = format!("iSCSI of {}", hosts.join(" "));
+    walk.follow_all(at, hosts.into_iter().map(Resource::Host).collect(), session, &value);
     found
 }

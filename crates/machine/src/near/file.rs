@@ -1,8 +1,8 @@
 //! Files and directories, by the file systems that hold them.
 
-use super::host::unanswered;
+use super::host::locate_failed;
 use super::mounts::{self, Mount};
-use super::walk::{At, Thing, Walk};
+use super::walk::{Position, Resource, Walk};
 use super::{block, gpu, names, servers};
 use crate::locate::{DeviceNumber, LocateError, LocateExt, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
@@ -12,12 +12,12 @@ const OWN_MOUNTS: &str = "/proc/self/mountinfo";
 /// Major number of NVIDIA's device files, which have no entry in sysfs.
 const NVIDIA: u32 = 195;
 /// Most layers of an overlay; the kernel takes 500 (`OVL_MAX_STACK`).
-const MOST_LAYERS: usize = 501;
+const MAX_LAYERS: usize = 501;
 /// File systems that lie in memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs"];
 
 /// Follows a path.
-pub(super) fn follow(walk: &mut Walk, at: At, path: &str) {
+pub(super) fn follow(walk: &mut Walk, at: Position, path: &str) {
     match walk.ground.locate.path(path) {
         Ok(facts) => follow_facts(walk, at, path, &facts, OWN_MOUNTS),
         Err(error) => without_facts(walk, at, path, &error),
@@ -26,9 +26,9 @@ pub(super) fn follow(walk: &mut Walk, at: At, path: &str) {
 
 /// A path of which the kernel tells nothing: a device file is known by its name all the same, and a file that is
 /// still to be written lies where its directory does.
-fn without_facts(walk: &mut Walk, at: At, path: &str, error: &LocateError) {
+fn without_facts(walk: &mut Walk, at: Position, path: &str, error: &LocateError) {
     if let Some(disk) = block::by_device_file(walk, path) {
-        return walk.go(at, Thing::Block(disk), path, "by its name");
+        return walk.follow(at, Resource::Block(disk), path, "by its name");
     }
     let folder = match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) => "/",
@@ -42,7 +42,7 @@ fn without_facts(walk: &mut Walk, at: At, path: &str, error: &LocateError) {
             follow_facts(walk, at, folder, &facts, OWN_MOUNTS);
         }
         _ if absent && is_device_file(path) => names::unknown(walk, at, path),
-        _ => unanswered(walk, at, path, error),
+        _ => locate_failed(walk, at, path, error),
     }
 }
 
@@ -54,7 +54,7 @@ fn is_device_file(path: &str) -> bool {
 }
 
 /// Follows what is at a path, with the mounts of the process that sees it.
-pub(super) fn follow_facts(walk: &mut Walk, at: At, path: &str, facts: &PathFacts, mountinfo: &str) {
+pub(super) fn follow_facts(walk: &mut Walk, at: Position, path: &str, facts: &PathFacts, mountinfo: &str) {
     match (facts.kind, facts.is) {
         (PathKind::Block, Some(number)) => {
             if !by_number(walk, at, number) {
@@ -67,7 +67,7 @@ pub(super) fn follow_facts(walk: &mut Walk, at: At, path: &str, facts: &PathFact
     }
 }
 
-fn no_device(walk: &mut Walk, at: At, subject: &str, what: &str) {
+fn no_device(walk: &mut Walk, at: Position, subject: &str, what: &str) {
     walk.dead_end(at, "near-no-device", subject, what, "Name the device its data comes from.");
 }
 
@@ -82,19 +82,19 @@ fn block_of(walk: &Walk, number: DeviceNumber) -> Option<String> {
 }
 
 /// Goes on to the block device of a number, if there is one.
-fn by_number(walk: &mut Walk, at: At, number: DeviceNumber) -> bool {
+fn by_number(walk: &mut Walk, at: Position, number: DeviceNumber) -> bool {
     let Some(name) = block_of(walk, number) else { return false };
-    let said = name.clone();
-    walk.go(at, Thing::Block(name), &format!("/sys/dev/block/{number}"), &said);
+    let value = name.clone();
+    walk.follow(at, Resource::Block(name), &format!("/sys/dev/block/{number}"), &value);
     true
 }
 
 /// A character device: of a GPU, an RDMA device, an NVMe controller, a DAX device.
-fn character(walk: &mut Walk, at: At, path: &str, number: DeviceNumber) {
-    if let Some((device, looked_at)) =
+fn character(walk: &mut Walk, at: Position, path: &str, number: DeviceNumber) {
+    if let Some((device, source)) =
         (number.major == NVIDIA).then(|| gpu::of_minor(walk, number.minor)).flatten()
     {
-        return walk.reach(at, device, &looked_at);
+        return walk.reach(at, device, &source);
     }
     let place = numbered(walk, "char", number);
     match place.and_then(|place| walk.device_at(&place)) {
@@ -108,7 +108,7 @@ fn character(walk: &mut Walk, at: At, path: &str, number: DeviceNumber) {
     }
 }
 
-fn on_mount(walk: &mut Walk, at: At, facts: &PathFacts, mountinfo: &str) {
+fn on_mount(walk: &mut Walk, at: Position, facts: &PathFacts, mountinfo: &str) {
     let mounts = mounts::parse(&walk.root().optional(mountinfo).unwrap_or_default());
     let Some(mount) = mounts::holding(&mounts, facts) else {
         // A process's mounts may be hidden from us; the number of the device tells where it is one.
@@ -138,11 +138,11 @@ fn on_mount(walk: &mut Walk, at: At, facts: &PathFacts, mountinfo: &str) {
 }
 
 /// A network file system by its servers, another by what it says is mounted.
-fn by_source(walk: &mut Walk, at: At, mount: &Mount, mountinfo: &str) {
+fn by_source(walk: &mut Walk, at: Position, mount: &Mount, mountinfo: &str) {
     let servers = servers::of(walk, mount);
     if !servers.is_empty() {
-        let said = format!("servers: {}", servers.join(" "));
-        return walk.go_all(at, servers.into_iter().map(Thing::Host).collect(), mountinfo, &said);
+        let value = format!("servers: {}", servers.join(" "));
+        return walk.follow_all(at, servers.into_iter().map(Resource::Host).collect(), mountinfo, &value);
     }
     if mount.source.starts_with('/') && !mount.source.starts_with("//") {
         return through_disks(walk, at, mount, vec![mount.source.clone()], mountinfo);
@@ -165,12 +165,12 @@ fn by_source(walk: &mut Walk, at: At, mount: &Mount, mountinfo: &str) {
 }
 
 /// Through device files or, where a file itself is mounted, through that file.
-fn through_disks(walk: &mut Walk, at: At, mount: &Mount, paths: Vec<String>, mountinfo: &str) {
-    walk.go_all(at, paths.into_iter().map(Thing::Path).collect(), mountinfo, &mount.source);
+fn through_disks(walk: &mut Walk, at: Position, mount: &Mount, paths: Vec<String>, mountinfo: &str) {
+    walk.follow_all(at, paths.into_iter().map(Resource::Path).collect(), mountinfo, &mount.source);
 }
 
 /// All devices of a btrfs (`fs/btrfs/sysfs.c`), which is the one that has the mounted device.
-fn btrfs(walk: &mut Walk, at: At, mount: &Mount) {
+fn btrfs(walk: &mut Walk, at: Position, mount: &Mount) {
     const PLACE: &str = "/sys/fs/btrfs";
     let number = walk.ground.locate.path(&mount.source).ok().and_then(|facts| facts.is);
     let mounted = number.and_then(|number| block_of(walk, number));
@@ -181,15 +181,15 @@ fn btrfs(walk: &mut Walk, at: At, mount: &Mount) {
     let all = folders.map(|folder| (walk.root().names(&folder), folder));
     match all.into_iter().find(|(names, _)| names.contains(&mounted)) {
         Some((names, folder)) => {
-            let said = names.join(" ");
-            walk.go_all(at, names.into_iter().map(Thing::Block).collect(), &folder, &said);
+            let value = names.join(" ");
+            walk.follow_all(at, names.into_iter().map(Resource::Block).collect(), &folder, &value);
         }
-        None => walk.go(at, Thing::Block(mounted), &mount.source, "the device that was mounted"),
+        None => walk.follow(at, Resource::Block(mounted), &mount.source, "the device that was mounted"),
     }
 }
 
 /// The devices of a ZFS pool. The kernel does not tell them: udev does, which looked at every disk's label.
-fn zfs(walk: &mut Walk, at: At, mount: &Mount) {
+fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
     const LABELS: &str = "/run/udev/data";
     let pool = mount.source.split('/').next().unwrap_or_default();
     let is_member = |name: &String| {
@@ -203,10 +203,10 @@ fn zfs(walk: &mut Walk, at: At, mount: &Mount) {
         .collect();
     // A disk whose partition bears the label is found with it.
     let inner = |path: &&String| !paths.iter().any(|other| other.starts_with(&format!("{path}/")));
-    let disks: Vec<Thing> = paths
+    let disks: Vec<Resource> = paths
         .iter()
         .filter(inner)
-        .filter_map(|path| path.rsplit('/').next().map(|name| Thing::Block(name.to_owned())))
+        .filter_map(|path| path.rsplit('/').next().map(|name| Resource::Block(name.to_owned())))
         .collect();
     if disks.is_empty() {
         let what = format!("Neither the kernel nor udev tells the devices of ZFS pool {pool}.");
@@ -218,12 +218,12 @@ fn zfs(walk: &mut Walk, at: At, mount: &Mount) {
             "zpool status shows them: name them.",
         );
     }
-    walk.go_all(at, disks, LABELS, &format!("zfs_member {pool}"));
+    walk.follow_all(at, disks, LABELS, &format!("zfs_member {pool}"));
 }
 
 /// The layers of an overlay (`Documentation/filesystems/overlayfs.rst`): of a file the one that has it, of a
 /// directory all, each file system once.
-fn overlay(walk: &mut Walk, at: At, mount: &Mount, facts: &PathFacts) {
+fn overlay(walk: &mut Walk, at: Position, mount: &Mount, facts: &PathFacts) {
     let rest = mounts::below(&facts.canonical, &mount.place).unwrap_or_default();
     let inner = format!("{}{rest}", mount.root.trim_end_matches('/'));
     let mut holders: Vec<(String, PathFacts)> = Vec::new();
@@ -241,8 +241,8 @@ fn overlay(walk: &mut Walk, at: At, mount: &Mount, facts: &PathFacts) {
         let what = "The layers of this overlay lie where this process cannot see them, as in a container.";
         return walk.dead_end(at, "near-layers-hidden", &mount.place, what, "Ask on the host.");
     }
-    let paths = holders.into_iter().map(|(path, _)| Thing::Path(path)).collect();
-    walk.go_all(at, paths, "its layers", &mount.options);
+    let paths = holders.into_iter().map(|(path, _)| Resource::Path(path)).collect();
+    walk.follow_all(at, paths, "its layers", &mount.options);
 }
 
 /// The directories of an overlay, the upper one first. A colon between lower ones may be escaped.
@@ -257,7 +257,7 @@ fn layers(options: &str) -> Vec<String> {
             _ => {}
         }
     }
-    upper.into_iter().chain(lower).filter(|layer| !layer.is_empty()).take(MOST_LAYERS).collect()
+    upper.into_iter().chain(lower).filter(|layer| !layer.is_empty()).take(MAX_LAYERS).collect()
 }
 
 fn split_escaped(text: &str) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! GPUs, by CUDA's number or by UUID.
 
-use super::walk::{At, Walk};
-use super::UNKNOWN;
+use super::walk::{Position, Walk};
+use super::RULE_UNKNOWN;
 use crate::devices::PciAddress;
 use crate::sysfs::SysfsExt;
 
@@ -12,7 +12,7 @@ const GPUS: &str = "/proc/driver/nvidia/gpus";
 pub(super) fn cuda(walk: &mut Walk, number: u32) {
     let name = format!("cuda:{number}");
     let devices = walk.devices_named(&name);
-    let at = walk.begin_named(&name);
+    let at = walk.start_named(&name);
     match devices.first() {
         None => unknown(walk, at, &name),
         Some(device) => {
@@ -29,7 +29,7 @@ pub(super) fn cuda(walk: &mut Walk, number: u32) {
 
 /// A GPU by its UUID or the beginning of it, as `CUDA_VISIBLE_DEVICES` takes them.
 pub(super) fn uuid(walk: &mut Walk, uuid: &str) {
-    let at = walk.begin_named(uuid);
+    let at = walk.start_named(uuid);
     let has = |line: &&str| line.trim().starts_with(uuid);
     let found = of_driver(walk, "GPU UUID", |value| has(&value));
     match found.as_slice() {
@@ -62,7 +62,7 @@ fn of_driver(walk: &Walk, name: &str, is_it: impl Fn(&str) -> bool) -> Vec<(usiz
     walk.root().names(GPUS).into_iter().filter_map(of_gpu).collect()
 }
 
-fn unknown(walk: &mut Walk, at: At, name: &str) {
+fn unknown(walk: &mut Walk, at: Position, name: &str) {
     let cuda = |name: &&String| name.starts_with("cuda:");
     let devices = &walk.ground.topology.devices;
     let known: Vec<&str> =
@@ -71,5 +71,5 @@ fn unknown(walk: &mut Walk, at: At, name: &str) {
         [] => "No GPU here has the driver of NVIDIA's; name others by PCI address.".to_owned(),
         names => format!("There are {}.", names.join(", ")),
     };
-    walk.dead_end(at, UNKNOWN, name, &format!("There is no GPU {name:?}."), &remedy);
+    walk.dead_end(at, RULE_UNKNOWN, name, &format!("There is no GPU {name:?}."), &remedy);
 }

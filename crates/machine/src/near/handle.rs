@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Longest handle, in bytes: a path may have 4,096 of them (`PATH_MAX`).
-const LONGEST: usize = 4096;
+const MAX_HANDLE_BYTES: usize = 4096;
 /// Longest name of a host (RFC 1035), and more than any address.
-const LONGEST_HOST: usize = 255;
+const MAX_HOST_BYTES: usize = 255;
 
 /// Something that people hold, and near which a program can be put.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ pub enum Handle {
 /// Text that is no handle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no handle: {expected}")]
-pub struct BadHandle {
+pub struct InvalidHandle {
     /// What was typed, its beginning if it is long.
     pub text: String,
     /// What was expected.
@@ -48,11 +48,11 @@ const PORT: &str =
     "after the host a port from 1 to 65535 was expected, as in host:store1:2049 or host:[fd00::1]:443";
 
 impl FromStr for Handle {
-    type Err = BadHandle;
+    type Err = InvalidHandle;
 
-    fn from_str(text: &str) -> Result<Self, BadHandle> {
-        let bad = |expected| BadHandle { text: text.chars().take(80).collect(), expected };
-        if text.len() > LONGEST {
+    fn from_str(text: &str) -> Result<Self, InvalidHandle> {
+        let bad = |expected| InvalidHandle { text: text.chars().take(80).collect(), expected };
+        if text.len() > MAX_HANDLE_BYTES {
             return Err(bad("at most 4096 bytes were expected"));
         }
         if text.contains('\0') {
@@ -100,7 +100,7 @@ fn is_name(text: &str) -> bool {
 fn parse_host(text: &str) -> Result<Handle, &'static str> {
     let (name, port) = split_port(text).ok_or(PORT)?;
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '/' | '[' | ']');
-    if name.is_empty() || name.len() > LONGEST_HOST || !name.chars().all(plain) {
+    if name.is_empty() || name.len() > MAX_HOST_BYTES || !name.chars().all(plain) {
         return Err("a name or an address was expected after host:");
     }
     Ok(Handle::Host { name: name.to_owned(), port })
@@ -208,7 +208,7 @@ mod tests {
             let error = text.parse::<Handle>().expect_err(text).to_string();
             assert!(error.contains(part), "{error}");
         }
-        assert!("x".repeat(LONGEST + 1).parse::<Handle>().is_err());
+        assert!("x".repeat(MAX_HANDLE_BYTES + 1).parse::<Handle>().is_err());
     }
 
     proptest! {

@@ -1,65 +1,65 @@
 //! Other machines, by the routes to them.
 
-use super::walk::{At, Thing, Walk};
+use super::walk::{Position, Resource, Walk};
 use crate::locate::{LocateError, LocateExt};
 use std::net::IpAddr;
 
 /// Most addresses of a host that are tried.
-const MOST_ADDRESSES: usize = 16;
+const MAX_ADDRESSES: usize = 16;
 
 /// Follows a host by name or address: the first of its addresses to which there is a route.
-pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     // A link-local address says its interface itself (RFC 4007).
     if let Some((_, interface)) = name.split_once('%') {
-        return walk.go(at, Thing::Net(interface.to_owned()), "the zone of the address", interface);
+        return walk.follow(at, Resource::Net(interface.to_owned()), "the zone of the address", interface);
     }
-    let looked_at = format!("addresses of {name}");
+    let source = format!("addresses of {name}");
     let addresses = match walk.ground.locate.addresses(name) {
         Ok(addresses) => addresses,
-        Err(error) => return unanswered(walk, at, name, &error),
+        Err(error) => return locate_failed(walk, at, name, &error),
     };
-    let said = addresses.iter().map(IpAddr::to_string).collect::<Vec<String>>().join(" ");
+    let value = addresses.iter().map(IpAddr::to_string).collect::<Vec<String>>().join(" ");
     let has_route = |address: &&IpAddr| walk.ground.locate.routes(**address).is_ok();
-    let tried = addresses.iter().take(MOST_ADDRESSES);
+    let tried = addresses.iter().take(MAX_ADDRESSES);
     match tried.clone().find(has_route).or(addresses.first()) {
         // An address as text needs no step of its own.
         Some(address) if address.to_string() == name => follow_address(walk, at, *address),
-        Some(address) => walk.go(at, Thing::Address(*address), &looked_at, &said),
-        None => unanswered(walk, at, name, &LocateError::Absent(looked_at)),
+        Some(address) => walk.follow(at, Resource::Address(*address), &source, &value),
+        None => locate_failed(walk, at, name, &LocateError::Absent(source)),
     }
 }
 
 /// Follows an address by the kernel's routes, policy rules included.
-pub(super) fn follow_address(walk: &mut Walk, at: At, address: IpAddr) {
+pub(super) fn follow_address(walk: &mut Walk, at: Position, address: IpAddr) {
     let routes = match walk.ground.locate.routes(address) {
         Ok(routes) => routes,
-        Err(error) => return unanswered(walk, at, &address.to_string(), &error),
+        Err(error) => return locate_failed(walk, at, &address.to_string(), &error),
     };
     let sum: u64 = routes.iter().map(|route| u64::from(route.weight)).sum();
     for route in routes {
-        let mut said = format!("dev {}", route.interface);
-        let add = |said: &mut String, word: &str, address: Option<IpAddr>| {
+        let mut value = format!("dev {}", route.interface);
+        let add = |value: &mut String, word: &str, address: Option<IpAddr>| {
             if let Some(address) = address {
-                said.push_str(&format!(" {word} {address}"));
+                value.push_str(&format!(" {word} {address}"));
             }
         };
-        add(&mut said, "via", route.gateway);
-        add(&mut said, "src", route.source);
-        said.push_str(&format!(" table {}", route.table));
+        add(&mut value, "via", route.gateway);
+        add(&mut value, "src", route.source);
+        value.push_str(&format!(" table {}", route.table));
         let part = at.part(f64::from(route.weight) / sum.max(1) as f64);
-        walk.go(part, Thing::Net(route.interface), &format!("route to {address}"), &said);
+        walk.follow(part, Resource::Net(route.interface), &format!("route to {address}"), &value);
     }
 }
 
 /// Says why a question had no answer.
-pub(super) fn unanswered(walk: &mut Walk, at: At, subject: &str, error: &LocateError) {
+pub(super) fn locate_failed(walk: &mut Walk, at: Position, subject: &str, error: &LocateError) {
     let (rule, remedy) = match error {
         LocateError::NotOnTape(_) => {
             ("near-not-on-tape", "Record it with the handle: numaio record --near HANDLE; or name a device.")
         }
         LocateError::NotLive(_) => ("near-not-live", "Name a device, or ask on the machine itself."),
         LocateError::Absent(_) => ("near-absent", "Look whether it is spelt so, and is there."),
-        LocateError::Denied(_) => (super::DENIED, "Ask as the user it belongs to, or as root."),
+        LocateError::Denied(_) => (super::RULE_DENIED, "Ask as the user it belongs to, or as root."),
         LocateError::NoRoute(_) => ("near-no-route", "ip route get ADDRESS shows what the kernel thinks."),
         LocateError::Failed { .. } | LocateError::OtherAnswer(_) => {
             ("near-unanswered", "Name a device instead.")

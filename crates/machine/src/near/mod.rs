@@ -19,7 +19,7 @@ mod servers;
 mod sockets;
 mod walk;
 
-pub use handle::{BadHandle, Handle};
+pub use handle::{Handle, InvalidHandle};
 
 use crate::devices::{DeviceKind, PciAddress};
 use crate::findings::Finding;
@@ -31,14 +31,14 @@ use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 /// Rule of the finding that nothing has the name that was typed.
-pub const UNKNOWN: &str = "near-unknown";
+pub const RULE_UNKNOWN: &str = "near-unknown";
 
 /// Rule of the finding that we have no right to look.
-pub const DENIED: &str = "near-denied";
+pub const RULE_DENIED: &str = "near-denied";
 
 /// The machine on which handles are resolved.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct ResolveContext<'a> {
     /// Its files.
     pub root: &'a dyn Sysfs,
     /// Who answers what no file tells.
@@ -70,9 +70,11 @@ pub struct Step {
     /// What was reached: `dm-3`, `xfs on /dev/mapper/vg-data`, `0000:3b:00.0`, `node 1`.
     pub what: String,
     /// What was looked at to get here: a file, or a question to the kernel.
-    pub looked_at: String,
+    #[serde(rename = "looked_at")]
+    pub source: String,
     /// What that said.
-    pub said: String,
+    #[serde(rename = "said")]
+    pub value: String,
 }
 
 /// A device near which a handle is.
@@ -108,21 +110,21 @@ pub struct NearNode {
 impl Resolved {
     /// Whether nothing on the machine has the name that was typed.
     pub fn is_unknown(&self) -> bool {
-        self.chain.len() <= 1 && self.findings.iter().any(|finding| finding.rule == UNKNOWN)
+        self.chain.len() <= 1 && self.findings.iter().any(|finding| finding.rule == RULE_UNKNOWN)
     }
 }
 
 /// Resolves a handle. Never fails: what leads nowhere stands among the findings.
-pub fn resolve(ground: Ground<'_>, handle: &Handle) -> Resolved {
+pub fn resolve(ground: ResolveContext<'_>, handle: &Handle) -> Resolved {
     let mut walk = walk::Walk::new(ground);
     match handle {
         Handle::Pci(address) => names::pci(&mut walk, *address),
         Handle::Name(name) => names::name(&mut walk, name),
-        Handle::Path(path) => walk.begin(walk::Thing::Path(path.clone())),
-        Handle::Host { name, .. } => walk.begin(walk::Thing::Host(name.clone())),
+        Handle::Path(path) => walk.start(walk::Resource::Path(path.clone())),
+        Handle::Host { name, .. } => walk.start(walk::Resource::Host(name.clone())),
         Handle::Cuda(number) => gpu::cuda(&mut walk, *number),
         Handle::Gpu(uuid) => gpu::uuid(&mut walk, uuid),
-        Handle::Process(pid) => walk.begin(walk::Thing::Process(*pid)),
+        Handle::Process(pid) => walk.start(walk::Resource::Process(*pid)),
     }
     walk.finish(handle)
 }

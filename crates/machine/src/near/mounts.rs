@@ -3,7 +3,7 @@
 use crate::locate::{DeviceNumber, PathFacts};
 
 /// Most mounts that are looked at.
-const MOST: usize = 1 << 16;
+const MAX_MOUNTS: usize = 1 << 16;
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Mount {
 
 /// Reads mountinfo; lines that are none are passed over.
 pub(super) fn parse(text: &str) -> Vec<Mount> {
-    text.lines().take(MOST).filter_map(parse_line).collect()
+    text.lines().take(MAX_MOUNTS).filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Option<Mount> {

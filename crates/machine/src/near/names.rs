@@ -1,7 +1,7 @@
 //! Bare names and PCI addresses, and the names nearest to one that nothing has.
 
-use super::walk::{At, Thing, Walk};
-use super::{block, UNKNOWN};
+use super::walk::{Position, Resource, Walk};
+use super::{block, RULE_UNKNOWN};
 use crate::devices::{Device, PciAddress};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 /// Most names that are offered for an unknown one.
 const OFFERED: usize = 8;
 /// Edits by which an offered name may differ.
-const MOST_EDITS: usize = 2;
+const MAX_EDITS: usize = 2;
 
 /// A PCI function.
 pub(super) fn pci(walk: &mut Walk, address: PciAddress) {
-    let at = walk.begin_named(&address.to_string());
+    let at = walk.start_named(&address.to_string());
     let devices = &walk.ground.topology.devices;
     match devices.iter().position(|device| device.pci == Some(address) && device.moves_data()) {
         Some(index) => walk.reach_here(at, index),
@@ -32,29 +32,29 @@ pub(super) fn pci(walk: &mut Walk, address: PciAddress) {
 pub(super) fn name(walk: &mut Walk, name: &str) {
     let exists = |directory: &str| walk.root().exists(&format!("{directory}/{name}"));
     if exists("/sys/class/net") {
-        return walk.begin(Thing::Net(name.to_owned()));
+        return walk.start(Resource::Net(name.to_owned()));
     }
     if walk.block_path(name).is_some() {
-        return walk.begin(Thing::Block(name.to_owned()));
+        return walk.start(Resource::Block(name.to_owned()));
     }
     if exists("/sys/class/infiniband") {
-        return walk.begin(Thing::Rdma(name.to_owned()));
+        return walk.start(Resource::Rdma(name.to_owned()));
     }
     if exists("/sys/class/nvme") {
-        return walk.begin(Thing::Nvme(name.to_owned()));
+        return walk.start(Resource::Nvme(name.to_owned()));
     }
     let devices = walk.devices_named(name);
     let mapped = block::by_mapper_name(walk, name);
-    let at = walk.begin_named(name);
+    let at = walk.start_named(name);
     match (devices.as_slice(), mapped) {
-        ([], Some((disk, said))) => walk.go(at, Thing::Block(disk), &said, name),
+        ([], Some((disk, value))) => walk.follow(at, Resource::Block(disk), &value, name),
         ([], None) => unknown(walk, at, name),
         (found, _) => walk.reach_all(at, found, "names of devices"),
     }
 }
 
 /// Says that nothing has this name, and which names are near to it.
-pub(super) fn unknown(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn unknown(walk: &mut Walk, at: Position, name: &str) {
     let known = Known::of(walk);
     // Device files are known by the names that their devices have.
     let offered = known.nearest(name.rsplit('/').next().unwrap_or(name));
@@ -66,7 +66,7 @@ pub(super) fn unknown(walk: &mut Walk, at: At, name: &str) {
         (names, 1) => format!("There are {names}, and one other, which numaio topology lists."),
         (names, others) => format!("There are {names}, and {others} others, which numaio topology lists."),
     };
-    walk.dead_end(at, UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
+    walk.dead_end(at, RULE_UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
 }
 
 /// Names that there are.
@@ -124,7 +124,7 @@ fn edits_if_few(name: &str, known: &str) -> Option<usize> {
     let word = |name: &str| name.chars().take_while(|c| c.is_alphabetic()).collect::<String>();
     let edits = edits(name, known);
     let longer = name.chars().count().max(known.chars().count());
-    let is_near = edits <= MOST_EDITS && 2 * edits <= longer;
+    let is_near = edits <= MAX_EDITS && 2 * edits <= longer;
     let is_of_its_kind = word(name).len() > 1 && word(name) == word(known);
     (is_near || is_of_its_kind).then_some(edits)
 }

@@ -1,7 +1,7 @@
 //! Network interfaces, down to the devices that carry them
 //! (`Documentation/ABI/testing/sysfs-class-net`, `Documentation/networking/bonding.rst`).
 
-use super::walk::{At, Thing, Walk};
+use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const NET: &str = "/sys/class/net";
 const LOOPBACK: &str = "772";
 
 /// Follows an interface.
-pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     let Ok(path) = walk.root().resolve(&format!("{NET}/{name}")) else {
         let what = "There is no such network interface here.";
         return walk.dead_end(at, "near-no-interface", name, what, "ip link shows those there are.");
@@ -41,7 +41,7 @@ pub(super) fn follow(walk: &mut Walk, at: At, name: &str) {
 
 /// Follows an RDMA device: its own function, and where it has none, or carries a bond, its network interfaces
 /// (`Documentation/ABI/stable/sysfs-class-infiniband`).
-pub(super) fn follow_rdma(walk: &mut Walk, at: At, name: &str) {
+pub(super) fn follow_rdma(walk: &mut Walk, at: Position, name: &str) {
     let entry = format!("/sys/class/infiniband/{name}");
     let interfaces = rdma_interfaces(walk, &entry);
     let bonded = |name: &String| walk.root().exists(&format!("{NET}/{name}/bonding"));
@@ -53,9 +53,9 @@ pub(super) fn follow_rdma(walk: &mut Walk, at: At, name: &str) {
             walk.dead_end(at, "near-software", name, what, "Name the network interface it uses.");
         }
         _ => {
-            let looked_at = format!("{entry}/ports");
-            let said = interfaces.iter().cloned().collect::<Vec<String>>().join(" ");
-            walk.go_all(at, interfaces.into_iter().map(Thing::Net).collect(), &looked_at, &said);
+            let source = format!("{entry}/ports");
+            let value = interfaces.iter().cloned().collect::<Vec<String>>().join(" ");
+            walk.follow_all(at, interfaces.into_iter().map(Resource::Net).collect(), &source, &value);
         }
     }
 }
@@ -96,33 +96,33 @@ impl Interface<'_> {
     }
 
     /// Through a bond, a team, a VLAN, a macvlan, an ipvlan.
-    fn through_lower(&self, walk: &mut Walk, at: At, lower: Vec<String>) {
+    fn through_lower(&self, walk: &mut Walk, at: Position, lower: Vec<String>) {
         let mode = walk.text(&format!("{}/bonding/mode", self.path)).unwrap_or_default();
-        let looked_at = format!("{}/lower_*", self.path);
+        let source = format!("{}/lower_*", self.path);
         let active_file = format!("{}/bonding/active_slave", self.path);
         // While all are down none is active, and any may become it.
         let active = walk.text(&active_file).filter(|_| mode.starts_with("active-backup"));
         let Some(active) = active.filter(|active| lower.contains(active)) else {
-            let said = words([&self.kind(walk), mode.as_str(), &lower.join(" ")]);
-            return through_all(walk, at, lower, &looked_at, &said);
+            let value = words([&self.kind(walk), mode.as_str(), &lower.join(" ")]);
+            return through_all(walk, at, lower, &source, &value);
         };
         for name in lower {
             let (share, role) = if name == active { (1.0, "active") } else { (0.0, "stands by") };
-            walk.go(at.part(share), Thing::Net(name), &active_file, &format!("{mode}; {role}"));
+            walk.follow(at.part(share), Resource::Net(name), &active_file, &format!("{mode}; {role}"));
         }
     }
 
     /// Through the ports of a bridge that lead out of the machine: not those of guests and containers.
-    fn through_bridge(&self, walk: &mut Walk, at: At) {
-        let looked_at = format!("{}/brif", self.path);
-        let mut ports = walk.root().names(&looked_at);
+    fn through_bridge(&self, walk: &mut Walk, at: Position) {
+        let source = format!("{}/brif", self.path);
+        let mut ports = walk.root().names(&source);
         if ports.is_empty() {
             ports = self.lower(walk);
         }
         let leads_out = |port: &String| {
             let path = walk.root().resolve(&format!("{NET}/{port}")).unwrap_or_default();
             let port = Interface { name: port, path: &path };
-            !walk.came_from(&Thing::Net(port.name.to_owned())) && !port.is_end_of_guest(walk)
+            !walk.is_visiting(&Resource::Net(port.name.to_owned())) && !port.is_end_of_guest(walk)
         };
         let out: Vec<String> = ports.iter().filter(|port| leads_out(port)).cloned().collect();
         if out.is_empty() {
@@ -131,8 +131,8 @@ impl Interface<'_> {
             let remedy = "Name the far end as host:NAME, or the network interface that leads there.";
             return walk.dead_end(at, "near-bridge-inside", self.name, what, remedy);
         }
-        let said = words(["bridge of", &ports.join(" ")]);
-        through_all(walk, at, out, &looked_at, &said);
+        let value = words(["bridge of", &ports.join(" ")]);
+        through_all(walk, at, out, &source, &value);
     }
 
     /// Whether it is the machine's end of a guest's or container's interface: a tap, or one of a pair.
@@ -154,23 +154,23 @@ impl Interface<'_> {
     }
 
     /// Through what it is tied to, or the bridge it is a port of.
-    fn through_link(&self, walk: &mut Walk, at: At) {
+    fn through_link(&self, walk: &mut Walk, at: Position) {
         if let Some(bridge) = self.master(walk) {
-            let looked_at = format!("{}/master", self.path);
-            return walk.go(at, Thing::Net(bridge), &looked_at, "it is a port of it");
+            let source = format!("{}/master", self.path);
+            return walk.follow(at, Resource::Net(bridge), &source, "it is a port of it");
         }
         let Some(linked) = self.linked(walk) else {
             let what = "It is made by software, and no device stands below it.";
             let remedy = "Name the network interface that its packets leave by, or the far end as host:NAME.";
             return walk.dead_end(at, "near-software", self.name, what, remedy);
         };
-        let looked_at = format!("{}/iflink", self.path);
+        let source = format!("{}/iflink", self.path);
         match self.peer(walk, linked) {
-            Some(peer) if walk.came_from(&Thing::Net(peer.clone())) => {
+            Some(peer) if walk.is_visiting(&Resource::Net(peer.clone())) => {
                 let what = "It is one end of a pair whose ends are both here, without a bridge: what goes further is routed.";
                 walk.dead_end(at, "near-routed", self.name, what, "Name the far end as host:NAME.");
             }
-            Some(peer) => walk.go(at, Thing::Net(peer), &looked_at, &format!("{linked}")),
+            Some(peer) => walk.follow(at, Resource::Net(peer), &source, &format!("{linked}")),
             None => {
                 let what = format!("It is tied to interface {linked} of another network namespace.");
                 let remedy = "On the host, name the interface of that number or the bridge it is a port of; or the far end as host:NAME.";
@@ -183,7 +183,7 @@ impl Interface<'_> {
     fn master(&self, walk: &Walk) -> Option<String> {
         let master = walk.root().resolve(&format!("{}/master", self.path)).ok()?;
         let name = master.rsplit('/').next()?.to_owned();
-        (!walk.came_from(&Thing::Net(name.clone()))).then_some(name)
+        (!walk.is_visiting(&Resource::Net(name.clone()))).then_some(name)
     }
 
     /// The interface of this number here, if that is what it is tied to: numbers of another namespace may be the
@@ -211,12 +211,12 @@ impl Interface<'_> {
 }
 
 /// Goes on to interfaces, among which the share is divided by their speeds; evenly if one is unknown.
-fn through_all(walk: &mut Walk, at: At, names: Vec<String>, looked_at: &str, said: &str) {
+fn through_all(walk: &mut Walk, at: Position, names: Vec<String>, source: &str, value: &str) {
     let speeds: Option<Vec<f64>> = names.iter().map(|name| speed(walk, name)).collect();
     let speeds = speeds.unwrap_or_else(|| vec![1.0; names.len()]);
     let sum: f64 = speeds.iter().sum();
     for (name, speed) in names.into_iter().zip(speeds) {
-        walk.go(at.part(speed / sum), Thing::Net(name), looked_at, said);
+        walk.follow(at.part(speed / sum), Resource::Net(name), source, value);
     }
 }
 

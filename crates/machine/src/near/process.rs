@@ -1,7 +1,7 @@
 //! What a process has open: files, devices, connections.
 
-use super::host::unanswered;
-use super::walk::{At, Thing, Walk};
+use super::host::locate_failed;
+use super::walk::{Position, Resource, Walk};
 use super::{file, sockets};
 use crate::locate::{DeviceNumber, LocateExt, OpenFile, OpenedFacts, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 /// Most open files that are looked at.
-const MOST_FILES: usize = 1 << 16;
+const MAX_FILES: usize = 1 << 16;
 /// Most places and peers that are followed.
-const MOST_PLACES: usize = 256;
+const MAX_PLACES: usize = 256;
 /// Where its connections stand.
 const SOCKETS: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
 
@@ -28,40 +28,40 @@ struct Open<'f> {
 }
 
 /// Follows a process.
-pub(super) fn follow(walk: &mut Walk, at: At, pid: u32) {
+pub(super) fn follow(walk: &mut Walk, at: Position, pid: u32) {
     let subject = format!("process {pid}");
     let opened = match walk.ground.locate.opened(pid) {
         Ok(opened) => opened,
-        Err(error) => return unanswered(walk, at, &subject, &error),
+        Err(error) => return locate_failed(walk, at, &subject, &error),
     };
     let Open { places, peers, mut others } = sort(&opened, &peers_of(walk, pid));
     let mountinfo = format!("/proc/{pid}/mountinfo");
     let all = places.values().map(|(_, _, count)| count).chain(peers.values()).sum::<usize>().max(1);
     let part = |count: usize| at.part(count as f64 / all as f64);
-    for (open, facts, count) in places.into_values().take(MOST_PLACES) {
-        let mark = walk.mark();
-        let said = if count > 1 { format!("and {} more on it", count - 1) } else { String::new() };
-        let looked_at = format!("/proc/{pid}/fd/{}", open.fd);
-        let at = walk.step(part(count), &open.leads_to, &looked_at, &said);
-        file::follow_facts(walk, at, &open.leads_to, facts, &mountinfo);
-        others += if walk.kept(&mark) { 0 } else { count };
+    for (open, facts, count) in places.into_values().take(MAX_PLACES) {
+        let checkpoint = walk.checkpoint();
+        let value = if count > 1 { format!("and {} more on it", count - 1) } else { String::new() };
+        let source = format!("/proc/{pid}/fd/{}", open.fd);
+        let at = walk.step(part(count), &open.target, &source, &value);
+        file::follow_facts(walk, at, &open.target, facts, &mountinfo);
+        others += if walk.keep_if_reached(&checkpoint) { 0 } else { count };
     }
     let connected = !peers.is_empty();
-    for (peer, count) in peers.into_iter().take(MOST_PLACES) {
-        let mark = walk.mark();
-        walk.go(
+    for (peer, count) in peers.into_iter().take(MAX_PLACES) {
+        let checkpoint = walk.checkpoint();
+        walk.follow(
             part(count),
-            Thing::Address(peer),
+            Resource::Address(peer),
             &format!("/proc/{pid}/net"),
             &format!("{count} connections"),
         );
-        others += if walk.kept(&mark) { 0 } else { count };
+        others += if walk.keep_if_reached(&checkpoint) { 0 } else { count };
     }
     tell_rest(walk, at, &subject, others, connected && opened.same_network == Some(false));
 }
 
-fn tell_rest(walk: &mut Walk, at: At, subject: &str, others: usize, other_network: bool) {
-    if walk.is_nowhere() {
+fn tell_rest(walk: &mut Walk, at: Position, subject: &str, others: usize, other_network: bool) {
+    if walk.found_nothing() {
         let what = format!("None of its {others} open files and connections leads to a device.");
         walk.dead_end(at, "near-nothing-open", subject, &what, "Name what it will open.");
     } else if others > 0 {
@@ -83,13 +83,13 @@ fn peers_of(walk: &Walk, pid: u32) -> HashMap<u64, IpAddr> {
 
 fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {
     let mut open = Open::default();
-    for file in opened.files.iter().take(MOST_FILES) {
+    for file in opened.files.iter().take(MAX_FILES) {
         let inode =
-            file.leads_to.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+            file.target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
         let peer = inode.and_then(|inode: u64| peers.get(&inode));
         match (peer, &file.facts) {
             (Some(peer), _) => *open.peers.entry(*peer).or_default() += 1,
-            (None, Some(facts)) if file.leads_to.starts_with('/') && facts.kind != PathKind::Other => {
+            (None, Some(facts)) if file.target.starts_with('/') && facts.kind != PathKind::Other => {
                 let place = match facts.is {
                     Some(number) => (number, Some(number), None),
                     None => (facts.on, None, facts.mount),

@@ -7,7 +7,7 @@ use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
 /// Most servers of one file system that are followed.
-const MOST: usize = 64;
+const MAX_SERVERS: usize = 64;
 
 /// The servers of a mounted network file system; none if it is no such, or does not tell.
 pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
@@ -31,7 +31,7 @@ pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
     };
     let mut servers: Vec<String> = servers.iter().map(|server| without_port(server)).collect();
     servers.retain(|server| !server.is_empty());
-    servers.truncate(MOST);
+    servers.truncate(MAX_SERVERS);
     servers
 }
 
@@ -74,8 +74,8 @@ fn without_port(server: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::locate::{Answers, DeviceNumber};
-    use crate::near::Ground;
+    use crate::locate::{DeviceNumber, LocateAnswers};
+    use crate::near::ResolveContext;
     use crate::topology::Topology;
     use crate::tree::Tree;
 
@@ -83,8 +83,8 @@ mod tests {
         let [kind, source, options] = [kind, source, options].map(str::to_owned);
         let on = DeviceNumber { major: 0, minor: 50 };
         let mount = Mount { id: 1, on, root: "/".into(), place: "/m".into(), kind, source, options };
-        let (locate, topology) = (Answers::default(), Topology::default());
-        of(&Walk::new(Ground { root: tree, locate: &locate, topology: &topology }), &mount)
+        let (locate, topology) = (LocateAnswers::default(), Topology::default());
+        of(&Walk::new(ResolveContext { root: tree, locate: &locate, topology: &topology }), &mount)
     }
 
     #[test]

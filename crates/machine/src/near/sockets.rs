@@ -4,14 +4,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most sockets that are looked at in one file.
-const MOST: usize = 1 << 18;
+const MAX_SOCKETS: usize = 1 << 18;
 
 /// The state of a connection that stands, of TCP and of a connected UDP socket (`include/net/tcp_states.h`).
 const ESTABLISHED: &str = "01";
 
 /// The inodes and peers of connected sockets; lines that are none are passed over.
 pub(super) fn parse(text: &str) -> Vec<(u64, IpAddr)> {
-    text.lines().skip(1).take(MOST).filter_map(parse_line).collect()
+    text.lines().skip(1).take(MAX_SOCKETS).filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Option<(u64, IpAddr)> {

@@ -1,6 +1,8 @@
 //! The walk from a handle to devices: steps, shares, limits, and what is reached.
 
-use super::{block, fabric, file, host, net, process, Ground, Handle, NearDevice, NearNode, Resolved, Step};
+use super::{
+    block, fabric, file, host, net, process, Handle, NearDevice, NearNode, ResolveContext, Resolved, Step,
+};
 use crate::devices::{Device, LocalitySource, Sriov};
 use crate::findings::{Finding, Severity};
 use crate::ids::NodeId;
@@ -10,15 +12,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Longest way from a handle to a device, in steps; a stack of volumes has some ten.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Most steps of all ways together; a pool of a hundred disks has some four hundred.
-const MOST_STEPS: usize = 4096;
+const MAX_STEPS: usize = 4096;
 /// Most characters kept of what a file said.
-const MOST_SAID: usize = 200;
+const MAX_VALUE_CHARS: usize = 200;
 
 /// A thing on the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Thing {
+pub(super) enum Resource {
     /// A network interface.
     Net(String),
     /// A block device, by the kernel's name.
@@ -37,7 +39,7 @@ pub(super) enum Thing {
     Process(u32),
 }
 
-impl Thing {
+impl Resource {
     fn name(&self) -> String {
         match self {
             Self::Net(name)
@@ -54,12 +56,12 @@ impl Thing {
 
 /// Where the walk stands, and the share of the handle's I/O that comes here.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At {
+pub(super) struct Position {
     step: Option<usize>,
     pub share: f64,
 }
 
-impl At {
+impl Position {
     /// The same place, with a part of the share.
     pub fn part(self, part: f64) -> Self {
         Self { share: self.share * part, ..self }
@@ -67,10 +69,10 @@ impl At {
 }
 
 /// What the walk knows at some moment, to go back to.
-pub(super) struct Mark {
+pub(super) struct Checkpoint {
     steps: usize,
     findings: usize,
-    ends: usize,
+    arrivals: usize,
 }
 
 /// A device that was reached.
@@ -81,26 +83,26 @@ struct Reached {
 }
 
 pub(super) struct Walk<'a> {
-    pub ground: Ground<'a>,
+    pub ground: ResolveContext<'a>,
     steps: Vec<Step>,
     findings: Vec<Finding>,
     /// What the walk is below of, to find a stack that contains itself.
-    above: Vec<Thing>,
+    ancestors: Vec<Resource>,
     /// Devices in the order in which they were reached.
     reached: Vec<Reached>,
     /// How often a device was reached.
-    ends: usize,
+    arrivals: usize,
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(ground: Ground<'a>) -> Self {
+    pub fn new(ground: ResolveContext<'a>) -> Self {
         Self {
             ground,
             steps: Vec::new(),
             findings: Vec::new(),
-            above: Vec::new(),
+            ancestors: Vec::new(),
             reached: Vec::new(),
-            ends: 0,
+            arrivals: 0,
         }
     }
 
@@ -109,29 +111,29 @@ impl<'a> Walk<'a> {
     }
 
     /// Starts with what was typed.
-    pub fn begin(&mut self, thing: Thing) {
-        let start = At { step: None, share: 1.0 };
-        self.go(start, thing, "", "");
+    pub fn start(&mut self, resource: Resource) {
+        let start = Position { step: None, share: 1.0 };
+        self.follow(start, resource, "", "");
     }
 
-    /// Starts with a name for which there is no [`Thing`].
-    pub fn begin_named(&mut self, name: &str) -> At {
-        self.step(At { step: None, share: 1.0 }, name, "", "")
+    /// Starts with a name for which there is no [`Resource`].
+    pub fn start_named(&mut self, name: &str) -> Position {
+        self.step(Position { step: None, share: 1.0 }, name, "", "")
     }
 
     /// Adds a step that leads from `at` to `what`.
-    pub fn step(&mut self, at: At, what: &str, looked_at: &str, said: &str) -> At {
-        let said = said.trim().chars().take(MOST_SAID).collect();
-        let [what, looked_at] = [what, looked_at].map(str::to_owned);
-        self.steps.push(Step { from: at.step, what, looked_at, said });
-        At { step: Some(self.steps.len() - 1), ..at }
+    pub fn step(&mut self, at: Position, what: &str, source: &str, value: &str) -> Position {
+        let value = value.trim().chars().take(MAX_VALUE_CHARS).collect();
+        let [what, source] = [what, source].map(str::to_owned);
+        self.steps.push(Step { from: at.step, what, source, value });
+        Position { step: Some(self.steps.len() - 1), ..at }
     }
 
-    /// Goes on from `at` to a thing, as `looked_at` said, and follows it to its end.
-    pub fn go(&mut self, at: At, thing: Thing, looked_at: &str, said: &str) {
-        let name = thing.name();
-        let at = self.step(at, &name, looked_at, said);
-        if self.above.contains(&thing) {
+    /// Goes on from `at` to a thing, as `source` said, and follows it to its end.
+    pub fn follow(&mut self, at: Position, resource: Resource, source: &str, value: &str) {
+        let name = resource.name();
+        let at = self.step(at, &name, source, value);
+        if self.ancestors.contains(&resource) {
             return self.dead_end(
                 at,
                 "near-loop",
@@ -140,35 +142,35 @@ impl<'a> Walk<'a> {
                 "Look how it was set up.",
             );
         }
-        if self.above.len() >= DEEPEST || self.steps.len() >= MOST_STEPS {
+        if self.ancestors.len() >= MAX_DEPTH || self.steps.len() >= MAX_STEPS {
             let what = "It lies too deep, or too many things lie below: it was not followed further.";
             return self.dead_end(at, "near-too-deep", &name, what, "Name one of the things below it.");
         }
-        self.above.push(thing.clone());
-        match thing {
-            Thing::Net(name) => net::follow(self, at, &name),
-            Thing::Block(name) => block::follow(self, at, &name),
-            Thing::Nvme(name) => fabric::nvme(self, at, &name),
-            Thing::Rdma(name) => net::follow_rdma(self, at, &name),
-            Thing::Path(path) => file::follow(self, at, &path),
-            Thing::Host(name) => host::follow(self, at, &name),
-            Thing::Address(address) => host::follow_address(self, at, address),
-            Thing::Process(pid) => process::follow(self, at, pid),
+        self.ancestors.push(resource.clone());
+        match resource {
+            Resource::Net(name) => net::follow(self, at, &name),
+            Resource::Block(name) => block::follow(self, at, &name),
+            Resource::Nvme(name) => fabric::nvme(self, at, &name),
+            Resource::Rdma(name) => net::follow_rdma(self, at, &name),
+            Resource::Path(path) => file::follow(self, at, &path),
+            Resource::Host(name) => host::follow(self, at, &name),
+            Resource::Address(address) => host::follow_address(self, at, address),
+            Resource::Process(pid) => process::follow(self, at, pid),
         }
-        self.above.pop();
+        self.ancestors.pop();
     }
 
     /// Goes on to several things, among which the share is divided evenly.
-    pub fn go_all(&mut self, at: At, things: Vec<Thing>, looked_at: &str, said: &str) {
-        let part = at.part(1.0 / things.len().max(1) as f64);
-        for thing in things {
-            self.go(part, thing, looked_at, said);
+    pub fn follow_all(&mut self, at: Position, resources: Vec<Resource>, source: &str, value: &str) {
+        let part = at.part(1.0 / resources.len().max(1) as f64);
+        for resource in resources {
+            self.follow(part, resource, source, value);
         }
     }
 
     /// Whether the walk came through this thing.
-    pub fn came_from(&self, thing: &Thing) -> bool {
-        self.above.contains(thing)
+    pub fn is_visiting(&self, resource: &Resource) -> bool {
+        self.ancestors.contains(resource)
     }
 
     /// The device to which a path in sysfs belongs: the nearest above it that moves data.
@@ -185,44 +187,44 @@ impl<'a> Walk<'a> {
     /// Devices that have a name.
     pub fn devices_named(&self, name: &str) -> Vec<usize> {
         let devices = self.ground.topology.devices.iter().enumerate();
-        let named = devices.filter(|(_, device)| device.moves_data() && device.answers_to(name));
+        let named = devices.filter(|(_, device)| device.moves_data() && device.has_name(name));
         named.map(|(index, _)| index).collect()
     }
 
     /// Ends at devices, among which the share is divided evenly.
-    pub fn reach_all(&mut self, at: At, devices: &[usize], looked_at: &str) {
+    pub fn reach_all(&mut self, at: Position, devices: &[usize], source: &str) {
         let part = at.part(1.0 / devices.len().max(1) as f64);
         for index in devices {
-            self.reach(part, *index, looked_at);
+            self.reach(part, *index, source);
         }
     }
 
     /// Ends at a device, and adds its node.
-    pub fn reach(&mut self, at: At, index: usize, looked_at: &str) {
+    pub fn reach(&mut self, at: Position, index: usize, source: &str) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         let name = device.pci.map_or_else(|| device.name(), |pci| pci.to_string());
-        let at = self.step(at, &name, looked_at, &card(device));
+        let at = self.step(at, &name, source, &describe(device));
         self.node_of(at, device);
         self.count(at, index);
     }
 
     /// Ends at a device whose step stands already.
-    pub fn reach_here(&mut self, at: At, index: usize) {
+    pub fn reach_here(&mut self, at: Position, index: usize) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         self.node_of(at, device);
         self.count(at, index);
     }
 
-    fn count(&mut self, at: At, device: usize) {
-        self.ends += 1;
+    fn count(&mut self, at: Position, device: usize) {
+        self.arrivals += 1;
         match self.reached.iter_mut().find(|known| known.device == device) {
             Some(known) => known.share += at.share,
             None => self.reached.push(Reached { device, step: at.step.unwrap_or(0), share: at.share }),
         }
     }
 
-    fn node_of(&mut self, at: At, device: &Device) {
-        let looked_at = format!("{}/numa_node", device.path);
+    fn node_of(&mut self, at: Position, device: &Device) {
+        let source = format!("{}/numa_node", device.path);
         let nodes = nodes_of(device);
         if nodes.is_empty() {
             let what = "The kernel does not tell on which node it is.";
@@ -230,7 +232,7 @@ impl<'a> Walk<'a> {
                 "The board's manual tells which slot hangs on which socket; numaio topology tells more.";
             return self.dead_end(at, "near-node-unknown", &device.name(), what, remedy);
         }
-        let said = match device.locality.source {
+        let value = match device.locality.source {
             LocalitySource::NumaNode => "it says so itself",
             LocalitySource::ParentBridge => "-1; the bridge above it says so",
             LocalitySource::LocalCpus => "-1; its local_cpulist says so",
@@ -238,23 +240,31 @@ impl<'a> Walk<'a> {
             LocalitySource::AbsentNode | LocalitySource::Unknown => "",
         };
         let what = if nodes.len() == 1 { format!("node {nodes}") } else { format!("nodes {nodes}") };
-        self.step(at, &what, &looked_at, said);
+        self.step(at, &what, &source, value);
     }
 
     /// Says that the way ends here without a device, with what the last step looked at as evidence.
-    pub fn dead_end(&mut self, at: At, rule: &str, subject: &str, what: &str, remedy: &str) {
-        self.say(at, Severity::Warning, rule, subject, what, remedy);
+    pub fn dead_end(&mut self, at: Position, rule: &str, subject: &str, what: &str, remedy: &str) {
+        self.add_finding(at, Severity::Warning, rule, subject, what, remedy);
     }
 
     /// Says something that must be known.
-    pub fn note(&mut self, at: At, rule: &str, subject: &str, what: &str, remedy: &str) {
-        self.say(at, Severity::Note, rule, subject, what, remedy);
+    pub fn note(&mut self, at: Position, rule: &str, subject: &str, what: &str, remedy: &str) {
+        self.add_finding(at, Severity::Note, rule, subject, what, remedy);
     }
 
-    fn say(&mut self, at: At, severity: Severity, rule: &str, subject: &str, what: &str, remedy: &str) {
-        let evidence = at.step.and_then(|step| self.steps.get(step)).map(|step| match step.said.as_str() {
-            "" => step.looked_at.clone(),
-            said => format!("{}: {said}", step.looked_at),
+    fn add_finding(
+        &mut self,
+        at: Position,
+        severity: Severity,
+        rule: &str,
+        subject: &str,
+        what: &str,
+        remedy: &str,
+    ) {
+        let evidence = at.step.and_then(|step| self.steps.get(step)).map(|step| match step.value.as_str() {
+            "" => step.source.clone(),
+            value => format!("{}: {value}", step.source),
         });
         let [rule, subject, what, remedy] = [rule, subject, what, remedy].map(str::to_owned);
         let finding =
@@ -265,23 +275,23 @@ impl<'a> Walk<'a> {
     }
 
     /// Remembers what is known now.
-    pub fn mark(&self) -> Mark {
-        Mark { steps: self.steps.len(), findings: self.findings.len(), ends: self.ends }
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { steps: self.steps.len(), findings: self.findings.len(), arrivals: self.arrivals }
     }
 
     /// Forgets the steps and findings since the mark if no device was reached since; tells whether one was.
-    pub fn kept(&mut self, mark: &Mark) -> bool {
-        let reached = self.ends > mark.ends;
+    pub fn keep_if_reached(&mut self, checkpoint: &Checkpoint) -> bool {
+        let reached = self.arrivals > checkpoint.arrivals;
         if !reached {
-            self.steps.truncate(mark.steps);
-            self.findings.truncate(mark.findings);
+            self.steps.truncate(checkpoint.steps);
+            self.findings.truncate(checkpoint.findings);
         }
         reached
     }
 
     /// Whether no device was reached yet.
-    pub fn is_nowhere(&self) -> bool {
-        self.ends == 0
+    pub fn found_nothing(&self) -> bool {
+        self.arrivals == 0
     }
 
     /// Where a block device is described; kernels before 2.6.26 have no class of them.
@@ -328,7 +338,7 @@ fn nodes_of(device: &Device) -> NodeSet {
 }
 
 /// What a device is, in a few words.
-fn card(device: &Device) -> String {
+fn describe(device: &Device) -> String {
     let names = device.names.join(", ");
     let of = match device.sriov {
         Some(Sriov::Virtual { of }) => format!("virtual function of {of}"),

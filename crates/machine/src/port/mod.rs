@@ -8,16 +8,17 @@
 //! Operations that were submitted and did not end yet may run at the same time and in any order. Those that rely on
 //! each other are submitted one after the other's end.
 
+mod compression;
 mod operation;
-mod packing;
-mod seen;
+mod stat;
 
+pub use compression::{CompressFn, CompressionResult, DecompressFn, Decompression};
 pub use operation::{
-    is_roots, Attributes, Begin, Journal, Making, Object, Operation, Outcome, Part, Put, ReadPiece, Record,
-    Running, Settle, Summing, Xattr, UNFINISHED,
+    is_root_only_xattr, Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object,
+    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, Xattr,
+    UNFINISHED_DIRECTORY_MODE,
 };
-pub use packing::{Pack, Packed, Unpack, Unpacking};
-pub use seen::{Details, FileKind, Found, Identity, Listed, Listing, Names, Seen, Stamp};
+pub use stat::{Details, FileInfo, FileKind, FileStat, Identity, ListedEntry, Listing, NameMatching, Stamp};
 
 use std::fmt;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub type Ticket = u64;
 pub const BLOCK: usize = 1 << 20;
 
 /// Most bytes of frames in one packet.
-pub const MOST_FRAMES: usize = 4 << 20;
+pub const MAX_FRAME_BYTES: usize = 4 << 20;
 
 /// A file below one of the roots of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,14 +59,14 @@ pub type Hash = fn(&[u8]) -> Digest;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// For programs.
-    pub why: Why,
+    pub why: FaultKind,
     /// For people: what was tried and what the kernel said.
     pub text: String,
 }
 
 impl Fault {
     /// A fault in words.
-    pub fn new(why: Why, text: impl fmt::Display) -> Self {
+    pub fn new(why: FaultKind, text: impl fmt::Display) -> Self {
         Self { why, text: text.to_string() }
     }
 }
@@ -78,7 +79,7 @@ impl fmt::Display for Fault {
 
 /// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum FaultKind {
     /// One that has no kind of its own.
     Other,
     /// It is not there, or not any more.
@@ -112,7 +113,7 @@ pub enum Why {
 /// What goes over a link at once: frames of the mover's protocol, and the data that belongs to the last of them.
 #[derive(Debug)]
 pub struct Packet<B> {
-    /// Frames, [`MOST_FRAMES`] bytes at most.
+    /// Frames, [`MAX_FRAME_BYTES`] bytes at most.
     pub frames: Vec<u8>,
     /// Data: the first so many bytes of a buffer.
     pub data: Option<(B, usize)>,

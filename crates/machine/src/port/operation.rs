@@ -1,7 +1,8 @@
 //! What a port is asked to do, and how it ended.
 
 use super::{
-    Details, Digest, Fault, FilePath, Found, Hash, Identity, Listing, Pack, Packed, Stamp, Unpacking,
+    CompressFn, CompressionResult, Decompression, Details, Digest, Fault, FileInfo, FilePath, Hash, Identity,
+    Listing, Stamp,
 };
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::ops::Range;
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
 /// Whether an extended attribute is kept by root alone (xattr(7)): what programs need to run as they did.
-pub fn is_roots(name: &[u8]) -> bool {
+pub fn is_root_only_xattr(name: &[u8]) -> bool {
     // XFS shows ACLs under other names, too (fs/xfs/xfs_acl.h).
     let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
     name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice
@@ -29,7 +30,7 @@ pub enum Operation<B> {
         details: Details,
     },
     /// Go on with a listing that said there is more. Gives [`Outcome::Listed`].
-    More {
+    ListMore {
         /// [`Listing::more`].
         listing: u64,
         /// Most names.
@@ -37,13 +38,13 @@ pub enum Operation<B> {
         /// What to find out of each.
         details: Details,
     },
-    /// Look at objects. Gives [`Outcome::Looked`].
-    Look {
+    /// Look at objects. Gives [`Outcome::Stat`].
+    Stat {
         /// The objects.
         at: Vec<FilePath>,
         /// What to find out of each.
         details: Details,
-        /// Targets of symbolic links that are to take the places of some, by their indices, which ascend: see [`Found::led_to`].
+        /// Targets of symbolic links that are to take the places of some, by their indices, which ascend: see [`FileInfo::is_link_destination`].
         links: Vec<(usize, Box<[u8]>)>,
     },
     /// Read pieces of files into one buffer, in this order. Gives [`Outcome::Read`].
@@ -53,37 +54,37 @@ pub enum Operation<B> {
         /// How to hash each.
         hash: Hash,
         /// How to pack what was read, all together, if it is to be packed.
-        pack: Option<Pack>,
+        pack: Option<CompressFn>,
     },
-    /// Read a file on into the hash of its whole content. Gives [`Outcome::Summed`].
-    Sum(Summing),
-    /// Write. Gives [`Outcome::Each`].
+    /// Read a file on into the hash of its whole content. Gives [`Outcome::HashedFile`].
+    HashFile(ContentHash),
+    /// Write. Gives [`Outcome::Results`].
     Write {
         /// Files.
-        puts: Vec<Put>,
+        puts: Vec<FileWrite>,
         /// Where their data is.
         data: Option<B>,
         /// How the parts were hashed.
         hash: Hash,
         /// What the data is to become first, if it is packed. If it does not, nothing is written.
-        packed: Option<Unpacking>,
+        packed: Option<Decompression>,
     },
-    /// Make what is no file, in this order. Gives [`Outcome::Each`].
-    Make(Vec<Making>),
-    /// Set attributes of what is there, in this order; symbolic links are not followed. Gives [`Outcome::Each`].
-    Adorn(Vec<(FilePath, Attributes)>),
-    /// Remove, directories with all they hold. What is not there is no fault. Gives [`Outcome::Each`].
+    /// Make what is no file, in this order. Gives [`Outcome::Results`].
+    Create(Vec<NewObject>),
+    /// Set attributes of what is there, in this order; symbolic links are not followed. Gives [`Outcome::Results`].
+    SetAttributes(Vec<(FilePath, Attributes)>),
+    /// Remove, directories with all they hold. What is not there is no fault. Gives [`Outcome::Results`].
     Remove(Vec<FilePath>),
-    /// Lock the journal of a transfer against others, and read it. Gives [`Outcome::Opened`].
-    Open {
+    /// Lock the journal of a transfer against others, and read it. Gives [`Outcome::OpenedJournal`].
+    OpenJournal {
         /// The journal.
         journal: FilePath,
         /// Most bytes to read.
         most: usize,
     },
-    /// Write to the journal. Gives [`Outcome::Each`] with one result.
-    Record(Record),
-    /// Make all that was written below a root durable. Gives [`Outcome::Each`] with one result.
+    /// Write to the journal. Gives [`Outcome::Results`] with one result.
+    WriteJournal(JournalWrite),
+    /// Make all that was written below a root durable. Gives [`Outcome::Results`] with one result.
     Sync {
         /// Which root.
         root: u32,
@@ -95,7 +96,7 @@ pub enum Operation<B> {
 pub struct ReadPiece {
     /// The file.
     pub at: FilePath,
-    /// What it was when it was found; else [`super::Why::Changed`].
+    /// What it was when it was found; else [`super::FaultKind::Changed`].
     pub identity: Identity,
     /// Offset of the first byte.
     pub offset: u64,
@@ -105,23 +106,23 @@ pub struct ReadPiece {
 
 /// A hash of all that a file holds, taken some bytes at a time.
 #[derive(Debug)]
-pub struct Summing {
-    /// The file; a regular one, else [`super::Why::Changed`].
+pub struct ContentHash {
+    /// The file; a regular one, else [`super::FaultKind::Changed`].
     pub at: FilePath,
-    /// What it was when it was found, if that counts; else [`super::Why::Changed`].
+    /// What it was when it was found, if that counts; else [`super::FaultKind::Changed`].
     pub identity: Option<Identity>,
     /// Bytes that are in the hash.
     pub offset: u64,
     /// Most bytes to read at a time.
     pub most: u64,
     /// The hash so far.
-    pub running: Box<dyn Running>,
+    pub running: Box<dyn RunningHash>,
     /// Whether the end of the file was reached.
     pub ended: bool,
 }
 
 /// A hash that takes its bytes little by little.
-pub trait Running: fmt::Debug + Send {
+pub trait RunningHash: fmt::Debug + Send {
     /// Takes more bytes.
     fn update(&mut self, bytes: &[u8]);
 
@@ -131,12 +132,12 @@ pub trait Running: fmt::Debug + Send {
 
 /// Something to do with one file: write parts of it, then perhaps settle it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Put {
+pub struct FileWrite {
     /// The file that is written to.
     pub at: FilePath,
     /// What may be there.
-    pub begin: Begin,
-    /// Where a file that is gone on with has data, in order; else [`super::Why::Changed`]. A file system that was lost without
+    pub begin: OpenMode,
+    /// Where a file that is gone on with has data, in order; else [`super::FaultKind::Changed`]. A file system that was lost without
     /// what it had in memory has less of it than was written.
     pub held: Vec<Range<u64>>,
     /// Parts of the buffer and the hashes that they must have; checked before anything is written.
@@ -146,12 +147,12 @@ pub struct Put {
     /// Whether pages of zeros among that become holes, where a file can have some.
     pub sparse: bool,
     /// Whether it is complete with this.
-    pub settle: Option<Settle>,
+    pub settle: Option<FileCompletion>,
 }
 
-impl Put {
+impl FileWrite {
     /// Begins a file, and writes nothing to it yet.
-    pub fn begin(at: FilePath, begin: Begin) -> Self {
+    pub fn new(at: FilePath, begin: OpenMode) -> Self {
         Self {
             at,
             begin,
@@ -175,21 +176,21 @@ pub struct Part {
 
 /// What may be there when a file is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum OpenMode {
     /// Nothing; whatever is there is removed, and a new file made that only its owner can read.
     Fresh,
     /// The file that was begun before. Nothing but a regular file of this user with one name is written to.
     Continue,
     /// Any regular file, which is emptied, or none.
     InPlace,
-    /// The regular file that was begun by [`Begin::InPlace`], and is not settled yet; else [`super::Why::Changed`], as if it has
+    /// The regular file that was begun by [`OpenMode::InPlace`], and is not settled yet; else [`super::FaultKind::Changed`], as if it has
     /// another name by now.
-    Further,
+    ContinueInPlace,
 }
 
 /// How a file is completed: cut to its size, given its attributes and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settle {
+pub struct FileCompletion {
     /// Its size in bytes.
     pub size: u64,
     /// Its attributes.
@@ -220,7 +221,7 @@ pub struct Attributes {
 
 /// Something to make that is no regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Making {
+pub struct NewObject {
     /// Where.
     pub at: FilePath,
     /// What.
@@ -231,12 +232,12 @@ pub struct Making {
 
 /// The mode of a directory that was made: its owner's alone, and sticky, as nobody has them otherwise. So one that was never adorned is
 /// known from one that is to be as it is.
-pub const UNFINISHED: u32 = 0o1700;
+pub const UNFINISHED_DIRECTORY_MODE: u32 = 0o1700;
 
 /// What is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// A directory with the mode [`UNFINISHED`], until it is adorned. One that is there stays, and its owner can enter it and
+    /// A directory with the mode [`UNFINISHED_DIRECTORY_MODE`], until it is adorned. One that is there stays, and its owner can enter it and
     /// write to it; anything else in its place is removed.
     Directory,
     /// A symbolic link with this target. Like the others below it replaces anything but a directory.
@@ -253,7 +254,7 @@ pub enum Object {
 
 /// Bytes for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct JournalWrite {
     /// The journal, which is made and locked if it is not yet.
     pub journal: FilePath,
     /// Where they go; the journal ends behind them.
@@ -270,22 +271,22 @@ pub struct Record {
 
 /// The journal that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Journal {
-    /// Another transfer has it, and lets go of it when it ends. One that is no file, or of another user, is a [`Why::Exists`] instead.
-    Taken,
+pub enum OpenedJournal {
+    /// Another transfer has it, and lets go of it when it ends. One that is no file, or of another user, is a [`FaultKind::Exists`] instead.
+    Locked,
     /// There is none.
     Absent,
     /// It is ours, and holds these bytes.
-    Ours(Vec<u8>),
+    Content(Vec<u8>),
 }
 
 /// How an operation ended. Results stand in the order of what was asked.
 #[derive(Debug)]
 pub enum Outcome<B> {
-    /// Of [`Operation::List`] and [`Operation::More`].
+    /// Of [`Operation::List`] and [`Operation::ListMore`].
     Listed(Result<Listing, Fault>),
-    /// Of [`Operation::Look`]: none where nothing is.
-    Looked(Vec<Result<Option<Found>, Fault>>),
+    /// Of [`Operation::Stat`]: none where nothing is.
+    Stat(Vec<Result<Option<FileInfo>, Fault>>),
     /// Of [`Operation::Read`]: the hash of each piece. The pieces that were read stand in the buffer one behind the
     /// other; those that were not take no room.
     Read {
@@ -294,12 +295,12 @@ pub enum Outcome<B> {
         /// What was read.
         data: B,
         /// What came of packing it, if that was asked for.
-        packed: Option<Packed>,
+        packed: Option<CompressionResult>,
     },
-    /// Of [`Operation::Sum`]: how far it is.
-    Summed(Result<Summing, Fault>),
+    /// Of [`Operation::HashFile`]: how far it is.
+    HashedFile(Result<ContentHash, Fault>),
     /// Of all that gives nothing but success.
-    Each(Vec<Result<(), Fault>>),
-    /// Of [`Operation::Open`].
-    Opened(Result<Journal, Fault>),
+    Results(Vec<Result<(), Fault>>),
+    /// Of [`Operation::OpenJournal`].
+    OpenedJournal(Result<OpenedJournal, Fault>),
 }

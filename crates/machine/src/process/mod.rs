@@ -8,12 +8,12 @@ pub use stat::{parse_stat, Stat};
 
 use crate::ids::CpuId;
 use crate::set::CpuSet;
-use crate::sysfs::{Sysfs, SysfsExt, WhyUnread};
+use crate::sysfs::{ReadErrorKind, Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Most threads of a process that are looked at.
-const MOST_THREADS: usize = 100_000;
+const MAX_THREADS: usize = 100_000;
 
 /// A process as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub fn pids(root: &dyn Sysfs) -> Vec<u32> {
 ///
 /// # Errors
 /// Why its files cannot be read: it is gone, or it is another user's.
-pub fn read(root: &dyn Sysfs, pid: u32) -> Result<Process, WhyUnread> {
+pub fn read(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
     let mut process = threads(root, pid)?;
     process.pages = pages(root, pid);
     Ok(process)
@@ -64,19 +64,19 @@ pub fn read(root: &dyn Sysfs, pid: u32) -> Result<Process, WhyUnread> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, WhyUnread> {
+pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
     let stat = stat_of(root, &format!("/proc/{pid}"))?;
     let tids = numbers(root, &format!("/proc/{pid}/task"));
     // A thread that has ended since the list was made is none.
-    let threads = tids.into_iter().take(MOST_THREADS).filter_map(|tid| thread(root, pid, tid)).collect();
+    let threads = tids.into_iter().take(MAX_THREADS).filter_map(|tid| thread(root, pid, tid)).collect();
     Ok(Process { pid, parent: stat.parent, name: stat.name, threads, pages: None })
 }
 
 /// When a process began, in clock ticks since the machine was started: with its number that tells it from every other
 /// one of this start of the kernel. None if it has ended, also if nobody has asked yet how.
-pub fn began(root: &dyn Sysfs, pid: u32) -> Option<u64> {
+pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     let stat = stat_of(root, &format!("/proc/{pid}")).ok()?;
-    (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.began)
+    (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.start_time)
 }
 
 /// Where the pages of a process lie; none if the kernel does not let us see it.
@@ -103,32 +103,32 @@ fn parse_io(text: &str) -> Option<u64> {
 
 /// Of each of these processes itself and all that descend from it, as they are now; the process itself first.
 /// Everything that runs is looked at once, however many are asked for.
-pub fn families(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {
+pub fn process_trees(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for one in self::pids(root) {
         if let Ok(stat) = stat_of(root, &format!("/proc/{one}")) {
             children.entry(stat.parent).or_default().push(one);
         }
     }
-    pids.iter().map(|pid| family(&children, *pid)).collect()
+    pids.iter().map(|pid| process_tree(&children, *pid)).collect()
 }
 
-fn family(children: &BTreeMap<u32, Vec<u32>>, pid: u32) -> Vec<u32> {
-    let mut family = vec![pid];
+fn process_tree(children: &BTreeMap<u32, Vec<u32>>, pid: u32) -> Vec<u32> {
+    let mut process_tree = vec![pid];
     let mut next = 0;
-    while let Some(parent) = family.get(next).copied() {
+    while let Some(parent) = process_tree.get(next).copied() {
         // Numbers are used again: what is known already is no child of its own.
         let born: Vec<u32> = children
             .get(&parent)
             .into_iter()
             .flatten()
-            .filter(|child| !family.contains(child))
+            .filter(|child| !process_tree.contains(child))
             .copied()
             .collect();
-        family.extend(born);
+        process_tree.extend(born);
         next += 1;
     }
-    family
+    process_tree
 }
 
 fn thread(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<Thread> {
@@ -139,9 +139,9 @@ fn thread(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<Thread> {
     Some(Thread { tid, name, cpu, allowed, ticks })
 }
 
-fn stat_of(root: &dyn Sysfs, folder: &str) -> Result<Stat, WhyUnread> {
+fn stat_of(root: &dyn Sysfs, folder: &str) -> Result<Stat, ReadErrorKind> {
     let text = root.text(&format!("{folder}/stat")).map_err(|error| error.why)?;
-    parse_stat(&text).ok_or_else(|| WhyUnread::Malformed("no stat file".to_owned()))
+    parse_stat(&text).ok_or_else(|| ReadErrorKind::Malformed("no stat file".to_owned()))
 }
 
 /// `Cpus_allowed_list` of a status file (Documentation/filesystems/proc.rst).

@@ -10,13 +10,16 @@ pub struct Pages {
     /// Memory of its own, or shared without a file: heaps, stacks, buffers.
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Mapped files: programs, libraries, data.
-    pub of_files: BTreeMap<NodeId, u64>,
+    #[serde(rename = "of_files")]
+    pub file_backed: BTreeMap<NodeId, u64>,
 }
 
 impl Pages {
     /// Adds those of another process.
     pub fn add(&mut self, other: &Self) {
-        for (sum, more) in [(&mut self.anonymous, &other.anonymous), (&mut self.of_files, &other.of_files)] {
+        for (sum, more) in
+            [(&mut self.anonymous, &other.anonymous), (&mut self.file_backed, &other.file_backed)]
+        {
             for (node, bytes) in more {
                 let sum = sum.entry(*node).or_default();
                 *sum = sum.saturating_add(*bytes);
@@ -39,7 +42,7 @@ pub fn parse_numa_maps(text: &str) -> Pages {
         let own = words().find_map(|word| word.strip_prefix("anon=")?.parse::<u64>().ok()).unwrap_or(0);
         let all: u64 = mapped.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
         let sums = match is_file && own < all {
-            true => &mut pages.of_files,
+            true => &mut pages.file_backed,
             false => &mut pages.anonymous,
         };
         for (node, count) in mapped {
@@ -82,7 +85,7 @@ mod tests {
     fn pages_are_summed_by_node() {
         let pages = parse_numa_maps(MAPS);
         let kb = |list: &[(u32, u64)]| list.iter().map(|(node, kb)| (NodeId(*node), kb << 10)).collect();
-        assert_eq!(pages.of_files, kb(&[(0, (8 + 9) * 4)]));
+        assert_eq!(pages.file_backed, kb(&[(0, (8 + 9) * 4)]));
         assert_eq!(pages.anonymous, kb(&[(0, 5 * 4), (1, 18 * 4 + 3 * 2048), (2, 4 * 4)]));
         let mut twice = pages.clone();
         twice.add(&pages);

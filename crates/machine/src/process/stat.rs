@@ -14,7 +14,7 @@ pub struct Stat {
     /// User and system time in clock ticks.
     pub ticks: u64,
     /// When it began, in clock ticks since the machine was started.
-    pub began: u64,
+    pub start_time: u64,
     /// CPU on which it runs or last ran.
     pub cpu: CpuId,
 }
@@ -32,7 +32,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         parent: u32::try_from(number(4)?).ok()?,
         ticks: number(14)?.saturating_add(number(15)?),
-        began: number(22)?,
+        start_time: number(22)?,
         cpu: CpuId(u32::try_from(number(39)?).ok()?),
     })
 }
@@ -49,7 +49,7 @@ mod tests {
     fn fields_are_found_behind_any_name() {
         let stat = parse_stat(LINE).expect("a stat file");
         let name = "a) (b c)".to_owned();
-        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, began: 9000, cpu: CpuId(11) };
+        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, start_time: 9000, cpu: CpuId(11) };
         assert_eq!(stat, wanted);
     }
 

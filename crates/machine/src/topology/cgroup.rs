@@ -4,7 +4,7 @@
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Deepest nesting of groups that is walked.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// A mounted hierarchy of control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Mount {
             _ => path,
         };
         let point = self.point.trim_end_matches('/');
-        let parts: Vec<&str> = below.split('/').filter(|part| !part.is_empty()).take(DEEPEST).collect();
+        let parts: Vec<&str> = below.split('/').filter(|part| !part.is_empty()).take(MAX_DEPTH).collect();
         if parts.contains(&"..") {
             return vec![point.to_owned()];
         }

@@ -6,7 +6,7 @@ use crate::findings::{Finding, Severity};
 use crate::ids::Id;
 use crate::set::{CpuSet, IdSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::units::size_for_people;
+use crate::units::format_size;
 
 /// Limits from here on are no limits: version 1 writes the largest number of pages in bytes for none.
 const NO_LIMIT: u64 = 1 << 60;
@@ -42,7 +42,7 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinemen
     if let Some((bytes, file)) = memory.and_then(|group| memory_limit(root, &group)) {
         found.memory_limit_bytes = Some(bytes);
         if bytes < total {
-            found.by.push(format!("memory limit of {} ({file})", size_for_people(bytes)));
+            found.by.push(format!("memory limit of {} ({file})", format_size(bytes)));
         }
     }
     found.excluded_cpus = online.difference(&found.cpus);

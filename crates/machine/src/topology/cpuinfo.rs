@@ -4,7 +4,7 @@
 //! no document describes them.
 
 use crate::ids::{CpuId, PackageId};
-use crate::set::LARGEST_ID;
+use crate::set::MAX_ID;
 use std::collections::BTreeMap;
 
 /// What /proc/cpuinfo tells.
@@ -64,7 +64,7 @@ pub(crate) fn parse(text: &str) -> CpuInfo {
         let s390 = key.strip_prefix("processor ").and_then(|id| id.parse().ok());
         match s390.or_else(|| value.parse().ok().filter(|_| key == "processor")) {
             Some(id) => {
-                is_possible = id <= LARGEST_ID;
+                is_possible = id <= MAX_ID;
                 let processor = Processor { id: CpuId(id), package: None, core: None, mhz: None };
                 processors.extend(is_possible.then_some(processor));
             }

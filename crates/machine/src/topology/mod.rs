@@ -22,7 +22,7 @@ pub use read::{outline, read};
 use crate::devices::Device;
 use crate::findings::{Finding, Severity};
 use crate::ids::{CpuId, Id, NodeId, PackageId};
-use crate::set::{CpuSet, IdSet, NodeSet, LARGEST_ID};
+use crate::set::{CpuSet, IdSet, NodeSet, MAX_ID};
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 
@@ -310,7 +310,7 @@ impl Distances {
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits =
         name.strip_prefix(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    digits.parse().ok().filter(|number| *number <= LARGEST_ID)
+    digits.parse().ok().filter(|number| *number <= MAX_ID)
 }
 
 /// The first of these files in a directory that holds a set of ids: a list, or a mask by the names of masks.

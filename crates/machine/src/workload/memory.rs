@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a task's memory lies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryPlace {
+pub struct MemoryBinding {
     /// How strictly, and in which order.
     pub policy: MemoryPolicy,
     /// The nodes.

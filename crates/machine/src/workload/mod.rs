@@ -10,7 +10,7 @@ pub use io::{
     ToolWorkload,
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
-pub use memory::{MemoryPlace, MemoryPolicy};
+pub use memory::{MemoryBinding, MemoryPolicy};
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
 use crate::ids::NodeId;

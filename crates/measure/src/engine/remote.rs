@@ -2,7 +2,7 @@
 
 use super::{failed, tool_outcome, CellRequest, VisitFigures};
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{Outcome, ProbeError, ToolEnd, ToolSaid};
+use numaio_machine::probe::{Outcome, ProbeError, ToolExit, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{StreamGroup, ToolPeer, Workload};
 
@@ -104,7 +104,7 @@ pub(super) fn read(
     };
     for (index, output) in outcome.processes.iter().enumerate() {
         let figure = match (output.ended, parse(&output.stdout)) {
-            (ToolEnd::Status(0), figure) => figure,
+            (ToolExit::Status(0), figure) => figure,
             // An error within the tool's regular output takes precedence.
             (_, Err(why)) if output.stderr.trim().is_empty() && !output.stdout.trim().is_empty() => Err(why),
             (ended, _) => Err(failure_text(ended, output, outcome.there.get(index))),
@@ -122,16 +122,16 @@ pub(super) fn read(
 }
 
 /// Describes the failure of a tool, with its last lines at both ends.
-fn failure_text(ended: ToolEnd, here: &ToolSaid, there: Option<&ToolSaid>) -> String {
+fn failure_text(ended: ToolExit, here: &ToolOutput, there: Option<&ToolOutput>) -> String {
     let last = |text: &str| {
         let mut lines = text.lines().rev().map(str::trim);
         // Lines of dashes or stars are ignored.
         lines.find(|line| line.chars().any(char::is_alphanumeric)).map(str::to_owned)
     };
     let mut why = match ended {
-        ToolEnd::Status(status) => format!("exit status {status}"),
-        ToolEnd::Signal(signal) => format!("terminated by signal {signal}"),
-        ToolEnd::TimeLimit => "time limit exceeded".to_owned(),
+        ToolExit::Status(status) => format!("exit status {status}"),
+        ToolExit::Signal(signal) => format!("terminated by signal {signal}"),
+        ToolExit::TimeLimit => "time limit exceeded".to_owned(),
     };
     if let Some(words) = last(&here.stderr).or_else(|| last(&here.stdout)) {
         why.push_str(&format!(": {words}"));
@@ -156,11 +156,11 @@ mod tests {
         assert_eq!(split_operation(None), (None, None));
     }
 
-    fn output(ended: ToolEnd, stdout: &str, stderr: &str) -> ToolSaid {
-        ToolSaid { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 }
+    fn output(ended: ToolExit, stdout: &str, stderr: &str) -> ToolOutput {
+        ToolOutput { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 }
     }
 
-    fn outcome(processes: Vec<ToolSaid>, there: Vec<ToolSaid>) -> Outcome {
+    fn outcome(processes: Vec<ToolOutput>, there: Vec<ToolOutput>) -> Outcome {
         Outcome::Tool(ToolOutcome { processes, elapsed_ns: 5, there })
     }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn figures_of_processes_are_summed() {
-        let well = |text| output(ToolEnd::Status(0), text, "");
+        let well = |text| output(ToolExit::Status(0), text, "");
         let figures = read("tool", &outcome(vec![well("1"), well("2")], Vec::new()), parse).expect("figures");
         assert_eq!((figures.groups.clone(), figures.bytes_per_s()), (vec![vec![1.0], vec![2.0]], vec![3.0]));
         assert_eq!((figures.bytes, figures.bytes_of_all), (20, 40));
@@ -184,12 +184,12 @@ mod tests {
         let why = |process, there| {
             read("tool", &outcome(vec![process], there), parse).expect_err("failed").to_string()
         };
-        let failed = output(ToolEnd::Status(1), "---\nusage\n", "no device\n----\n");
-        let there = output(ToolEnd::Status(1), "", "no device there\n");
+        let failed = output(ToolExit::Status(1), "---\nusage\n", "no device\n----\n");
+        let there = output(ToolExit::Status(1), "", "no device there\n");
         let both = "tool: exit status 1: no device; remote end: no device there";
         assert_eq!(why(failed, vec![there]), both);
-        assert_eq!(why(output(ToolEnd::Status(1), "in its form", ""), Vec::new()), "tool: no number");
-        assert_eq!(why(output(ToolEnd::TimeLimit, "", ""), Vec::new()), "tool: time limit exceeded");
-        assert_eq!(why(output(ToolEnd::Status(0), "", ""), Vec::new()), "tool: no number");
+        assert_eq!(why(output(ToolExit::Status(1), "in its form", ""), Vec::new()), "tool: no number");
+        assert_eq!(why(output(ToolExit::TimeLimit, "", ""), Vec::new()), "tool: time limit exceeded");
+        assert_eq!(why(output(ToolExit::Status(0), "", ""), Vec::new()), "tool: no number");
     }
 }

@@ -12,7 +12,7 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Workload};
 use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
 
@@ -152,7 +152,7 @@ fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<
             warnings.push(caches_assumed(cpu_node));
         }
         if bytes < wanted {
-            let [bytes, wanted] = [bytes, wanted].map(size_for_people);
+            let [bytes, wanted] = [bytes, wanted].map(format_size);
             let what =
                 format!("the buffer for node {cpu_node} is limited to {bytes} of {wanted} by free memory");
             warnings.push(Warning { rule: "buffer-capped".into(), what });

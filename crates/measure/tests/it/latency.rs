@@ -5,7 +5,7 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{
     LatencyOutcome, LatencySample, LoadOutcome, Outcome, Probe, ProbeError, Residency,
 };
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;
@@ -210,7 +210,7 @@ fn interrupt_keeps_measurements() {
 #[test]
 fn results_match_the_simulated_machine() {
     let machine = Simulated::new(shapes::dl585()).expect("a machine");
-    let topology = see(&machine.tree());
+    let topology = discover(&machine.tree());
     let setting = Setting {
         root: &machine,
         probe: &machine,

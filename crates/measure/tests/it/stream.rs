@@ -3,7 +3,7 @@
 use crate::topology::topology;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, StreamOutcome, StreamSample};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;
@@ -262,7 +262,7 @@ fn time_limit_completes_rows_one_by_one() {
 #[test]
 fn results_match_the_simulated_machine() {
     let machine = Simulated::new(shapes::dl585()).expect("a machine");
-    let topology = see(&machine.tree());
+    let topology = discover(&machine.tree());
     let setting = Setting {
         root: &machine,
         probe: &machine,

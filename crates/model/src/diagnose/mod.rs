@@ -51,7 +51,7 @@ pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagn
         .map(|symptom| Diagnosed {
             cost: cost(evidence, &symptom),
             finding: symptom.finding,
-            mend: symptom.mend,
+            mend: symptom.fix,
         })
         .collect();
     found.sort_by(|a, b| {
@@ -73,8 +73,8 @@ pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagn
 fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
     match &symptom.effect {
         Effect::Nothing => Cost::Nothing,
-        Effect::FindOut(find_out) => Cost::Unknown { find_out: find_out.clone() },
-        Effect::OfLink(share) => Cost::Known {
+        Effect::Unquantified(find_out) => Cost::Unknown { find_out: find_out.clone() },
+        Effect::LinkLoss(share) => Cost::Known {
             target: None,
             losses: vec![Loss { direction: None, least: *share, most: *share }],
             basis: "the speed and width of the link".to_owned(),
@@ -144,7 +144,7 @@ fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -
     let of_device = evidence
         .io
         .iter()
-        .filter(|record| device.is_some_and(|device| device.answers_to(&record.device.name)))
+        .filter(|record| device.is_some_and(|device| device.has_name(&record.device.name)))
         .flat_map(|record| io_views(record, &subject));
     // A comparison needs the values of several nodes.
     let mut of_device: Vec<View> = of_device.filter(|view| view.nodes.len() > 1).collect();

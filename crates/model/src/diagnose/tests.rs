@@ -1,7 +1,7 @@
 use super::*;
 use crate::placement::tests::{interrupted, machine, paper};
 use crate::testing::{cell, record};
-use numaio_machine::checkup::Mend;
+use numaio_machine::checkup::Fix;
 use numaio_machine::devices::{Device, DeviceKind, Locality};
 use numaio_machine::findings::{Finding, Severity};
 use Direction::{Read, Write};
@@ -43,7 +43,7 @@ fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) 
         remedy: String::new(),
     };
     let device = target.map(|target| if target == 7 { 0 } else { 1 });
-    Symptom { finding, device, target: target.map(NodeId), effect, mend: Mend::default() }
+    Symptom { finding, device, target: target.map(NodeId), effect, fix: Fix::default() }
 }
 
 /// The cost of an effect on the drive of a node, with the paper's model.
@@ -142,7 +142,7 @@ fn unmeasured_costs_are_unknown() {
     };
     assert_eq!(unknown(cost_of(Some(0), Effect::any_of(nodes("4")), &[])), "run numaio model");
     assert_eq!(unknown(cost_of(Some(5), Effect::any_of(nodes("4")), &[])), "run numaio model --all");
-    assert_eq!(unknown(cost_of(None, Effect::FindOut("look".into()), &[])), "look");
+    assert_eq!(unknown(cost_of(None, Effect::Unquantified("look".into()), &[])), "look");
     // Without a target the highest known cost of all devices counts.
     assert_eq!(
         percents(&cost_of(None, Effect::AnyOf { nodes: nodes("4"), direction: Some(Read), share: 1.0 }, &[]))
@@ -159,11 +159,11 @@ fn unmeasured_costs_are_unknown() {
 fn most_costly_symptoms_come_first_and_free_ones_last() {
     let (topology, models) = (topology(), [paper()]);
     let evidence = MachineEvidence { topology: &topology, models: &models, io: &[] };
-    let find_out = || Effect::FindOut(String::new());
+    let find_out = || Effect::Unquantified(String::new());
     let symptoms = vec![
         symptom("nothing", Severity::Problem, None, Effect::Nothing),
         symptom("unknown-note", Severity::Note, None, find_out()),
-        symptom("link", Severity::Note, Some(7), Effect::OfLink(0.25)),
+        symptom("link", Severity::Note, Some(7), Effect::LinkLoss(0.25)),
         symptom("unknown-problem", Severity::Problem, None, find_out()),
         symptom("half", Severity::Warning, Some(7), Effect::any_of(nodes("3"))),
     ];

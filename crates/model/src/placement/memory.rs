@@ -3,7 +3,7 @@
 use super::rank::combine_targets;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
 
 /// Chooses the memory nodes of a task: the nodes of its cores, to which a model's class applies.
@@ -16,12 +16,12 @@ pub(super) fn task_memory(
     topology: &Topology,
     usable: &NodeSet,
     compromises: &mut Vec<String>,
-) -> MemoryPlace {
+) -> MemoryBinding {
     if request.weights {
-        return MemoryPlace { policy: MemoryPolicy::WeightedInterleave, nodes: all_memory(topology) };
+        return MemoryBinding { policy: MemoryPolicy::WeightedInterleave, nodes: all_memory(topology) };
     }
     let policy = if request.strict { MemoryPolicy::Bind } else { MemoryPolicy::Preferred };
-    let local = MemoryPlace { policy, nodes: task.cpu_nodes.clone() };
+    let local = MemoryBinding { policy, nodes: task.cpu_nodes.clone() };
     let homes: NodeSet = targets.iter().filter_map(|target| target.node).collect();
     if task.target.is_some() || homes.len() < 2 || task.cpu_nodes.len() > 1 {
         return local;
@@ -38,7 +38,7 @@ pub(super) fn task_memory(
                 task.cpu_nodes,
                 own * 100.0
             ));
-            MemoryPlace { policy: MemoryPolicy::Interleave, nodes: homes }
+            MemoryBinding { policy: MemoryPolicy::Interleave, nodes: homes }
         }
         (own, _) => {
             let share = own.map(|own| format!(" ({:.0} % of each device's best bandwidth)", own * 100.0));

@@ -17,7 +17,7 @@ use memory::task_memory;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
 use std::collections::BTreeMap;
 
@@ -215,7 +215,7 @@ fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &Place
 pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlace {
     let cpus = cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.cpus));
     let cpu_nodes: NodeSet = cores.iter().map(|core| core.node).collect();
-    let memory = MemoryPlace { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
+    let memory = MemoryBinding { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
     TaskPlace { target, cpus, cpu_nodes, memory }
 }
 

@@ -244,7 +244,7 @@ fn memory_moves_off_the_task_cores_only_for_bandwidth() {
     let words = ["node 0 is the best", "node 0 is the best", "node 3 is the least useful to all"];
     for (hint, words) in [Hint::Bandwidth, Hint::Latency, Hint::Cpu].into_iter().zip(words) {
         let (task, PlacementChoice { compromises, .. }) = chosen(hint);
-        assert_eq!(task.memory, MemoryPlace { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
+        assert_eq!(task.memory, MemoryBinding { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
         assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
     }
     // No better cores are left.

@@ -20,9 +20,9 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 /// The result of compressing a block at 400 MB/s on a thread that had a CPU for the share `busy`.
-fn packed(bytes: Option<u64>, busy: f64) -> Packed {
+fn packed(bytes: Option<u64>, busy: f64) -> CompressionResult {
     let took = Duration::from_secs_f64(BLOCK as f64 / 400e6);
-    Packed { bytes: bytes.map(|bytes| bytes as usize), took, worked: took.mul_f64(busy) }
+    CompressionResult { bytes: bytes.map(|bytes| bytes as usize), took, worked: took.mul_f64(busy) }
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn compresses_a_block_if_that_sends_it_sooner() {
         ("incompressible data", BlockEstimate { ratio: 1.0, waiting: BLOCK, idle: true, ..ESTIMATE }, false),
         ("stalled link", rate(1e-3), true),
     ];
-    for (name, seen, wanted) in cases {
-        assert_eq!(seen.is_worthwhile(), wanted, "{name}");
+    for (name, metadata, wanted) in cases {
+        assert_eq!(metadata.is_worthwhile(), wanted, "{name}");
     }
 }
 

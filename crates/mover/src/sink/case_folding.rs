@@ -4,7 +4,7 @@
 
 use crate::name::{is_ignorable, Name};
 use crate::name_set::NameSet;
-use numaio_machine::port::Names;
+use numaio_machine::port::NameMatching;
 use std::borrow::Cow;
 use unicase::UniCase;
 use unicode_normalization::UnicodeNormalization;
@@ -12,33 +12,33 @@ use unicode_normalization::UnicodeNormalization;
 /// Detects duplicate names according to the equivalence of the destination.
 #[derive(Debug, Default)]
 pub(super) struct CaseFolding {
-    names: Names,
-    seen: NameSet<8>,
+    names: NameMatching,
+    metadata: NameSet<8>,
 }
 
 impl CaseFolding {
     /// Creates an empty set.
-    pub fn new(names: Names) -> Self {
-        Self { names, seen: NameSet::default() }
+    pub fn new(names: NameMatching) -> Self {
+        Self { names, metadata: NameSet::default() }
     }
 
     /// Returns the equivalence at the destination itself.
-    pub fn names(&self) -> Names {
+    pub fn names(&self) -> NameMatching {
         self.names
     }
 
     /// Returns whether an equivalent name was added before; adds the name.
     pub fn is_duplicate(&mut self, name: &Name) -> bool {
-        self.names != Names::Apart && !self.seen.add(self.key(name))
+        self.names != NameMatching::Exact && !self.metadata.add(self.key(name))
     }
 
     /// Returns a key that is equal for equivalent names.
     pub fn key<'a>(&self, name: &'a Name) -> Cow<'a, [u8]> {
         match self.names {
-            Names::Apart => Cow::Borrowed(name.as_bytes()),
-            Names::Normalized => Cow::Owned(normalize(name.as_bytes())),
-            Names::Folded => Cow::Owned(fold(name.as_bytes())),
-            Names::FoldedAndCut => Cow::Owned(fold(&trim_dots(name.as_bytes()))),
+            NameMatching::Exact => Cow::Borrowed(name.as_bytes()),
+            NameMatching::Normalized => Cow::Owned(normalize(name.as_bytes())),
+            NameMatching::CaseInsensitive => Cow::Owned(fold(name.as_bytes())),
+            NameMatching::CaseInsensitiveTrimmed => Cow::Owned(fold(&trim_dots(name.as_bytes()))),
         }
     }
 }
@@ -78,11 +78,11 @@ fn fold(name: &[u8]) -> Vec<u8> {
 
 /// Removes ignorable characters and decomposes. A component of only these remains a non-empty name.
 fn visible_characters(component: &str) -> String {
-    let seen: String = component.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
-    if seen.is_empty() {
+    let metadata: String = component.chars().filter(|letter| !is_ignorable(*letter)).nfd().collect();
+    if metadata.is_empty() {
         "\0".to_owned()
     } else {
-        seen
+        metadata
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn detects_case_insensitive_duplicates_only_where_folded() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
-        let (mut here, mut elsewhere) = (CaseFolding::new(Names::Folded), CaseFolding::new(Names::Apart));
+        let (mut here, mut elsewhere) = (CaseFolding::new(NameMatching::CaseInsensitive), CaseFolding::new(NameMatching::Exact));
         let names = [&b"Dir/\xc3\x84"[..], b"dir/\xc3\xa4", b"dir/b", b"\xffA", b"\xffa"];
         assert_eq!(names.map(|names| here.is_duplicate(&name(names))), [false, true, false, false, true]);
         assert_eq!(names.map(|names| elsewhere.is_duplicate(&name(names))), [false; 5]);
@@ -104,7 +104,7 @@ mod tests {
     fn ignores_trailing_dots_and_blanks_only_where_trimmed() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
         let (mut trim_dots, mut fold) =
-            (CaseFolding::new(Names::FoldedAndCut), CaseFolding::new(Names::Folded));
+            (CaseFolding::new(NameMatching::CaseInsensitiveTrimmed), CaseFolding::new(NameMatching::CaseInsensitive));
         let names = [&b"R.E.M/x"[..], b"r.e.m./X. .", b"a. b", b"a", b"...", b"..a", b". ."];
         assert_eq!(
             names.map(|names| trim_dots.is_duplicate(&name(names))),
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn normalization_ignores_only_the_encoding_of_accents() {
         let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
-        let mut here = CaseFolding::new(Names::Normalized);
+        let mut here = CaseFolding::new(NameMatching::Normalized);
         let names = ["e\u{301}/x", "\u{e9}/x", "\u{c9}/x", "E", "e", "a.", "a"];
         assert_eq!(
             names.map(|names| here.is_duplicate(&name(names))),

@@ -2,7 +2,7 @@
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
-use numaio_machine::port::{is_roots, Attributes, FileKind, Found, Names, Seen, Stamp, Xattr};
+use numaio_machine::port::{is_root_only_xattr, Attributes, FileKind, FileInfo, NameMatching, FileStat, Stamp, Xattr};
 
 /// Mode bits (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
@@ -11,14 +11,14 @@ const SET_ID: u32 = SET_USER_ID | SET_GROUP_ID;
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Returns the attributes to set on an object.
-    pub(super) fn attributes(&self, inode: &Inode, there: Option<&Seen>) -> Attributes {
+    pub(super) fn attributes(&self, inode: &Inode, there: Option<&FileStat>) -> Attributes {
         let keep = self.options.preserve;
         let bits = self.bits(inode);
         let (mode, masked) = match there {
             _ if keep.modes => (bits, false),
             // An object of another kind is replaced, and the mode of a symbolic link has no
             // meaning.
-            Some(seen) if is_alike(&inode.kind, seen.kind) => (seen.mode, false),
+            Some(metadata) if is_alike(&inode.kind, metadata.kind) => (metadata.mode, false),
             _ => (bits & 0o777, true),
         };
         Attributes {
@@ -58,53 +58,53 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Iterates over the extended attributes that this user may set.
     fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let is_root = self.options.writer.user == 0;
-        inode.xattrs.iter().filter(move |(name, _)| is_root || !is_roots(name))
+        inode.xattrs.iter().filter(move |(name, _)| is_root || !is_root_only_xattr(name))
     }
 
     /// Returns whether an existing object has the same content, by size and mtime, or by `equal`
     /// hashes.
-    pub(super) fn is_same(&self, inode: &Inode, found: &Found, equal: bool) -> bool {
-        let seen = &found.seen;
+    pub(super) fn is_same(&self, inode: &Inode, found: &FileInfo, equal: bool) -> bool {
+        let metadata = &found.metadata;
         match &inode.kind {
             Kind::File(content) => {
                 let same = match self.options.checksum {
-                    true => equal || seen.size == 0,
-                    false => self.is_kept(inode, seen) && !self.options.ignore_times,
+                    true => equal || metadata.size == 0,
+                    false => self.is_kept(inode, metadata) && !self.options.ignore_times,
                 };
-                seen.kind == FileKind::File && seen.size == content.size() && same
+                metadata.kind == FileKind::File && metadata.size == content.size() && same
             }
             Kind::Symlink(target) => {
-                seen.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
+                metadata.kind == FileKind::Symlink && found.target.as_deref() == Some(target.as_bytes())
             }
-            kind => is_alike(kind, seen.kind),
+            kind => is_alike(kind, metadata.kind),
         }
     }
 
     /// Returns whether preserved attributes differ.
-    pub(super) fn differs(&self, inode: &Inode, found: Option<&Found>) -> bool {
-        let Some(Found { seen, xattrs, .. }) = found else { return true };
+    pub(super) fn differs(&self, inode: &Inode, found: Option<&FileInfo>) -> bool {
+        let Some(FileInfo { metadata, xattrs, .. }) = found else { return true };
         let keep = self.options.preserve;
-        let is_link = seen.kind == FileKind::Symlink;
+        let is_link = metadata.kind == FileKind::Symlink;
         let own = &self.options.writer;
         // Directories may inherit set-group-ID.
         let compared = if own.for_others { !SET_ID } else { !0 };
-        let mode = keep.modes && !is_link && (seen.mode ^ self.bits(inode)) & compared != 0;
-        let may_group = keep.users || seen.user == own.user && own.groups.contains(&inode.group.id());
-        let owners = keep.users && seen.user != inode.user.id()
-            || keep.groups && may_group && seen.group != inode.group.id();
+        let mode = keep.modes && !is_link && (metadata.mode ^ self.bits(inode)) & compared != 0;
+        let may_group = keep.users || metadata.user == own.user && own.groups.contains(&inode.group.id());
+        let owners = keep.users && metadata.user != inode.user.id()
+            || keep.groups && may_group && metadata.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
-        mode || owners || attributes || !self.is_kept(inode, seen)
+        mode || owners || attributes || !self.is_kept(inode, metadata)
     }
 
     /// Returns whether an mtime equals the source's, up to the rounding of the file system.
-    pub(super) fn is_kept(&self, inode: &Inode, seen: &Seen) -> bool {
+    pub(super) fn is_kept(&self, inode: &Inode, metadata: &FileStat) -> bool {
         // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).
         let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
-        let may_be_fat = self.options.names == Names::FoldedAndCut && is_even(seen.ctime);
+        let may_be_fat = self.options.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);
         let time = stamp(inode);
-        is_kept_as(time, seen)
-            || may_be_fat && seen.mtime == Stamp { seconds: time.seconds & !1, nanoseconds: 0 }
+        is_kept_as(time, metadata)
+            || may_be_fat && metadata.mtime == Stamp { seconds: time.seconds & !1, nanoseconds: 0 }
     }
 }
 
@@ -119,9 +119,9 @@ const GRAINS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
 /// fs/inode.c), and the ctime cannot be set. With fine times, it is in whole seconds (or 10 ms) by
 /// chance once in 10^9 (or 10^7) cases. It is in 100 ns once in ten cases and in 1 us once in a
 /// thousand, but files are not written, copied and written again within such times.
-fn is_kept_as(time: Stamp, seen: &Seen) -> bool {
-    let there = seen.mtime;
-    let rounds = |grain: &u32| seen.ctime.nanoseconds.is_multiple_of(*grain);
+fn is_kept_as(time: Stamp, metadata: &FileStat) -> bool {
+    let there = metadata.mtime;
+    let rounds = |grain: &u32| metadata.ctime.nanoseconds.is_multiple_of(*grain);
     let rounded = |grain| there.nanoseconds == time.nanoseconds / grain * grain;
     there == time || there.seconds == time.seconds && GRAINS.into_iter().filter(rounds).any(rounded)
 }
@@ -146,8 +146,8 @@ mod tests {
     const SECONDS: i64 = 1_700_000_001;
 
     /// Returns a file with this mtime and a ctime with these nanoseconds.
-    fn there(mtime: Stamp, changed: u32) -> Seen {
-        Seen {
+    fn there(mtime: Stamp, changed: u32) -> FileStat {
+        FileStat {
             kind: FileKind::File,
             mode: 0o644,
             user: 0,

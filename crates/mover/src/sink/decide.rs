@@ -12,8 +12,8 @@ use crate::report::ChangeKind;
 use crate::source::in_blocks;
 use crate::wire::{DataRequest, DataRequests, Frame, NeededData, MAX_REQUESTS};
 use numaio_machine::port::{
-    Attributes, Begin, Fault, FileKind, FilePath, Found, Making, Operation, Put, Seen, Settle, Stamp, Why,
-    UNFINISHED,
+    Attributes, OpenMode, Fault, FileKind, FilePath, FileInfo, NewObject, Operation, FileWrite, FileStat, FileCompletion, Stamp, FaultKind,
+    UNFINISHED_DIRECTORY_MODE,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(super) struct Prepared {
     answers: BTreeMap<u64, NeededData>,
     /// Files started by this operation, and how each is started.
-    files: Vec<(FileNumber, Begin)>,
+    files: Vec<(FileNumber, OpenMode)>,
 }
 
 /// The pending operations of a batch.
@@ -32,9 +32,9 @@ struct BatchPlan {
     /// Whether a file is written to a partial file.
     beside: bool,
     prepared: Prepared,
-    puts: Vec<Put>,
-    empty: Vec<(Put, PendingOp)>,
-    make: Vec<(Making, PendingOp)>,
+    puts: Vec<FileWrite>,
+    empty: Vec<(FileWrite, PendingOp)>,
+    make: Vec<(NewObject, PendingOp)>,
     set_attributes: Vec<(FilePath, Attributes, PendingOp)>,
 }
 
@@ -85,7 +85,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 kind => port_object(kind, self.options.devices).is_ok(),
             };
             let is_removable =
-                |found: &Found| !found.led_to && is_removable_directory(&self.options.protected, &found.seen);
+                |found: &FileInfo| !found.is_link_destination && is_removable_directory(&self.options.protected, &found.metadata);
             if is_created_destination
                 && matches!(found, Ok(Some(found)) if is_removable(found))
                 && check_name(&self.finalize.case_folding, name, duplicate).is_ok()
@@ -130,8 +130,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.report_dry_run(directories.into_iter().map(|(_, op)| op));
             return self.enqueue_plan(plan);
         }
-        let makings = directories.iter().map(|(making, _): &(Making, PendingOp)| making.clone()).collect();
-        self.creating_directories = Some(self.peer.submit(Operation::Make(makings)));
+        let makings = directories.iter().map(|(making, _): &(NewObject, PendingOp)| making.clone()).collect();
+        self.creating_directories = Some(self.peer.submit(Operation::Create(makings)));
         self.finalize.awaiting_directories =
             Some((directories.into_iter().map(|(_, op)| op).collect(), plan.into()));
     }
@@ -151,9 +151,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         number: FileNumber,
         name: Name,
         inode: Inode,
-        found: Result<Option<Found>, Fault>,
+        found: Result<Option<FileInfo>, Fault>,
         plan: &mut BatchPlan,
-        directories: &mut Vec<(Making, PendingOp)>,
+        directories: &mut Vec<(NewObject, PendingOp)>,
     ) {
         let found = match found {
             Ok(found) => found,
@@ -168,16 +168,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(fault) = in_its_place.and_then(|found| self.blocking_fault(&inode.kind, found)) {
             return self.fail(number, &name, &fault);
         }
-        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.seen));
+        let attributes = self.attributes(&inode, found.as_ref().map(|found| &found.metadata));
         self.finalize.add_source_name(&name, self.options.delete);
         // The source failed to hash it, and reported that.
         let Some(equal) = self.hashes.take_result(number) else {
             return self.finalize.record_failure(&name, None);
         };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
-        let both_files = |seen: &Seen| seen.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
+        let both_files = |metadata: &FileStat| metadata.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
         let newer =
-            found.as_ref().is_some_and(|found| both_files(&found.seen) && found.seen.mtime > stamp(&inode));
+            found.as_ref().is_some_and(|found| both_files(&found.metadata) && found.metadata.mtime > stamp(&inode));
         let newer = self.options.update && newer;
         if size_excluded || newer || same && !self.differs(&inode, found.as_ref()) {
             if newer && !same {
@@ -192,7 +192,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             self.add_found_to_manifest(&name, found.as_ref());
             // Data taken for unchanged must not get a more precise mtime, or later runs would not
             // recognize it as rounded.
-            let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.seen));
+            let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.metadata));
             let mtime = attributes.mtime.filter(|_| !is_kept);
             return plan.set_attributes.push((
                 at,
@@ -210,7 +210,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.discard_leftover(&name);
                     let expected = expected_state((0, attributes.mtime), found.as_ref());
                     let op = PendingOp { expected, replaces: true, ..op(ChangeKind::Created) };
-                    plan.make.push((Making { at, object, attributes }, op));
+                    plan.make.push((NewObject { at, object, attributes }, op));
                 }
                 Err(fault) => self.fail(number, &name, &fault),
             },
@@ -218,7 +218,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Leaves an existing object unchanged.
-    fn keep_unchanged(&mut self, name: &Name, kind: &Kind, size_excluded: bool, found: Option<&Found>) {
+    fn keep_unchanged(&mut self, name: &Name, kind: &Kind, size_excluded: bool, found: Option<&FileInfo>) {
         let size = if let Kind::File(content) = kind { content.size() } else { 0 };
         // Sparse files may claim more bytes in total than fit into the counter.
         self.unchanged_bytes = self.unchanged_bytes.saturating_add(size);
@@ -233,9 +233,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Returns why an existing object cannot be replaced: it is a directory, or a special file that
     /// the user named as the destination of a file (`numaio copy FILE /dev/null`).
-    fn blocking_fault(&self, wanted: &Kind, found: &Found) -> Option<Fault> {
-        let there = &found.seen;
-        if found.led_to {
+    fn blocking_fault(&self, wanted: &Kind, found: &FileInfo) -> Option<Fault> {
+        let there = &found.metadata;
+        if found.is_link_destination {
             return Some(blocked("this link points to the object that it would replace, or into it"));
         }
         let is_named = self.options.alias.is_some() && !is_alike(wanted, there.kind);
@@ -269,14 +269,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         number: FileNumber,
         name: Name,
         inode: Inode,
-        found: Option<&Found>,
-        directories: &mut Vec<(Making, PendingOp)>,
+        found: Option<&FileInfo>,
+        directories: &mut Vec<(NewObject, PendingOp)>,
     ) {
         self.finalize.add_source_directory(&name, self.options.delete);
         if name != Name::root() {
             self.discard_leftover(&name);
         }
-        let is_there = found.is_some_and(|found| found.seen.kind == FileKind::Directory);
+        let is_there = found.is_some_and(|found| found.metadata.kind == FileKind::Directory);
         if is_there && (self.is_created_destination(&name) || self.differs(&inode, found)) {
             self.finalize.attributes_set.add(&name);
         } else if is_there {
@@ -286,8 +286,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         // Existing directories may be inaccessible until the end. A destination created just before
         // is treated like other new directories.
-        let mode = self.is_created_destination(&name).then_some(UNFINISHED);
-        let making = Making {
+        let mode = self.is_created_destination(&name).then_some(UNFINISHED_DIRECTORY_MODE);
+        let making = NewObject {
             at: FilePath::new(0, name.as_bytes()),
             object: numaio_machine::port::Object::Directory,
             attributes: Attributes { mode, ..Attributes::default() },
@@ -297,9 +297,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         directories.push((making, op));
         let keep = self.options.preserve.modes;
         let stays = found.filter(|found| {
-            is_there && !keep && !self.is_created_destination(&name) && !is_unfinished(&found.seen)
+            is_there && !keep && !self.is_created_destination(&name) && !is_unfinished(&found.metadata)
         });
-        let stays = stays.and_then(|found| Mode::new(found.seen.mode).ok());
+        let stays = stays.and_then(|found| Mode::new(found.metadata.mode).ok());
         if stays.is_none() && !keep {
             self.finalize.masked.add(&name);
         }
@@ -314,14 +314,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         inode: Inode,
         content: Content,
         mut attributes: Attributes,
-        found: Option<&Found>,
+        found: Option<&FileInfo>,
         plan: &mut BatchPlan,
     ) {
         // Writing to a file with several hard links would change files outside of the destination.
-        let is_alone = |found: &Found| found.seen.kind == FileKind::File && found.seen.links < 2;
+        let is_alone = |found: &FileInfo| found.metadata.kind == FileKind::File && found.metadata.links < 2;
         let in_place = self.options.in_place && found.is_none_or(is_alone);
         if self.active_names.contains(&name) {
-            return self.fail(number, &name, &Fault::new(Why::Exists, "the source sent this name twice"));
+            return self.fail(number, &name, &Fault::new(FaultKind::Exists, "the source sent this name twice"));
         }
         if !in_place && !self.options.preserve.modes {
             // Set-ID bits of the replaced file belong to its owner.
@@ -333,7 +333,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             false => self.resume_log.partial(&name),
         };
         plan.beside |= !in_place;
-        let begin = if in_place { Begin::InPlace } else { Begin::Fresh };
+        let begin = if in_place { OpenMode::InPlace } else { OpenMode::Fresh };
         let size = content.size();
         let expected = expected_state((size, attributes.mtime), found);
         let left = blocks_of(&content);
@@ -351,7 +351,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 ..PendingOp::reported(name, ChangeKind::Copied)
             };
             let op = PendingOp { is_file: true, replaces: !in_place, ..op };
-            let put = Put { settle: Some(settle), ..Put::begin(at, begin) };
+            let put = FileWrite { settle: Some(settle), ..FileWrite::new(at, begin) };
             return plan.empty.push((put, op));
         }
         let one_part = size <= numaio_machine::port::BLOCK as u64;
@@ -375,9 +375,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.discard_other_versions(&file.name, in_place, file.key.filter(|_| resumed));
         plan.prepared.answers.insert(number.get(), needed(&file, resumed));
         if !one_part {
-            let begin = if resumed { Begin::Continue } else { begin };
+            let begin = if resumed { OpenMode::Continue } else { begin };
             let held = if resumed { recorded_ranges(&file) } else { Vec::new() };
-            plan.puts.push(Put { held, ..Put::begin(file.at.clone(), begin) });
+            plan.puts.push(FileWrite { held, ..FileWrite::new(file.at.clone(), begin) });
             plan.prepared.files.push((number, begin));
         }
         self.active_names.insert(file.name.clone());
@@ -407,8 +407,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         true
     }
 
-    pub(super) fn settle(&self, size: u64, attributes: Attributes, name: FilePath) -> Settle {
-        Settle { size, attributes, name, sync: self.options.sync == super::SyncMode::File }
+    pub(super) fn settle(&self, size: u64, attributes: Attributes, name: FilePath) -> FileCompletion {
+        FileCompletion { size, attributes, name, sync: self.options.sync == super::SyncMode::File }
     }
 
     /// Enqueues a plan. Partial files are started only when the journal exists, so that later runs
@@ -445,13 +445,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         if !make.is_empty() {
             let (makings, pending_ops) = make.into_iter().unzip();
-            let ticket = self.peer.submit(Operation::Make(makings));
+            let ticket = self.peer.submit(Operation::Create(makings));
             self.pending_ops.submitted(ticket, pending_ops);
         }
         if !set_attributes.is_empty() {
             let (all, pending_ops) =
                 set_attributes.into_iter().map(|(at, attributes, op)| ((at, attributes), op)).unzip();
-            let ticket = self.peer.submit(Operation::Adorn(all));
+            let ticket = self.peer.submit(Operation::SetAttributes(all));
             self.pending_ops.submitted(ticket, pending_ops);
         }
         if puts.is_empty() {
@@ -472,18 +472,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
             };
             match result {
                 Ok(()) => {
-                    if begin == Begin::Continue {
+                    if begin == OpenMode::Continue {
                         self.peer.totals.resumed +=
                             bytes_of(&blocks_of(&file.content)) - bytes_of(&file.left);
                     }
                 }
-                Err(_) if begin == Begin::Continue => {
+                Err(_) if begin == OpenMode::Continue => {
                     // The partial file was removed, or cannot be trusted.
                     file.left = blocks_of(&file.content);
                     self.resume_log.invalidate_versions(&file.name, None);
                     let at = file.at.clone();
-                    let begin = Begin::Fresh;
-                    puts.push(Put::begin(at, begin));
+                    let begin = OpenMode::Fresh;
+                    puts.push(FileWrite::new(at, begin));
                     again.files.push((number, begin));
                     prepared.answers.remove(&number.get());
                     again.answers.insert(number.get(), NeededData::All);
@@ -594,16 +594,16 @@ fn has_extents(wants: &[DataRequest]) -> bool {
 }
 
 /// Returns whether an object is a directory and not a source directory or an ancestor of one.
-pub(super) fn is_removable_directory(protected: &ProtectedPaths, seen: &Seen) -> bool {
-    seen.kind == FileKind::Directory && !protected.contains_source(seen)
+pub(super) fn is_removable_directory(protected: &ProtectedPaths, metadata: &FileStat) -> bool {
+    metadata.kind == FileKind::Directory && !protected.contains_source(metadata)
 }
 
 /// Rejects names that are reserved for the sink and case-insensitive duplicates.
 fn check_name(case_folding: &CaseFolding, name: &Name, duplicate: bool) -> Result<(), Fault> {
     match (case_folding.key(name).split(|&byte| byte == b'/').any(is_own_file), duplicate) {
-        (true, _) => Err(Fault::new(Why::Unsupported, "this name is reserved for numaio")),
+        (true, _) => Err(Fault::new(FaultKind::Unsupported, "this name is reserved for numaio")),
         (_, true) => {
-            Err(Fault::new(Why::Exists, "it is a case-insensitive duplicate of another name in the source"))
+            Err(Fault::new(FaultKind::Exists, "it is a case-insensitive duplicate of another name in the source"))
         }
         (false, false) => Ok(()),
     }
@@ -611,15 +611,15 @@ fn check_name(case_folding: &CaseFolding, name: &Name, duplicate: bool) -> Resul
 
 /// Returns the size and mtime of a new object unless the old one has both: they then show whether
 /// the new one exists.
-fn expected_state(to_be: (u64, Option<Stamp>), found: Option<&Found>) -> Option<(u64, Option<Stamp>)> {
-    let had = found.map(|found| (found.seen.size, Some(found.seen.mtime)));
+fn expected_state(to_be: (u64, Option<Stamp>), found: Option<&FileInfo>) -> Option<(u64, Option<Stamp>)> {
+    let had = found.map(|found| (found.metadata.size, Some(found.metadata.mtime)));
     (had != Some(to_be)).then_some(to_be)
 }
 
 /// Returns whether an interrupted run created this directory. Its set-group-ID bit may be
 /// inherited.
-fn is_unfinished(seen: &Seen) -> bool {
-    seen.mode & !0o2000 == UNFINISHED
+fn is_unfinished(metadata: &FileStat) -> bool {
+    metadata.mode & !0o2000 == UNFINISHED_DIRECTORY_MODE
 }
 
 /// Returns the blocks of a file to send.
@@ -642,7 +642,7 @@ fn recorded_ranges(file: &Incoming) -> Vec<Range<u64>> {
 
 /// Returns the fault for an object that must not be replaced.
 fn blocked(text: &str) -> Fault {
-    Fault::new(Why::Exists, text)
+    Fault::new(FaultKind::Exists, text)
 }
 
 fn bytes_of(extents: &ExtentSet) -> u64 {
@@ -663,9 +663,9 @@ fn port_object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Objec
         Kind::CharacterDevice(device) if devices => Object::CharacterDevice(device.major(), device.minor()),
         Kind::BlockDevice(device) if devices => Object::BlockDevice(device.major(), device.minor()),
         Kind::CharacterDevice(_) | Kind::BlockDevice(_) => {
-            return Err(Fault::new(Why::Unsupported, "device files are not created here"));
+            return Err(Fault::new(FaultKind::Unsupported, "device files are not created here"));
         }
-        Kind::File(_) | Kind::Directory => return Err(Fault::new(Why::Other, "not a special file")),
+        Kind::File(_) | Kind::Directory => return Err(Fault::new(FaultKind::Other, "not a special file")),
     })
 }
 

@@ -12,8 +12,8 @@ use crate::own_files::{is_own_file, JOURNAL};
 use crate::report::{ChangeKind, Totals, TransferOutcome};
 use crate::wire::{EndTotals, EntryStore, Frame, ProblemSubject, Reason};
 use numaio_machine::port::{
-    Attributes, Details, Fault, FileKind, FilePath, Found, Listing, Making, Names, Object as Made, Operation,
-    Seen, Stamp, Ticket, Why,
+    Attributes, Details, Fault, FileKind, FilePath, FileInfo, Listing, NewObject, NameMatching, Object as Made, Operation,
+    FileStat, Stamp, Ticket, FaultKind,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 const NAMES: usize = 512;
 
 /// The object with a name, if any.
-type LookupResult = Result<Option<Found>, Fault>;
+type LookupResult = Result<Option<FileInfo>, Fault>;
 
 /// How to treat a hard link.
 enum LinkDecision {
@@ -130,7 +130,7 @@ enum RemovalDecision {
 
 impl Finalization {
     /// Creates the state before the first entry.
-    pub fn new(names: Names) -> Self {
+    pub fn new(names: NameMatching) -> Self {
         Self { case_folding: CaseFolding::new(names), ..Self::default() }
     }
 
@@ -173,10 +173,10 @@ impl Finalization {
     /// Returns whether a name has its expected content; if it failed, only an attribute may be
     /// missing.
     fn has_expected_content(&self, name: &Name, found: &LookupResult) -> bool {
-        let is_it = |seen: &Seen, (size, mtime)| seen.size == size && Some(seen.mtime) == mtime;
+        let is_it = |metadata: &FileStat, (size, mtime)| metadata.size == size && Some(metadata.mtime) == mtime;
         match (self.failed.get(name), found) {
             (None, _) => !self.failed_others,
-            (Some(Some(expected)), Ok(Some(found))) => is_it(&found.seen, *expected),
+            (Some(Some(expected)), Ok(Some(found))) => is_it(&found.metadata, *expected),
             _ => false,
         }
     }
@@ -264,7 +264,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let at = entries.iter().flat_map(both).collect();
         let (details, links) = (Details::default(), Vec::new());
-        let lookup = self.peer.submit(Operation::Look { at, details, links });
+        let lookup = self.peer.submit(Operation::Stat { at, details, links });
         self.finalize.link_lookup = Some((lookup, entries));
     }
 
@@ -298,7 +298,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     );
                 }
                 LinkDecision::Create => {
-                    makings.push(Making {
+                    makings.push(NewObject {
                         at: FilePath::new(0, name.as_bytes()),
                         object: Made::HardLink(FilePath::new(0, to.as_bytes())),
                         attributes: Attributes::default(),
@@ -313,13 +313,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if self.options.dry_run {
             return pending_ops.into_iter().for_each(|op| self.op_done(op, Ok(())));
         }
-        let ticket = self.peer.submit(Operation::Make(makings));
+        let ticket = self.peer.submit(Operation::Create(makings));
         self.pending_ops.submitted(ticket, pending_ops);
     }
 
     /// Returns whether a directory blocks a hard link. A dry run only pretends to remove it.
     fn is_blocked_by_directory(&self, name: &Name, at: &LookupResult) -> bool {
-        let is_directory = matches!(at, Ok(Some(found)) if found.seen.kind == FileKind::Directory);
+        let is_directory = matches!(at, Ok(Some(found)) if found.metadata.kind == FileKind::Directory);
         is_directory && !(self.options.dry_run && self.finalize.cleared.contains(name))
     }
 
@@ -352,7 +352,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !self.may_remove_blockers() {
             return Vec::new();
         }
-        let is_removable = |found: &LookupResult| matches!(found, Ok(Some(found)) if is_removable_directory(&self.options.protected, &found.seen));
+        let is_removable = |found: &LookupResult| matches!(found, Ok(Some(found)) if is_removable_directory(&self.options.protected, &found.metadata));
         let is_blocked_by_directory = |entry: &Entry, both: &[LookupResult]| match (&entry.object, both) {
             (Object::HardLink(to), [at, first]) => {
                 is_removable(at) && matches!(self.decide_link(to, at, first), LinkDecision::Create)
@@ -403,7 +403,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if self.options.dry_run {
             return self.report_dry_run(pending_ops.into_iter());
         }
-        let ticket = self.peer.submit(Operation::Adorn(all));
+        let ticket = self.peer.submit(Operation::SetAttributes(all));
         self.pending_ops.submitted(ticket, pending_ops);
     }
 
@@ -442,7 +442,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let (most, details) = (NAMES, Details { names: true, ..Details::default() });
         let operation = match more {
-            Some(listing) => Operation::More { listing, most, details },
+            Some(listing) => Operation::ListMore { listing, most, details },
             None => Operation::List { directory: FilePath::new(0, directory.as_bytes()), most, details },
         };
         let ticket = self.peer.submit(operation);
@@ -457,7 +457,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let listing = match listing {
             Ok(listing) => listing,
             // A dry run did not create the directory, or the owner has no access.
-            Err(fault) if self.options.dry_run && matches!(fault.why, Why::NotFound | Why::Permission) => {
+            Err(fault) if self.options.dry_run && matches!(fault.why, FaultKind::NotFound | FaultKind::Permission) => {
                 return self.keep_directory(Some(directory));
             }
             Err(fault) => {
@@ -482,7 +482,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Ok(name) => name,
                 Err((about, fault)) => {
                     // The object may have been removed meanwhile.
-                    if fault.why != Why::NotFound {
+                    if fault.why != FaultKind::NotFound {
                         self.peer.report_problem(
                             ProblemSubject::Name(about),
                             crate::report::reason(fault.why),
@@ -493,12 +493,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     continue;
                 }
             };
-            let seen = found.ok().map(|found| found.seen);
+            let metadata = found.ok().map(|found| found.metadata);
             if listed.may_remove && is_own_file(&component) && *component != *JOURNAL {
-                self.handle_foreign_partial(&listed, name, seen);
+                self.handle_foreign_partial(&listed, name, metadata);
                 continue;
             }
-            match self.decide_removal(&listed, &name, &component, seen) {
+            match self.decide_removal(&listed, &name, &component, metadata) {
                 RemovalDecision::Descend => steps.push(RemovalStep::List(name, None)),
                 RemovalDecision::Keep => {}
                 // Its contents are visited before the directory itself.
@@ -522,7 +522,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         fault: Option<&Fault>,
     ) -> Result<Name, (Name, Fault)> {
         let too_long =
-            |error| Fault::new(Why::NameTooLong, format!("cannot name a directory entry: {error}"));
+            |error| Fault::new(FaultKind::NameTooLong, format!("cannot name a directory entry: {error}"));
         let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
         match fault.filter(|_| !self.options.filter.is_empty()) {
             Some(fault) => Err((name, fault.clone())),
@@ -537,8 +537,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Removes a partial file of another transfer unless it was modified recently.
-    fn handle_foreign_partial(&mut self, listed: &ListedDirectory, name: Name, seen: Option<Seen>) {
-        match seen.is_some_and(|seen| seen.mtime < self.options.keep_partials_since) {
+    fn handle_foreign_partial(&mut self, listed: &ListedDirectory, name: Name, metadata: Option<FileStat>) {
+        match metadata.is_some_and(|metadata| metadata.mtime < self.options.keep_partials_since) {
             true if self.options.dry_run => {}
             true => self.remove_unreported(FilePath::new(0, name.as_bytes())),
             false => self.keep_with_contents(listed.directory.clone()),
@@ -551,11 +551,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         listed: &ListedDirectory,
         name: &Name,
         component: &[u8],
-        seen: Option<Seen>,
+        metadata: Option<FileStat>,
     ) -> RemovalDecision {
-        let is_directory = seen.is_some_and(|seen| seen.kind == FileKind::Directory);
+        let is_directory = metadata.is_some_and(|metadata| metadata.kind == FileKind::Directory);
         if is_directory && self.finalize.is_source_directory(name) {
-            if listed.is_read || seen.is_some_and(|seen| self.options.protected.is_source(&seen)) {
+            if listed.is_read || metadata.is_some_and(|metadata| self.options.protected.is_source(&metadata)) {
                 self.finalize.protected_directories.insert(name.clone());
             }
             return RemovalDecision::Descend;
@@ -566,9 +566,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return RemovalDecision::Keep;
         }
         let is_left_out = !self.options.filter.includes(name, is_directory);
-        let why = match seen {
+        let why = match metadata {
             _ if is_left_out => None,
-            Some(seen) if listed.is_read || self.options.protected.contains_source(&seen) => {
+            Some(metadata) if listed.is_read || self.options.protected.contains_source(&metadata) => {
                 Some("not deleted: it is a source directory, or contains or is inside one")
             }
             // It may be a file of the source under an equivalent name.
@@ -623,18 +623,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
 }
 
 fn is_file(found: &LookupResult) -> bool {
-    matches!(found, Ok(Some(found)) if found.seen.kind == FileKind::File)
+    matches!(found, Ok(Some(found)) if found.metadata.kind == FileKind::File)
 }
 
 /// Returns whether both objects exist and are the same file.
 fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
     let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
-    (found.seen.volume, found.seen.inode) == (other.seen.volume, other.seen.inode)
+    (found.metadata.volume, found.metadata.inode) == (other.metadata.volume, other.metadata.inode)
 }
 
 /// Returns whether both are regular files and the first is newer.
 fn is_newer(found: &LookupResult, than: &LookupResult) -> bool {
-    let time = |found: &LookupResult| found.as_ref().ok()?.as_ref().map(|found| found.seen.mtime);
+    let time = |found: &LookupResult| found.as_ref().ok()?.as_ref().map(|found| found.metadata.mtime);
     is_file(found) && is_file(than) && time(found) > time(than)
 }
 

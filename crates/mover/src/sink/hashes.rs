@@ -6,7 +6,7 @@ use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::report::{reason, Report};
 use crate::wire::{FileHash, Frame, ManifestEntry, NeededData, ProblemSubject, WireError};
-use numaio_machine::port::{Digest, Fault, FileKind, FilePath, Found, Summing, Ticket};
+use numaio_machine::port::{Digest, Fault, FileKind, FilePath, FileInfo, ContentHash, Ticket};
 use std::collections::BTreeMap;
 
 /// Maximum manifest files waiting to be hashed while entries are processed.
@@ -86,13 +86,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let Object::New(inode) = &entry.object else { continue };
             let (Some(Ok(Some(found))), Kind::File(content)) = (found.next(), &inode.kind) else { continue };
             let is_left_alone = !self.options.sizes.contains(&content.size());
-            let is_as_large = found.seen.kind == FileKind::File && found.seen.size == content.size();
+            let is_as_large = found.metadata.kind == FileKind::File && found.metadata.size == content.size();
             if is_as_large && content.size() > 0 && !is_left_alone {
                 let number = batch.first.get() + index as u64;
                 answers.insert(number, NeededData::Hash);
                 self.hashes.pairs.insert(number, HashPair { awaited: 2, ..HashPair::default() });
                 let at = FilePath::new(0, entry.name.as_bytes());
-                self.hashes.queue.push(HashPurpose::Compare(number), at, Some(found.seen.identity()));
+                self.hashes.queue.push(HashPurpose::Compare(number), at, Some(found.metadata.identity()));
             }
         }
         self.send_requests(answers);
@@ -117,8 +117,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Adds an existing object to the manifest if it is a regular file.
-    pub(super) fn add_found_to_manifest(&mut self, name: &Name, found: Option<&Found>) {
-        if found.is_some_and(|found| found.seen.kind == FileKind::File) {
+    pub(super) fn add_found_to_manifest(&mut self, name: &Name, found: Option<&FileInfo>) {
+        if found.is_some_and(|found| found.metadata.kind == FileKind::File) {
             self.add_to_manifest(name);
         }
     }
@@ -127,7 +127,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         self.hashes.queue.submit_reads(&mut self.peer);
     }
 
-    pub(super) fn hash_completed(&mut self, ticket: Ticket, outcome: Result<Summing, Fault>) {
+    pub(super) fn hash_completed(&mut self, ticket: Ticket, outcome: Result<ContentHash, Fault>) {
         match self.hashes.queue.completed(ticket, outcome) {
             Some((HashPurpose::Compare(number), digest)) => {
                 if let Some(pair) = self.hashes.pairs.get_mut(&number) {

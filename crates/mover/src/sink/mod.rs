@@ -31,8 +31,8 @@ use finalize::Finalization;
 use hashes::FileHashes;
 use new_directories::NewDirectories;
 use numaio_machine::port::{
-    Attributes, Details, Event, Fault, FileKind, FilePath, Found, Journal as Opened, Names, Operation,
-    Outcome, Seen, Stamp, Ticket, Why, BLOCK,
+    Attributes, Details, Event, Fault, FileKind, FilePath, FileInfo, OpenedJournal as Opened, NameMatching, Operation,
+    Outcome, FileStat, Stamp, Ticket, FaultKind, BLOCK,
 };
 use pending_ops::PendingOps;
 pub use requested::RequestedEntries;
@@ -104,15 +104,15 @@ pub struct ProtectedPaths {
 
 impl ProtectedPaths {
     /// Returns whether an object is a source directory.
-    fn is_source(&self, seen: &Seen) -> bool {
-        seen.kind == FileKind::Directory && self.sources.contains(&(seen.volume, seen.inode))
+    fn is_source(&self, metadata: &FileStat) -> bool {
+        metadata.kind == FileKind::Directory && self.sources.contains(&(metadata.volume, metadata.inode))
     }
 
     /// Returns whether an object is a source directory or an ancestor of one.
-    fn contains_source(&self, seen: &Seen) -> bool {
+    fn contains_source(&self, metadata: &FileStat) -> bool {
         let is_above =
-            seen.kind == FileKind::Directory && self.ancestors.contains(&(seen.volume, seen.inode));
-        is_above || self.is_source(seen)
+            metadata.kind == FileKind::Directory && self.ancestors.contains(&(metadata.volume, metadata.inode));
+        is_above || self.is_source(metadata)
     }
 }
 
@@ -151,7 +151,7 @@ pub struct SinkOptions {
     /// Partial files of other transfers that were modified since then are not removed.
     pub keep_partials_since: Stamp,
     /// Which names are equivalent at the destination.
-    pub names: Names,
+    pub names: NameMatching,
     /// Directories that are not removed.
     pub protected: ProtectedPaths,
     /// Whether the destination directory was created for this transfer.
@@ -219,7 +219,7 @@ struct IncomingBatch {
     /// Marks new objects in newly created directories, which need no lookup.
     fresh: Vec<bool>,
     /// The existing objects with these names; `None` until the lookup is complete.
-    found: Option<Vec<Result<Option<Found>, Fault>>>,
+    found: Option<Vec<Result<Option<FileInfo>, Fault>>>,
     /// The lookup operation. It waits for the journal, whose holder may still be completing files.
     lookup: Option<Ticket>,
 }
@@ -444,7 +444,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
                 at.push(FilePath::new(0, name.as_bytes()));
             }
-            batch.lookup = Some(self.peer.submit(Operation::Look { at, details, links }));
+            batch.lookup = Some(self.peer.submit(Operation::Stat { at, details, links }));
         }
     }
 
@@ -532,7 +532,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.opened(outcome);
         }
         match outcome {
-            Outcome::Looked(found) => {
+            Outcome::Stat(found) => {
                 if let Some((_, links)) = self.finalize.link_lookup.take_if(|(lookup, _)| *lookup == ticket) {
                     self.create_links(links, found);
                 } else if let Some(batch) = self.batches.iter_mut().find(|batch| batch.lookup == Some(ticket))
@@ -548,9 +548,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
             }
             Outcome::Listed(listing) => self.directory_listed(ticket, listing),
-            Outcome::Each(results) => self.each(ticket, results),
-            Outcome::Summed(outcome) => self.hash_completed(ticket, outcome),
-            Outcome::Read { .. } | Outcome::Opened(_) => {}
+            Outcome::Results(results) => self.each(ticket, results),
+            Outcome::HashedFile(outcome) => self.hash_completed(ticket, outcome),
+            Outcome::Read { .. } | Outcome::OpenedJournal(_) => {}
         }
     }
 
@@ -583,7 +583,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let number = self.incoming.iter().find(is_it).map(|(&number, _)| number);
             match number.and_then(|number| FileNumber::new(number).ok()) {
                 // The file has its final name and mode already, or it failed and was removed.
-                _ if matches!(fault.why, Why::NotFound | Why::Permission) => {}
+                _ if matches!(fault.why, FaultKind::NotFound | FaultKind::Permission) => {}
                 Some(number) => self.fail(number, &name, &fault),
                 None => self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text),
             }
@@ -592,18 +592,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn opened(&mut self, outcome: Outcome<B>) {
         match outcome {
-            Outcome::Opened(Ok(Opened::Ours(bytes))) => self.resume_log.load(&bytes),
-            Outcome::Opened(Ok(Opened::Absent)) => {}
-            Outcome::Opened(Ok(Opened::Taken)) => {
+            Outcome::OpenedJournal(Ok(Opened::Content(bytes))) => self.resume_log.load(&bytes),
+            Outcome::OpenedJournal(Ok(Opened::Absent)) => {}
+            Outcome::OpenedJournal(Ok(Opened::Locked)) => {
                 self.keep_all_partials();
                 match self.options.is_retry {
                     true => self.journal_state = JournalState::Waiting(None),
                     false => self.resume_log.disable(),
                 }
             }
-            Outcome::Opened(Err(fault)) => {
+            Outcome::OpenedJournal(Err(fault)) => {
                 // The journal of another user, whose transfer may be running.
-                if matches!(fault.why, Why::Exists | Why::Permission) {
+                if matches!(fault.why, FaultKind::Exists | FaultKind::Permission) {
                     self.keep_all_partials();
                 }
                 // A missing root and the like are reported when entries cannot be created there.
@@ -752,7 +752,7 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
 }
 
 fn open<B>() -> Operation<B> {
-    Operation::Open { journal: FilePath::new(0, JOURNAL), most: resume_log::MAX_JOURNAL }
+    Operation::OpenJournal { journal: FilePath::new(0, JOURNAL), most: resume_log::MAX_JOURNAL }
 }
 
 /// Converts the mtime to the type of ports.

@@ -7,7 +7,7 @@ use crate::extent::Extent;
 use crate::report::reason;
 use crate::report::ChangeKind;
 use crate::wire::{Chunk, FileSent, Holes, WireError};
-use numaio_machine::port::{Begin, Fault, FilePath, Operation, Part, Put, Unpack, Unpacking, Why, BLOCK};
+use numaio_machine::port::{OpenMode, Fault, FilePath, Operation, Part, FileWrite, DecompressFn, Decompression, FaultKind, BLOCK};
 use std::ops::Range;
 
 /// The part of a file that one result of a write operation belongs to.
@@ -54,10 +54,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         if !puts.is_empty() {
             let hash = self.options.hash.function();
-            let packed = chunk.compressed_length().map(|bytes| Unpacking {
+            let packed = chunk.compressed_length().map(|bytes| Decompression {
                 bytes: bytes as usize,
                 plain: chunk.length() as usize,
-                with: compression::decompress as Unpack,
+                with: compression::decompress as DecompressFn,
             });
             let ticket = self.peer.submit(Operation::Write { puts, data: Some(data), hash, packed });
             self.writes.insert(ticket, items);
@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         file.writing -= 1;
         if let Err(fault) = result {
             // The partial file is kept for resuming.
-            if fault.why == Why::Cancelled {
+            if fault.why == FaultKind::Cancelled {
                 return self.abort(reason(fault.why), &fault.text);
             }
             let name = file.name.clone();
@@ -183,15 +183,15 @@ impl Incoming {
     }
 
     /// Creates a write to this file; `first` if it is the only one.
-    fn write_request(&self, first: bool) -> Put {
+    fn write_request(&self, first: bool) -> FileWrite {
         let begin = match (self.in_place, first) {
-            (false, true) => Begin::Fresh,
-            (false, false) => Begin::Continue,
-            (true, true) => Begin::InPlace,
-            (true, false) => Begin::Further,
+            (false, true) => OpenMode::Fresh,
+            (false, false) => OpenMode::Continue,
+            (true, true) => OpenMode::InPlace,
+            (true, false) => OpenMode::ContinueInPlace,
         };
         let sparse = self.content.may_omit_holes();
-        Put { sparse, ..Put::begin(self.at.clone(), begin) }
+        FileWrite { sparse, ..FileWrite::new(self.at.clone(), begin) }
     }
 }
 

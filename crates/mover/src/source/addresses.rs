@@ -3,7 +3,7 @@
 
 use super::Source;
 use crate::chunk::ReadJob;
-use numaio_machine::port::{Details, Fault, Found, Operation, Ticket};
+use numaio_machine::port::{Details, Fault, FileInfo, Operation, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -78,14 +78,14 @@ impl<B: AsRef<[u8]>> Source<B> {
                     jobs.push(job);
                 }
             }
-            let ticket = self.peer.submit(Operation::Look { at, details, links: Vec::new() });
+            let ticket = self.peer.submit(Operation::Stat { at, details, links: Vec::new() });
             self.addresses.in_flight.insert(ticket, jobs);
         }
     }
 
     /// Queues files for reading in the order of their addresses; a file without an address keeps
     /// its inode number as key. Returns `false` if the ticket belongs to another lookup.
-    pub(super) fn addresses_found(&mut self, ticket: Ticket, found: &[Result<Option<Found>, Fault>]) -> bool {
+    pub(super) fn addresses_found(&mut self, ticket: Ticket, found: &[Result<Option<FileInfo>, Fault>]) -> bool {
         let Some(jobs) = self.addresses.in_flight.remove(&ticket) else { return false };
         for (job, found) in jobs.into_iter().zip(found) {
             let address = found.as_ref().ok().and_then(Option::as_ref).and_then(|found| found.address);

@@ -12,7 +12,7 @@ use super::hash_index::HashIndex;
 use crate::name::Name;
 use crate::wire::batch::{put_name, read_name};
 use crate::wire::bytes::{put_signed, Reader};
-use numaio_machine::port::Seen;
+use numaio_machine::port::FileStat;
 use std::hash::{BuildHasher, RandomState};
 
 /// Number of files that are delta-encoded together: a lookup decodes a group from its start.
@@ -35,8 +35,8 @@ pub(super) struct HardLinks {
 
 impl HardLinks {
     /// Returns the first name of a file, or `None` and records `name` as such.
-    pub fn first(&mut self, seen: &Seen, name: &Name) -> Option<Name> {
-        let (hash, key) = (self.hash(seen), (seen.volume, seen.inode));
+    pub fn first(&mut self, metadata: &FileStat, name: &Name) -> Option<Name> {
+        let (hash, key) = (self.hash(metadata), (metadata.volume, metadata.inode));
         let known = self.known(hash, key);
         if known.is_some() {
             return known;
@@ -49,8 +49,8 @@ impl HardLinks {
     }
 
     /// Hashes everything that identifies a file.
-    fn hash(&self, seen: &Seen) -> u64 {
-        let Seen { volume, inode, size, mtime, .. } = seen;
+    fn hash(&self, metadata: &FileStat) -> u64 {
+        let FileStat { volume, inode, size, mtime, .. } = metadata;
         self.keys.hash_one((volume, inode, size, mtime.seconds, mtime.nanoseconds))
     }
 
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use numaio_machine::port::{FileKind, Stamp};
 
-    fn seen((volume, inode): Key, size: u64, mtime: Stamp) -> Seen {
-        Seen {
+    fn metadata((volume, inode): Key, size: u64, mtime: Stamp) -> FileStat {
+        FileStat {
             kind: FileKind::File,
             mode: 0o644,
             user: 0,
@@ -118,16 +118,16 @@ mod tests {
         let mut links = HardLinks::default();
         // Inode numbers in any order, including very large ones, on two devices with equal numbers.
         let key = |file: u64| (file % 2, (file / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (file % 7));
-        let seen = |key: Key| seen(key, 5, Stamp { seconds: 6, nanoseconds: 7 });
+        let metadata = |key: Key| metadata(key, 5, Stamp { seconds: 6, nanoseconds: 7 });
         let first = |file: u64| name(format!("folder-{}/{file}", file % 300));
         for file in 0..5_000 {
-            assert_eq!(links.first(&seen(key(file)), &first(file)), None, "{file}");
+            assert_eq!(links.first(&metadata(key(file)), &first(file)), None, "{file}");
         }
         for file in 0..5_000 {
             let other = name(format!("other-{file}"));
-            assert_eq!(links.first(&seen(key(file)), &other), Some(first(file)));
+            assert_eq!(links.first(&metadata(key(file)), &other), Some(first(file)));
         }
-        assert_eq!(links.first(&seen((9, 9)), &name("new".into())), None);
+        assert_eq!(links.first(&metadata((9, 9)), &name("new".into())), None);
         assert_eq!(links.count, 5_001);
     }
 
@@ -135,19 +135,19 @@ mod tests {
     fn inode_with_another_size_or_mtime_is_another_file() {
         let mut links = HardLinks::default();
         let stamp = |seconds, nanoseconds| Stamp { seconds, nanoseconds };
-        let all: Vec<Seen> = (0..300)
+        let all: Vec<FileStat> = (0..300)
             .flat_map(|number: u32| {
                 let second = i64::from(number) + 1;
                 [(u64::from(number) + 1, stamp(0, 0)), (0, stamp(second, 0)), (0, stamp(0, number))]
             })
-            .map(|(size, mtime)| seen((1, 12), size, mtime))
+            .map(|(size, mtime)| metadata((1, 12), size, mtime))
             .collect();
         let first = |file: usize| name(format!("{file}"));
-        for (file, seen) in all.iter().enumerate() {
-            assert_eq!(links.first(seen, &first(file)), None, "{seen:?}");
+        for (file, metadata) in all.iter().enumerate() {
+            assert_eq!(links.first(metadata, &first(file)), None, "{metadata:?}");
         }
-        for (file, seen) in all.iter().enumerate() {
-            assert_eq!(links.first(seen, &name("other".into())), Some(first(file)), "{seen:?}");
+        for (file, metadata) in all.iter().enumerate() {
+            assert_eq!(links.first(metadata, &name("other".into())), Some(first(file)), "{metadata:?}");
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::wire::{
 use addresses::AddressLookup;
 use hard_links::HardLinks;
 use numaio_machine::port::{
-    Event, Fault, FileKind, FilePath, Found, Identity, Outcome, Seen, Summing, Ticket, BLOCK,
+    Event, Fault, FileKind, FilePath, FileInfo, Identity, Outcome, FileStat, ContentHash, Ticket, BLOCK,
 };
 use read::ReadQueue;
 use scan::{PreviousName, Scan, ScannedEntry};
@@ -229,9 +229,9 @@ impl<B: AsRef<[u8]>> Source<B> {
                 return self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text)
             }
         };
-        let is_directory = found.seen.kind == FileKind::Directory;
+        let is_directory = found.metadata.kind == FileKind::Directory;
         // Sockets are useless without their server.
-        if found.seen.kind == FileKind::Socket || self.is_destination(&name, enter, &found.seen) {
+        if found.metadata.kind == FileKind::Socket || self.is_destination(&name, enter, &found.metadata) {
             return;
         }
         // Like rsync, filter rules do not apply to the parents of a listed name.
@@ -240,7 +240,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         if !enter && !is_directory {
             // The listed name itself fails with "not found".
-            if found.seen.kind == FileKind::Symlink {
+            if found.metadata.kind == FileKind::Symlink {
                 self.skip_entry(name, "a symbolic link in the path of a listed name is not followed");
             }
             return;
@@ -248,7 +248,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         if is_directory && !self.options.recursive && !self.options.listed {
             return self.skip_entry(name, "is a directory: use -r or -a to copy it");
         }
-        if enter && found.hides {
+        if enter && found.has_hidden_xattrs {
             return self.skip_entry(name, "cannot read its extended attributes");
         }
         match self.scan.record_name(&name, is_directory) {
@@ -273,7 +273,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.scan.enter(path.clone(), name.clone());
         }
         if let Kind::File(content) = &inode.kind {
-            let identity = found.seen.identity();
+            let identity = found.metadata.identity();
             let content = content.clone();
             let data = blocks_with_data(&content, &found).filter(|_| self.options.holes);
             let file = File {
@@ -294,10 +294,10 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Returns whether an object is the destination, which is not copied into itself. It is
     /// reported if it is a source itself and not excluded, and silently skipped below a source.
-    fn is_destination(&mut self, name: &Name, enter: bool, seen: &Seen) -> bool {
-        let is_it = self.options.skip_directory == Some((seen.volume, seen.inode)) && !name.is_root();
+    fn is_destination(&mut self, name: &Name, enter: bool, metadata: &FileStat) -> bool {
+        let is_it = self.options.skip_directory == Some((metadata.volume, metadata.inode)) && !name.is_root();
         let is_source = || self.options.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
-        let is_directory = enter && seen.kind == FileKind::Directory;
+        let is_directory = enter && metadata.kind == FileKind::Directory;
         if is_it && is_directory && is_source() && self.options.filter.includes(name, true) {
             self.skip_entry(name.clone(), "the destination cannot be copied into itself");
         }
@@ -309,12 +309,12 @@ impl<B: AsRef<[u8]>> Source<B> {
     }
 
     /// Returns the hard link to an earlier name of the file, if there is one.
-    fn as_hard_link(&mut self, name: &Name, found: &Found) -> Option<Object> {
-        let seen = &found.seen;
-        if !self.options.links || seen.links < 2 || seen.kind == FileKind::Directory {
+    fn as_hard_link(&mut self, name: &Name, found: &FileInfo) -> Option<Object> {
+        let metadata = &found.metadata;
+        if !self.options.links || metadata.links < 2 || metadata.kind == FileKind::Directory {
             return None;
         }
-        self.links.first(seen, name).map(Object::HardLink)
+        self.links.first(metadata, name).map(Object::HardLink)
     }
 
     fn send_entry(&mut self, entry: Entry) {
@@ -388,7 +388,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         Ok(())
     }
 
-    fn hash_requested(&mut self, ticket: Ticket, outcome: Result<Summing, Fault>) {
+    fn hash_requested(&mut self, ticket: Ticket, outcome: Result<ContentHash, Fault>) {
         match self.hash_queue.completed(ticket, outcome) {
             Some((file, Ok(digest))) => self.peer.send(&Frame::FileHash(FileHash { file, digest })),
             Some((file, Err(fault))) => self.fail(file, &fault),
@@ -512,16 +512,16 @@ impl<B: AsRef<[u8]>> Source<B> {
                     .into_iter()
                     .for_each(|seen_names| self.add_scanned(seen_names));
             }
-            Outcome::Looked(found) if self.addresses_found(ticket, &found) => {}
-            Outcome::Looked(found) => {
+            Outcome::Stat(found) if self.addresses_found(ticket, &found) => {}
+            Outcome::Stat(found) => {
                 self.scan
                     .looked_up(ticket, found)
                     .into_iter()
                     .for_each(|seen_names| self.add_scanned(seen_names));
             }
             Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
-            Outcome::Summed(outcome) => self.hash_requested(ticket, outcome),
-            Outcome::Each(_) | Outcome::Opened(_) => {}
+            Outcome::HashedFile(outcome) => self.hash_requested(ticket, outcome),
+            Outcome::Results(_) | Outcome::OpenedJournal(_) => {}
         }
     }
 
@@ -642,14 +642,14 @@ pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> imp
 }
 
 /// Converts a found object to an inode, or returns why it is not supported.
-fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Result<Inode, String> {
+fn inode(found: &FileInfo, options: &SourceOptions, accounts: &mut Accounts) -> Result<Inode, String> {
     let text = |error: EntryError| error.to_string();
-    let seen = &found.seen;
+    let metadata = &found.metadata;
     let device = |major, minor| match options.devices {
         true => DeviceNumber::new(major, minor).map_err(text),
         false => Err("device files are not copied".to_owned()),
     };
-    let kind = match seen.kind {
+    let kind = match metadata.kind {
         FileKind::File => Kind::File(content(found, options.changed).map_err(text)?),
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink => {
@@ -662,15 +662,15 @@ fn inode(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Res
     };
     Ok(Inode {
         kind,
-        mode: Mode::new(seen.mode).map_err(text)?,
-        mtime: Time::new(seen.mtime.seconds, seen.mtime.nanoseconds).map_err(text)?,
-        user: Owner::new(seen.user, accounts.name(Account::User, seen.user)).map_err(text)?,
-        group: Owner::new(seen.group, accounts.name(Account::Group, seen.group)).map_err(text)?,
+        mode: Mode::new(metadata.mode).map_err(text)?,
+        mtime: Time::new(metadata.mtime.seconds, metadata.mtime.nanoseconds).map_err(text)?,
+        user: Owner::new(metadata.user, accounts.name(Account::User, metadata.user)).map_err(text)?,
+        group: Owner::new(metadata.group, accounts.name(Account::Group, metadata.group)).map_err(text)?,
         xattrs: xattrs(found, options, accounts).map_err(text)?,
     })
 }
 
-fn xattrs(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Result<Xattrs, EntryError> {
+fn xattrs(found: &FileInfo, options: &SourceOptions, accounts: &mut Accounts) -> Result<Xattrs, EntryError> {
     let mut xattrs = Xattrs::default();
     for (name, value) in found.xattrs.iter().filter(|(name, _)| !acl::is_wire_only(name)) {
         match options.acls.then(|| acl::encode_names(name, value, accounts)).flatten() {
@@ -681,22 +681,22 @@ fn xattrs(found: &Found, options: &SourceOptions, accounts: &mut Accounts) -> Re
     Ok(xattrs)
 }
 
-fn content(found: &Found, send_ctime: bool) -> Result<Content, EntryError> {
-    let seen = &found.seen;
+fn content(found: &FileInfo, send_ctime: bool) -> Result<Content, EntryError> {
+    let metadata = &found.metadata;
     let content = match &found.data {
-        None => Content::dense(seen.size),
+        None => Content::dense(metadata.size),
         Some(data) => {
             let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end));
-            Content::from_extents(seen.size, extents)
+            Content::from_extents(metadata.size, extents)
         }
     }?;
-    let is_wire_only = send_ctime && seen.size >= CTIME_MIN_SIZE;
-    let changed = is_wire_only.then(|| Time::new(seen.ctime.seconds, seen.ctime.nanoseconds)).transpose()?;
+    let is_wire_only = send_ctime && metadata.size >= CTIME_MIN_SIZE;
+    let changed = is_wire_only.then(|| Time::new(metadata.ctime.seconds, metadata.ctime.nanoseconds)).transpose()?;
     Ok(content.with_ctime(changed))
 }
 
 /// Returns the blocks of a file that have data, if its entry omits holes.
-fn blocks_with_data(content: &Content, found: &Found) -> Option<ExtentSet> {
+fn blocks_with_data(content: &Content, found: &FileInfo) -> Option<ExtentSet> {
     let data = found.data.as_ref().filter(|_| content.may_omit_holes())?;
     let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end.min(content.size())));
     let mut blocks = ExtentSet::default();

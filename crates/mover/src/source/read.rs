@@ -6,7 +6,7 @@ use crate::compression::{self, CompressionHistory};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
 use crate::wire::{Chunk, ChunkPart, FileSent, Frame, Reason, WireError};
-use numaio_machine::port::{Digest, Fault, Operation, Pack, Packed, ReadPiece, Ticket, BLOCK};
+use numaio_machine::port::{Digest, Fault, Operation, CompressFn, CompressionResult, ReadPiece, Ticket, BLOCK};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             let operation = Operation::Read {
                 pieces: pieces.iter().filter_map(read).collect(),
                 hash: self.options.hash.function(),
-                pack: packs.then_some(compression::compress as Pack),
+                pack: packs.then_some(compression::compress as CompressFn),
             };
             let ticket = self.peer.submit(operation);
             self.reading.in_flight.insert(ticket, pieces);
@@ -149,7 +149,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         ticket: Ticket,
         results: Vec<Result<Digest, Fault>>,
         data: B,
-        packed: Option<Packed>,
+        packed: Option<CompressionResult>,
     ) {
         let Some(pieces) = self.reading.in_flight.remove(&ticket) else { return };
         self.addresses.pace.read(pieces.len(), self.now);

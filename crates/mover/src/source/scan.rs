@@ -5,7 +5,7 @@ use super::{Origin, SourceOptions};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use numaio_machine::port::{Details, Fault, FilePath, Found, Listing, Operation, Ticket};
+use numaio_machine::port::{Details, Fault, FilePath, FileInfo, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum listings in flight.
@@ -22,13 +22,13 @@ pub(super) struct ScannedEntry {
     /// Whether the contents of a directory are included.
     pub enter: bool,
     /// The object.
-    pub found: Result<Found, Fault>,
+    pub found: Result<FileInfo, Fault>,
 }
 
 #[derive(Debug)]
 enum ScanStep {
     /// Look up the entries at which origins start.
-    Begin(Vec<Origin>),
+    Start(Vec<Origin>),
     List(FilePath, Name),
     More(u64, FilePath, Name),
 }
@@ -75,7 +75,7 @@ impl Scan {
             stack: origins
                 .chunks(origins_per_step)
                 .rev()
-                .map(|some| ScanStep::Begin(some.to_vec()))
+                .map(|some| ScanStep::Start(some.to_vec()))
                 .collect(),
             in_flight: BTreeMap::new(),
         }
@@ -97,17 +97,17 @@ impl Scan {
             return None;
         }
         let step = match self.stack.pop()? {
-            ScanStep::Begin(origins) => ScanStep::Begin(self.with_parents_of(origins)),
+            ScanStep::Start(origins) => ScanStep::Start(self.with_parents_of(origins)),
             step => step,
         };
         let (most, details) = (NAMES_PER_LISTING, self.details);
         let operation = match &step {
-            ScanStep::Begin(origins) => {
+            ScanStep::Start(origins) => {
                 let at = origins.iter().map(Origin::path).collect();
-                Operation::Look { at, details, links: Vec::new() }
+                Operation::Stat { at, details, links: Vec::new() }
             }
             ScanStep::List(path, _) => Operation::List { directory: path.clone(), most, details },
-            ScanStep::More(listing, ..) => Operation::More { listing: *listing, most, details },
+            ScanStep::More(listing, ..) => Operation::ListMore { listing: *listing, most, details },
         };
         Some((operation, SubmittedStep(step)))
     }
@@ -130,7 +130,7 @@ impl Scan {
         }
         let others: Vec<Origin> = origins.collect();
         if !others.is_empty() {
-            self.stack.push(ScanStep::Begin(others));
+            self.stack.push(ScanStep::Start(others));
         }
         all
     }
@@ -138,7 +138,7 @@ impl Scan {
     /// Returns whether the next origins must wait, because lookups or listings in flight may return
     /// their parents or the same names.
     fn must_wait(&self) -> bool {
-        let begins = |step: &ScanStep| matches!(step, ScanStep::Begin(_));
+        let begins = |step: &ScanStep| matches!(step, ScanStep::Start(_));
         self.stack.last().is_some_and(begins)
             && self.in_flight.values().any(|step| self.sequential_origins || begins(step))
     }
@@ -152,12 +152,12 @@ impl Scan {
     pub fn looked_up(
         &mut self,
         ticket: Ticket,
-        found: Vec<Result<Option<Found>, Fault>>,
+        found: Vec<Result<Option<FileInfo>, Fault>>,
     ) -> Vec<ScannedEntry> {
-        let Some(ScanStep::Begin(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
-        let seen_names = |(origin, found): (Origin, Result<Option<Found>, Fault>)| {
+        let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
+        let seen_names = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
-            let absent = || Fault::new(numaio_machine::port::Why::NotFound, "no such file or directory");
+            let absent = || Fault::new(numaio_machine::port::FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
@@ -189,7 +189,7 @@ impl Scan {
                 match name.join(&component) {
                     Ok(name) => ScannedEntry { path, name, enter: true, found },
                     Err(error) => {
-                        let why = numaio_machine::port::Why::NameTooLong;
+                        let why = numaio_machine::port::FaultKind::NameTooLong;
                         let found = Err(Fault::new(why, error));
                         ScannedEntry { path, name: name.clone(), enter: false, found }
                     }
@@ -284,7 +284,7 @@ mod tests {
         loop {
             count += some.len();
             assert!(some.len() < NAMES_PER_LISTING + 1_000 && some.last().is_some_and(|last| last.enter));
-            let Some(ScanStep::Begin(others)) = scan.stack.pop() else { break };
+            let Some(ScanStep::Start(others)) = scan.stack.pop() else { break };
             some = scan.with_parents_of(others);
         }
         assert_eq!(count, 10_000);

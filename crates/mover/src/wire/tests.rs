@@ -16,11 +16,11 @@ fn owner() -> impl Strategy<Value = Owner> {
 fn content() -> impl Strategy<Value = Content> {
     let extent =
         (0u64..1 << 20, 1u64..1 << 18).prop_filter_map("too far", |(at, length)| Extent::at(at, length));
-    let seen = (0u64..1 << 20, proptest::collection::vec(extent, 0..5));
+    let metadata = (0u64..1 << 20, proptest::collection::vec(extent, 0..5));
     let content = prop_oneof![
         (0..i64::MAX as u64).prop_map(|size| Content::dense(size).expect("a size")),
         (0u64..3_000).prop_map(|size| Content::dense(size).expect("a size")),
-        seen.prop_map(|(size, extents)| Content::from_extents(size, extents).expect("a file")),
+        metadata.prop_map(|(size, extents)| Content::from_extents(size, extents).expect("a file")),
     ];
     (content, proptest::option::of(time())).prop_map(|(content, changed)| content.with_ctime(changed))
 }

@@ -1,6 +1,6 @@
 //! A simulated world: two sides, two disks and a link.
 
-use numaio_machine::port::{Digest, Event, Fault, FilePath, Names, Operation, Outcome, Packet, Ticket, Why};
+use numaio_machine::port::{Digest, Event, Fault, FilePath, NameMatching, Operation, Outcome, Packet, Ticket, FaultKind};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
@@ -218,7 +218,7 @@ impl World {
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
             dry_run: false,
             keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-            names: Names::Apart,
+            names: NameMatching::Exact,
             protected: ProtectedPaths::default(),
             destination_created: false,
             report_changes: options.report_changes,
@@ -389,12 +389,12 @@ impl World {
 
     fn run_at_sink(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
         match (&operation, self.fails_records) {
-            (Operation::Record(record), Some(one_of)) if self.chance.once_in(one_of) => {
-                let fault = || Fault::new(Why::NoSpace, "the journal is full");
+            (Operation::WriteJournal(record), Some(one_of)) if self.chance.once_in(one_of) => {
+                let fault = || Fault::new(FaultKind::NoSpace, "the journal is full");
                 let mut results: Vec<_> = record.after.iter().map(|_| Ok(())).collect();
                 results.push(Err(fault()));
                 self.sink.run_in_part(operation, &mut self.chance);
-                Outcome::Each(results)
+                Outcome::Results(results)
             }
             _ => self.sink.run(operation),
         }

@@ -77,7 +77,7 @@ fn tree() -> Disk {
 fn attributes(disk: &mut Disk) -> AttributeLists {
     let at = ["d", "d/f", "own"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
-    let Outcome::Looked(found) = disk.run(Operation::Look { at, details, links: Vec::new() }) else {
+    let Outcome::Stat(found) = disk.run(Operation::Stat { at, details, links: Vec::new() }) else {
         panic!("expected a lookup")
     };
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -138,8 +138,8 @@ fn keeps_numeric_ids_if_names_are_not_supported_or_disabled() {
 
 fn directory_exists(disk: &mut Disk) -> bool {
     let at = vec![FilePath::new(0, *b"d")];
-    let Outcome::Looked(found) =
-        disk.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
+    let Outcome::Stat(found) =
+        disk.run(Operation::Stat { at, details: Details::default(), links: Vec::new() })
     else {
         panic!("expected a lookup")
     };

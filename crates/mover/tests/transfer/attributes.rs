@@ -32,7 +32,7 @@ fn kept(user: Option<u32>) -> (Vec<Vec<String>>, u64, u64) {
     let (moved, unchanged) = again();
     let at = ["d", "f"].map(|name| FilePath::new(0, name.as_bytes())).into();
     let details = Details { xattrs: true, ..Details::default() };
-    let Outcome::Looked(found) = to.run(Operation::Look { at, details, links: Vec::new() }) else {
+    let Outcome::Stat(found) = to.run(Operation::Stat { at, details, links: Vec::new() }) else {
         panic!("expected a lookup")
     };
     let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").xattrs);
@@ -65,12 +65,12 @@ fn modes(objects: &[(u32, u32, u32, Object)], own: &WriterIdentity) -> (Vec<u32>
         sink.totals().moved
     });
     let at = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
-    let Outcome::Looked(found) =
-        to.run(Operation::Look { at, details: Details::default(), links: Vec::new() })
+    let Outcome::Stat(found) =
+        to.run(Operation::Stat { at, details: Details::default(), links: Vec::new() })
     else {
         panic!("expected a lookup")
     };
-    let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").seen.mode);
+    let found = found.into_iter().map(|found| found.expect("a lookup").expect("an object").metadata.mode);
     (found.collect(), moved[1])
 }
 

@@ -1,7 +1,7 @@
 //! Writes that a port rejects because the transfer is cancelled.
 
 use crate::sides::{run, sink, source};
-use numaio_machine::port::{Fault, Operation, Outcome, Stamp, Why, BLOCK};
+use numaio_machine::port::{Fault, Operation, Outcome, Stamp, FaultKind, BLOCK};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::wire::{ProblemSubject, Reason};
@@ -23,8 +23,8 @@ fn resumes_after_cancelled_writes() {
         |operation| from.run(operation),
         |operation| match operation {
             Operation::Write { puts, data: Some(_), .. } if writes == WRITTEN => {
-                let fault = || Err(Fault::new(Why::Cancelled, "it was interrupted"));
-                Outcome::Each(puts.iter().map(|_| fault()).collect())
+                let fault = || Err(Fault::new(FaultKind::Cancelled, "it was interrupted"));
+                Outcome::Results(puts.iter().map(|_| fault()).collect())
             }
             operation => {
                 writes += usize::from(matches!(operation, Operation::Write { data: Some(_), .. }));

@@ -1,7 +1,7 @@
 //! Files with more holes than their entries can describe.
 
 use crate::sides::{run, sink, source};
-use numaio_machine::port::{Fault, FileKind, Found, Operation, Outcome, Put, Stamp, Why, BLOCK};
+use numaio_machine::port::{Fault, FileKind, FileInfo, Operation, Outcome, FileWrite, Stamp, FaultKind, BLOCK};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::report::{Report, TransferOutcome};
@@ -22,7 +22,7 @@ fn pages() -> Vec<(u64, u64)> {
 struct RecordingDisk {
     disk: Disk,
     bytes_read: u64,
-    puts: Vec<Put>,
+    puts: Vec<FileWrite>,
 }
 
 impl RecordingDisk {
@@ -36,7 +36,7 @@ impl RecordingDisk {
             Operation::Write { puts, .. } => {
                 let results = puts.iter().map(|_| Ok(())).collect();
                 self.puts.extend(puts);
-                Outcome::Each(results)
+                Outcome::Results(results)
             }
             other => match self.disk.run(other) {
                 Outcome::Listed(Ok(mut listing)) => {
@@ -51,8 +51,8 @@ impl RecordingDisk {
 }
 
 /// Gives a file the size and the holes of the test.
-fn enlarge(found: &mut Found) {
-    found.seen.size = SIZE;
+fn enlarge(found: &mut FileInfo) {
+    found.metadata.size = SIZE;
     found.data = Some(pages());
 }
 
@@ -97,13 +97,13 @@ fn unreadable_huge_file_fails_after_few_reads() {
     let from = |operation| match operation {
         Operation::Read { pieces, .. } => {
             reads += 1;
-            let results = pieces.iter().map(|_| Err(Fault::new(Why::Other, "the disk is broken"))).collect();
+            let results = pieces.iter().map(|_| Err(Fault::new(FaultKind::Other, "the disk is broken"))).collect();
             Outcome::Read { results, data: Vec::new(), packed: None }
         }
         other => match disk.run(other) {
             Outcome::Listed(Ok(mut listing)) => {
                 let found = listing.found.iter_mut().filter_map(|(_, found)| found.as_mut().ok());
-                found.for_each(|found| (found.seen.size, found.data) = (1 << 62, None));
+                found.for_each(|found| (found.metadata.size, found.data) = (1 << 62, None));
                 Outcome::Listed(Ok(listing))
             }
             outcome => outcome,
@@ -120,9 +120,9 @@ fn unreadable_huge_file_fails_after_few_reads() {
 
 /// Runs an operation on a disk where all regular files have the maximum size and no data.
 fn run_with_huge_files(disk: &mut Disk, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
-    let enlarge = |found: &mut Found| {
-        if found.seen.kind == FileKind::File {
-            (found.seen.size, found.data) = (i64::MAX as u64, Some(Vec::new()));
+    let enlarge = |found: &mut FileInfo| {
+        if found.metadata.kind == FileKind::File {
+            (found.metadata.size, found.data) = (i64::MAX as u64, Some(Vec::new()));
         }
     };
     match disk.run(operation) {
@@ -130,9 +130,9 @@ fn run_with_huge_files(disk: &mut Disk, operation: Operation<Vec<u8>>) -> Outcom
             listing.found.iter_mut().filter_map(|(_, found)| found.as_mut().ok()).for_each(enlarge);
             Outcome::Listed(Ok(listing))
         }
-        Outcome::Looked(mut found) => {
+        Outcome::Stat(mut found) => {
             found.iter_mut().filter_map(|found| found.as_mut().ok()?.as_mut()).for_each(enlarge);
-            Outcome::Looked(found)
+            Outcome::Stat(found)
         }
         outcome => outcome,
     }

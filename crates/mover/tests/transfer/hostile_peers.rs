@@ -1,7 +1,7 @@
 //! Peers that request or announce far more than allowed, in few bytes.
 
 use crate::sides::{found, run_operations, sink, source};
-use numaio_machine::port::{Event, FileKind, Journal, Listing, Names, Operation, Outcome, Packet};
+use numaio_machine::port::{Event, FileKind, Listing, OpenedJournal, NameMatching, Operation, Outcome, Packet};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
@@ -39,14 +39,14 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
             Outcome::Listed(Ok(Listing {
                 found: (0..FILES).map(one).collect(),
                 more: None,
-                names: Names::Apart,
+                names: NameMatching::Exact,
             }))
         }
-        Operation::Look { at, .. } => {
-            Outcome::Looked(at.iter().map(|_| Ok(Some(found(FileKind::Directory)))).collect())
+        Operation::Stat { at, .. } => {
+            Outcome::Stat(at.iter().map(|_| Ok(Some(found(FileKind::Directory)))).collect())
         }
-        Operation::Sum(summing) => Outcome::Summed(Ok(summing)),
-        Operation::Open { .. } => Outcome::Opened(Ok(Journal::Absent)),
+        Operation::HashFile(summing) => Outcome::HashedFile(Ok(summing)),
+        Operation::OpenJournal { .. } => Outcome::OpenedJournal(Ok(OpenedJournal::Absent)),
         other => panic!("{other:?}"),
     }
 }

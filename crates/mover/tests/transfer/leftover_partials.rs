@@ -3,8 +3,8 @@
 
 use crate::sides::{run, run_operations, sink, sink_options, source};
 use numaio_machine::port::{
-    Event, Fault, FileKind, FilePath, Found, Journal as Opened, Listing, Names, Operation, Outcome, Ticket,
-    Why,
+    Event, Fault, FileKind, FilePath, FileInfo, OpenedJournal as Opened, Listing, NameMatching, Operation, Outcome, Ticket,
+    FaultKind,
 };
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::journal::Journal;
@@ -20,7 +20,7 @@ const REMOVAL_BATCH: usize = 512;
 const MAX_PENDING_REMOVALS: usize = 4_096;
 
 /// Returns an empty file, or the root.
-fn found(name: &[u8]) -> Found {
+fn found(name: &[u8]) -> FileInfo {
     let kind = if name.is_empty() { FileKind::Directory } else { FileKind::File };
     crate::sides::found(kind)
 }
@@ -30,24 +30,24 @@ fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
     let end = FILES.min(from + most);
     let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
     let found = (from..end).map(|number| one(number.to_string())).collect();
-    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: Names::Apart }))
+    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: NameMatching::Exact }))
 }
 
 /// Simulates the disks of both sides: equal files, and a journal of an interrupted run at the sink.
 fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     match operation {
         Operation::List { most, .. } => listed(0, most),
-        Operation::More { listing, most, .. } => listed(listing as usize, most),
-        Operation::Look { at, .. } => {
-            Outcome::Looked(at.iter().map(|at| Ok(Some(found(&at.name)))).collect())
+        Operation::ListMore { listing, most, .. } => listed(listing as usize, most),
+        Operation::Stat { at, .. } => {
+            Outcome::Stat(at.iter().map(|at| Ok(Some(found(&at.name)))).collect())
         }
-        Operation::Open { .. } => {
-            Outcome::Opened(Ok(Opened::Ours(Journal::new(TransferId([1; 16])).take_pending())))
+        Operation::OpenJournal { .. } => {
+            Outcome::OpenedJournal(Ok(Opened::Content(Journal::new(TransferId([1; 16])).take_pending())))
         }
-        Operation::Make(all) => Outcome::Each(vec![Ok(()); all.len()]),
-        Operation::Adorn(all) => Outcome::Each(vec![Ok(()); all.len()]),
-        Operation::Remove(all) => Outcome::Each(vec![Ok(()); all.len()]),
-        Operation::Record(_) => Outcome::Each(vec![Ok(())]),
+        Operation::Create(all) => Outcome::Results(vec![Ok(()); all.len()]),
+        Operation::SetAttributes(all) => Outcome::Results(vec![Ok(()); all.len()]),
+        Operation::Remove(all) => Outcome::Results(vec![Ok(()); all.len()]),
+        Operation::WriteJournal(_) => Outcome::Results(vec![Ok(())]),
         other => panic!("{other:?}"),
     }
 }
@@ -94,7 +94,7 @@ impl SlowRemovals {
     /// Completes a removal; returns its paths.
     fn remove(&mut self) -> Option<Vec<FilePath>> {
         let (ticket, all) = self.removals.pop()?;
-        let nothing = Outcome::Each(vec![Ok(()); all.len()]);
+        let nothing = Outcome::Results(vec![Ok(()); all.len()]);
         self.sink.handle(Event::Done(ticket, nothing));
         Some(all)
     }
@@ -165,14 +165,14 @@ fn submitted(sink: &mut Sink<Vec<u8>>, now: Duration) -> Vec<(Ticket, Operation<
 
 /// Returns the ticket of an operation that opens the journal, if one is submitted at `now`.
 fn opens_journal(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
-    let is_open = |(_, operation): &(_, _)| matches!(operation, Operation::Open { .. });
+    let is_open = |(_, operation): &(_, _)| matches!(operation, Operation::OpenJournal { .. });
     submitted(sink, now).into_iter().find(is_open).map(|(ticket, _)| ticket)
 }
 
 /// A lost attempt may hold the journal for a while; the next one waits instead of starting over.
 #[test]
 fn retries_a_journal_that_an_earlier_attempt_holds() {
-    let taken = |ticket| Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken)));
+    let taken = |ticket| Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Locked)));
     let sink = |is_retry| {
         Sink::new(SinkOptions {
             is_retry,
@@ -219,17 +219,17 @@ fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
         ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
     });
     let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
-    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Taken))));
+    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Locked))));
     for packet in run_operations(&mut source, run_operation) {
         sink.handle(Event::Received(packet));
     }
     assert!(submitted(&mut sink, Duration::ZERO).is_empty(), "the sink waits");
     let now = sink.wake().expect("a retry");
     let all = submitted(&mut sink, now);
-    let [(ticket, Operation::Open { .. })] = all[..] else { panic!("{all:?}") };
-    sink.handle(Event::Done(ticket, Outcome::Opened(Ok(Opened::Absent))));
+    let [(ticket, Operation::OpenJournal { .. })] = all[..] else { panic!("{all:?}") };
+    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Absent))));
     let looked = submitted(&mut sink, now);
-    let is_look = |(_, operation): &_| matches!(operation, Operation::Look { .. });
+    let is_look = |(_, operation): &_| matches!(operation, Operation::Stat { .. });
     assert!(!looked.is_empty() && looked.iter().all(is_look), "{looked:?}");
 }
 
@@ -241,7 +241,7 @@ fn does_not_wait_for_the_journal_of_another_user() {
         ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
     });
     let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
-    let fault = Fault::new(Why::Exists, "the journal belongs to another user");
-    sink.handle(Event::Done(ticket, Outcome::Opened(Err(fault))));
+    let fault = Fault::new(FaultKind::Exists, "the journal belongs to another user");
+    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Err(fault))));
     assert_eq!((opens_journal(&mut sink, Duration::ZERO), sink.wake()), (None, None));
 }

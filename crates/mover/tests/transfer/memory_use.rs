@@ -5,8 +5,8 @@
 //! has the table.
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, Found, Journal, Listed, Listing, Names, Operation, Outcome, Packet, Seen,
-    Stamp, Summing,
+    Event, FileKind, FilePath, FileInfo, ListedEntry, Listing, OpenedJournal, NameMatching, Operation, Outcome, Packet, FileStat,
+    Stamp, ContentHash,
 };
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
@@ -83,25 +83,25 @@ struct VirtualTree {
 }
 
 impl VirtualTree {
-    fn found(&self, kind: FileKind, inode: u64) -> Found {
+    fn found(&self, kind: FileKind, inode: u64) -> FileInfo {
         let links = if self.second_name == SecondName::None || kind != FileKind::File { 1 } else { 2 };
         let size = if kind == FileKind::File { self.size } else { 0 };
         let mtime = Stamp { seconds: self.changed.unwrap_or_default(), nanoseconds: 0 };
         let ctime = mtime;
-        let seen = Seen { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
-        Found {
-            seen,
-            hides: false,
+        let metadata = FileStat { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
+        FileInfo {
+            metadata,
+            has_hidden_xattrs: false,
             target: None,
             xattrs: Vec::new(),
             data: None,
             address: None,
-            led_to: false,
+            is_link_destination: false,
         }
     }
 
     /// Returns the object with a name: a folder unless it contains a slash.
-    fn look(&self, at: &FilePath) -> Option<Found> {
+    fn look(&self, at: &FilePath) -> Option<FileInfo> {
         let is_file = at.name.contains(&b'/');
         let kind = if is_file { FileKind::File } else { FileKind::Directory };
         (at.name.is_empty() || self.changed.is_some()).then(|| self.found(kind, 1))
@@ -111,7 +111,7 @@ impl VirtualTree {
     fn list(&self, folder: u64, from: u64, most: usize) -> Listing {
         let all = if folder == 0 { self.folders } else { FOLDER };
         let end = all.min(from + most as u64);
-        let one = |index: u64| -> Listed {
+        let one = |index: u64| -> ListedEntry {
             if folder == 0 {
                 return (
                     format!("folder-{index:05}").into_bytes().into(),
@@ -127,12 +127,12 @@ impl VirtualTree {
         Listing {
             found: (from..end).map(one).collect(),
             more: (end < all).then_some(folder << 32 | end),
-            names: Names::Apart,
+            names: NameMatching::Exact,
         }
     }
 
     fn run(&self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
-        let done = |count: usize| Outcome::Each(vec![Ok(()); count]);
+        let done = |count: usize| Outcome::Results(vec![Ok(()); count]);
         match operation {
             Operation::List { directory, most, .. } => {
                 let index = directory
@@ -142,18 +142,18 @@ impl VirtualTree {
                 let folder = index.map_or(0, |digits| digits.parse::<u64>().expect("a number") + 1);
                 Outcome::Listed(Ok(self.list(folder, 0, most)))
             }
-            Operation::More { listing, most, .. } => {
+            Operation::ListMore { listing, most, .. } => {
                 Outcome::Listed(Ok(self.list(listing >> 32, listing & 0xffff_ffff, most)))
             }
-            Operation::Look { at, .. } => Outcome::Looked(at.iter().map(|at| Ok(self.look(at))).collect()),
-            Operation::Sum(summing) => Outcome::Summed(Ok(Summing { ended: true, ..summing })),
+            Operation::Stat { at, .. } => Outcome::Stat(at.iter().map(|at| Ok(self.look(at))).collect()),
+            Operation::HashFile(summing) => Outcome::HashedFile(Ok(ContentHash { ended: true, ..summing })),
             Operation::Read { .. } => panic!("unexpected read of file data"),
             Operation::Write { puts, .. } => done(puts.len()),
-            Operation::Make(all) => done(all.len()),
-            Operation::Adorn(all) => done(all.len()),
+            Operation::Create(all) => done(all.len()),
+            Operation::SetAttributes(all) => done(all.len()),
             Operation::Remove(all) => done(all.len()),
-            Operation::Open { .. } => Outcome::Opened(Ok(Journal::Absent)),
-            Operation::Record(_) | Operation::Sync { .. } => done(1),
+            Operation::OpenJournal { .. } => Outcome::OpenedJournal(Ok(OpenedJournal::Absent)),
+            Operation::WriteJournal(_) | Operation::Sync { .. } => done(1),
         }
     }
 }
@@ -199,7 +199,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
         dry_run: false,
         keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: Names::Apart,
+        names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,
         report_changes: true,

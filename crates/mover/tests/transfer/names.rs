@@ -1,7 +1,7 @@
 //! Hard links, duplicate names, and names that the destination changes.
 
 use crate::sides::{run, run_operations, sink, sink_options, source, source_options};
-use numaio_machine::port::{Event, Fault, Names, Operation, Outcome, Stamp, Why};
+use numaio_machine::port::{Event, Fault, NameMatching, Operation, Outcome, Stamp, FaultKind};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::report::Report;
 use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
 
-/// Copies everything; returns the names with problems. `seen` modifies the listings of the source.
-fn copy(from: &mut Disk, to: &mut Disk, seen: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
-    copy_with(from, to, |_, outcome| seen(outcome), |_, outcome| outcome)
+/// Copies everything; returns the names with problems. `metadata` modifies the listings of the source.
+fn copy(from: &mut Disk, to: &mut Disk, metadata: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
+    copy_with(from, to, |_, outcome| metadata(outcome), |_, outcome| outcome)
 }
 
 /// Like [`copy`]; the functions modify outcomes, given whether the operation is a write.
@@ -136,7 +136,7 @@ fn hard_link_to_a_failed_file_keeps_old_content_of_equal_age() {
 /// The name `notes.` of the source is listed as `notes`, as on FAT.
 #[test]
 fn name_without_its_trailing_dot_is_not_removed() {
-    for (names, expected) in [(Names::FoldedAndCut, &["old"][..]), (Names::Folded, &["notes", "old"])] {
+    for (names, expected) in [(NameMatching::CaseInsensitiveTrimmed, &["old"][..]), (NameMatching::CaseInsensitive, &["notes", "old"])] {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"notes.", file(b"new"));
         [&b"notes."[..], b"old"].into_iter().for_each(|name| to.put(name, file(b"new")));
@@ -167,7 +167,7 @@ fn name_without_its_trailing_dot_is_not_removed() {
 /// The destination stores even seconds only, as FAT does.
 #[test]
 fn odd_seconds_match_even_ones_on_fat() {
-    for (names, moved) in [(Names::FoldedAndCut, [1, 0]), (Names::Folded, [1, 1])] {
+    for (names, moved) in [(NameMatching::CaseInsensitiveTrimmed, [1, 0]), (NameMatching::CaseInsensitive, [1, 1])] {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"f", Inode { mtime: Stamp { seconds: 905, nanoseconds: 7 }, ..file(b"new") });
         let problems = [(); 2].map(|()| {
@@ -178,12 +178,12 @@ fn odd_seconds_match_even_ones_on_fat() {
             let (mut source, mut sink) = (source(false, false), Sink::new(options));
             let even = |stamp: Stamp| Stamp { seconds: stamp.seconds & !1, nanoseconds: 0 };
             let at_sink = |operation| match to.run(operation) {
-                Outcome::Looked(mut found) => {
-                    for found in found.iter_mut().flatten().flatten().filter(|found| found.seen.size > 0) {
-                        (found.seen.mtime, found.seen.ctime) =
-                            (even(found.seen.mtime), even(found.seen.ctime));
+                Outcome::Stat(mut found) => {
+                    for found in found.iter_mut().flatten().flatten().filter(|found| found.metadata.size > 0) {
+                        (found.metadata.mtime, found.metadata.ctime) =
+                            (even(found.metadata.mtime), even(found.metadata.ctime));
                     }
-                    Outcome::Looked(found)
+                    Outcome::Stat(found)
                 }
                 outcome => outcome,
             };
@@ -206,8 +206,8 @@ fn partial_files_without_a_journal_are_removed() {
             sent.extend(run_operations(&mut source, |operation| from.run(operation)));
             sent.pop_front().into_iter().for_each(|packet| sink.handle(Event::Received(packet)));
             let at_sink = |operation| match operation {
-                Operation::Record(_) if !is_noted => {
-                    Outcome::Each(vec![Err(Fault::new(Why::NoSpace, "disk full"))])
+                Operation::WriteJournal(_) if !is_noted => {
+                    Outcome::Results(vec![Err(Fault::new(FaultKind::NoSpace, "disk full"))])
                 }
                 operation => {
                     written += usize::from(matches!(operation, Operation::Write { data: Some(_), .. }));
@@ -233,9 +233,9 @@ fn hard_link_to_a_file_that_lacks_only_an_attribute_is_created() {
     to.put(b"a", file(b"old"));
     to.put(b"b", file(b"older"));
     let no_owner = |is_write, outcome| match outcome {
-        Outcome::Each(results) if is_write => {
-            let fault = |_| Err(Fault::new(Why::Permission, "set its owner"));
-            Outcome::Each(results.into_iter().map(fault).collect())
+        Outcome::Results(results) if is_write => {
+            let fault = |_| Err(Fault::new(FaultKind::Permission, "set its owner"));
+            Outcome::Results(results.into_iter().map(fault).collect())
         }
         outcome => outcome,
     };
@@ -261,8 +261,8 @@ fn directory_creation_failure_is_reported_once() {
     from.put(b"d", Inode { object: Object::Directory(Default::default()), ..file(b"") });
     let (mut source, mut sink) = (source(false, false), sink(false));
     let refused = |operation| match operation {
-        Operation::Make(all) => {
-            Outcome::Each(vec![Err(Fault::new(Why::Permission, "make a directory")); all.len()])
+        Operation::Create(all) => {
+            Outcome::Results(vec![Err(Fault::new(FaultKind::Permission, "make a directory")); all.len()])
         }
         other => to.run(other),
     };

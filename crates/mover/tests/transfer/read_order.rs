@@ -32,7 +32,7 @@ fn end_of_a_file_waits_for_its_deferred_last_part() {
     while sink.outcome().is_none() {
         match sink.poll(Duration::ZERO) {
             // Lookups are completed in reverse order.
-            Some(PortCommand::Submit(ticket, look @ Operation::Look { .. })) => {
+            Some(PortCommand::Submit(ticket, look @ Operation::Stat { .. })) => {
                 waiting.insert(0, (ticket, look))
             }
             Some(PortCommand::Submit(ticket, operation)) => {
@@ -68,11 +68,11 @@ fn order(by_address: bool) -> Vec<(u64, u64)> {
     };
     run((&mut source, &mut sink), at_source, |operation| to.run(operation));
     let details = Details { address: true, ..Details::default() };
-    let Outcome::Looked(found) = from.run(Operation::Look { at: read, details, links: Vec::new() }) else {
+    let Outcome::Stat(found) = from.run(Operation::Stat { at: read, details, links: Vec::new() }) else {
         panic!("expected a lookup")
     };
     let found = found.into_iter().map(|found| found.expect("a file").expect("a file"));
-    found.map(|found| (found.seen.inode, found.address.expect("an address"))).collect()
+    found.map(|found| (found.metadata.inode, found.address.expect("an address"))).collect()
 }
 
 #[test]

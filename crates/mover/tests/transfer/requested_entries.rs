@@ -51,7 +51,7 @@ fn tree(chance: &mut Chance) -> Disk {
         if let DiskObject::File(..) = object {
             files.push(name.clone());
         }
-        let mtime = crate::sides::found(numaio_machine::port::FileKind::File).seen.mtime;
+        let mtime = crate::sides::found(numaio_machine::port::FileKind::File).metadata.mtime;
         disk.put(&name, Inode { object, mode: 0o755, user: 0, group: 0, mtime, xattrs: Vec::new() });
     }
     disk

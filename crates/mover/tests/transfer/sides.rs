@@ -1,6 +1,6 @@
 //! A source and a sink with default options, and functions to run them.
 
-use numaio_machine::port::{Event, FileKind, Found, Names, Operation, Outcome, Packet, Seen, Stamp};
+use numaio_machine::port::{Event, FileKind, FileInfo, NameMatching, Operation, Outcome, Packet, FileStat, Stamp};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
@@ -73,7 +73,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),
         dry_run: false,
         keep_partials_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: Names::Apart,
+        names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,
         report_changes: false,
@@ -121,9 +121,9 @@ pub fn run_operations<C: TransferCore<Vec<u8>>>(
 }
 
 /// Returns an empty object.
-pub fn found(kind: FileKind) -> Found {
+pub fn found(kind: FileKind) -> FileInfo {
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
-    let seen = Seen {
+    let metadata = FileStat {
         kind,
         mode: 0o640,
         user: 0,
@@ -135,5 +135,5 @@ pub fn found(kind: FileKind) -> Found {
         volume: 1,
         links: 1,
     };
-    Found { seen, hides: false, target: None, xattrs: Vec::new(), data: None, address: None, led_to: false }
+    FileInfo { metadata, has_hidden_xattrs: false, target: None, xattrs: Vec::new(), data: None, address: None, is_link_destination: false }
 }

@@ -2,7 +2,7 @@ use super::*;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tree::Tree;
-use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_schema::{Basis, MachineSource, PlacementRequest, PlacementTarget, TaskPlace, PLACEMENT_SCHEMA};
 
 /// One task on CPUs 4-7 of node 1, near eth0.
@@ -30,7 +30,7 @@ fn plan() -> PlacementPlan {
             target: Some(0),
             cpus,
             cpu_nodes: nodes.clone(),
-            memory: MemoryPlace { policy: MemoryPolicy::Preferred, nodes },
+            memory: MemoryBinding { policy: MemoryPolicy::Preferred, nodes },
         }],
         reasons: Vec::new(),
         rejected: Vec::new(),

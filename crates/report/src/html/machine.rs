@@ -9,7 +9,7 @@ use crate::svg::machine_drawing;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::{Distances, Topology};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 
 /// The maximum number of devices in the table, which limits the size of the page.
 const MOST_DEVICES: usize = 300;
@@ -77,8 +77,8 @@ fn nodes(topology: &Topology, id: &str) -> Markup {
                             td { (phrases::joined(node.packages.iter().map(ToString::to_string), ", ")) }
                             td { (node.cpus) }
                             td { (phrases::last_cache(topology, &node.cpus)) }
-                            td { @if let Some(memory) = node.memory { (size_for_people(memory.total_bytes)) } }
-                            td { @if let Some(memory) = node.memory { (size_for_people(memory.free_bytes)) } }
+                            td { @if let Some(memory) = node.memory { (format_size(memory.total_bytes)) } }
+                            td { @if let Some(memory) = node.memory { (format_size(memory.free_bytes)) } }
                             td { (phrases::joined(topology.devices_on(node.id).take(24).map(phrases::device_name), ", ")) }
                             td { (phrases::node_notes(node).join(", ")) }
                         }

@@ -7,7 +7,7 @@ use crate::model_text::header::{conditions, date, loop_name, percent};
 use crate::phrases::{self, count};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
     IoRecord, LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord,
@@ -180,7 +180,7 @@ pub(super) fn latency_settings(latency: &LatencyRecord) -> Vec<Setting> {
             "Chain",
             format!(
                 "one random cycle through the buffer, stride {}",
-                size_for_people(u64::from(method.stride_bytes))
+                format_size(u64::from(method.stride_bytes))
             ),
         ),
         ("Buffer", sizes(&method.bytes)),
@@ -232,9 +232,9 @@ fn sizes(bytes: &[(NodeId, u64)]) -> String {
     let sizes: BTreeSet<u64> = bytes.iter().map(|(_, bytes)| *bytes).collect();
     match (sizes.first(), sizes.last()) {
         (Some(least), Some(most)) if least < most => {
-            format!("{} to {}", size_for_people(*least), size_for_people(*most))
+            format!("{} to {}", format_size(*least), format_size(*most))
         }
-        (Some(one), _) => size_for_people(*one),
+        (Some(one), _) => format_size(*one),
         _ => String::new(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::phrases;
 use crate::style::{clean, TextPage};
 use numaio_machine::conditions::Conditions;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{CopyLoop, Pages};
 use numaio_schema::{MachineSource, Method, Provenance, Record};
 use std::collections::BTreeSet;
@@ -118,8 +118,8 @@ pub(crate) fn visits_per_cell(of_cells: impl Iterator<Item = usize>) -> String {
 pub(crate) fn size_range(bytes: impl Iterator<Item = u64>) -> String {
     let bytes: BTreeSet<u64> = bytes.collect();
     match (bytes.first(), bytes.last()) {
-        (Some(least), Some(most)) if least == most => size_for_people(*least),
-        (Some(least), Some(most)) => format!("{} to {}", size_for_people(*least), size_for_people(*most)),
+        (Some(least), Some(most)) if least == most => format_size(*least),
+        (Some(least), Some(most)) => format!("{} to {}", format_size(*least), format_size(*most)),
         _ => String::new(),
     }
 }

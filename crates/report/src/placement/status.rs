@@ -4,7 +4,7 @@ use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_schema::{ProcessStatus, Status};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -73,7 +73,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
                 process
                     .bytes_on
                     .as_ref()
-                    .map_or("unknown".to_owned(), |on| by_node(on, |bytes| size_for_people(*bytes))),
+                    .map_or("unknown".to_owned(), |on| by_node(on, |bytes| format_size(*bytes))),
             ),
             Cell::from(phrases::joined(devices, ", ")),
             Cell::from(nearness.map(|it| it.near.to_string()).unwrap_or_default()),

@@ -4,7 +4,7 @@ use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::set::NodeSet;
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verification};
 
 /// Formats the CPUs and memory of each task with the reasons; with `explain`, also how each handle
@@ -119,7 +119,7 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
         page.paragraph(
             2,
             2,
-            &format!("{} moved {}{other}", phrases::short(&device.device), size_for_people(device.bytes)),
+            &format!("{} moved {}{other}", phrases::short(&device.device), format_size(device.bytes)),
         );
     }
     page.into_text()
@@ -128,5 +128,5 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
 /// Lists memory on nodes outside the plan.
 fn misplaced_memory(task: &TaskSeen, place: &NodeSet) -> Vec<String> {
     let elsewhere = task.bytes_on.iter().filter(|(node, bytes)| !place.contains(**node) && **bytes > 0);
-    elsewhere.map(|(node, bytes)| format!("{} on node {node}", size_for_people(*bytes))).collect()
+    elsewhere.map(|(node, bytes)| format!("{} on node {node}", format_size(*bytes))).collect()
 }

@@ -5,7 +5,7 @@ use super::{Align, Sheet, Text};
 use crate::io_text;
 use crate::number_format::NumberFormat;
 use crate::phrases::joined;
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{IoCell, IoRecord};
 
 /// Text in place of a missing value.
@@ -57,7 +57,7 @@ fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
     [
         io_text::cell_name(cell).into(),
         cell.operation.clone().unwrap_or_default().into(),
-        size_for_people(cell.block_bytes).into(),
+        format_size(cell.block_bytes).into(),
         or_missing(summary.map(|it| figures.format(it.median))),
         or_missing(summary.map(|it| format!("{} to {}", figures.format(it.low), figures.format(it.high)))),
         or_missing(summary.map(|it| it.n.to_string())),

@@ -6,7 +6,7 @@ use super::MARGIN;
 use crate::phrases;
 use crate::plan_text::{devices, proof, stage_name, title};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{Plan, PlannedPool, PoolSide, Stage};
 use std::collections::BTreeSet;
 
@@ -125,7 +125,7 @@ fn bands<'a>(
         let names =
             pools.iter().find(|pool| pool.way.device_node == *device_node).map(devices).unwrap_or_default();
         let bytes = pools.iter().filter(|pool| pool.way.device_node == *device_node).map(|pool| pool.bytes);
-        (names, size_for_people(bytes.fold(0, u64::saturating_add)))
+        (names, format_size(bytes.fold(0, u64::saturating_add)))
     };
     (pools.iter().map(band).collect(), device_nodes.iter().map(card).collect())
 }
@@ -138,7 +138,7 @@ impl Band<'_> {
     /// Describes the band: `3 threads, 1.2 TiB`.
     fn label(&self) -> String {
         let threads = phrases::count(self.pool.threads as usize, "thread");
-        format!("{threads}, {}", size_for_people(self.pool.bytes))
+        format!("{threads}, {}", format_size(self.pool.bytes))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::phrases;
 use numaio_machine::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use numaio_machine::ids::PackageId;
 use numaio_machine::topology::{Node, Topology};
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 
 /// Minimum number of equal devices for a shared card.
 const GROUP: usize = 5;
@@ -101,7 +101,7 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
         lines.push(line(phrases::joined([counts, phrases::last_cache(topology, &node.cpus)], ", ")));
     }
     if let Some(memory) = node.memory {
-        let (total, free) = (size_for_people(memory.total_bytes), size_for_people(memory.free_bytes));
+        let (total, free) = (format_size(memory.total_bytes), format_size(memory.free_bytes));
         lines.push(line(format!("{total} of memory, {free} free")));
     }
     if node.cpus.is_empty() && node.packages.len() > 1 {

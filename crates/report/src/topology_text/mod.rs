@@ -8,7 +8,7 @@ use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 
 /// Formats a machine: nodes, distances, devices, limits of this process, and findings.
 ///
@@ -69,7 +69,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         sentences.push("All online CPUs and all memory nodes".to_owned());
     }
     if let Some(bytes) = confinement.memory_limit_bytes {
-        sentences.push(format!("Memory limit: {}", size_for_people(bytes)));
+        sentences.push(format!("Memory limit: {}", format_size(bytes)));
     }
     if confined || confinement.memory_limit_bytes.is_some() {
         let by = phrases::joined(&confinement.by, "; ");

@@ -6,7 +6,7 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Access, Node, Topology};
-use numaio_machine::units::{size_for_people, BandwidthUnit};
+use numaio_machine::units::{format_size, BandwidthUnit};
 
 /// Writes a row for each node.
 pub(super) fn write(page: &mut TextPage, topology: &Topology) {
@@ -41,8 +41,8 @@ fn row(topology: &Topology, node: &Node) -> [String; 10] {
         node.cpus.to_string(),
         cores,
         phrases::last_cache(topology, &node.cpus),
-        node.memory.map(|memory| size_for_people(memory.total_bytes)).unwrap_or_default(),
-        node.memory.map(|memory| size_for_people(memory.free_bytes)).unwrap_or_default(),
+        node.memory.map(|memory| format_size(memory.total_bytes)).unwrap_or_default(),
+        node.memory.map(|memory| format_size(memory.free_bytes)).unwrap_or_default(),
         huge_pages(node),
         if devices == 0 { String::new() } else { devices.to_string() },
         phrases::node_notes(node).join(", "),
@@ -52,7 +52,7 @@ fn row(topology: &Topology, node: &Node) -> [String; 10] {
 fn huge_pages(node: &Node) -> String {
     let reserved = node.huge_pages.iter().filter(|pool| pool.total > 0);
     let pool = reserved
-        .map(|pool| format!("{} of {} free, {}", pool.free, pool.total, size_for_people(pool.page_bytes)));
+        .map(|pool| format!("{} of {} free, {}", pool.free, pool.total, format_size(pool.page_bytes)));
     phrases::joined(pool, "; ")
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use numaio_machine::devices::NameClass;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::tree::Tree;
 use numaio_report::{hwloc_xml, MeasurementSet};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ fn misnamed() -> Tree {
 
 #[test]
 fn os_device_type_comes_from_the_class_of_the_name() {
-    let machine = see(&misnamed());
+    let machine = discover(&misnamed());
     let expected = [("mlx5_0", "2"), ("nvme0n1", "0"), ("storage", "3")];
     let expected: BTreeMap<String, String> = expected.map(|(name, kind)| (name.into(), kind.into())).into();
     assert_eq!(os_devices(&hwloc_xml(&machine, MeasurementSet::default())), expected);
@@ -59,7 +59,7 @@ fn os_device_type_comes_from_the_class_of_the_name() {
 
 #[test]
 fn os_device_type_defaults_to_the_kind_of_device() {
-    let mut machine = see(&misnamed());
+    let mut machine = discover(&misnamed());
     machine.devices.iter_mut().for_each(|device| device.name_classes.clear());
     let expected = [("mlx5_0", "2"), ("nvme0", "0"), ("nvme0n1", "0"), ("storage", "2")];
     let expected: BTreeMap<String, String> = expected.map(|(name, kind)| (name.into(), kind.into())).into();

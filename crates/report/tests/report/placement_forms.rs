@@ -6,7 +6,7 @@ use crate::common::machines::{cpus, dl585, set};
 use numaio_machine::ids::CpuId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Identity;
-use numaio_machine::workload::{MemoryPlace, MemoryPolicy};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_report::forms;
 use numaio_schema::{
     Basis, MachineSource, PlacementPlan, PlacementRequest, PlacementTarget, TaskPlace, PLACEMENT_SCHEMA,
@@ -33,7 +33,7 @@ fn form(name: &str, plan: &PlacementPlan) -> String {
 
 /// Builds a task from its CPUs, their nodes, and its memory policy and nodes.
 fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlace {
-    let memory = MemoryPlace { policy, nodes: set(memory) };
+    let memory = MemoryBinding { policy, nodes: set(memory) };
     TaskPlace { target: Some(0), cpus: cpus(on), cpu_nodes: set(nodes), memory }
 }
 

@@ -3,9 +3,9 @@
 use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
-    Attributes, Begin, Details, Digest, Fault, FileKind, FilePath, Found, Hash, Journal, Listing, Making,
-    Names, Object as Wanted, Operation, Outcome, Pack, Packed, Put, ReadPiece, Record, Seen, Settle, Stamp,
-    Summing, Unpacking, Why, BLOCK, UNFINISHED,
+    Attributes, OpenMode, Details, Digest, Fault, FileKind, FilePath, FileInfo, Hash, OpenedJournal, Listing, NewObject,
+    NameMatching, Object as Wanted, Operation, Outcome, CompressFn, CompressionResult, FileWrite, ReadPiece, JournalWrite, FileStat, FileCompletion, Stamp,
+    ContentHash, Decompression, FaultKind, BLOCK, UNFINISHED_DIRECTORY_MODE,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use std::time::Duration;
 /// What the umask takes of the modes of new things.
 const UMASK: u32 = 0o022;
 
-fn fault(why: Why) -> Fault {
+fn fault(why: FaultKind) -> Fault {
     Fault::new(why, format_args!("simulated: {why:?}"))
 }
 
 /// Packs at 500 MB/s, by a thread that has a CPU for itself.
-fn packed(pack: Pack, data: &mut Vec<u8>) -> Packed {
+fn packed(pack: CompressFn, data: &mut Vec<u8>) -> CompressionResult {
     let mut into = vec![0; BLOCK];
     let bytes = pack(data, &mut into);
     let took = Duration::from_nanos(2 * data.len() as u64);
@@ -26,10 +26,10 @@ fn packed(pack: Pack, data: &mut Vec<u8>) -> Packed {
         into.truncate(bytes);
         *data = into;
     }
-    Packed { bytes, took, worked: took }
+    CompressionResult { bytes, took, worked: took }
 }
 
-fn unpacked(packed: &Unpacking, data: &[u8]) -> Result<Vec<u8>, Fault> {
+fn unpacked(packed: &Decompression, data: &[u8]) -> Result<Vec<u8>, Fault> {
     let mut plain = vec![0; BLOCK];
     packed.run(data, &mut plain)?;
     plain.truncate(packed.plain);
@@ -43,16 +43,16 @@ impl Disk {
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&directory, most, details))
             }
-            Operation::More { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
-            Operation::Look { at, details, links } => {
+            Operation::ListMore { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
+            Operation::Stat { at, details, links } => {
                 let mut found: Vec<_> = at.iter().map(|at| self.look(at, details)).collect();
                 for (index, target) in links {
                     if let Ok(Some(found)) = &mut found[index] {
-                        found.led_to =
-                            found.seen.kind != FileKind::Symlink && self.is_led_to(&at[index].name, &target);
+                        found.is_link_destination =
+                            found.metadata.kind != FileKind::Symlink && self.is_led_to(&at[index].name, &target);
                     }
                 }
-                Outcome::Looked(found)
+                Outcome::Stat(found)
             }
             Operation::Read { pieces, hash, pack } => {
                 let mut data = Vec::with_capacity(BLOCK);
@@ -60,7 +60,7 @@ impl Disk {
                 let packed = pack.map(|pack| packed(pack, &mut data));
                 Outcome::Read { results, data, packed }
             }
-            Operation::Sum(summing) => Outcome::Summed(self.sum(summing)),
+            Operation::HashFile(summing) => Outcome::HashedFile(self.sum(summing)),
             Operation::Write { puts, data, hash, packed } => {
                 let bytes = match (data, packed) {
                     (Some(data), Some(packed)) => unpacked(&packed, &data),
@@ -68,25 +68,25 @@ impl Disk {
                 };
                 let bytes = match bytes {
                     Ok(bytes) => bytes,
-                    Err(fault) => return Outcome::Each(puts.iter().map(|_| Err(fault.clone())).collect()),
+                    Err(fault) => return Outcome::Results(puts.iter().map(|_| Err(fault.clone())).collect()),
                 };
-                Outcome::Each(puts.iter().map(|put| self.write(put, &bytes, hash)).collect())
+                Outcome::Results(puts.iter().map(|put| self.write(put, &bytes, hash)).collect())
             }
-            Operation::Make(all) => Outcome::Each(all.iter().map(|making| self.make(making)).collect()),
-            Operation::Adorn(all) => {
+            Operation::Create(all) => Outcome::Results(all.iter().map(|making| self.make(making)).collect()),
+            Operation::SetAttributes(all) => {
                 let mut adorn = |at: &FilePath, attributes: &Attributes| {
                     let inode = self.find(&at.name)?;
                     self.adorn(inode, attributes);
                     Ok(())
                 };
-                Outcome::Each(all.iter().map(|(at, attributes)| adorn(at, attributes)).collect())
+                Outcome::Results(all.iter().map(|(at, attributes)| adorn(at, attributes)).collect())
             }
-            Operation::Remove(all) => Outcome::Each(all.iter().map(|at| self.remove(at)).collect()),
-            Operation::Open { journal, most } => Outcome::Opened(self.open(&journal, most)),
-            Operation::Record(record) => Outcome::Each(self.record(&record)),
+            Operation::Remove(all) => Outcome::Results(all.iter().map(|at| self.remove(at)).collect()),
+            Operation::OpenJournal { journal, most } => Outcome::OpenedJournal(self.open(&journal, most)),
+            Operation::WriteJournal(record) => Outcome::Results(self.record(&record)),
             Operation::Sync { .. } => {
                 self.sync_all();
-                Outcome::Each(vec![Ok(())])
+                Outcome::Results(vec![Ok(())])
             }
         }
     }
@@ -102,13 +102,13 @@ impl Disk {
                 }
                 self.run(Operation::Write { puts, data, hash, packed });
             }
-            Operation::Make(mut all) => {
+            Operation::Create(mut all) => {
                 all.truncate(chance.below(all.len() as u64 + 1) as usize);
-                self.run(Operation::Make(all));
+                self.run(Operation::Create(all));
             }
-            Operation::Record(mut record) => {
+            Operation::WriteJournal(mut record) => {
                 record.bytes.truncate(chance.below(record.bytes.len() as u64 + 1) as usize);
-                self.run(Operation::Record(record));
+                self.run(Operation::WriteJournal(record));
             }
             _ => {}
         }
@@ -120,10 +120,10 @@ impl Disk {
         for component in name.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
             match self.now.0.get(&at).map(|inode| &inode.object) {
                 Some(Object::Directory(names)) => {
-                    at = *names.get(component).ok_or_else(|| fault(Why::NotFound))?;
+                    at = *names.get(component).ok_or_else(|| fault(FaultKind::NotFound))?;
                 }
-                Some(Object::Special(Kind::Symlink(_))) => return Err(fault(Why::Link)),
-                _ => return Err(fault(Why::NotFound)),
+                Some(Object::Special(Kind::Symlink(_))) => return Err(fault(FaultKind::Link)),
+                _ => return Err(fault(FaultKind::NotFound)),
             }
         }
         Ok(at)
@@ -134,11 +134,11 @@ impl Disk {
         let parent = self.find(slash.map_or(&b""[..], |slash| &at.name[..slash]))?;
         match self.now.0.get(&parent).map(|inode| &inode.object) {
             Some(Object::Directory(_)) => Ok((parent, slash.map_or(&at.name, |slash| &at.name[slash + 1..]))),
-            _ => Err(fault(Why::NotFound)),
+            _ => Err(fault(FaultKind::NotFound)),
         }
     }
 
-    fn found(&self, number: u64, details: Details) -> Option<Found> {
+    fn found(&self, number: u64, details: Details) -> Option<FileInfo> {
         let inode = self.now.0.get(&number)?;
         let links = self.now.0.values().map(|inode| match &inode.object {
             Object::Directory(names) => names.values().filter(|named| **named == number).count() as u64,
@@ -152,7 +152,7 @@ impl Disk {
             Object::Special(Kind::CharacterDevice(a, b)) => (FileKind::CharacterDevice(*a, *b), 0),
             Object::Special(Kind::BlockDevice(a, b)) => (FileKind::BlockDevice(*a, *b), 0),
         };
-        let seen = Seen {
+        let metadata = FileStat {
             kind,
             mode: inode.mode,
             user: inode.user,
@@ -180,7 +180,7 @@ impl Disk {
         // Files lie anywhere, and always in the same place.
         let address =
             (details.address && kind == FileKind::File).then(|| number.wrapping_mul(0x9e37_79b9) % 1_000);
-        Some(Found { seen, hides: false, target, xattrs, data, address, led_to: false })
+        Some(FileInfo { metadata, has_hidden_xattrs: false, target, xattrs, data, address, is_link_destination: false })
     }
 
     /// Whether a link with a relative target would lead to what is in its place, or into it, if there is no other link on the way.
@@ -199,7 +199,7 @@ impl Disk {
         into && self.find(&path).is_ok()
     }
 
-    fn look(&self, at: &FilePath, details: Details) -> Result<Option<Found>, Fault> {
+    fn look(&self, at: &FilePath, details: Details) -> Result<Option<FileInfo>, Fault> {
         match self.find(&at.name) {
             Ok(inode) => Ok(self.found(inode, details)),
             Err(_) => Ok(None),
@@ -213,12 +213,12 @@ impl Disk {
                 let names = names.keys().rev().cloned().collect();
                 self.part(number, names, most, details)
             }
-            _ => Err(fault(Why::NotFound)),
+            _ => Err(fault(FaultKind::NotFound)),
         }
     }
 
     fn more(&mut self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
-        let (number, names) = self.listings.remove(&listing).ok_or_else(|| fault(Why::Other))?;
+        let (number, names) = self.listings.remove(&listing).ok_or_else(|| fault(FaultKind::Other))?;
         self.part(number, names, most, details)
     }
 
@@ -231,7 +231,7 @@ impl Disk {
     ) -> Result<Listing, Fault> {
         let some = names.split_off(names.len().saturating_sub(most));
         let Some(Object::Directory(there)) = self.now.0.get(&number).map(|inode| &inode.object) else {
-            return Err(fault(Why::NotFound));
+            return Err(fault(FaultKind::NotFound));
         };
         let found = some.into_iter().filter_map(|name| {
             let found = self.found(*there.get(&name)?, details)?;
@@ -243,35 +243,35 @@ impl Disk {
             self.listings.insert(listing, (number, names));
             listing
         });
-        Ok(Listing { found, more, names: Names::Apart })
+        Ok(Listing { found, more, names: NameMatching::Exact })
     }
 
     fn piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {
         let number = self.find(&piece.at.name)?;
-        let found = self.found(number, Details::default()).ok_or_else(|| fault(Why::NotFound))?;
-        if found.seen.identity() != piece.identity || found.seen.kind != FileKind::File {
-            return Err(fault(Why::Changed));
+        let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
+        if found.metadata.identity() != piece.identity || found.metadata.kind != FileKind::File {
+            return Err(fault(FaultKind::Changed));
         }
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
-            return Err(fault(Why::Changed));
+            return Err(fault(FaultKind::Changed));
         };
         let start = piece.offset as usize;
-        let bytes = content.get(start..start + piece.length).ok_or_else(|| fault(Why::Changed))?;
+        let bytes = content.get(start..start + piece.length).ok_or_else(|| fault(FaultKind::Changed))?;
         data.extend_from_slice(bytes);
         self.read += bytes.len() as u64;
         Ok(hash(bytes))
     }
 
-    fn sum(&mut self, mut summing: Summing) -> Result<Summing, Fault> {
+    fn sum(&mut self, mut summing: ContentHash) -> Result<ContentHash, Fault> {
         let number = self.find(&summing.at.name)?;
-        let found = self.found(number, Details::default()).ok_or_else(|| fault(Why::NotFound))?;
-        if summing.identity.is_some_and(|identity| identity != found.seen.identity()) {
-            return Err(fault(Why::Changed));
+        let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
+        if summing.identity.is_some_and(|identity| identity != found.metadata.identity()) {
+            return Err(fault(FaultKind::Changed));
         }
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
-            return Err(fault(Why::Changed));
+            return Err(fault(FaultKind::Changed));
         };
-        let rest = content.get(summing.offset as usize..).ok_or_else(|| fault(Why::Changed))?;
+        let rest = content.get(summing.offset as usize..).ok_or_else(|| fault(FaultKind::Changed))?;
         let some = &rest[..rest.len().min(summing.most as usize)];
         summing.running.update(some);
         summing.offset += some.len() as u64;
@@ -279,7 +279,7 @@ impl Disk {
         Ok(summing)
     }
 
-    fn write(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {
+    fn write(&mut self, put: &FileWrite, data: &[u8], hash: Hash) -> Result<(), Fault> {
         let done = self.write_parts(put, data, hash);
         if done.is_err() || put.settle.is_some() {
             self.in_place.remove(&put.at);
@@ -287,17 +287,17 @@ impl Disk {
         done
     }
 
-    fn write_parts(&mut self, put: &Put, data: &[u8], hash: Hash) -> Result<(), Fault> {
+    fn write_parts(&mut self, put: &FileWrite, data: &[u8], hash: Hash) -> Result<(), Fault> {
         for (range, digest) in &put.check {
             if data.get(range.clone()).map(hash) != Some(*digest) {
-                return Err(fault(Why::Mismatch));
+                return Err(fault(FaultKind::Mismatch));
             }
         }
         let number = self.begin(put)?;
         for part in &put.parts {
-            let bytes = data.get(part.bytes.clone()).ok_or_else(|| fault(Why::Other))?;
+            let bytes = data.get(part.bytes.clone()).ok_or_else(|| fault(FaultKind::Other))?;
             if self.written + bytes.len() as u64 > self.room {
-                return Err(fault(Why::NoSpace));
+                return Err(fault(FaultKind::NoSpace));
             }
             self.written += bytes.len() as u64;
             self.change(Change::Data(number, part.offset, bytes.to_vec()));
@@ -310,29 +310,29 @@ impl Disk {
         }
     }
 
-    fn begin(&mut self, put: &Put) -> Result<u64, Fault> {
+    fn begin(&mut self, put: &FileWrite) -> Result<u64, Fault> {
         let (directory, name) = self.place(&put.at)?;
         let there = self.find(&put.at.name).ok();
         let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
         match (put.begin, there, object) {
-            (Begin::Continue, Some(number), Some(Object::File(..))) => {
-                let size = self.found(number, Details::default()).map_or(0, |found| found.seen.size);
+            (OpenMode::Continue, Some(number), Some(Object::File(..))) => {
+                let size = self.found(number, Details::default()).map_or(0, |found| found.metadata.size);
                 match put.held.last().is_none_or(|last| last.end <= size) {
                     true => Ok(number),
-                    false => Err(fault(Why::Changed)),
+                    false => Err(fault(FaultKind::Changed)),
                 }
             }
-            (Begin::Further, Some(number), Some(Object::File(..))) => {
+            (OpenMode::ContinueInPlace, Some(number), Some(Object::File(..))) => {
                 let has_another_name =
-                    self.found(number, Details::default()).is_none_or(|found| found.seen.links > 1);
+                    self.found(number, Details::default()).is_none_or(|found| found.metadata.links > 1);
                 match self.in_place.get(&put.at) == Some(&number) && !has_another_name {
                     true => Ok(number),
-                    false => Err(fault(Why::Changed)),
+                    false => Err(fault(FaultKind::Changed)),
                 }
             }
-            (Begin::Continue | Begin::Further, ..) => Err(fault(Why::NotFound)),
-            (_, _, Some(Object::Directory(_))) => Err(fault(Why::Exists)),
-            (Begin::InPlace, Some(number), Some(Object::File(..))) => {
+            (OpenMode::Continue | OpenMode::ContinueInPlace, ..) => Err(fault(FaultKind::NotFound)),
+            (_, _, Some(Object::Directory(_))) => Err(fault(FaultKind::Exists)),
+            (OpenMode::InPlace, Some(number), Some(Object::File(..))) => {
                 self.change(Change::Size(number, 0));
                 self.in_place.insert(put.at.clone(), number);
                 Ok(number)
@@ -340,7 +340,7 @@ impl Disk {
             _ => {
                 let number = self.add(Object::File(Vec::new(), BTreeSet::new()), 0o600);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
-                if put.begin == Begin::InPlace {
+                if put.begin == OpenMode::InPlace {
                     self.in_place.insert(put.at.clone(), number);
                 }
                 Ok(number)
@@ -348,7 +348,7 @@ impl Disk {
         }
     }
 
-    fn settle(&mut self, at: &FilePath, number: u64, settle: &Settle) -> Result<(), Fault> {
+    fn settle(&mut self, at: &FilePath, number: u64, settle: &FileCompletion) -> Result<(), Fault> {
         self.change(Change::Size(number, settle.size));
         self.adorn(number, &settle.attributes);
         if settle.sync {
@@ -366,7 +366,7 @@ impl Disk {
     fn not_a_directory(&self, at: &FilePath) -> Result<(), Fault> {
         let there = self.find(&at.name).ok().and_then(|number| self.now.0.get(&number));
         match there.is_some_and(|inode| matches!(inode.object, Object::Directory(_))) {
-            true => Err(fault(Why::Exists)),
+            true => Err(fault(FaultKind::Exists)),
             false => Ok(()),
         }
     }
@@ -384,7 +384,7 @@ impl Disk {
         self.change(Change::Attributes(number, Box::new(new)));
     }
 
-    fn make(&mut self, making: &Making) -> Result<(), Fault> {
+    fn make(&mut self, making: &NewObject) -> Result<(), Fault> {
         let (directory, name) = self.place(&making.at)?;
         if let Wanted::HardLink(to) = &making.object {
             let number = self.find(&to.name)?;
@@ -397,7 +397,7 @@ impl Disk {
                 if making.at.name.is_empty() || self.not_a_directory(&making.at).is_err() {
                     return Ok(());
                 }
-                let number = self.add(Object::Directory(BTreeMap::new()), UNFINISHED);
+                let number = self.add(Object::Directory(BTreeMap::new()), UNFINISHED_DIRECTORY_MODE);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
                 return Ok(());
             }
@@ -405,7 +405,7 @@ impl Disk {
             Wanted::Fifo => Kind::Fifo,
             Wanted::CharacterDevice(a, b) => Kind::CharacterDevice(*a, *b),
             Wanted::BlockDevice(a, b) => Kind::BlockDevice(*a, *b),
-            Wanted::HardLink(_) => return Err(fault(Why::Other)),
+            Wanted::HardLink(_) => return Err(fault(FaultKind::Other)),
         };
         self.not_a_directory(&making.at)?;
         let is_link = matches!(object, Kind::Symlink(_));
@@ -425,20 +425,20 @@ impl Disk {
         Ok(())
     }
 
-    fn open(&mut self, at: &FilePath, most: usize) -> Result<Journal, Fault> {
+    fn open(&mut self, at: &FilePath, most: usize) -> Result<OpenedJournal, Fault> {
         if self.journal.is_some() {
-            return Ok(Journal::Taken);
+            return Ok(OpenedJournal::Locked);
         }
-        let Ok(number) = self.find(&at.name) else { return Ok(Journal::Absent) };
+        let Ok(number) = self.find(&at.name) else { return Ok(OpenedJournal::Absent) };
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
-            return Err(fault(Why::Exists));
+            return Err(fault(FaultKind::Exists));
         };
         let content = content[..content.len().min(most)].to_vec();
         self.journal = Some(number);
-        Ok(Journal::Ours(content))
+        Ok(OpenedJournal::Content(content))
     }
 
-    fn record(&mut self, record: &Record) -> Vec<Result<(), Fault>> {
+    fn record(&mut self, record: &JournalWrite) -> Vec<Result<(), Fault>> {
         let mut results: Vec<Result<(), Fault>> = Vec::new();
         for [at, name] in &record.after {
             let found = self.find(&at.name).or_else(|_| self.find(&name.name));
@@ -449,7 +449,7 @@ impl Disk {
         results
     }
 
-    fn write_record(&mut self, record: &Record) -> Result<(), Fault> {
+    fn write_record(&mut self, record: &JournalWrite) -> Result<(), Fault> {
         let number = match self.journal {
             Some(number) => number,
             None => {

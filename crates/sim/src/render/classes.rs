@@ -5,7 +5,7 @@ use super::irqs::controller;
 use super::Dir;
 use crate::spec::DeviceSpec;
 use numaio_machine::devices::DeviceKind;
-use numaio_machine::sysfs::WhyUnread;
+use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::tree::Tree;
 
 /// 512-byte sectors of every rendered disk: 1 TB.
@@ -68,8 +68,8 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
         }
         // The kernel answers EINVAL while the interface is down.
         None => {
-            let failed = || WhyUnread::Failed("Invalid argument (os error 22)".to_owned());
-            tree.unread(&format!("{path}/speed"), failed()).unread(&format!("{path}/carrier"), failed());
+            let failed = || ReadErrorKind::Failed("Invalid argument (os error 22)".to_owned());
+            tree.unreadable(&format!("{path}/speed"), failed()).unreadable(&format!("{path}/carrier"), failed());
         }
     }
 }
@@ -84,7 +84,7 @@ fn render_queues(queues: u32, dir: &mut Dir) {
         } else {
             // The kernel answers ENOENT where there is no choice of queues.
             let path = format!("{}/queues/tx-{queue}/xps_cpus", dir.path);
-            dir.tree.unread(&path, WhyUnread::Absent);
+            dir.tree.unreadable(&path, ReadErrorKind::Absent);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::wiring::Wiring;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::interleave;
-use numaio_machine::locate::{Answer, Answers, Locate, LocateError, Question};
+use numaio_machine::locate::{LocateAnswer, LocateAnswers, Locate, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};
@@ -43,7 +43,7 @@ pub struct Simulated {
     usage: RefCell<Usage>,
     runs: Cell<u64>,
     balancing: Cell<Option<u32>>,
-    answers: Answers,
+    answers: LocateAnswers,
 }
 
 impl Simulated {
@@ -60,13 +60,13 @@ impl Simulated {
             runs: Cell::new(0),
             balancing: Cell::new(spec.conditions.numa_balancing),
             spec,
-            answers: Answers::default(),
+            answers: LocateAnswers::default(),
         })
     }
 
     /// The same machine with paths, hosts and processes: the answers it gives to what is asked of them.
     #[must_use]
-    pub fn with_answers(self, answers: Answers) -> Self {
+    pub fn with_answers(self, answers: LocateAnswers) -> Self {
         Self { answers, ..self }
     }
 
@@ -249,7 +249,7 @@ impl Probe for Simulated {
 }
 
 impl Locate for Simulated {
-    fn locate(&self, question: &Question) -> Result<Answer, LocateError> {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         self.answers.locate(question)
     }
 }

@@ -11,9 +11,9 @@ use numaio_machine::tree::Tree;
 /// Sets it in the tree; gives what was there.
 pub(super) fn apply(change: &Change, online: &CpuSet, tree: &mut Tree) -> Result<Change, ControlError> {
     let refused = |why: &str| ControlError::Refused { what: change.to_string(), why: why.to_owned() };
-    let (path, text) = steering::written(change).ok_or_else(|| refused("No such file or directory"))?;
+    let (path, text) = steering::setting_file(change).ok_or_else(|| refused("No such file or directory"))?;
     let now = tree.text(&path).map_err(|_| refused("No such file or directory"))?;
-    let before = steering::as_read(change, &now).ok_or_else(|| refused("Invalid argument"))?;
+    let before = steering::parse_setting(change, &now).ok_or_else(|| refused("Invalid argument"))?;
     match change {
         Change::IrqAffinity { irq, .. } if is_managed(tree, *irq) => {
             return Err(ControlError::Unmovable { irq: *irq });

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::{best_method, lockable_bytes};
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio, Null};
@@ -81,7 +81,7 @@ pub enum MethodArg {
 }
 
 pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
-    let topology = see(machine);
+    let topology = discover(machine);
     let show = |records: &[IoRecord]| shared::pages(common, records, io_text);
     let target = match args.engine {
         EngineArg::Null => target::none(),

@@ -8,7 +8,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::cuda::{self, CudaUnavailable};
 use numaio_machine::devices::PciAddress;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::nvbandwidth::{self, ListedGpu};
@@ -63,7 +63,7 @@ pub enum EngineArg {
 pub struct Sizes(Vec<u64>);
 
 pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
-    let topology = see(machine);
+    let topology = discover(machine);
     let (gpus, engine) = match machine.is_live() {
         true => live(common, machine, args.engine)?,
         false => (recorded(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
@@ -136,7 +136,7 @@ fn choose<'a>(
         return gpus.first().ok_or_else(|| Failure::new("no GPU found: nvbandwidth lists none"));
     };
     let address =
-        || topology.devices.iter().find(|device| device.answers_to(name)).and_then(|found| found.pci);
+        || topology.devices.iter().find(|device| device.has_name(name)).and_then(|found| found.pci);
     let pci: Option<PciAddress> = name.parse().ok().or_else(address);
     let is_meant = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
     gpus.iter().find(is_meant).ok_or_else(|| {

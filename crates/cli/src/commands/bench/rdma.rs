@@ -8,8 +8,8 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use clap::{Args, ValueEnum};
-use numaio_machine::near::Ground;
-use numaio_machine::see::see;
+use numaio_machine::near::ResolveContext;
+use numaio_machine::discover::discover;
 use numaio_measure::engine::perftest::Op;
 use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;
@@ -70,8 +70,8 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         is_name(device)?;
     }
     let kernel = live(machine)?;
-    let topology = see(machine);
-    let ground = Ground { root: machine, locate: machine, topology: &topology };
+    let topology = discover(machine);
+    let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
     check_device(ground, &args.device)?;
     let far = far::reach(&args.far)?;
     let ends = Ends::of(ground, &far, &args.sides, Some(&args.device))?;

@@ -6,7 +6,7 @@ use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use numaio_linux::io::{self, Claim, ClaimError, DiskFacts};
-use numaio_machine::near::{resolve, Ground, Handle};
+use numaio_machine::near::{resolve, ResolveContext, Handle};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::IoDevice;
@@ -80,7 +80,7 @@ fn raw(
     let mut device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
     // A loop device or a volume is named beside the disk that it lies on.
     let is_it =
-        topology.devices.iter().any(|found| found.name() == device.name && found.answers_to(short(name)));
+        topology.devices.iter().any(|found| found.name() == device.name && found.has_name(short(name)));
     device.by_way_of = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
@@ -156,7 +156,7 @@ fn device_file(name: &str) -> String {
 /// The device file of a name: its own, or that of the disk which answers to it, as `0000:3b:00.0`.
 fn path_of(topology: &Topology, name: &str) -> String {
     let own = if name.starts_with('/') { name.to_owned() } else { device_file(name) };
-    let found = topology.devices.iter().find(|device| device.answers_to(short(name)));
+    let found = topology.devices.iter().find(|device| device.has_name(short(name)));
     let others = found.into_iter().flat_map(|device| device.names.iter().map(|name| device_file(name)));
     let is_block = |path: &String| {
         use std::os::unix::fs::FileTypeExt;
@@ -173,7 +173,7 @@ pub fn device_near(
     path: &str,
     by_way_of: Option<String>,
 ) -> Option<IoDevice> {
-    let found = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
+    let found = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
     let devices = || found.devices.iter().filter_map(|near| topology.devices.get(near.index));
     match found.devices.len() {
         0 => None,

@@ -15,7 +15,7 @@ use clap::Args;
 use collected::{Again, Collected};
 use missing::SOURCES;
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_model::{ComparisonContext, ViewSubject};
 use numaio_report::TextStyle;
@@ -156,7 +156,7 @@ fn topology(machine: &Machine, common: &Common, from: &[(PathBuf, Document)]) ->
     });
     let named = common.machine.is_some() || common.sysroot.is_some();
     given.filter(|_| !named).or_else(|| {
-        let seen = see(machine);
+        let seen = discover(machine);
         let is_it = match from.first() {
             Some((_, first)) if !named => documents::machine_of(first) == seen.identity.fingerprint,
             _ => true,

@@ -5,7 +5,7 @@
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet, Port, Ticket, Why};
+use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet, Port, Ticket, FaultKind};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Held {
     fn fail(&mut self, why: &str, events: &mut Vec<Event<Slab>>) {
         events.extend(self.0.drain(..).map(|(_, ticket, operation)| {
             let count = if let Operation::Write { puts, .. } = &operation { puts.len() } else { 0 };
-            Event::Done(ticket, Outcome::Each(vec![Err(Fault::new(Why::Cancelled, why)); count]))
+            Event::Done(ticket, Outcome::Results(vec![Err(Fault::new(FaultKind::Cancelled, why)); count]))
         }));
     }
 }
@@ -109,8 +109,8 @@ fn without_set_id<B>(operation: &mut Operation<B>) {
         Operation::Write { puts, .. } => {
             puts.iter_mut().filter_map(|put| put.settle.as_mut()).for_each(|to| clear(&mut to.attributes));
         }
-        Operation::Make(makings) => makings.iter_mut().for_each(|making| clear(&mut making.attributes)),
-        Operation::Adorn(all) => all.iter_mut().for_each(|(_, attributes)| clear(attributes)),
+        Operation::Create(makings) => makings.iter_mut().for_each(|making| clear(&mut making.attributes)),
+        Operation::SetAttributes(all) => all.iter_mut().for_each(|(_, attributes)| clear(attributes)),
         _ => {}
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use numaio_linux::files::Roots;
     use numaio_linux::port::{WorkerGroup, StreamPair, Pool, Setting};
-    use numaio_machine::port::{Begin, FilePath, Making, Object, Part, Put, Settle};
+    use numaio_machine::port::{OpenMode, FilePath, NewObject, Object, Part, FileWrite, FileCompletion};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
@@ -157,21 +157,21 @@ mod tests {
     fn nothing_that_is_made_runs_with_the_rights_of_its_owner() {
         let at = || FilePath::new(0, *b"f");
         let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
-        let settle = Settle { size: 0, attributes: attributes(), name: at(), sync: false };
-        let put = Put {
+        let settle = FileCompletion { size: 0, attributes: attributes(), name: at(), sync: false };
+        let put = FileWrite {
             at: at(),
-            begin: Begin::Fresh,
+            begin: OpenMode::Fresh,
             held: Vec::new(),
             check: Vec::new(),
             parts: Vec::new(),
             sparse: false,
             settle: Some(settle),
         };
-        let making = Making { at: at(), object: Object::Directory, attributes: attributes() };
+        let making = NewObject { at: at(), object: Object::Directory, attributes: attributes() };
         let mut operations: [Operation<Vec<u8>>; 3] = [
             Operation::Write { puts: vec![put], data: None, packed: None, hash: |_| Default::default() },
-            Operation::Make(vec![making]),
-            Operation::Adorn(vec![(at(), attributes()), (at(), Attributes::default())]),
+            Operation::Create(vec![making]),
+            Operation::SetAttributes(vec![(at(), attributes()), (at(), Attributes::default())]),
         ];
         operations.iter_mut().for_each(without_set_id);
         let shown = format!("{operations:?}");
@@ -192,7 +192,7 @@ mod tests {
     /// A write of so many bytes.
     fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
         let part = Part { bytes: 0..bytes, offset: 0 };
-        let put = Put { parts: vec![part], ..Put::begin(FilePath::new(0, name.as_bytes()), Begin::Fresh) };
+        let put = FileWrite { parts: vec![part], ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh) };
         Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
     }
 
@@ -224,8 +224,8 @@ mod tests {
             port.wait(Duration::from_secs(1), &mut events);
         }
         let is_cancelled = |event: &&Event<Slab>| {
-            let Event::Done(_, Outcome::Each(results)) = event else { return false };
-            matches!(&results[..], [Err(fault)] if fault.why == Why::Cancelled)
+            let Event::Done(_, Outcome::Results(results)) = event else { return false };
+            matches!(&results[..], [Err(fault)] if fault.why == FaultKind::Cancelled)
         };
         assert_eq!(events.iter().filter(is_cancelled).count(), names.len(), "{events:?}");
         assert_eq!(std::iter::from_fn(|| pool.take_free()).collect::<Vec<_>>().len(), 4);

@@ -225,7 +225,7 @@ impl Order {
             hash: self.hash().kind(),
             policy: ChunkPolicy::for_port(),
             reads: site.most_threads().max(2 * site.threads),
-            by_address: Root::live().is_ok_and(|root| site.roots.is_rotating(&root)),
+            by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),
             limit: self.limit,
             compress: self.compress.kind(),
             eager: self.takes.unasked,

@@ -18,8 +18,8 @@ use numaio_linux::port::{can_pin, has_io_uring, WorkerGroup, StreamSet, Pool, Se
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle, Resolved};
-use numaio_machine::see::see;
+use numaio_machine::near::{resolve, ResolveContext, Handle, Resolved};
+use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
@@ -183,7 +183,7 @@ impl Seen {
             return None;
         }
         let kernel = Kernel::new().ok()?;
-        let topology = see(&kernel);
+        let topology = discover(&kernel);
         // Where there is one node there is no choice.
         let has_choice = plan.is_some() || topology.memory_nodes().len() > 1;
         has_choice.then_some(Self { kernel, topology })
@@ -191,7 +191,7 @@ impl Seen {
 
     /// Devices and nodes that something stands for.
     pub fn found(&self, handle: &Handle) -> Resolved {
-        resolve(Ground { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
+        resolve(ResolveContext { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
     }
 
     /// The devices that were found.

@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
@@ -30,7 +30,7 @@ pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<Planned>, Failure>
         return Ok(Vec::new());
     }
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let mut all: Vec<Planned> = Vec::new();
     for path in paths {
         let (plan, places) = placing::read_transfer(&machine, &topology, path)?;
@@ -103,7 +103,7 @@ impl Planned {
         let pools: Vec<PlannedPool> =
             pools.fills.into_iter().chain(pools.drains).filter(|pool| pool.side == side).collect();
         let serves = |pool: &&PlannedPool| {
-            pool.devices.iter().any(|name| devices.iter().any(|device| device.answers_to(name)))
+            pool.devices.iter().any(|name| devices.iter().any(|device| device.has_name(name)))
         };
         let own: Vec<&PlannedPool> = pools.iter().filter(serves).collect();
         let note = (own.is_empty() && !devices.is_empty()).then(|| {

@@ -11,8 +11,8 @@ use crate::{documents, output};
 use clap::Args;
 use numaio_machine::checkup::{self, Symptom};
 use numaio_machine::conditions::{self, Conditions};
-use numaio_machine::near::{resolve, Ground, Handle};
-use numaio_machine::see::see;
+use numaio_machine::near::{resolve, ResolveContext, Handle};
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
 use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
@@ -48,13 +48,13 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let devices = asked(&machine, &topology, &args.device)?;
     let conditions = conditions::read(&machine);
     let models = placing::models(common, &machine, &topology, args.model.as_deref())?;
     let io = measured_io(common, &machine, &topology)?;
     let mut unseen = unseen(&machine, &topology, &conditions, &models);
-    let mut symptoms = checkup::look(&machine, &topology, &conditions);
+    let mut symptoms = checkup::check(&machine, &topology, &conditions);
     symptoms.extend(stacked(&machine, &topology));
     if machine.is_live() {
         symptoms.extend(programs::remote(&machine, &topology, &models, &mut unseen));
@@ -90,7 +90,7 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
 fn asked(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<Vec<usize>, Failure> {
     let mut found: Vec<usize> = Vec::new();
     for handle in handles {
-        let resolved = resolve(Ground { root: machine, locate: machine, topology }, handle);
+        let resolved = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
         if resolved.devices.is_empty() {
             return Err(failure::nowhere(&resolved));
         }
@@ -103,9 +103,9 @@ fn asked(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<V
 
 /// Bonds, RAIDs and volumes that span sockets.
 fn stacked(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
-    let ground = Ground { root: machine, locate: machine, topology };
+    let ground = ResolveContext { root: machine, locate: machine, topology };
     let stacks = checkup::stacks(machine);
-    stacks.iter().filter_map(|stack| checkup::spans(topology, &resolve(ground, stack))).collect()
+    stacks.iter().filter_map(|stack| checkup::split_stack(topology, &resolve(ground, stack))).collect()
 }
 
 /// Measured I/O that is saved of this machine, newest first; before it what a tape holds.

@@ -3,9 +3,9 @@
 use crate::machine::Machine;
 use numaio_machine::checkup::{self, Program, Symptom};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{self, resolve, Ground, Handle, NearDevice};
+use numaio_machine::near::{self, resolve, ResolveContext, Handle, NearDevice};
 use numaio_machine::process::{self, Process};
-use numaio_machine::sysfs::WhyUnread;
+use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
 use numaio_schema::Model;
 use std::thread;
@@ -35,7 +35,7 @@ pub fn remote(
         match seen(machine, topology, models, *pid) {
             Ok(program) => found.extend(program),
             // It has ended meanwhile.
-            Err(WhyUnread::Absent) => {}
+            Err(ReadErrorKind::Absent) => {}
             Err(_) => hidden += 1,
         }
     }
@@ -50,7 +50,7 @@ pub fn remote(
         unseen.push(format!("{hidden} programs of other users: only root sees what they have open."));
     }
     measure(machine, &mut found);
-    checkup::remote(topology, &found)
+    checkup::remote_programs(topology, &found)
 }
 
 /// How much each of them moves.
@@ -74,10 +74,10 @@ fn seen(
     topology: &Topology,
     models: &[Model],
     pid: u32,
-) -> Result<Option<Program>, WhyUnread> {
-    let open = resolve(Ground { root: machine, locate: machine, topology }, &Handle::Process(pid));
-    if open.findings.iter().any(|finding| finding.rule == near::DENIED) {
-        return Err(WhyUnread::Denied);
+) -> Result<Option<Program>, ReadErrorKind> {
+    let open = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Process(pid));
+    if open.findings.iter().any(|finding| finding.rule == near::RULE_DENIED) {
+        return Err(ReadErrorKind::Denied);
     }
     // Where its pages lie takes the kernel long: only of those that use a device.
     let Some((device, node)) = first_device(topology, &open.devices) else { return Ok(None) };

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::store::Kind;
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Document, IoDevice, IoEngine, IoRecord, Model, StreamRecord, Warning};
@@ -36,7 +36,7 @@ pub struct Known {
 impl Known {
     /// Documents from files, those that are on a tape, or those that are saved of this machine.
     pub fn read(common: &Common, machine: &Machine, from: &[PathBuf]) -> Result<Self, Failure> {
-        let seen = see(machine);
+        let seen = discover(machine);
         let documents = match (from.is_empty(), machine) {
             (true, Machine::Recorded(_)) => {
                 let quiet = Common { quiet: true, ..common.clone() };
@@ -107,7 +107,7 @@ impl Known {
     /// The device among those that the machine has.
     pub fn seen(&self, name: &str) -> Option<&Device> {
         let topology = self.topology.as_ref()?;
-        topology.devices.iter().find(|device| device.moves_data() && device.answers_to(name))
+        topology.devices.iter().find(|device| device.moves_data() && device.has_name(name))
     }
 
     /// Measurements of a device by one engine, or by all.

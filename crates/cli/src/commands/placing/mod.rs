@@ -16,7 +16,7 @@ use clap::Args;
 use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
-use numaio_machine::units::{parse_size, size_for_people};
+use numaio_machine::units::{parse_size, format_size};
 use numaio_measure::Options;
 use numaio_model::PlacementError;
 use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
@@ -152,8 +152,8 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
         }
         let what = format!(
             "node {node} has {} free, and the tasks there need {}",
-            size_for_people(free),
-            size_for_people(wanted)
+            format_size(free),
+            format_size(wanted)
         );
         if args.strict {
             return Err(Failure::new(what).hint("leave out --strict, ask for fewer tasks, or use --spread"));

@@ -3,7 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use numaio_machine::devices::{Device, Irq};
-use numaio_machine::near::{resolve, Ground, Handle, NearDevice, Resolved};
+use numaio_machine::near::{resolve, ResolveContext, Handle, NearDevice, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::TargetDevice;
@@ -13,7 +13,7 @@ const MOST_BOUND: usize = 4;
 
 /// Devices behind a handle that carry its I/O.
 pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<TargetDevice>, Failure> {
-    let found = resolve(Ground { root: machine, locate: machine, topology }, handle);
+    let found = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
     let carrying: Vec<(&NearDevice, &Device)> = found
         .devices
         .iter()
@@ -38,7 +38,7 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
 
 /// A device of a plan by its name; none if the machine has none of that name.
 pub fn named(topology: &Topology, name: &str) -> Option<TargetDevice> {
-    let device = topology.devices.iter().find(|device| device.answers_to(name))?;
+    let device = topology.devices.iter().find(|device| device.has_name(name))?;
     Some(TargetDevice {
         handle: name.to_owned(),
         chain: Vec::new(),
@@ -51,8 +51,8 @@ pub fn named(topology: &Topology, name: &str) -> Option<TargetDevice> {
 
 /// The way as lines, and what was looked at on it.
 fn steps(found: &Resolved) -> Vec<String> {
-    let looked = found.chain.iter().filter(|step| !step.looked_at.is_empty());
-    let steps = looked.map(|step| format!("{}: {} says {}", step.what, step.looked_at, step.said));
+    let looked = found.chain.iter().filter(|step| !step.source.is_empty());
+    let steps = looked.map(|step| format!("{}: {} says {}", step.what, step.source, step.value));
     found.lines().into_iter().chain(steps).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::store::Kind;
 use crate::{documents, output};
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_model::{PlanProblemError, PlanRequest, TargetDevice};
 use numaio_schema::{Document, IoRecord, Model, Objective, PlanNic, PlanProblem, PlanStorage, Transfer};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Puts together what was asked for and what is known of the machine.
 pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = see(&machine);
+    let topology = discover(&machine);
     let storage = storage(args, &machine, &topology)?;
     let nics = nics(args, &machine, &topology)?;
     check_capacities(args, &storage, &nics)?;

@@ -1,7 +1,7 @@
 //! What options of `numaio plan` say: names with sizes, nodes with cores.
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{BadHandle, Handle};
+use numaio_machine::near::{InvalidHandle, Handle};
 use numaio_machine::units::parse_size;
 
 /// `nvme0n1=2TB`.
@@ -9,7 +9,7 @@ pub fn data(text: &str) -> Result<(Handle, u64), String> {
     let (handle, size) = text
         .rsplit_once('=')
         .ok_or_else(|| format!("{text:?} has no size; write it as nvme0n1=2TB or /data=500G"))?;
-    Ok((handle.parse().map_err(|error: BadHandle| error.to_string())?, parse_size(size)?))
+    Ok((handle.parse().map_err(|error: InvalidHandle| error.to_string())?, parse_size(size)?))
 }
 
 /// `eth0=12.5GB`, a second.

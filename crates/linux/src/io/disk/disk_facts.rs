@@ -45,7 +45,7 @@ pub fn disk_facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<DiskFacts, Er
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let reported = is_device.then(|| rustix::fs::ioctl_blksszget(file).ok()).flatten().map(u64::from);
-    let sector = reported.or_else(|| storage::of_queue(root, device_number(number), "logical_block_size"));
+    let sector = reported.or_else(|| storage::queue_attribute(root, device_number(number), "logical_block_size"));
     // The size of a directory is not a content length.
     let bytes = match (is_device, FileType::from_raw_mode(stat.st_mode)) {
         (true, _) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?,
@@ -101,7 +101,7 @@ pub fn device_number(device: u64) -> DeviceNumber {
 /// (`Documentation/filesystems/proc.rst`, mountinfo), as swap (proc_swaps(5)), or held by a volume
 /// or RAID.
 pub fn current_use(root: &dyn Sysfs, device: u64) -> Option<String> {
-    let device_path = storage::place(root, device_number(device))?;
+    let device_path = storage::device_path(root, device_number(device))?;
     let own = device_path.rsplit('/').next()?.to_owned();
     let is_partition = |name: &String| root.optional(&format!("{device_path}/{name}/partition")).is_some();
     let partitions = root.list(&device_path).unwrap_or_default().into_iter().filter(is_partition);

@@ -3,7 +3,7 @@
 use super::protocol::Interface;
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{self, Ground, Handle};
+use numaio_machine::near::{self, ResolveContext, Handle};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -42,7 +42,7 @@ pub struct InterfaceLocation<'a> {
 }
 
 /// Resolves an interface or RDMA device name to its devices.
-pub fn locate_interface<'a>(ground: Ground<'a>, name: &str) -> InterfaceLocation<'a> {
+pub fn locate_interface<'a>(ground: ResolveContext<'a>, name: &str) -> InterfaceLocation<'a> {
     let found = near::resolve(ground, &Handle::Name(name.to_owned()));
     let first = found.devices.first().map(|device| device.index);
     let node = match found.nodes.as_slice() {
@@ -53,7 +53,7 @@ pub fn locate_interface<'a>(ground: Ground<'a>, name: &str) -> InterfaceLocation
 }
 
 /// Describes an interface with its node and interrupts.
-pub fn describe(ground: Ground, name: String) -> Interface {
+pub fn describe(ground: ResolveContext, name: String) -> Interface {
     let InterfaceLocation { device, node } = locate_interface(ground, &name);
     Interface { node, irqs: device.map(|device| device.irqs.clone()).unwrap_or_default(), name }
 }

@@ -4,7 +4,7 @@ use super::line_connection::CLOSED;
 use super::protocol::{ReceivedSlice, RunResult};
 use super::slices::{EarlyEnd, RunEnd};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, PeerOutcome, ProbeError, Residency};
-use numaio_machine::units::size_for_people;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{Direction, IoWorkload};
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ pub fn combine(
             Some(theirs.filter(|_| why.ends_with(CLOSED)).unwrap_or(why))
         }
         Some(EarlyEnd::Requested) => {
-            notes.push(format!("ended at the byte limit of {}", size_for_people(io.most_bytes.unwrap_or(0))));
+            notes.push(format!("ended at the byte limit of {}", format_size(io.most_bytes.unwrap_or(0))));
             None
         }
         None => None,

@@ -28,7 +28,7 @@
 
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{Residency, ToolSaid};
+use numaio_machine::probe::{Residency, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ pub enum Answer {
     ToolsEnded {
         /// Output of each process.
         #[serde(rename = "said")]
-        outputs: Vec<ToolSaid>,
+        outputs: Vec<ToolOutput>,
     },
 }
 

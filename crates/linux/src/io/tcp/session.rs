@@ -11,9 +11,9 @@ use super::tools::ToolServers;
 use crate::memory::FreeMemory;
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::Ground;
+use numaio_machine::near::ResolveContext;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::see::see;
+use numaio_machine::discover::discover;
 use numaio_machine::workload::Direction;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -256,8 +256,8 @@ impl<'a> ServerSession<'a> {
 
 /// Describes this host for a client; `address` is the local address of the session.
 fn host_info(kernel: &Kernel, address: IpAddr) -> HostInfo {
-    let topology = &see(kernel);
-    let ground = Ground { root: kernel, locate: kernel, topology };
+    let topology = &discover(kernel);
+    let ground = ResolveContext { root: kernel, locate: kernel, topology };
     let memory = topology.memory_nodes();
     let nodes = topology.nodes.iter().map(|node| HostNode {
         node: node.id,

@@ -5,7 +5,7 @@ use super::protocol::{line, Answer, Opening, Request, PROTOCOL};
 use super::{Peer, PeerError, Server, ServerEvent};
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{IoOutcome, ProbeError, ProbeExt, ToolEnd};
+use numaio_machine::probe::{IoOutcome, ProbeError, ProbeExt, ToolExit};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{
     Direction, IoPath, IoWorkload, Sampling, StreamGroup, TcpPath, ToolPeer, ToolProcess, ToolWorkload,
@@ -81,7 +81,7 @@ impl Drop for TestServer {
 
 /// Returns CPUs and a memory node that this process may use.
 fn placement() -> (CpuSet, NodeId) {
-    let topology = numaio_machine::see::see(&Kernel::new().expect("a kernel"));
+    let topology = numaio_machine::discover::discover(&Kernel::new().expect("a kernel"));
     let node = topology.memory_nodes().first().expect("a node with memory");
     let cpus = topology.nodes.iter().map(|node| topology.usable_cpus(node.id));
     (cpus.fold(CpuSet::new(), |all, cpus| all.union(&cpus)), node)
@@ -373,8 +373,8 @@ fn starts_and_stops_the_server_process_of_a_tool() {
         }
         outcome => {
             let outcome = outcome.expect("an outcome");
-            assert_eq!(outcome.processes[0].ended, ToolEnd::Status(0), "{outcome:?}");
-            assert_eq!(outcome.there[0].ended, ToolEnd::Status(0), "{outcome:?}");
+            assert_eq!(outcome.processes[0].ended, ToolExit::Status(0), "{outcome:?}");
+            assert_eq!(outcome.there[0].ended, ToolExit::Status(0), "{outcome:?}");
             assert!(outcome.there[0].stdout.contains("Server listening"), "{outcome:?}");
         }
     }

@@ -4,7 +4,7 @@ use super::protocol::ToolRequest;
 use crate::tool::RunningTool;
 use crate::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{ProbeError, ToolSaid};
+use numaio_machine::probe::{ProbeError, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::workload::ToolProcess;
@@ -77,7 +77,7 @@ impl ToolServers {
     }
 
     /// Waits for the processes to exit, terminates the others and returns their output.
-    pub fn end(&mut self) -> Vec<ToolSaid> {
+    pub fn end(&mut self) -> Vec<ToolOutput> {
         let patience = Instant::now() + END_LIMIT;
         while self.running.iter_mut().any(|(_, tool)| tool.ended().is_none()) && Instant::now() < patience {
             thread::sleep(POLL_INTERVAL);
@@ -86,7 +86,7 @@ impl ToolServers {
     }
 }
 
-fn truncated(mut output: ToolSaid) -> ToolSaid {
+fn truncated(mut output: ToolOutput) -> ToolOutput {
     for text in [&mut output.stdout, &mut output.stderr] {
         let end = (0..=MAX_OUTPUT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
@@ -178,7 +178,7 @@ fn listens(table: &str, port: u16) -> bool {
 }
 
 /// Returns the last line of a tool's output, usually the reason of its exit.
-fn failure_output(output: ToolSaid) -> String {
+fn failure_output(output: ToolOutput) -> String {
     let last =
         |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
     last(&output.stderr)
@@ -228,8 +228,8 @@ mod tests {
         assert!(listens(table, 0x1451));
         assert!(!listens(table, 0x9C40), "an established connection");
         assert!(!listens(table, 0x0A) && !listens("", 1) && !listens("\n:\n0: x:y z 0A", 1));
-        let long = ToolSaid {
-            ended: numaio_machine::probe::ToolEnd::Status(0),
+        let long = ToolOutput {
+            ended: numaio_machine::probe::ToolExit::Status(0),
             stdout: "ä".repeat(MAX_OUTPUT_BYTES),
             stderr: String::new(),
             cpu_ns: 0,

@@ -2,7 +2,7 @@ use super::*;
 use crate::port::backpressure::Backpressure;
 use crate::port::stream_set::{StreamSet, StreamSetLink};
 use crate::port::{Pool, Slab};
-use numaio_machine::port::{Event, Packet, BLOCK, MOST_FRAMES};
+use numaio_machine::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::mem::size_of_val;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
@@ -412,8 +412,8 @@ fn untaken_frames_are_limited() {
     let link =
         StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
     // Sends maximal packets on two connections in turn, until no more are accepted.
-    let frames = vec![7; MOST_FRAMES];
-    let head = [(MOST_FRAMES as u32).to_be_bytes(), [0; 4]].concat();
+    let frames = vec![7; MAX_FRAME_BYTES];
+    let head = [(MAX_FRAME_BYTES as u32).to_be_bytes(), [0; 4]].concat();
     let mut sender = called.drain(..2).collect::<Vec<_>>();
     let sent = std::thread::spawn(move || {
         for number in 0..40u64 {
@@ -432,7 +432,7 @@ fn untaken_frames_are_limited() {
     }
     // 64 MiB, the packet that exceeds it, and one of the other connection.
     assert!((16..=18).contains(&first), "{first} packets");
-    backpressure.mark_taken(first, first * MOST_FRAMES);
+    backpressure.mark_taken(first, first * MAX_FRAME_BYTES);
     assert!(has_event(), "reading resumes");
     drop(link);
     assert!(sent.join().expect("finished") < 40, "a closed link blocks no sender");
@@ -446,7 +446,7 @@ fn reading_pauses_while_the_peer_reads_no_answers() {
     let link =
         StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
     // The limit, and what the connection itself buffers.
-    let answer = || Packet { frames: vec![7; MOST_FRAMES], data: None };
+    let answer = || Packet { frames: vec![7; MAX_FRAME_BYTES], data: None };
     (0..32).for_each(|_| link.send(answer()));
     let mut back = called.pop().expect("a connection");
     let sent = std::thread::spawn(move || {

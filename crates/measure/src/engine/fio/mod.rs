@@ -5,7 +5,7 @@ mod output;
 mod tests;
 
 use super::{failed, tool_outcome, version_of, CellRequest, Engine, VisitFigures};
-use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolEnd, ToolSaid};
+use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, ToolExit, ToolOutput};
 use numaio_machine::workload::{
     Direction, DiskMethod, DiskOrder, DiskPath, Sampling, StreamGroup, ToolWorkload, Workload,
 };
@@ -109,24 +109,24 @@ fn too_far_apart(runs: &[Run]) -> Option<String> {
 }
 
 /// Parses the output of one process.
-fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
+fn run(output: &ToolOutput) -> Result<Run, ProbeError> {
     let complaint = || {
         let lines =
             output.stderr.lines().chain(output.stdout.lines().take_while(|line| !line.starts_with('{')));
         lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message").to_owned()
     };
     let run = output::parse(&output.stdout).map_err(|why| match output.ended {
-        ToolEnd::Status(0) => failed(PROGRAM, why.to_string()),
-        ToolEnd::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
-        ToolEnd::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
-        ToolEnd::Signal(signal) => failed(PROGRAM, format!("terminated by signal {signal}")),
-        ToolEnd::TimeLimit => failed(PROGRAM, "time limit exceeded".to_owned()),
+        ToolExit::Status(0) => failed(PROGRAM, why.to_string()),
+        ToolExit::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
+        ToolExit::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
+        ToolExit::Signal(signal) => failed(PROGRAM, format!("terminated by signal {signal}")),
+        ToolExit::TimeLimit => failed(PROGRAM, "time limit exceeded".to_owned()),
     })?;
     match output.ended {
-        ToolEnd::Status(0) => Ok(run),
-        ToolEnd::Status(_) => Err(failed(PROGRAM, complaint())),
-        ToolEnd::Signal(signal) => Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
-        ToolEnd::TimeLimit => Err(failed(PROGRAM, "time limit exceeded".to_owned())),
+        ToolExit::Status(0) => Ok(run),
+        ToolExit::Status(_) => Err(failed(PROGRAM, complaint())),
+        ToolExit::Signal(signal) => Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
+        ToolExit::TimeLimit => Err(failed(PROGRAM, "time limit exceeded".to_owned())),
     }
 }
 

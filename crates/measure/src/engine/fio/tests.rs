@@ -25,8 +25,8 @@ fn fio(method: DiskMethod) -> Fio {
     Fio { path, registered: true }
 }
 
-fn output(ended: ToolEnd, stdout: &str, stderr: &str) -> Outcome {
-    let output = ToolSaid { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
+fn output(ended: ToolExit, stdout: &str, stderr: &str) -> Outcome {
+    let output = ToolOutput { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
     Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 7, there: Vec::new() })
 }
 
@@ -58,7 +58,7 @@ fn parses_captured_measurement() {
 
 #[test]
 fn jobs_are_summed_and_groups_kept_separate() {
-    let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), WRITE_2_JOBS, "") else { return };
+    let Outcome::Tool(mut outcome) = output(ToolExit::Status(0), WRITE_2_JOBS, "") else { return };
     outcome.processes.extend(outcome.processes.clone());
     let figures = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome)).expect("figures");
     let jobs: Vec<u64> = WRITE_2_JOBS
@@ -79,7 +79,7 @@ fn failed_job_is_named_with_its_error() {
     let error = parse(EIO).expect_err("a job failed");
     assert_eq!(error, OutputError::Job { job: "numaio 1".into(), error: 5 });
     let error =
-        fio(DiskMethod::Uring).read(&output(ToolEnd::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
+        fio(DiskMethod::Uring).read(&output(ToolExit::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
     let text = error.expect_err("a job failed").to_string();
     for part in ["fio: job numaio 1 failed with error 5", "Input/output error", "io_u error on file"] {
         assert!(text.contains(part), "{part:?} is not in {text}");
@@ -92,15 +92,15 @@ fn fio_messages_become_the_error() {
         fio(DiskMethod::Uring).read(&output(ended, stdout, stderr)).expect_err("no figure").to_string()
     };
     let refused = "fio: file creation disallowed by allow_file_create=0\n";
-    assert_eq!(of(ToolEnd::Status(1), ABSENT, refused), format!("fio: {}", refused.trim()));
-    assert_eq!(of(ToolEnd::Status(1), "fio: bad option\n", ""), "fio: fio: bad option");
-    assert_eq!(of(ToolEnd::Status(0), "", ""), "fio: no JSON output");
-    assert_eq!(of(ToolEnd::Status(0), ABSENT, ""), "fio: no data moved");
-    assert_eq!(of(ToolEnd::Signal(9), READ, ""), "fio: terminated by signal 9");
-    assert_eq!(of(ToolEnd::TimeLimit, &READ[..2000], ""), "fio: time limit exceeded");
-    assert!(of(ToolEnd::Status(0), &READ[..2000], "").contains("invalid JSON output: EOF"));
+    assert_eq!(of(ToolExit::Status(1), ABSENT, refused), format!("fio: {}", refused.trim()));
+    assert_eq!(of(ToolExit::Status(1), "fio: bad option\n", ""), "fio: fio: bad option");
+    assert_eq!(of(ToolExit::Status(0), "", ""), "fio: no JSON output");
+    assert_eq!(of(ToolExit::Status(0), ABSENT, ""), "fio: no data moved");
+    assert_eq!(of(ToolExit::Signal(9), READ, ""), "fio: terminated by signal 9");
+    assert_eq!(of(ToolExit::TimeLimit, &READ[..2000], ""), "fio: time limit exceeded");
+    assert!(of(ToolExit::Status(0), &READ[..2000], "").contains("invalid JSON output: EOF"));
     let old = READ.replace("fio-3.33", "fio-2.21");
-    assert!(of(ToolEnd::Status(0), &old, "").contains("fio-2.21 is too old"));
+    assert!(of(ToolExit::Status(0), &old, "").contains("fio-2.21 is too old"));
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn each_group_is_a_bound_process_with_its_own_area() {
 
 #[test]
 fn skewed_processes_do_not_count() {
-    let Outcome::Tool(mut outcome) = output(ToolEnd::Status(0), READ, "") else { return };
+    let Outcome::Tool(mut outcome) = output(ToolExit::Status(0), READ, "") else { return };
     let mut ended_early_at = |end_skew_ms: u64| {
         let (at, later) = ("1795260698627", (1_795_260_698_627 + end_skew_ms).to_string());
-        let other = ToolSaid { stdout: READ.replace(at, &later), ..outcome.processes[0].clone() };
+        let other = ToolOutput { stdout: READ.replace(at, &later), ..outcome.processes[0].clone() };
         outcome.processes.truncate(1);
         outcome.processes.push(other);
         let figures = fio(DiskMethod::Uring).read(&Outcome::Tool(outcome.clone())).expect("figures");

@@ -9,7 +9,7 @@ mod tests;
 
 use super::{failed, tool_outcome, version_of, CellRequest, Engine, VisitFigures};
 use numaio_machine::devices::PciAddress;
-use numaio_machine::probe::{Outcome, Probe, ProbeError, ProbeExt, Residency, ToolEnd, ToolSaid};
+use numaio_machine::probe::{Outcome, Probe, ProbeError, ProbeExt, Residency, ToolExit, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, StreamGroup, ToolProcess, ToolWorkload, Workload};
 use numaio_schema::IoEngine;
@@ -170,20 +170,20 @@ fn notes(groups: usize) -> Vec<String> {
 }
 
 /// Parses the output of one process.
-fn run(output: &ToolSaid) -> Result<Run, ProbeError> {
+fn run(output: &ToolOutput) -> Result<Run, ProbeError> {
     let complaint = || {
         let line = output.stderr.lines().map(str::trim).find(|line| !line.is_empty());
         // With --json, release 0.8 does not print driver errors.
         line.unwrap_or("no error message (try without --json)").to_owned()
     };
     let run = match output.ended {
-        ToolEnd::Signal(signal) => return Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
-        ToolEnd::TimeLimit => return Err(failed(PROGRAM, "time limit exceeded".to_owned())),
-        ToolEnd::Status(_) => output::parse(&output.stdout),
+        ToolExit::Signal(signal) => return Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
+        ToolExit::TimeLimit => return Err(failed(PROGRAM, "time limit exceeded".to_owned())),
+        ToolExit::Status(_) => output::parse(&output.stdout),
     };
     match (run, output.ended) {
-        (Ok(run), ToolEnd::Status(0)) => Ok(run),
-        (Err(why), ToolEnd::Status(0)) => Err(failed(PROGRAM, why.to_string())),
+        (Ok(run), ToolExit::Status(0)) => Ok(run),
+        (Err(why), ToolExit::Status(0)) => Err(failed(PROGRAM, why.to_string())),
         (Err(why), _) if why.is_reported() => Err(failed(PROGRAM, why.to_string())),
         _ => Err(failed(PROGRAM, complaint())),
     }

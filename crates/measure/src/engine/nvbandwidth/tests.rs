@@ -10,8 +10,8 @@ use proptest::prelude::*;
 const CAPTURE: &str = include_str!("../../../tests/nvbandwidth/readme-0.8.json");
 const FAILED: &str = include_str!("../../../tests/nvbandwidth/failed-0.8.json");
 
-fn output(stdout: &str, stderr: &str, ended: ToolEnd) -> Outcome {
-    let output = ToolSaid { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
+fn output(stdout: &str, stderr: &str, ended: ToolExit) -> Outcome {
+    let output = ToolOutput { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
     Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 2_000_000_000, there: Vec::new() })
 }
 
@@ -35,13 +35,13 @@ const ENGINE: Nvbandwidth = Nvbandwidth { device: 2 };
 
 #[test]
 fn reads_both_directions_of_the_requested_gpu() {
-    let figures = ENGINE.read(&output(CAPTURE, "", ToolEnd::Status(0))).expect("a figure");
+    let figures = ENGINE.read(&output(CAPTURE, "", ToolExit::Status(0))).expect("a figure");
     assert_eq!(figures.groups, [[25.97e9], [19.37e9]]);
     assert_eq!((figures.bytes, figures.cpu_ns, figures.bytes_of_all), (0, None, 51_940_000_000));
     assert_eq!(figures.notes.len(), 2);
     let noisy = format!("WARNING: a library {{speaks}}\n{CAPTURE}\nNOTE: {{}}\n");
     assert_eq!(
-        ENGINE.read(&output(&noisy, "", ToolEnd::Status(0))).expect("a figure").groups,
+        ENGINE.read(&output(&noisy, "", ToolExit::Status(0))).expect("a figure").groups,
         figures.groups
     );
 }
@@ -62,18 +62,18 @@ fn failures_are_reported() {
     let why = |stdout: &str, stderr: &str, ended| {
         ENGINE.read(&output(stdout, stderr, ended)).expect_err("no figure").to_string()
     };
-    assert_eq!(why(FAILED, "", ToolEnd::Status(0)), "nvbandwidth: host_to_device_memcpy_ce: Waived");
+    assert_eq!(why(FAILED, "", ToolExit::Status(0)), "nvbandwidth: host_to_device_memcpy_ce: Waived");
     let context = r#"{"nvbandwidth": {"error": "[CUDA_ERROR_NO_DEVICE] no device\n in cuInit(0)"}}"#;
     assert_eq!(
-        why(context, "", ToolEnd::Status(1)),
+        why(context, "", ToolExit::Status(1)),
         "nvbandwidth: [CUDA_ERROR_NO_DEVICE] no device  in cuInit(0)"
     );
-    assert_eq!(why("", "\n oops \n", ToolEnd::Status(127)), "nvbandwidth: oops");
-    assert!(why("", "", ToolEnd::Status(1)).contains("try without --json"));
-    assert_eq!(why(CAPTURE, "late", ToolEnd::Status(3)), "nvbandwidth: late");
-    assert_eq!(why(CAPTURE, "", ToolEnd::Signal(9)), "nvbandwidth: terminated by signal 9");
-    assert_eq!(why("", "", ToolEnd::TimeLimit), "nvbandwidth: time limit exceeded");
-    let other = Nvbandwidth { device: 8 }.read(&output(CAPTURE, "", ToolEnd::Status(0)));
+    assert_eq!(why("", "\n oops \n", ToolExit::Status(127)), "nvbandwidth: oops");
+    assert!(why("", "", ToolExit::Status(1)).contains("try without --json"));
+    assert_eq!(why(CAPTURE, "late", ToolExit::Status(3)), "nvbandwidth: late");
+    assert_eq!(why(CAPTURE, "", ToolExit::Signal(9)), "nvbandwidth: terminated by signal 9");
+    assert_eq!(why("", "", ToolExit::TimeLimit), "nvbandwidth: time limit exceeded");
+    let other = Nvbandwidth { device: 8 }.read(&output(CAPTURE, "", ToolExit::Status(0)));
     assert!(other.expect_err("eight GPUs").to_string().ends_with("no result for GPU 8"));
     // A test that fails after its start is listed twice.
     let twice = FAILED.replacen("Waived", "Passed", 1);
@@ -88,7 +88,7 @@ fn failures_are_reported() {
 fn implausible_figures_are_rejected() {
     for value in ["N/A", "0", "-1", "nan", "inf", "1e99", ""] {
         let text = CAPTURE.replace("\"25.97\"", &format!("{value:?}"));
-        let error = ENGINE.read(&output(&text, "", ToolEnd::Status(0))).expect_err(value);
+        let error = ENGINE.read(&output(&text, "", ToolExit::Status(0))).expect_err(value);
         assert!(error.to_string().contains("no result for GPU 2"), "{error}");
     }
 }

@@ -14,8 +14,8 @@ use crate::ssh::Started;
 use clap::{Args, ValueEnum};
 use far::FarArgs;
 use numaio_linux::Kernel;
-use numaio_machine::near::Ground;
-use numaio_machine::see::see;
+use numaio_machine::near::ResolveContext;
+use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
@@ -92,8 +92,8 @@ pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
 
 pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoRecord>, Failure> {
     let kernel = live(machine)?;
-    let topology = see(machine);
-    let ground = Ground { root: machine, locate: machine, topology: &topology };
+    let topology = discover(machine);
+    let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(ground, name))?;
     let far = far::reach(&args.far)?;
     let ends = Ends::of(ground, &far, &args.sides, args.device.as_deref())?;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Ground, Handle};
+use numaio_machine::near::{resolve, ResolveContext, Handle};
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_measure::engine::{RemoteEnd, RemotePlacement};
@@ -61,7 +61,7 @@ impl Ends {
     /// Of a session. `device` is the one that was named here; without it, it is the interface that has the address by
     /// which the peer was reached.
     pub fn of(
-        ground: Ground,
+        ground: ResolveContext,
         far: &far::Far,
         args: &SidesArgs,
         device: Option<&str>,
@@ -129,7 +129,7 @@ fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
 }
 
 /// The device here, by the name of its interface; a loopback is on no node.
-fn here(ground: Ground, name: &str, peer: &str) -> IoDevice {
+fn here(ground: ResolveContext, name: &str, peer: &str) -> IoDevice {
     let InterfaceLocation { device, node } = locate_interface(ground, name);
     let found = device.map_or_else(unknown, |device| io::device(device, None));
     IoDevice { name: name.to_owned(), node, by_way_of: Some(peer.to_owned()), ..found }
@@ -153,7 +153,7 @@ fn unknown() -> IoDevice {
 }
 
 /// Finds out, before the other host is asked, whether a device that was named is there.
-pub fn check_device(ground: Ground, name: &str) -> Result<(), Failure> {
+pub fn check_device(ground: ResolveContext, name: &str) -> Result<(), Failure> {
     match resolve(ground, &Handle::Name(name.to_owned())).is_unknown() {
         // It tells which devices there are.
         true => node_of_device(ground.topology, name).map(|_| ()),

@@ -86,7 +86,7 @@ sessions = 0x10
         "12: root \"r\": path is missing: the directory",
         "15: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits",
         "16: user \"u\": streams is a whole number from 1 to 32",
-        "17: user \"u\": bytes_per_second: \"fast\" is no size; write it as 131072, 128K, 1.5GiB or 2TB",
+        "17: user \"u\": bytes_per_second: invalid size \"fast\": expected a number with a unit, as in 128K, 1.5GiB or 2TB",
         "19: user \"v\": keys: this one is of user \"u\" too",
         "21: user \"w\": keys is missing: what numaio keygen printed for this user",
     ];

@@ -4,9 +4,9 @@ use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{CopyOutcome, CopySample, Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt, WhyUnread};
-use numaio_machine::tape::{ChangedFile, NotATape, Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::tree::{Tree, LONGEST_PATH};
+use numaio_machine::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
+use numaio_machine::tape::{ChangedFile, Recording, Replay, Tape, TapeError, TapeHeader, TAPE_SCHEMA};
+use numaio_machine::tree::{Tree, MAX_PATH_BYTES};
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling, Workload};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -49,9 +49,12 @@ fn tree() -> Tree {
         .file("/sys/devices/pci0000:00/0000:00:03.0/numa_node", "-1\n")
         .file("/sys/devices/pci0000:00/0000:00:03.0/config", [0u8, 255, 128])
         .file("/sys/devices/pci0000:00/0000:00:03.0/label", "größer\u{2028}\0\n")
-        .unread("/sys/devices/pci0000:00/0000:00:03.0/net/eth0/speed", WhyUnread::Failed("EINVAL".into()))
-        .unread("/sys/class/dmi/id/product_serial", WhyUnread::Denied)
-        .unreachable("/proc/1/cwd", WhyUnread::Denied)
+        .unreadable(
+            "/sys/devices/pci0000:00/0000:00:03.0/net/eth0/speed",
+            ReadErrorKind::Failed("EINVAL".into()),
+        )
+        .unreadable("/sys/class/dmi/id/product_serial", ReadErrorKind::Denied)
+        .unreachable("/proc/1/cwd", ReadErrorKind::Denied)
         .link("/sys/dangling", "nowhere")
         .link("/sys/loop", "loop")
         .dir("/sys/empty");
@@ -85,7 +88,7 @@ fn tape() -> Tape {
         changes: [("/proc/4242/status".to_owned(), changes)].into(),
         answers: Default::default(),
         runs,
-        made: vec![(serde_json::json!({"schema": "numaio/io/1", "cells": [1.5, null]}), (0, 2))],
+        documents: vec![(serde_json::json!({"schema": "numaio/io/1", "cells": [1.5, null]}), (0, 2))],
     }
 }
 
@@ -108,7 +111,7 @@ fn a_tape_cut_anywhere_keeps_its_whole_lines() {
                 let kept = read.files.entries().count() + changes + read.runs.len();
                 assert!(kept + 1 >= whole, "cut at {cut}: {kept} of {whole}");
             }
-            Err(why) => assert!(cut < header_ends && why == NotATape::NoHeader, "cut at {cut}: {why}"),
+            Err(why) => assert!(cut < header_ends && why == TapeError::NoHeader, "cut at {cut}: {why}"),
         }
     }
 }
@@ -149,7 +152,7 @@ enum Look {
     Resolve,
 }
 
-fn look(machine: &dyn Sysfs, how: Look, path: &str) -> Result<Vec<String>, WhyUnread> {
+fn look(machine: &dyn Sysfs, how: Look, path: &str) -> Result<Vec<String>, ReadErrorKind> {
     let seen = match how {
         Look::Read => machine.read(path).map(|content| vec![String::from_utf8_lossy(&content).into_owned()]),
         Look::List => machine.list(path),
@@ -224,7 +227,7 @@ fn links_are_kept_where_they_stand() {
 #[test]
 fn hostile_tapes_are_refused_or_harmless() {
     let first = serde_json::to_string(&header()).expect("a header") + "\n";
-    let long = "/a".repeat(LONGEST_PATH);
+    let long = "/a".repeat(MAX_PATH_BYTES);
     let bad = [
         format!(r#"{{"file":"{long}","text":""}}"#),
         format!(r#"{{"link":"{long}","to":"/"}}"#),
@@ -237,13 +240,13 @@ fn hostile_tapes_are_refused_or_harmless() {
     for line in bad {
         let read = Tape::parse(&format!("{first}{line}\n"));
         let shown: String = line.chars().take(60).collect();
-        assert!(matches!(read, Err(NotATape::BadLine(2, _))), "{shown}: {read:?}");
+        assert!(matches!(read, Err(TapeError::BadLine(2, _))), "{shown}: {read:?}");
     }
     let middle = [first.as_bytes(), b"\xff\n", first.as_bytes()].concat();
-    assert_eq!(Tape::parse_bytes(&middle), Err(NotATape::BadLine(2, "not UTF-8".to_owned())));
-    assert!(matches!(Tape::parse("{\"tape\":\"numaio/tape/9\"}\n"), Err(NotATape::OtherVersion(_))));
-    assert_eq!(Tape::parse(""), Err(NotATape::NoHeader));
-    let deep = "/a".repeat(LONGEST_PATH / 2);
+    assert_eq!(Tape::parse_bytes(&middle), Err(TapeError::BadLine(2, "not UTF-8".to_owned())));
+    assert!(matches!(Tape::parse("{\"tape\":\"numaio/tape/9\"}\n"), Err(TapeError::OtherVersion(_))));
+    assert_eq!(Tape::parse(""), Err(TapeError::NoHeader));
+    let deep = "/a".repeat(MAX_PATH_BYTES / 2);
     let harmless = [
         format!(r#"{{"file":"{deep}","text":"deep"}}"#),
         format!(r#"{{"link":"/l","to":"{long}"}}"#),
@@ -256,7 +259,7 @@ fn hostile_tapes_are_refused_or_harmless() {
     assert_eq!(read.files.text(&deep).expect("deep, but not too deep"), "deep");
     assert!(read.files.read("/l/x").is_err());
     assert_eq!(read.files.text("/x").expect("never above the root"), "no way out");
-    assert_eq!(read.files.read("/").expect_err("a directory").why, WhyUnread::WrongKind);
+    assert_eq!(read.files.read("/").expect_err("a directory").why, ReadErrorKind::WrongKind);
 }
 
 fn path() -> impl Strategy<Value = String> {
@@ -273,7 +276,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
             match kind {
                 0 | 1 => tree.file(&path, target),
                 2 | 3 => tree.link(&path, &target),
-                4 => tree.unread(&path, WhyUnread::Denied),
+                4 => tree.unreadable(&path, ReadErrorKind::Denied),
                 _ => tree.dir(&path),
             };
         }

@@ -1,6 +1,6 @@
 //! Block devices.
 
-use crate::machine::{nodes, rules, shares, Machine};
+use super::machine::{nodes, rules, shares, Machine};
 
 fn two_drives() -> Machine {
     let mut machine = Machine::new();
@@ -44,10 +44,10 @@ fn volumes_encryption_and_raid_lead_to_every_drive() {
     assert_eq!(machine.line("/dev/mapper/vg-data"), format!("/dev/mapper/vg-data -> {wanted}"));
     let resolved = machine.resolve("dm-3");
     assert_eq!(shares(&resolved), [("nvme0n1", 0.5), ("nvme1n1", 0.5)]);
-    let way = resolved.way_to(&resolved.devices[1]);
+    let way = resolved.path_to(&resolved.devices[1]);
     let way: Vec<&str> = way.iter().map(|step| step.what.as_str()).collect();
     assert_eq!(way, ["dm-3", "dm-0", "md0", "nvme1n1p1", "nvme1n1", "0000:17:00.0"]);
-    let said: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.said.as_str()).collect();
+    let said: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.value.as_str()).collect();
     assert_eq!(said, ["logical volume vg-data: dm-0", "encrypted secret: md0", "raid0: nvme0n1p1 nvme1n1p1"]);
 }
 
@@ -76,7 +76,7 @@ fn paths_through_two_adapters_are_both_followed() {
     machine.mapped("dm-0", "mpatha", "mpath-3600");
     let resolved = machine.resolve("/dev/mapper/mpatha");
     assert_eq!(nodes(&resolved), [(0, 0.5), (1, 0.5)]);
-    assert!(resolved.chain.iter().any(|step| step.said == "multipath mpatha: sda sdb"), "{resolved:#?}");
+    assert!(resolved.chain.iter().any(|step| step.value == "multipath mpatha: sda sdb"), "{resolved:#?}");
 }
 
 #[test]

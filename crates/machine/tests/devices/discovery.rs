@@ -1,12 +1,10 @@
 //! Reading devices from trees built for the purpose.
 
-mod devices_support;
-
-use devices_support::server::{server, two_sockets, Server};
-use devices_support::{machine, named, table, Here};
+use crate::support::server::{server, two_sockets, Server};
+use crate::support::{machine, named, table, Here};
 use numaio_machine::devices::{self, Device, DeviceKind, LocalitySource, NameClass, Sriov};
+use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
-use numaio_machine::see::see;
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::tree::{Entry, Tree};
 use numaio_machine::{conditions::Conditions, findings};
@@ -278,19 +276,19 @@ proptest! {
 
 #[test]
 fn what_is_plugged_in_or_driven_does_not_change_the_fingerprint() {
-    let print = |server: &Server| see(&server.tree).identity.fingerprint;
+    let print = |server: &Server| discover(&server.tree).identity.fingerprint;
     let usb = "pci0000:00/0000:00:14.0/0000:05:00.0";
     let mut server = server();
     server.function("pci0000:00/0000:00:14.0", "0x060400", &[]).function(usb, "0x0c0330", &[]);
     let before = print(&server);
     server.class("block", &format!("{usb}/usb1/1-2/1-2:1.0/host6/target6:0:0/6:0:0:0/block/sdc"), &[]);
-    assert!(see(&server.tree).devices.iter().any(|device| device.answers_to("0000:05:00.0")));
+    assert!(discover(&server.tree).devices.iter().any(|device| device.has_name("0000:05:00.0")));
     assert_eq!(print(&server), before, "a USB stick");
     for entry in ["/sys/class/dma/dma0chan0", "/sys/devices/pci0000:00/0000:00:01.0/driver"] {
         server.tree.remove(entry);
     }
     server.tree.remove("/sys/devices/pci0000:00/0000:00:01.0/dma");
-    assert!(!see(&server.tree).devices.iter().any(|device| device.answers_to("0000:00:01.0")));
+    assert!(!discover(&server.tree).devices.iter().any(|device| device.has_name("0000:00:01.0")));
     assert_eq!(print(&server), before, "a driver that was unloaded");
     // A bridge above something else still counts.
     server.function("pci0000:00/0000:00:14.0/0000:05:00.1", "0x010802", &[]);

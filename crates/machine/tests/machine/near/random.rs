@@ -1,6 +1,6 @@
 //! Whatever a machine's files and answers say, a resolution ends, and says something.
 
-use crate::machine::Machine;
+use super::machine::Machine;
 use numaio_machine::locate::PathKind;
 use proptest::prelude::*;
 

@@ -1,10 +1,10 @@
 //! What this process, and with it what it starts, may not use.
 
-use super::{finding, Effect, Mend, Symptom};
+use super::{finding, Effect, Fix, Symptom};
 use crate::findings::{matters, Severity};
 use crate::ids::NodeId;
 use crate::topology::{Confinement, Topology};
-use crate::units::size_for_people;
+use crate::units::format_size;
 
 pub(super) fn symptoms(topology: &Topology) -> Vec<Symptom> {
     let confinement = &topology.confinement;
@@ -31,9 +31,9 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     let effect = match no_memory {
         true => Effect::any_of(allowed.map(|node| node.id).collect()),
         // Memory may still be near; what far CPUs cost, copies by near ones do not tell.
-        false => {
-            Effect::FindOut("numaio bench measures the device from every node that may be used".to_owned())
-        }
+        false => Effect::Unquantified(
+            "numaio bench measures the device from every node that may be used".to_owned(),
+        ),
     };
     Some(Symptom {
         finding: finding(
@@ -47,7 +47,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
         device: None,
         target: Some(id),
         effect,
-        mend: open(&topology.confinement),
+        fix: open(&topology.confinement),
     })
 }
 
@@ -60,7 +60,7 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
             "this process",
             format!(
                 "This process may have {} of memory, the cache of its files included.",
-                size_for_people(bytes)
+                format_size(bytes)
             ),
             seen(confinement),
             "Raise the limit if that is not meant.",
@@ -68,7 +68,7 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
         device: None,
         target: None,
         effect: Effect::Nothing,
-        mend: Mend::none(),
+        fix: Fix::none(),
     })
 }
 
@@ -80,19 +80,19 @@ fn seen(confinement: &Confinement) -> String {
 }
 
 /// systemd can open what its own unit closes; nobody else's name for a group tells who made it.
-pub(super) fn open(confinement: &Confinement) -> Mend {
+pub(super) fn open(confinement: &Confinement) -> Fix {
     let group = confinement.cgroup.as_deref().unwrap_or_default();
     let unit = group.rsplit('/').next().unwrap_or_default();
     let is_unit = unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope");
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_@:".contains(c);
     let by_cpuset = confinement.by.iter().any(|by| by.contains("cpuset"));
     match is_unit && by_cpuset && unit.chars().all(plain) {
-        true => Mend {
+        true => Fix {
             commands: vec![format!(
                 "systemctl set-property --runtime {unit} AllowedCPUs= AllowedMemoryNodes="
             )],
             undo: Vec::new(),
         },
-        false => Mend::none(),
+        false => Fix::none(),
     }
 }

@@ -1,17 +1,17 @@
 //! A machine of two nodes in memory, on which stacks are built as Linux shows them.
 
+use numaio_machine::discover::discover;
 use numaio_machine::locate::{
-    Answer, Answers, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, Question,
-    RouteFacts,
+    DeviceNumber, LocateAnswer, LocateAnswers, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts,
+    PathKind, RouteFacts,
 };
-use numaio_machine::near::{resolve, Ground, Handle, Resolved};
-use numaio_machine::see::see;
+use numaio_machine::near::{resolve, Handle, ResolveContext, Resolved};
 use numaio_machine::tree::Tree;
 
 /// A machine under construction.
 pub struct Machine {
     pub tree: Tree,
-    pub answers: Answers,
+    pub answers: LocateAnswers,
     mounts: String,
     interfaces: u32,
 }
@@ -34,7 +34,7 @@ impl Machine {
                 .file(&format!("{folder}/distance"), format!("{distances}\n"))
                 .file(&format!("{folder}/meminfo"), format!("Node {node} MemTotal: 1048576 kB\n"));
         }
-        Self { tree, answers: Answers::default(), mounts: String::new(), interfaces: 1 }
+        Self { tree, answers: LocateAnswers::default(), mounts: String::new(), interfaces: 1 }
     }
 
     fn file(&mut self, path: &str, content: &str) {
@@ -175,7 +175,7 @@ impl Machine {
             is: Some(number(at)),
             mount: Some(24),
         };
-        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts.clone())));
+        self.answers.add(LocateQuery::Path { path: path.into() }, Ok(LocateAnswer::Path(facts.clone())));
         facts
     }
 
@@ -188,7 +188,7 @@ impl Machine {
     /// A file or directory on a mount.
     pub fn place(&mut self, path: &str, kind: PathKind, on: &str, mount: u64) -> PathFacts {
         let facts = PathFacts { canonical: path.into(), kind, on: number(on), is: None, mount: Some(mount) };
-        self.answers.add(Question::Path { path: path.into() }, Ok(Answer::Path(facts.clone())));
+        self.answers.add(LocateQuery::Path { path: path.into() }, Ok(LocateAnswer::Path(facts.clone())));
         facts
     }
 
@@ -198,13 +198,14 @@ impl Machine {
 
     pub fn absent(&mut self, path: &str) {
         let why = LocateError::Absent(format!("path {path}"));
-        self.answers.add(Question::Path { path: path.into() }, Err(why));
+        self.answers.add(LocateQuery::Path { path: path.into() }, Err(why));
     }
 
     /// The addresses of a host.
     pub fn host(&mut self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
-        self.answers.add(Question::Addresses { host: name.into() }, Ok(Answer::Addresses(addresses)));
+        self.answers
+            .add(LocateQuery::Addresses { host: name.into() }, Ok(LocateAnswer::Addresses(addresses)));
     }
 
     /// An address and the interfaces that lead to it, with weights.
@@ -215,25 +216,25 @@ impl Machine {
             let interface = (*interface).to_owned();
             RouteFacts { interface, gateway: None, source: None, table: 254, weight: *weight }
         };
-        self.answers.add(Question::Routes { to }, Ok(Answer::Routes(by.iter().map(way).collect())));
+        self.answers.add(LocateQuery::Routes { to }, Ok(LocateAnswer::Routes(by.iter().map(way).collect())));
     }
 
     pub fn no_route(&mut self, to: &str) {
         self.host(to, &[to]);
         let to = to.parse().expect("an address");
-        self.answers.add(Question::Routes { to }, Err(LocateError::NoRoute(to)));
+        self.answers.add(LocateQuery::Routes { to }, Err(LocateError::NoRoute(to)));
     }
 
     /// What a process has open: what its links say, and what it is.
     pub fn opened(&mut self, pid: u32, same_network: bool, files: &[(&str, Option<PathFacts>)]) {
-        let file = |(fd, (leads_to, facts)): (usize, &(&str, Option<PathFacts>))| OpenFile {
+        let file = |(fd, (target, facts)): (usize, &(&str, Option<PathFacts>))| OpenFile {
             fd: fd as u32,
-            leads_to: (*leads_to).to_owned(),
+            target: (*target).to_owned(),
             facts: facts.clone(),
         };
         let files = files.iter().enumerate().map(file).collect();
         let opened = OpenedFacts { files, same_network: Some(same_network) };
-        self.answers.add(Question::Opened { pid }, Ok(Answer::Opened(opened)));
+        self.answers.add(LocateQuery::Opened { pid }, Ok(LocateAnswer::Opened(opened)));
     }
 
     pub fn resolve(&self, handle: &str) -> Resolved {
@@ -241,8 +242,8 @@ impl Machine {
         let mut tree = self.tree.clone();
         tree.link("/proc/self", "1").file("/proc/1/mountinfo", self.mounts.as_str());
         tree.file("/proc/77/mountinfo", self.mounts.as_str());
-        let topology = see(&tree);
-        resolve(Ground { root: &tree, locate: &self.answers, topology: &topology }, &handle)
+        let topology = discover(&tree);
+        resolve(ResolveContext { root: &tree, locate: &self.answers, topology: &topology }, &handle)
     }
 
     /// The chain of a handle; several lines are joined by semicolons.

@@ -1,6 +1,6 @@
 //! Bonds, RAIDs and volumes whose parts hang on several sockets.
 
-use super::{finding, option, Effect, Mend, Symptom};
+use super::{finding, option, Effect, Fix, Symptom};
 use crate::findings::Severity;
 use crate::ids::PackageId;
 use crate::near::{Handle, Resolved};
@@ -9,7 +9,7 @@ use crate::topology::Topology;
 use std::collections::BTreeSet;
 
 /// Most stacked devices that are followed.
-const MOST: usize = 256;
+const MAX_STACKS: usize = 256;
 
 /// Stacked devices: bonds and teams (`Documentation/networking/bonding.rst`), RAIDs and volumes
 /// (`/sys/block/md*`, `dm-*`).
@@ -21,11 +21,11 @@ pub fn stacks(root: &dyn Sysfs) -> Vec<Handle> {
         digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
     };
     let volumes = root.names("/sys/block").into_iter().filter(is_volume);
-    bonds.chain(volumes).take(MOST).map(Handle::Name).collect()
+    bonds.chain(volumes).take(MAX_STACKS).map(Handle::Name).collect()
 }
 
 /// One that spans sockets: wherever a program runs, part of its data crosses between them.
-pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
+pub fn split_stack(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
     let carrying: Vec<_> = stack.devices.iter().filter(|device| device.share > 0.0).collect();
     let mut packages: BTreeSet<PackageId> = BTreeSet::new();
     for device in &carrying {
@@ -39,19 +39,19 @@ pub fn spans(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
     let near = option("--near", name);
     let parts: Vec<String> =
         carrying.iter().map(|device| format!("{} on node {}", device.name, device.nodes)).collect();
-    let looked = stack.chain.iter().find(|step| !step.looked_at.is_empty());
+    let looked = stack.chain.iter().find(|step| !step.source.is_empty());
     Some(Symptom {
         finding: finding(
             Severity::Note,
             "spans-sockets",
             name,
             format!("Its parts hang on {} sockets: {}.", packages.len(), parts.join(", ")),
-            looked.map(|step| format!("{}: {}", step.looked_at, step.said)).unwrap_or_default(),
+            looked.map(|step| format!("{}: {}", step.source, step.value)).unwrap_or_default(),
             format!("Build it of devices of one socket, or divide tasks by device: numaio place {near} --tasks N does."),
         ),
         device: None,
         target: None,
-        effect: Effect::FindOut(format!("numaio plan, or numaio place {near} --explain, with a model of each node")),
-        mend: Mend::none(),
+        effect: Effect::Unquantified(format!("numaio plan, or numaio place {near} --explain, with a model of each node")),
+        fix: Fix::none(),
     })
 }

@@ -9,15 +9,16 @@ use std::sync::OnceLock;
 use std::thread;
 
 /// Fewer PCI functions and CPUs than this are read sooner by one thread than another one is started.
-const MANY: usize = 64;
+const PARALLEL_THRESHOLD: usize = 64;
 
 /// Reads everything below `root`: nodes, devices, and what looks wrong with them.
 ///
 /// Never fails: what cannot be read is absent from the result or stands among its findings. Threads share
 /// the work on a large machine, which has tens of thousands of files.
-pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
-    let crew = Crew::of(root);
-    let (mut machine, conditions) = crew.both(|| look(root, crew, topology::read), || conditions::read(root));
+pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
+    let mode = ReadMode::for_machine(root);
+    let (mut machine, conditions) =
+        mode.join(|| read_machine(root, mode, topology::read), || conditions::read(root));
     let found = findings::find(&machine, &conditions);
     machine.findings.extend(found);
     machine
@@ -28,18 +29,18 @@ pub fn see(root: &(dyn Sysfs + Sync)) -> Topology {
 
 /// The same without caches, and without looking for what is wrong with settings and devices, in half the time: for
 /// those who want to get on, as a program that is to be started.
-pub fn glance(root: &(dyn Sysfs + Sync)) -> Topology {
-    look(root, Crew::of(root), topology::outline)
+pub fn discover_quick(root: &(dyn Sysfs + Sync)) -> Topology {
+    read_machine(root, ReadMode::for_machine(root), topology::outline)
 }
 
 /// Nodes, as they are read, and devices.
-fn look(root: &(dyn Sysfs + Sync), crew: Crew, nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
+fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
-    let ((mut machine, some), others) = crew.both(|| (nodes(root), functions()), functions);
+    let ((mut machine, some), others) = mode.join(|| (nodes(root), functions()), functions);
     let functions: Vec<Device> = some.into_iter().chain(others).collect();
     let bridges = Bridges::above(&functions);
-    let (some, others) = crew.both(|| bridges.read(root), || bridges.read(root));
+    let (some, others) = mode.join(|| bridges.read(root), || bridges.read(root));
     let scan = scan.get_or_init(|| Scan::new(root));
     let found = functions.into_iter().chain(some).chain(others);
     machine.devices = scan.finish(root, &machine, found);
@@ -49,27 +50,27 @@ fn look(root: &(dyn Sysfs + Sync), crew: Crew, nodes: fn(&dyn Sysfs) -> Topology
 
 /// Who reads a machine.
 #[derive(Debug, Clone, Copy)]
-enum Crew {
+enum ReadMode {
     /// This thread alone.
-    One,
+    Sequential,
     /// This thread and others.
-    Several,
+    Parallel,
 }
 
-impl Crew {
-    fn of(root: &dyn Sysfs) -> Self {
-        let is_long = |list: &str| root.list(list).is_ok_and(|names| names.len() >= MANY);
+impl ReadMode {
+    fn for_machine(root: &dyn Sysfs) -> Self {
+        let is_long = |list: &str| root.list(list).is_ok_and(|names| names.len() >= PARALLEL_THRESHOLD);
         match is_long(FUNCTIONS) || is_long(topology::CPUS) {
-            true => Self::Several,
-            false => Self::One,
+            true => Self::Parallel,
+            false => Self::Sequential,
         }
     }
 
     /// Does two things, at the same time if there is somebody else to do the second.
-    fn both<A, B: Send>(self, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
+    fn join<A, B: Send>(self, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
         match self {
-            Self::One => (first(), second()),
-            Self::Several => thread::scope(|scope| {
+            Self::Sequential => (first(), second()),
+            Self::Parallel => thread::scope(|scope| {
                 let second = scope.spawn(second);
                 let first = first();
                 (first, second.join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -104,12 +105,12 @@ mod tests {
             }
         }
         tree.file("/sys/devices/system/cpu/online", "0-1\n");
-        let (whole, glance) = (see(&tree), glance(&tree));
+        let (whole, discover_quick) = (discover(&tree), discover_quick(&tree));
         let balancing = |machine: &Topology| machine.findings.iter().any(|it| it.rule == "numa-balancing");
-        assert!(balancing(&whole) && !balancing(&glance));
-        assert_eq!(glance.nodes.len(), 2);
-        assert!(!whole.caches.is_empty() && glance.caches.is_empty());
+        assert!(balancing(&whole) && !balancing(&discover_quick));
+        assert_eq!(discover_quick.nodes.len(), 2);
+        assert!(!whole.caches.is_empty() && discover_quick.caches.is_empty());
         let bare = |machine: Topology| Topology { findings: Vec::new(), caches: Vec::new(), ..machine };
-        assert_eq!(bare(whole), bare(glance));
+        assert_eq!(bare(whole), bare(discover_quick));
     }
 }

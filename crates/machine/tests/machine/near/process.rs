@@ -1,6 +1,6 @@
 //! Processes.
 
-use crate::machine::{nodes, rules, Machine};
+use super::machine::{nodes, rules, Machine};
 use numaio_machine::locate::PathKind;
 
 #[test]
@@ -44,7 +44,7 @@ fn files_devices_and_peers_of_a_process() {
     ];
     assert_eq!(resolved.lines(), lines);
     assert!(resolved.chain.iter().all(|step| step.what != "lo"), "{:#?}", resolved.chain);
-    assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.said == "and 2 more on it"));
+    assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.value == "and 2 more on it"));
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! What costs bandwidth is found, with what shows it and what mends it; what does not is not.
 
-mod devices_support;
-
-use devices_support::server::{server, two_sockets, Server, NIC};
-use numaio_machine::checkup::{look, remote, spans, stacks, Effect, Program, Symptom};
+use crate::support::server::{server, two_sockets, Server, NIC};
+use numaio_machine::checkup::{check, remote_programs, split_stack, stacks, Effect, Program, Symptom};
 use numaio_machine::conditions::{self, Conditions};
 use numaio_machine::devices::{self, DeviceKind};
 use numaio_machine::findings::{find, Severity};
@@ -19,7 +17,7 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
 fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
     topology.devices = devices::read(&server.tree, &topology);
     topology.findings.extend(find(&topology, conditions));
-    look(&server.tree, &topology, conditions)
+    check(&server.tree, &topology, conditions)
 }
 
 fn read(server: &Server) -> Vec<Symptom> {
@@ -52,14 +50,14 @@ fn file_shows(rule: &str, path: &str, content: &str) -> Symptom {
 #[test]
 fn settings_of_the_kernel_have_their_commands_and_what_takes_them_back() {
     let reclaim = file_shows("zone-reclaim", "/proc/sys/vm/zone_reclaim_mode", "1");
-    assert_eq!(reclaim.mend.commands, ["sysctl -w vm.zone_reclaim_mode=0"]);
-    assert_eq!(reclaim.mend.undo, ["sysctl -w vm.zone_reclaim_mode=1"]);
+    assert_eq!(reclaim.fix.commands, ["sysctl -w vm.zone_reclaim_mode=0"]);
+    assert_eq!(reclaim.fix.undo, ["sysctl -w vm.zone_reclaim_mode=1"]);
     assert!(reclaim.finding.evidence.ends_with(": 1"));
     let balancing = file_shows("numa-balancing", "/proc/sys/kernel/numa_balancing", "2");
-    assert_eq!(balancing.mend.undo, ["sysctl -w kernel.numa_balancing=2"]);
+    assert_eq!(balancing.fix.undo, ["sysctl -w kernel.numa_balancing=2"]);
     let huge = "/sys/kernel/mm/transparent_hugepage/enabled";
     let never = file_shows("huge-pages-off", huge, "always madvise [never]");
-    assert_eq!(never.mend.commands, [format!("echo madvise > {huge}")]);
+    assert_eq!(never.fix.commands, [format!("echo madvise > {huge}")]);
     let pressure = file_shows(
         "memory-pressure",
         "/proc/pressure/memory",
@@ -112,7 +110,7 @@ fn broken_files_are_passed_over() {
 #[test]
 fn slow_clocks_are_found_by_governor_limit_and_turbo() {
     let governor = file_shows("cpu-governor", &format!("{CPUFREQ}/scaling_governor"), "schedutil");
-    assert_eq!(governor.mend.undo, ["cpupower frequency-set -g schedutil"]);
+    assert_eq!(governor.fix.undo, ["cpupower frequency-set -g schedutil"]);
     assert_eq!(governor.finding.severity, Severity::Note);
     let mut server = server();
     server.tree.file(&format!("{CPUFREQ}/scaling_governor"), "powersave");
@@ -123,10 +121,10 @@ fn slow_clocks_are_found_by_governor_limit_and_turbo() {
     server.tree.file(&format!("{CPUFREQ}/scaling_max_freq"), "1200000");
     server.tree.file(&format!("{CPUFREQ}/cpuinfo_max_freq"), "3100000");
     let capped = only(read(&server), "cpu-frequency-capped");
-    assert_eq!(capped.mend.commands, ["cpupower frequency-set -u 3100000"]);
-    assert_eq!(capped.mend.undo, ["cpupower frequency-set -u 1200000"]);
+    assert_eq!(capped.fix.commands, ["cpupower frequency-set -u 3100000"]);
+    assert_eq!(capped.fix.undo, ["cpupower frequency-set -u 1200000"]);
     let turbo = file_shows("turbo-off", "/sys/devices/system/cpu/cpufreq/boost", "0");
-    assert_eq!(turbo.mend.commands, ["echo 1 > /sys/devices/system/cpu/cpufreq/boost"]);
+    assert_eq!(turbo.fix.commands, ["echo 1 > /sys/devices/system/cpu/cpufreq/boost"]);
 }
 
 #[test]
@@ -148,7 +146,7 @@ fn memory_without_cpus_and_uneven_memory_are_told() {
     let mut demoting = devices_support::server::server();
     demoting.tree.file("/sys/kernel/mm/numa/demotion_enabled", "true\n");
     let demotion = only(all(&demoting, topology, &Conditions::default()), "memory-demotion");
-    assert_eq!(demotion.mend.commands, ["echo false > /sys/kernel/mm/numa/demotion_enabled"]);
+    assert_eq!(demotion.fix.commands, ["echo false > /sys/kernel/mm/numa/demotion_enabled"]);
     let mut topology = two_sockets();
     topology.nodes[1].memory.as_mut().expect("memory").total_bytes = 16 << 30;
     let uneven = only(all(&server, topology, &Conditions::default()), "memory-uneven");
@@ -169,11 +167,11 @@ fn huge_pages_are_short_where_none_are_free_and_others_have_some() {
     assert!(found([pool(64, 1), pool(64, 64)]).is_empty());
     let missing = found([pool(64, 64), pool(0, 0)]);
     let file = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages";
-    assert_eq!(missing[0].mend.commands, [format!("echo 64 > {file}")]);
-    assert_eq!(missing[0].mend.undo, [format!("echo 0 > {file}")]);
+    assert_eq!(missing[0].fix.commands, [format!("echo 64 > {file}")]);
+    assert_eq!(missing[0].fix.undo, [format!("echo 0 > {file}")]);
     assert_eq!(found([pool(64, 0), pool(64, 9)])[0].finding.subject, "node 0");
     let too_many = found([pool(1 << 40, 1), pool(0, 0)]);
-    assert!(too_many[0].mend.commands.is_empty(), "they do not fit: {:?}", too_many[0].mend);
+    assert!(too_many[0].fix.commands.is_empty(), "they do not fit: {:?}", too_many[0].fix);
 }
 
 #[test]
@@ -187,13 +185,13 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
     );
     assert_eq!((symptom.target, symptom.finding.severity), (Some(NodeId(1)), Severity::Warning));
     let name = symptom.finding.subject.clone();
-    assert_eq!(symptom.mend.commands, [format!("numaio irq apply {name}")]);
-    assert_eq!(symptom.mend.undo, [format!("numaio irq undo {name}")]);
+    assert_eq!(symptom.fix.commands, [format!("numaio irq apply {name}")]);
+    assert_eq!(symptom.fix.undo, [format!("numaio irq undo {name}")]);
     // What balances them would move them again, and numaio irq apply refuses while it runs.
     server.tree.dir("/sys/fs/cgroup/system.slice/irqbalance.service");
     let symptom = only(read(&server), "irq-foreign-node");
-    assert_eq!(symptom.mend.commands[0], "systemctl stop irqbalance");
-    assert_eq!(symptom.mend.undo[1], "systemctl start irqbalance");
+    assert_eq!(symptom.fix.commands[0], "systemctl stop irqbalance");
+    assert_eq!(symptom.fix.undo[1], "systemctl start irqbalance");
     let runs = only(read(&server), "irqbalance-runs");
     assert!(runs.finding.evidence.contains("irqbalance.service"), "{}", runs.finding.evidence);
 }
@@ -215,7 +213,7 @@ fn names_are_words_of_a_command_and_no_commands() {
     let mut server = with_interface("e$(reboot)'");
     server.tree.dir(&format!("/sys/devices/{NIC}/net/e$(reboot)'/queues/rx-0"));
     let found = read(&server);
-    let commands = |rule: &str| only(found.clone(), rule).mend;
+    let commands = |rule: &str| only(found.clone(), rule).fix;
     let of_irqs = commands("irq-foreign-node");
     assert_eq!(of_irqs.commands, [r"numaio irq apply 'e$(reboot)'\'''"]);
     assert_eq!(of_irqs.undo, [r"numaio irq undo 'e$(reboot)'\'''"]);
@@ -225,9 +223,9 @@ fn names_are_words_of_a_command_and_no_commands() {
 #[test]
 fn names_are_no_options_of_a_command() {
     let server = with_interface("--rfs");
-    let mend = only(read(&server), "irq-foreign-node").mend;
-    assert_eq!(mend.commands, ["numaio irq apply -- --rfs"]);
-    assert_eq!(mend.undo, ["numaio irq undo -- --rfs"]);
+    let fix = only(read(&server), "irq-foreign-node").fix;
+    assert_eq!(fix.commands, ["numaio irq apply -- --rfs"]);
+    assert_eq!(fix.undo, ["numaio irq undo -- --rfs"]);
     let part = |name: &str, node: &str| NearDevice {
         index: 0,
         step: 0,
@@ -244,7 +242,7 @@ fn names_are_no_options_of_a_command() {
         nodes: Vec::new(),
         findings: Vec::new(),
     };
-    let symptom = spans(&two_sockets(), &bond).expect("it spans");
+    let symptom = split_stack(&two_sockets(), &bond).expect("it spans");
     assert!(symptom.finding.remedy.contains("numaio place --near=-b --tasks"), "{symptom:?}");
 }
 
@@ -255,7 +253,7 @@ fn interrupts_that_the_kernel_manages_have_no_command() {
     for irq in [40, 41] {
         server.tree.file(&format!("/sys/kernel/debug/irq/irqs/{irq}"), "IRQD_AFFINITY_MANAGED\n");
     }
-    assert!(only(read(&server), "irq-foreign-node").mend.commands.is_empty());
+    assert!(only(read(&server), "irq-foreign-node").fix.commands.is_empty());
 }
 
 #[test]
@@ -266,7 +264,7 @@ fn few_queues_and_steering_to_the_other_node_are_found() {
     let few = only(read(&server), "queues-few");
     assert_eq!((few.finding.subject.as_str(), few.finding.severity), ("eth2", Severity::Warning));
     assert!(few.finding.what.contains("1 receive queue for 4 cores"), "{}", few.finding.what);
-    assert_eq!(few.mend.commands, ["numaio irq apply eth2"]);
+    assert_eq!(few.fix.commands, ["numaio irq apply eth2"]);
     // A queue for each core.
     for number in 1..4 {
         server.tree.file(&queue.replace("rx-0", &format!("rx-{number}")), "00\n");
@@ -306,11 +304,11 @@ fn a_link_that_lost_half_its_lanes_costs_half() {
     let mut server = server();
     server.link(NIC, "16.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "16.0 x8 16.0 x16");
     let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
-    assert_eq!(found.expect("a degraded link").effect, Effect::OfLink(0.5));
+    assert_eq!(found.expect("a degraded link").effect, Effect::LinkLoss(0.5));
     // The slot is less than the card.
     server.link(NIC, "8.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "8.0 x8 8.0 x8");
     let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
-    assert_eq!(found.expect("a narrow slot").effect, Effect::OfLink(0.75));
+    assert_eq!(found.expect("a narrow slot").effect, Effect::LinkLoss(0.75));
 }
 
 #[test]
@@ -322,10 +320,10 @@ fn the_node_of_a_device_is_closed_to_this_process() {
     topology.confinement.cgroup = Some("/system.slice/x.service".into());
     let closed = only(all(&server, topology.clone(), &Conditions::default()), "device-node-closed");
     assert_eq!((closed.target, closed.effect), (Some(NodeId(1)), Effect::any_of(nodes("0"))));
-    assert!(closed.mend.commands[0].contains("systemctl set-property --runtime x.service AllowedCPUs="));
+    assert!(closed.fix.commands[0].contains("systemctl set-property --runtime x.service AllowedCPUs="));
     topology.confinement.cgroup = Some("/a/$(reboot).service".into());
     let hostile = only(all(&server, topology, &Conditions::default()), "device-node-closed");
-    assert!(hostile.mend.commands.is_empty(), "{:?}", hostile.mend);
+    assert!(hostile.fix.commands.is_empty(), "{:?}", hostile.fix);
 }
 
 #[test]
@@ -347,7 +345,7 @@ fn where_no_node_has_cpus_nobody_counts_nodes() {
         all(&server, topology, &Conditions::default()),
         "device-node-unknown",
     ) {
-        Symptom { effect: Effect::FindOut(said), .. } => said,
+        Symptom { effect: Effect::Unquantified(said), .. } => said,
         other => panic!("{other:?}"),
     };
     let mut without = two_sockets();
@@ -376,8 +374,8 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
     );
     let mut topology = two_sockets();
     topology.devices = devices::read(&server.tree, &topology);
-    let second = topology.devices.iter().position(|it| it.answers_to("0000:90:00.0")).expect("it is there");
-    let first = topology.devices.iter().position(|it| it.answers_to("10000:01:00.0")).expect("it is there");
+    let second = topology.devices.iter().position(|it| it.has_name("0000:90:00.0")).expect("it is there");
+    let first = topology.devices.iter().position(|it| it.has_name("10000:01:00.0")).expect("it is there");
     assert_eq!(topology.devices[first].name(), topology.devices[second].name());
     let found = read(&server);
     let of = |rule: &str| found.iter().filter(|it| it.finding.rule == rule).collect::<Vec<_>>();
@@ -386,10 +384,10 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         assert_eq!((symptom.device, symptom.target), (Some(second), Some(NodeId(1))), "{rule}");
     }
     let mends: Vec<_> =
-        of("irq-foreign-node").into_iter().map(|it| (&it.mend.commands, &it.mend.undo)).collect();
+        of("irq-foreign-node").into_iter().map(|it| (&it.fix.commands, &it.fix.undo)).collect();
     let [apply, undo] = ["apply", "undo"].map(|what| vec![format!("numaio irq {what} 0000:90:00.0")]);
     assert!(mends.contains(&(&apply, &undo)), "{mends:?}");
-    assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::OfLink(_)), "the link is its own");
+    assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::LinkLoss(_)), "the link is its own");
 }
 
 #[test]
@@ -411,7 +409,7 @@ fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
             nodes: Vec::new(),
             findings: Vec::new(),
         };
-        spans(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
+        split_stack(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
     };
     let two = told(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
     assert_eq!(two.expect("it spans"), "Its parts hang on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
@@ -441,13 +439,14 @@ fn program(pid: u32, bytes_per_s: Option<f64>) -> Program {
 #[test]
 fn a_program_that_moves_much_is_told_with_how_to_move_it_and_others_are_counted() {
     let topology = two_sockets();
-    let found = remote(&topology, &[program(7, Some(35e6)), program(8, Some(1e3)), program(9, None)]);
+    let found =
+        remote_programs(&topology, &[program(7, Some(35e6)), program(8, Some(1e3)), program(9, None)]);
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].finding.severity, Severity::Warning);
-    assert_eq!(found[0].mend.commands, ["taskset -a -p -c 0-3 7", "migratepages 7 1 0"]);
-    assert_eq!(found[0].mend.undo, ["taskset -a -p -c 0-7 7", "migratepages 7 0 1"]);
+    assert_eq!(found[0].fix.commands, ["taskset -a -p -c 0-3 7", "migratepages 7 1 0"]);
+    assert_eq!(found[0].fix.undo, ["taskset -a -p -c 0-7 7", "migratepages 7 0 1"]);
     let shares = [(NodeId(0), 0.25), (NodeId(1), 0.75)].into_iter().collect();
     assert_eq!(found[0].effect, Effect::Shares(shares));
     assert!(found[1].finding.what.starts_with("2 programs"), "{}", found[1].finding.what);
-    assert!(remote(&topology, &[]).is_empty());
+    assert!(remote_programs(&topology, &[]).is_empty());
 }

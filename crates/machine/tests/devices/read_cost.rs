@@ -1,11 +1,9 @@
 //! How much is read of a machine with many functions.
 
-mod devices_support;
-
-use devices_support::server::{two_sockets, Server};
+use crate::support::server::{two_sockets, Server};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tree::Tree;
-use numaio_machine::{devices, see};
+use numaio_machine::{devices, discover};
 use std::cell::Cell;
 
 /// Counts what is asked of a tree.
@@ -110,7 +108,7 @@ fn a_function_elsewhere_than_others_of_its_bus_is_found() {
 #[test]
 fn two_threads_see_what_one_does() {
     let server = functions("0x020000", 2000, &[("numa_node", "0"), ("irq", "9")]);
-    let machine = see::see(&server.tree);
+    let machine = discover::discover(&server.tree);
     assert_eq!(machine.devices.len(), 2000);
     assert_eq!(machine.devices, devices::read(&server.tree, &machine));
 }

@@ -3,9 +3,7 @@
 //! The machines lie in the folder `NUMAIO_CORPUS`, else in `shared/data/hwloc-machines` beside the project. Without
 //! them, or without tar and lstopo, the test says so and passes.
 
-mod devices_support;
-
-use devices_support::{load, machine_of, table};
+use crate::support::{load, machine_of, table};
 use numaio_machine::devices::{self, Device};
 use numaio_machine::findings::{find, Severity};
 use numaio_machine::ids::NodeId;

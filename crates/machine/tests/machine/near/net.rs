@@ -1,6 +1,6 @@
 //! Network interfaces, hosts and routes.
 
-use crate::machine::{nodes, rules, shares, Machine};
+use super::machine::{nodes, rules, shares, Machine};
 
 fn two_cards() -> Machine {
     let mut machine = Machine::new();
@@ -110,7 +110,7 @@ fn a_virtual_function_is_near_its_node() {
     machine.tree.link(&format!("{net}/device"), &function);
     let resolved = machine.resolve("eth0v0");
     assert_eq!(resolved.lines().join("; "), "eth0v0 -> 0000:3b:00.2 -> node 1");
-    assert!(resolved.chain[1].said.contains("virtual function of 0000:3b:00.0"), "{:?}", resolved.chain[1]);
+    assert!(resolved.chain[1].value.contains("virtual function of 0000:3b:00.0"), "{:?}", resolved.chain[1]);
 }
 
 #[test]

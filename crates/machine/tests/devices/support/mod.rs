@@ -6,7 +6,7 @@ pub mod server;
 use numaio_machine::devices::{Device, LocalitySource};
 use numaio_machine::ids::{CpuId, NodeId, PackageId};
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt, WhyUnread};
+use numaio_machine::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use numaio_machine::topology::{Cpu, Memory, Node, Topology};
 use numaio_machine::tree::Tree;
 use std::fs;
@@ -111,8 +111,8 @@ pub struct Here;
 impl Here {
     fn error(path: &str, error: &std::io::Error) -> ReadError {
         let why = match error.kind() {
-            std::io::ErrorKind::NotFound => WhyUnread::Absent,
-            _ => WhyUnread::Failed(error.to_string()),
+            std::io::ErrorKind::NotFound => ReadErrorKind::Absent,
+            _ => ReadErrorKind::Failed(error.to_string()),
         };
         ReadError::new(path, why)
     }
@@ -141,7 +141,7 @@ impl Sysfs for Here {
 pub fn named<'a>(devices: &'a [Device], name: &str) -> &'a Device {
     devices
         .iter()
-        .find(|device| device.answers_to(name))
+        .find(|device| device.has_name(name))
         .unwrap_or_else(|| panic!("no {name}: {}", table(devices)))
 }
 

@@ -1,6 +1,6 @@
 //! Files and directories.
 
-use crate::machine::{nodes, rules, shares, Machine};
+use super::machine::{nodes, rules, shares, Machine};
 use numaio_machine::locate::PathKind;
 
 fn machine() -> Machine {

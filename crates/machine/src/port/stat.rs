@@ -32,7 +32,7 @@ pub enum FileKind {
 
 /// Attributes of an object, as statx(2) gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct FileStat {
     /// What it is.
     pub kind: FileKind,
     /// The lowest twelve bits of its mode.
@@ -56,7 +56,7 @@ pub struct Seen {
     pub links: u64,
 }
 
-impl Seen {
+impl FileStat {
     /// What must stay the same while the object is read.
     pub fn identity(&self) -> Identity {
         Identity { inode: self.inode, size: self.size, mtime: self.mtime }
@@ -89,11 +89,11 @@ pub struct Details {
 
 /// An object and what was found out about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FileInfo {
     /// Its attributes.
-    pub seen: Seen,
+    pub metadata: FileStat,
     /// Whether it has extended attributes that may not be read.
-    pub hides: bool,
+    pub has_hidden_xattrs: bool,
     /// Where a symbolic link points to.
     pub target: Option<Box<[u8]>>,
     /// Extended attributes by name, if they were asked for.
@@ -104,33 +104,33 @@ pub struct Found {
     pub address: Option<u64>,
     /// Whether the link that is to take its place would lead to it or into it by that name, if that was asked: the link would lead to itself
     /// or nowhere, and what it led to be lost.
-    pub led_to: bool,
+    pub is_link_destination: bool,
 }
 
 /// A name in a directory without slashes, and what it stands for, or why that cannot be told.
-pub type Listed = (Box<[u8]>, Result<Found, Fault>);
+pub type ListedEntry = (Box<[u8]>, Result<FileInfo, Fault>);
 
 /// Which names are one in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Names {
+pub enum NameMatching {
     /// Those with the same bytes alone.
     #[default]
-    Apart,
+    Exact,
     /// Also those that differ in whether accents are characters of their own (the normalization forms of Unicode).
     Normalized,
     /// Also those that differ in case alone.
-    Folded,
+    CaseInsensitive,
     /// Those as well that differ in dots and blanks at their ends, which are left out.
-    FoldedAndCut,
+    CaseInsensitiveTrimmed,
 }
 
 /// Some of what is in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// Names, by inode.
-    pub found: Vec<Listed>,
-    /// What [`super::Operation::More`] continues with; none if this was all.
+    pub found: Vec<ListedEntry>,
+    /// What [`super::Operation::ListMore`] continues with; none if this was all.
     pub more: Option<u64>,
-    /// Which names are one there, if that was asked for and is known; if no more is known than of the root, [`Names::Apart`].
-    pub names: Names,
+    /// Which names are one there, if that was asked for and is known; if no more is known than of the root, [`NameMatching::Exact`].
+    pub names: NameMatching,
 }

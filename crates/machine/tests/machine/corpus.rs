@@ -5,15 +5,13 @@
 //! where they, `tar` or `lstopo` are missing. Every difference to what hwloc sees stands in [`DELIBERATE`] with
 //! its reason; one that is not there fails, and so does one there that no longer shows (with hwloc 2.9).
 
-mod support;
-
+use crate::support::witness::{self, Witness};
+use crate::support::{machines, say};
 use numaio_machine::conditions;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::{self, Topology};
 use std::collections::{BTreeMap, BTreeSet};
-use support::witness::{self, Witness};
-use support::{machines, say};
 
 /// Differences on purpose: machine, what differs, why.
 ///
@@ -58,7 +56,7 @@ const DELIBERATE: &[(&str, &str, &str)] = &[
 #[test]
 fn every_recorded_machine_makes_sense() {
     for (name, root) in machines() {
-        let tree = support::load(&root);
+        let tree = crate::support::load(&root);
         let machine = topology::read(&tree);
         assert!(!machine.nodes.is_empty(), "{name}: no nodes");
         assert!(!machine.confinement.cpus.is_empty(), "{name}: no CPUs");
@@ -92,7 +90,7 @@ fn a_tape_of_a_recorded_machine_shows_the_same_machine() {
             note: String::new(),
             recorded_at: 0,
         };
-        let recording = Recording::new(support::load(&root), header);
+        let recording = Recording::new(crate::support::load(&root), header);
         let machine = topology::read(&recording);
         let conditions = conditions::read(&recording);
         let tape = Tape::parse(&recording.tape().to_text()).expect("a tape");
@@ -114,7 +112,7 @@ fn recorded_machines_are_seen_as_hwloc_sees_them() {
     for (name, root) in machines() {
         compared += 1;
         let witness = witness::ask(lstopo, &root);
-        let machine = topology::read(&support::load(&root));
+        let machine = topology::read(&crate::support::load(&root));
         for (what, figures) in compare(&machine, &witness) {
             figures_of.insert((name.clone(), what.clone()), figures);
             differences.insert((name.clone(), what));

@@ -1,9 +1,7 @@
 //! What is found wrong, and what is not.
 
-mod devices_support;
-
-use devices_support::machine;
-use devices_support::server::{server, two_sockets, Server, NIC, SWITCH};
+use crate::support::machine;
+use crate::support::server::{server, two_sockets, Server, NIC, SWITCH};
 use numaio_machine::conditions::Conditions;
 use numaio_machine::findings::{find, Finding, Severity};
 use numaio_machine::ids::PackageId;
