@@ -1,30 +1,30 @@
-//! What a machine was doing while it was measured.
+//! Settings and load of a machine during a measurement.
 
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::cpuinfo;
 use serde::{Deserialize, Serialize};
 
-/// Most entries of /proc that are looked at for a daemon; a busy machine is not worth the time.
+/// Maximum number of processes to search for a daemon; on a busy machine the search takes too long.
 const MAX_PROCESSES: usize = 2_000;
 
-/// Settings and load that change what a measurement means. What the kernel does not tell is none.
+/// Settings and load that affect a measurement; `None` for values that the kernel does not report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Automatic NUMA balancing: 0 off, 1 on, 2 memory tiering, 3 both.
     pub numa_balancing: Option<u32>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
-    /// Frequency governors in use.
+    /// Active frequency governors.
     pub governors: Vec<String>,
-    /// Whether turbo frequencies are allowed.
+    /// Whether turbo frequencies are enabled.
     pub turbo: Option<bool>,
     /// Whether the kernel runs under a hypervisor.
     pub virtual_machine: bool,
-    /// Whether an interrupt balancer daemon runs.
+    /// Whether irqbalance is running.
     pub irqbalance: Option<bool>,
-    /// Processor time used so far, from /proc/stat and this process's own.
+    /// Processor time so far, from /proc/stat and /proc/self/stat.
     pub processor_time: Option<ProcessorTime>,
-    /// Frequencies of the CPUs now, lowest and highest, in MHz.
+    /// Current lowest and highest frequency of the CPUs, in MHz.
     pub frequency_mhz: Option<(u32, u32)>,
 }
 
@@ -32,17 +32,17 @@ pub struct Conditions {
 /// (`Documentation/filesystems/proc.rst`, 1.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorTime {
-    /// Busy with anything: user, nice, system, irq, softirq.
+    /// Busy time: user, nice, system, irq, softirq.
     pub busy: u64,
-    /// Taken by the hypervisor for others.
+    /// Time that the hypervisor gave to other guests.
     pub stolen: u64,
-    /// Busy, stolen, idle and waiting.
+    /// Sum of busy, stolen, idle and iowait time.
     pub total: u64,
-    /// This process's own part of `busy` (/proc/self/stat, utime and stime).
+    /// This process's part of `busy` (/proc/self/stat, utime and stime).
     pub own: u64,
 }
 
-/// Reads the conditions now. Never fails: what cannot be read is none.
+/// Reads the current conditions; never fails, because unreadable values are `None`.
 pub fn read(root: &dyn Sysfs) -> Conditions {
     let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
     let policies = policies(root);
@@ -60,7 +60,7 @@ pub fn read(root: &dyn Sysfs) -> Conditions {
     }
 }
 
-/// The one of several words that stands in brackets: `always [madvise] never`
+/// Returns the selected value in brackets: `always [madvise] never`
 /// (`Documentation/admin-guide/mm/transhuge.rst`).
 fn chosen(text: &str) -> Option<&str> {
     text.split_whitespace()
@@ -68,17 +68,19 @@ fn chosen(text: &str) -> Option<&str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Directories of the frequency policies, each of one or more CPUs (`Documentation/admin-guide/pm/cpufreq.rst`).
+/// Returns the directories of the frequency policies, each for one or more CPUs
+/// (`Documentation/admin-guide/pm/cpufreq.rst`).
 pub(crate) fn policies(root: &dyn Sysfs) -> Vec<String> {
-    /// Frequency policies that are looked at, at most.
+    /// Maximum number of frequency policies to read.
     const MAX_POLICIES: usize = 64;
     const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
     let names = root.names(POLICIES).into_iter().filter(|name| name.starts_with("policy"));
     let mut directories: Vec<String> = names.map(|name| format!("{POLICIES}/{name}")).collect();
-    // Evenly spaced: on a large machine each CPU has one, and asking for a frequency may wake the CPU.
+    // Evenly spaced: on a large machine each CPU has a policy, and reading its frequency can wake
+    // the CPU.
     let step = directories.len().div_ceil(MAX_POLICIES).max(1);
     directories = directories.into_iter().step_by(step).collect();
-    // Kernels before 4.3 have them below the CPUs only; those of the first stand for all.
+    // Kernels before 4.3 have them only below each CPU; the first CPU represents all.
     let of_first = "/sys/devices/system/cpu/cpu0/cpufreq";
     if directories.is_empty() && root.exists(of_first) {
         return vec![of_first.to_owned()];
@@ -97,7 +99,8 @@ fn governors(root: &dyn Sysfs, policies: &[String]) -> Vec<String> {
     governors
 }
 
-/// `intel_pstate/no_turbo` (`Documentation/admin-guide/pm/intel_pstate.rst`), else `cpufreq/boost`
+/// Reads whether turbo is enabled: `intel_pstate/no_turbo`
+/// (`Documentation/admin-guide/pm/intel_pstate.rst`), or else `cpufreq/boost`
 /// (`Documentation/admin-guide/pm/cpufreq.rst`).
 fn turbo(root: &dyn Sysfs) -> Option<bool> {
     let switch = |path: &str| match root.optional(path).as_deref() {
@@ -109,8 +112,10 @@ fn turbo(root: &dyn Sysfs) -> Option<bool> {
     forbidden.map(|forbidden| !forbidden).or_else(|| switch("/sys/devices/system/cpu/cpufreq/boost"))
 }
 
-/// CPUID's hypervisor bit on x86; Xen's and s390's `/sys/hypervisor/type` (the directory alone is on many
-/// kernels on bare metal, too); elsewhere the device tree or the firmware's maker.
+/// Returns whether this is a virtual machine.
+///
+/// Sources are CPUID's hypervisor bit on x86, `/sys/hypervisor/type` of Xen and s390 (the directory
+/// alone also exists on bare metal), the device tree, and the firmware vendor.
 fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
     features.iter().any(|feature| feature == "hypervisor")
         || root.exists("/sys/hypervisor/type")
@@ -118,10 +123,12 @@ fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
         || root.optional("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
 }
 
-/// Whether irqbalance runs: as a service of systemd, else as a process. None where not all processes of the
-/// machine can be seen (a container: kernel threads are absent), or where they are too many to look at.
+/// Returns whether irqbalance is running, as a systemd service or else as a process.
+///
+/// `None` if not all processes are visible (a container, where kernel threads are absent) or there
+/// are too many.
 fn irqbalance(root: &dyn Sysfs) -> Option<bool> {
-    // A service has a control group while it runs, and only then; this spares looking at every process.
+    // A service has a control group exactly while it runs; this avoids a search of all processes.
     for services in ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice"] {
         if root.exists(services) {
             return Some(root.exists(&format!("{services}/irqbalance.service")));
@@ -146,8 +153,8 @@ fn processor_time(root: &dyn Sysfs) -> Option<ProcessorTime> {
     Some(ProcessorTime { own, ..time })
 }
 
-/// The line `cpu` of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and guests, whose time
-/// is part of user. Old kernels have fewer.
+/// Parses the line `cpu` of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and
+/// guest times, which are part of user. Old kernels have fewer fields.
 fn parse_stat(text: &str) -> Option<ProcessorTime> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let fields: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -165,8 +172,10 @@ fn parse_stat(text: &str) -> Option<ProcessorTime> {
     Some(ProcessorTime { busy, stolen, total, own: 0 })
 }
 
-/// Fields 14 and 15 of /proc/self/stat (`Documentation/filesystems/proc.rst`, 1.1). Field 2, the name in
-/// parentheses, may hold anything, so fields are counted from the last parenthesis.
+/// Parses fields 14 and 15 of /proc/self/stat (`Documentation/filesystems/proc.rst`, 1.1).
+///
+/// Field 2, the name in parentheses, can contain any character; therefore fields are counted from
+/// the last parenthesis.
 fn parse_own(text: &str) -> Option<u64> {
     let (_, after) = text.rsplit_once(')')?;
     let mut fields = after.split_whitespace().skip(11);
@@ -175,7 +184,7 @@ fn parse_own(text: &str) -> Option<u64> {
     user.checked_add(system)
 }
 
-/// `scaling_cur_freq` of every policy, in kHz.
+/// Reads `scaling_cur_freq` of every policy, in kHz.
 fn frequencies(root: &dyn Sysfs, policies: &[String]) -> Option<(u32, u32)> {
     let kilohertz =
         policies.iter().filter_map(|policy| root.value::<u32>(&format!("{policy}/scaling_cur_freq")).ok());
@@ -183,7 +192,7 @@ fn frequencies(root: &dyn Sysfs, policies: &[String]) -> Option<(u32, u32)> {
 }
 
 fn cpuinfo_frequencies(cpuinfo: &cpuinfo::CpuInfo) -> impl Iterator<Item = u32> + '_ {
-    // Casts of floats saturate, and make nothing of what is no number.
+    // Float casts saturate, and convert NaN to 0, which `range` ignores.
     cpuinfo.processors.iter().filter_map(|processor| processor.mhz).map(|mhz| mhz.round() as u32)
 }
 
@@ -200,7 +209,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_machine_tells_its_conditions() {
+    fn reads_all_conditions() {
         let cpu = "/sys/devices/system/cpu";
         let mut tree = Tree::new();
         tree.file("/proc/sys/kernel/numa_balancing", "1\n")
@@ -228,13 +237,13 @@ mod tests {
         assert_eq!(read(&tree), expected);
         tree.remove("/proc/812");
         assert_eq!(read(&tree).irqbalance, Some(false));
-        // Without kernel threads this is a container, whose processes are not all there are.
+        // Without kernel threads this is a container, which does not show all processes.
         tree.remove("/proc/2");
         assert_eq!(read(&tree).irqbalance, None);
     }
 
     #[test]
-    fn a_virtual_machine_without_cpufreq() {
+    fn reads_a_virtual_machine_without_cpufreq() {
         let mut tree = Tree::new();
         tree.file("/proc/cpuinfo", "processor: 0\nflags: fpu hypervisor\nvendor_id: x\ncpu MHz: 2399.9\n");
         let conditions = read(&tree);
@@ -244,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_knows_its_services() {
+    fn finds_irqbalance_as_systemd_service() {
         let mut tree = Tree::new();
         tree.dir("/sys/fs/cgroup/system.slice/ssh.service");
         assert_eq!(read(&tree).irqbalance, Some(false));
@@ -253,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_hypervisor_directory_is_no_hypervisor() {
+    fn ignores_an_empty_hypervisor_directory() {
         let mut tree = Tree::new();
         tree.dir("/sys/hypervisor");
         assert!(!read(&tree).virtual_machine);
@@ -262,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn boost_is_turbo_where_there_is_no_pstate_driver() {
+    fn reads_boost_without_pstate_driver() {
         let mut tree = Tree::new();
         tree.file("/sys/devices/system/cpu/cpufreq/boost", "1\n");
         assert_eq!(read(&tree).turbo, Some(true));

@@ -1,4 +1,4 @@
-//! What every implementation of the seam must do; each crate that implements it runs these checks.
+//! Conformance checks that every implementation of the machine traits runs.
 
 mod port;
 
@@ -21,12 +21,12 @@ use crate::workload::{
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A node that no machine has under test: Linux allows 1,024, and this is the last.
+/// A node that no tested machine has: Linux allows 1,024 nodes, and this is the last.
 pub const NO_SUCH_NODE: NodeId = NodeId(1023);
-/// A CPU that no machine has under test: Linux allows 8,192.
+/// A CPU that no tested machine has: Linux allows 8,192 CPUs.
 pub const NO_SUCH_CPU: CpuId = CpuId(8191);
 
-/// Writes the files that [`sysfs`] expects, by a function that adds one.
+/// Passes the files that [`sysfs`] expects to a function that adds a file.
 pub fn fill(mut file: impl FnMut(&str, &str)) {
     file("/sys/devices/pci0000:00/0000:00:03.0/net/eth0/speed", "1000\n");
     file("/sys/devices/pci0000:00/0000:00:03.0/numa_node", "-1\n");
@@ -34,7 +34,7 @@ pub fn fill(mut file: impl FnMut(&str, &str)) {
     file("/proc/version", "Linux\n");
 }
 
-/// Writes the links that [`sysfs`] expects, by a function that adds one.
+/// Passes the links that [`sysfs`] expects to a function that adds a link.
 pub fn fill_links(mut link: impl FnMut(&str, &str)) {
     link("/sys/class/net/eth0", "../../devices/pci0000:00/0000:00:03.0/net/eth0");
     link("/sys/devices/pci0000:00/0000:00:03.0/net/eth0/device", "../../../0000:00:03.0");
@@ -42,42 +42,44 @@ pub fn fill_links(mut link: impl FnMut(&str, &str)) {
     link("/sys/class/loop", "loop");
 }
 
-/// Checks an implementation of [`Sysfs`] whose root holds what [`fill`] and [`fill_links`] wrote.
+/// Checks an implementation of [`Sysfs`] whose root contains the output of [`fill`] and
+/// [`fill_links`].
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn sysfs(root: &dyn Sysfs) {
     let why = |path: &str| root.read(path).expect_err(path).why;
-    assert_eq!(root.read("/proc/version").expect("a file is read whole"), b"Linux\n");
+    assert_eq!(root.read("/proc/version").expect("a complete file"), b"Linux\n");
     assert_eq!(root.text("/sys/class/net/eth0/speed").expect("through a link"), "1000");
     assert_eq!(root.text("/sys/class/net/eth0/device/numa_node").expect("through two links"), "-1");
     assert_eq!(why("/sys/absent"), ReadErrorKind::Absent);
     assert_eq!(why("/sys/devices/system/node"), ReadErrorKind::WrongKind);
-    assert_eq!(root.list("/proc/version").expect_err("a file is no directory").why, ReadErrorKind::WrongKind);
+    assert_eq!(root.list("/proc/version").expect_err("not a directory").why, ReadErrorKind::WrongKind);
     assert_eq!(root.list("/sys/devices/pci0000:00/0000:00:03.0").expect("a directory"), ["net", "numa_node"]);
-    assert_eq!(root.list("/sys/class").expect("links are listed"), ["loop", "net", "outside"]);
+    assert_eq!(root.list("/sys/class").expect("a directory with links"), ["loop", "net", "outside"]);
     assert_eq!(
         root.resolve("/sys/class/net/eth0/device").expect("links resolve"),
         "/sys/devices/pci0000:00/0000:00:03.0"
     );
-    assert_eq!(root.resolve("/sys/absent").expect_err("it must exist").why, ReadErrorKind::Absent);
-    assert_eq!(root.text("/sys/class/outside").expect("never above the root"), "Linux");
-    assert!(root.read("/sys/class/loop").is_err(), "a loop of links ends");
+    assert_eq!(root.resolve("/sys/absent").expect_err("a missing file").why, ReadErrorKind::Absent);
+    assert_eq!(root.text("/sys/class/outside").expect("a link clamped to the root"), "Linux");
+    assert!(root.read("/sys/class/loop").is_err(), "a loop of links fails");
 }
 
-/// Length and slices of the windows that are tried, and bytes of each buffer.
+/// Duration and slices of the tested windows, and size of each buffer.
 const MILLISECONDS: u32 = 30;
 const SLICES: u32 = 3;
 const WINDOW: Sampling = Sampling::Window { milliseconds: MILLISECONDS, slices: SLICES };
 const BYTES: u64 = 4 << 20;
 
-/// Checks an implementation of [`Probe`] on a copy that its machine can run: `copy` names a flow, CPUs and a
-/// loop; sizes and sampling are chosen here (4 MiB a thread, some tens of milliseconds a run). STREAM is run by
-/// the same CPUs on the memory of its source, and the first of them follows pointers there, alone and while the
-/// others load it.
+/// Checks an implementation of [`Probe`] on a copy that its machine can run.
+///
+/// `copy` contains a flow, CPUs and a loop; sizes and sampling are chosen here (4 MiB per thread,
+/// some tens of milliseconds per run). STREAM runs on the same CPUs with the memory of the source.
+/// The first CPU follows pointers there, alone and while the others load it.
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
     probe_copy(machine, copy);
     probe_stream(machine, copy);
@@ -93,7 +95,7 @@ fn probe_copy(machine: &dyn Probe, copy: &CopyWorkload) {
 
     let repeated = CopyWorkload { sampling: Sampling::Repetitions { count: 4 }, ..copy.clone() };
     let samples = ran(machine, &repeated).samples;
-    assert_eq!(samples.len(), 4, "as many samples as repetitions");
+    assert_eq!(samples.len(), 4, "a sample for each repetition");
     let bytes = repeated.bytes_per_thread * repeated.placement.cpus.len() as u64;
     assert!(samples.iter().all(|sample| sample.bytes_copied == bytes), "each thread copies its buffer once");
 
@@ -101,53 +103,54 @@ fn probe_copy(machine: &dyn Probe, copy: &CopyWorkload) {
     ran(machine, &copy);
 }
 
-/// What can be said of every outcome.
+/// Runs a copy and checks general properties of the outcome.
 fn ran(machine: &dyn Probe, copy: &CopyWorkload) -> CopyOutcome {
-    let outcome = machine.copy(copy).expect("a copy that can run runs");
+    let outcome = machine.copy(copy).expect("a valid copy");
     takes_time(outcome.elapsed_ns, outcome.samples.iter().map(|sample| sample.ns));
     resides(&outcome.residency);
     let by_library = copy.copy_loop == CopyLoop::Memcpy;
-    assert!(by_library || outcome.c_library.is_none(), "only memcpy is the C library's");
+    assert!(by_library || outcome.c_library.is_none(), "only memcpy belongs to the C library");
     outcome
 }
 
-/// Runs of which one has to go as it should: on a real machine other programs may have the CPUs for all of a
-/// window, and longer.
+/// Requires one of several runs to succeed: on a real machine other programs can occupy the CPUs
+/// for a complete window or longer.
 const TRIES: u32 = 10;
 
 fn some_run(what: &str, goes_well: impl Fn() -> bool) {
-    assert!((0..TRIES).any(|_| goes_well()), "{what}: none of {TRIES} runs went as it should");
+    assert!((0..TRIES).any(|_| goes_well()), "{what}: none of {TRIES} runs succeeded");
 }
 
-/// What holds of samples, which are nanoseconds, however busy the machine is.
+/// Checks samples in nanoseconds, independent of the machine's load.
 fn takes_time(elapsed_ns: u64, mut ns: impl Iterator<Item = u64> + Clone) {
     let sampled: u64 = ns.clone().sum();
-    assert!(ns.all(|ns| ns > 0), "samples of some time");
+    assert!(ns.all(|ns| ns > 0), "samples have a duration");
     assert!(elapsed_ns >= sampled, "{elapsed_ns} ns in all, {sampled} ns of samples");
 }
 
-/// Whether slices, each of so much work and so many nanoseconds, are a window: work in each, and not much more time
-/// than was asked for. That there are as many as were asked for, and no less time, holds of every run.
+/// Returns whether slices of work and nanoseconds form a window: each contains work, and the total
+/// time is not much longer than requested. The number of slices and the minimum time are checked
+/// for every run.
 fn is_window(slices: impl ExactSizeIterator<Item = (u64, u64)> + Clone) -> bool {
-    assert_eq!(slices.len(), SLICES as usize, "as many samples as slices");
+    assert_eq!(slices.len(), SLICES as usize, "a sample for each slice");
     let wanted_ns = u64::from(MILLISECONDS) * 1_000_000;
     let window_ns: u64 = slices.clone().map(|(_, ns)| ns).sum();
-    assert!(window_ns >= wanted_ns / 2, "{window_ns} ns are no window of {MILLISECONDS} ms");
+    assert!(window_ns >= wanted_ns / 2, "{window_ns} ns are too short for a window of {MILLISECONDS} ms");
     window_ns <= wanted_ns * 2 && slices.into_iter().all(|(work, _)| work > 0)
 }
 
-/// What holds of every look at pages.
+/// Checks a residency.
 fn resides(residency: &Residency) {
     let checked = residency.pages_checked.unwrap_or(0);
-    assert!(residency.pages_misplaced <= checked, "more pages misplaced than looked at");
+    assert!(residency.pages_misplaced <= checked, "more misplaced pages than checked pages");
     assert_eq!(
         residency.found_on.is_some(),
         residency.pages_misplaced > 0,
-        "where misplaced pages were found"
+        "a node of misplaced pages only if there are some"
     );
 }
 
-/// What cannot run gives an error, never a number.
+/// Checks that an impossible workload fails.
 fn probe_refuses(machine: &dyn Probe, copy: &CopyWorkload) {
     let run = |copy: CopyWorkload| machine.copy(&copy);
     let flows = [
@@ -156,27 +159,27 @@ fn probe_refuses(machine: &dyn Probe, copy: &CopyWorkload) {
         Flow { source: NO_SUCH_NODE, sink: NO_SUCH_NODE },
     ];
     for flow in flows {
-        assert!(run(CopyWorkload { flow, ..copy.clone() }).is_err(), "{flow}: no such node");
+        assert!(run(CopyWorkload { flow, ..copy.clone() }).is_err(), "{flow}: missing node");
     }
     for cpus in absent_cpus(&copy.placement.cpus) {
         let what = format!("CPUs {cpus:?}");
         assert!(run(CopyWorkload { placement: Placement { cpus }, ..copy.clone() }).is_err(), "{what}");
     }
-    assert!(run(CopyWorkload { bytes_per_thread: 0, ..copy.clone() }).is_err(), "nothing to copy");
-    assert!(run(CopyWorkload { bytes_per_thread: u64::MAX, ..copy.clone() }).is_err(), "sizes that overflow");
+    assert!(run(CopyWorkload { bytes_per_thread: 0, ..copy.clone() }).is_err(), "zero bytes");
+    assert!(run(CopyWorkload { bytes_per_thread: u64::MAX, ..copy.clone() }).is_err(), "overflowing sizes");
     match run(CopyWorkload { bytes_per_thread: 1 << 46, ..copy.clone() }) {
         Err(ProbeError::NoMemory { node, needed_bytes, free_bytes }) => {
             assert!(
                 [copy.flow.source, copy.flow.sink].contains(&node),
-                "memory of node {node} was not asked for"
+                "the copy does not use memory of node {node}"
             );
-            assert!(needed_bytes > free_bytes, "{needed_bytes} bytes do fit into {free_bytes}");
+            assert!(needed_bytes > free_bytes, "{needed_bytes} bytes fit into {free_bytes}");
         }
-        other => panic!("no machine has 64 TiB for each thread: {other:?}"),
+        other => panic!("expected NoMemory for 64 TiB per thread, got {other:?}"),
     }
 }
 
-/// CPUs of which one at least is absent, or there is none.
+/// Returns sets of CPUs that are empty or contain a missing CPU.
 fn absent_cpus(of: &CpuSet) -> [CpuSet; 3] {
     let mut one_absent = of.clone();
     one_absent.insert(NO_SUCH_CPU);
@@ -203,8 +206,8 @@ fn probe_stream(machine: &dyn Probe, copy: &CopyWorkload) {
         let sampling = Sampling::Repetitions { count: 2 };
         let samples = ran_stream(machine, &StreamWorkload { op, sampling, ..stream.clone() }).samples;
         let bytes = BYTES * u64::from(op.arrays()) * stream.placement.cpus.len() as u64;
-        assert_eq!(samples.len(), 2, "as many samples as repetitions");
-        assert!(samples.iter().all(|sample| sample.bytes == bytes), "{op}: each array is counted once");
+        assert_eq!(samples.len(), 2, "a sample for each repetition");
+        assert!(samples.iter().all(|sample| sample.bytes == bytes), "{op}: each array counts once");
     }
     let refuses = |stream: StreamWorkload| assert!(machine.stream(&stream).is_err(), "{stream:?}");
     refuses(StreamWorkload { memory: NO_SUCH_NODE, ..stream.clone() });
@@ -217,9 +220,9 @@ fn probe_stream(machine: &dyn Probe, copy: &CopyWorkload) {
     ran_stream(machine, &stream);
 }
 
-/// What can be said of every outcome.
+/// Runs STREAM and checks general properties of the outcome.
 fn ran_stream(machine: &dyn Probe, stream: &StreamWorkload) -> StreamOutcome {
-    let outcome = machine.stream(stream).expect("what can run runs");
+    let outcome = machine.stream(stream).expect("a valid workload");
     takes_time(outcome.elapsed_ns, outcome.samples.iter().map(|sample| sample.ns));
     resides(&outcome.residency);
     outcome
@@ -274,24 +277,26 @@ fn probe_latency(machine: &dyn Probe, copy: &CopyWorkload) {
     ran_latency(machine, &idle);
 }
 
-/// What can be said of every outcome.
+/// Runs a latency workload and checks general properties of the outcome.
 fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome {
-    let outcome = machine.latency(latency).expect("what can run runs");
+    let outcome = machine.latency(latency).expect("a valid workload");
     takes_time(outcome.elapsed_ns, outcome.samples.iter().map(|sample| sample.ns));
     resides(&outcome.residency);
-    assert_eq!(outcome.load.is_some(), latency.load.is_some(), "what the load did is told if there was one");
+    assert_eq!(outcome.load.is_some(), latency.load.is_some(), "an outcome of the load if there is a load");
     if let Some(load) = &outcome.load {
         resides(&load.residency);
     }
     outcome
 }
 
-/// Checks I/O of an implementation of [`Probe`]: `io` names a device that its machine has, and one group of streams;
-/// sampling is chosen here (some tens of milliseconds a run). What cannot be is derived from it: no streams, CPUs or
-/// nodes that are absent, requests of no bytes.
+/// Checks I/O of an implementation of [`Probe`].
+///
+/// `io` contains a device of the machine and one group of streams; sampling is chosen here (some
+/// tens of milliseconds per run). Impossible workloads are derived from it: without streams, with
+/// missing CPUs or nodes, with requests of zero bytes.
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn io(machine: &dyn Probe, io: &IoWorkload) {
     let io = IoWorkload { sampling: WINDOW, ..io.clone() };
     some_run("a window of streams", || {
@@ -320,15 +325,15 @@ pub fn io(machine: &dyn Probe, io: &IoWorkload) {
     ran_io(machine, &io);
 }
 
-/// What can be said of every outcome.
+/// Runs I/O and checks general properties of the outcome.
 fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
-    let outcome = machine.io(io).expect("what can run runs");
+    let outcome = machine.io(io).expect("a valid workload");
     assert_eq!(outcome.groups.len(), io.groups.len(), "an outcome for each group");
-    assert_eq!(outcome.cut, None, "nothing ends it early");
+    assert_eq!(outcome.cut, None, "the run is complete");
     let stretches = |group: &IoGroupOutcome| group.samples.iter().map(|sample| sample.ns).collect::<Vec<_>>();
     for group in &outcome.groups {
         takes_time(outcome.elapsed_ns, group.samples.iter().map(|sample| sample.ns));
-        assert_eq!(stretches(group), stretches(&outcome.groups[0]), "all share the same stretches of time");
+        assert_eq!(stretches(group), stretches(&outcome.groups[0]), "all groups share the same intervals");
         resides(&group.residency);
     }
     outcome
@@ -336,12 +341,12 @@ fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
 
 /// A path that no machine has.
 const NO_SUCH_PATH: &str = "/no/such/path";
-/// A number that no process has: Linux allows 2^22.
+/// A process id that no machine has: Linux allows 2^22.
 const NO_SUCH_PROCESS: u32 = u32::MAX;
-/// This machine, as every machine calls itself.
+/// The loopback address.
 const SELF: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Writes the answers that [`locate`] expects of every machine, by a function that adds one.
+/// Passes the answers that [`locate`] expects of every machine to a function that adds an answer.
 pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, LocateError>)) {
     let on = DeviceNumber { major: 8, minor: 1 };
     let path = |canonical: &str, kind, is| {
@@ -360,49 +365,46 @@ pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, Loc
     answer(LocateQuery::Opened { pid }, Err(LocateError::Absent(format!("process {pid}"))));
 }
 
-/// Checks an implementation of [`Locate`] by what every machine answers; one that does not ask a kernel has the
-/// answers that [`fill_answers`] wrote.
+/// Checks an implementation of [`Locate`] with queries that every machine answers.
+///
+/// An implementation without a kernel contains the output of [`fill_answers`].
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn locate(machine: &dyn Locate) {
     let root = machine.path("/").expect("every machine has a root");
     assert_eq!((root.canonical.as_str(), root.kind, root.is), ("/", PathKind::Directory, None));
-    let null = machine.path("/dev/../dev/null").expect("every machine has it");
+    let null = machine.path("/dev/../dev/null").expect("every machine has /dev/null");
     assert_eq!(null.canonical, "/dev/null", "the path is canonical");
     assert_eq!(null.kind, PathKind::Character);
     assert_eq!(null.is.expect("a device file has a number").to_string(), "1:3");
     let absent = machine.path(NO_SUCH_PATH).expect_err(NO_SUCH_PATH);
     assert!(matches!(absent, LocateError::Absent(_)), "{absent:?}");
 
-    assert_eq!(machine.addresses("127.0.0.1").expect("an address is its own"), [SELF]);
-    let routes = machine.routes(SELF).expect("the way to itself");
+    assert_eq!(machine.addresses("127.0.0.1").expect("a literal address"), [SELF]);
+    let routes = machine.routes(SELF).expect("a route to itself");
     assert_eq!(routes.len(), 1, "{routes:?}");
-    assert_eq!(routes[0].interface, "lo", "what is its own stays here");
-    assert!(routes[0].weight >= 1, "weights begin at 1");
+    assert_eq!(routes[0].interface, "lo", "local traffic uses the loopback interface");
+    assert!(routes[0].weight >= 1, "weights start at 1");
     assert_eq!(routes[0].gateway, None);
 
     let absent = machine.opened(NO_SUCH_PROCESS).expect_err("no such process");
     assert!(matches!(absent, LocateError::Absent(_)), "{absent:?}");
 }
 
-/// Checks an implementation of [`Control`] by a change that its machine can make: the inverse that is given
-/// back restores what was, and undoing twice changes again.
+/// Checks an implementation of [`Control`] with a change that its machine supports: the returned
+/// inverse restores the previous state, and its own inverse is the change.
 ///
 /// # Errors
-/// If the first change is refused, as to a process without the right to it: nothing was checked then.
+/// The first change failed, for example for lack of privileges; nothing was checked.
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn control(machine: &dyn Control, change: &Change) -> Result<(), ControlError> {
     let inverse = machine.apply(change)?;
-    let again = machine.apply(&inverse).expect("what was changed can be changed back");
+    let again = machine.apply(&inverse).expect("the inverse change");
     assert_eq!(again, *change, "the inverse of the inverse is the change");
-    assert_eq!(
-        machine.apply(change).expect("a change can be made again"),
-        inverse,
-        "the first state was restored"
-    );
-    machine.apply(&inverse).expect("what was changed can be changed back");
+    assert_eq!(machine.apply(change).expect("the change again"), inverse, "the first state was restored");
+    machine.apply(&inverse).expect("the inverse change");
     Ok(())
 }

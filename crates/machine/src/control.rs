@@ -1,4 +1,4 @@
-//! To change a machine: one change at a time, each with its inverse.
+//! Changes of machine settings, each with its inverse.
 
 use crate::ids::NodeId;
 use crate::set::CpuSet;
@@ -6,13 +6,13 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A machine that can be changed.
+/// A machine whose settings can be changed.
 pub trait Control {
-    /// Applies one change and gives back the change that undoes it.
+    /// Applies one change and returns the inverse change.
     fn apply(&self, change: &Change) -> Result<Change, ControlError>;
 }
 
-/// One change of a machine's settings.
+/// A change of one machine setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum Change {
@@ -29,20 +29,20 @@ pub enum Change {
         /// Pages in a row, from 1 to 255.
         weight: u32,
     },
-    /// Whether the kernel sets these weights by itself, from firmware's bandwidths (Linux 6.16).
+    /// Whether the kernel sets the weights itself, from the firmware's bandwidths (Linux 6.16).
     AutomaticInterleave {
-        /// Whether it does.
+        /// Whether the automatic mode is on.
         on: bool,
     },
-    /// CPUs that an interrupt may go to (`Documentation/core-api/irq/irq-affinity.rst`).
+    /// CPUs that may serve an interrupt (`Documentation/core-api/irq/irq-affinity.rst`).
     IrqAffinity {
-        /// Its number.
+        /// Interrupt number.
         irq: u32,
         /// The CPUs; not empty.
         cpus: CpuSet,
     },
-    /// Receive packet steering: CPUs that process what a queue received; none of them switches it off
-    /// (`Documentation/networking/scaling.rst`, here as below).
+    /// Receive packet steering: CPUs that process a queue's packets; an empty set disables it
+    /// (`Documentation/networking/scaling.rst`, also for the following settings).
     RpsCpus {
         /// Network interface.
         interface: String,
@@ -51,16 +51,17 @@ pub enum Change {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Receive flow steering: flows that a queue remembers; the kernel takes powers of two.
+    /// Receive flow steering: number of flows tracked by a queue; the kernel requires powers of
+    /// two.
     RpsFlows {
         /// Network interface.
         interface: String,
         /// Receive queue.
         queue: u32,
-        /// Flows; 0 switches it off.
+        /// Flows; 0 disables it.
         flows: u32,
     },
-    /// Transmit packet steering: CPUs that send through a queue.
+    /// Transmit packet steering: CPUs that transmit through a queue.
     XpsCpus {
         /// Network interface.
         interface: String,
@@ -69,15 +70,16 @@ pub enum Change {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Receive flow steering: flows that the whole machine remembers; the kernel takes powers of two.
+    /// Receive flow steering: number of flows tracked by the machine; the kernel requires powers of
+    /// two.
     SockFlowEntries {
-        /// Flows; 0 switches it off.
+        /// Flows; 0 disables it.
         entries: u32,
     },
 }
 
 impl Change {
-    /// Whether both set the same setting, to whatever value.
+    /// Returns whether both change the same setting, regardless of the value.
     pub fn is_same_setting(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::InterleaveWeight { node: one, .. }, Self::InterleaveWeight { node: other, .. }) => {
@@ -94,8 +96,10 @@ impl Change {
     }
 }
 
-/// Which start of the kernel this is (`Documentation/admin-guide/sysctl/kernel.rst`, `random`): no change
-/// that is made here outlives it. None where the kernel does not tell.
+/// Returns the identifier of this boot; no setting survives a reboot.
+///
+/// `None` if the kernel does not provide it (`Documentation/admin-guide/sysctl/kernel.rst`,
+/// `random`).
 pub fn boot_id(root: &dyn Sysfs) -> Option<String> {
     root.optional("/proc/sys/kernel/random/boot_id").filter(|id| !id.is_empty())
 }
@@ -130,34 +134,33 @@ impl fmt::Display for Change {
     }
 }
 
-/// Why a change was not made.
+/// The reason why a change failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     /// A recorded machine cannot be changed.
     #[error("a recorded machine cannot be changed")]
     Frozen,
-    /// The kernel places this interrupt itself, as its driver asked for, or its controller moves none: no one else can.
-    #[error(
-        "interrupt {irq} cannot be moved: its driver leaves its place to the kernel (a managed interrupt), or its controller moves none"
-    )]
+    /// A managed interrupt, which only the kernel moves, or an interrupt controller without
+    /// affinity.
+    #[error("interrupt {irq} cannot be moved: the kernel manages it, or its controller has no affinity")]
     Unmovable {
-        /// Its number.
+        /// Interrupt number.
         irq: u32,
     },
-    /// For want of rights, or in a container that sees settings for reading only (EACCES, EPERM, EROFS).
+    /// Missing privileges, or read-only settings in a container (EACCES, EPERM, EROFS).
     #[error("{what}: {why}")]
     Denied {
-        /// What was asked.
+        /// The attempted change.
         what: String,
-        /// The kernel's words.
+        /// The kernel's error text.
         why: String,
     },
-    /// The kernel refused for another reason.
+    /// The kernel rejected the change for another reason.
     #[error("{what}: {why}")]
     Refused {
-        /// What was asked.
+        /// The attempted change.
         what: String,
-        /// The kernel's words.
+        /// The kernel's error text.
         why: String,
     },
 }

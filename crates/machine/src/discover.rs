@@ -1,4 +1,4 @@
-//! Looking at a whole machine.
+//! Discovery of a complete machine.
 
 use crate::devices::{Bridges, Device, Scan, FUNCTIONS};
 use crate::sysfs::Sysfs;
@@ -8,13 +8,13 @@ use std::panic::resume_unwind;
 use std::sync::OnceLock;
 use std::thread;
 
-/// Fewer PCI functions and CPUs than this are read sooner by one thread than another one is started.
+/// Minimum number of PCI functions or CPUs for which a second thread reads faster than it starts.
 const PARALLEL_THRESHOLD: usize = 64;
 
-/// Reads everything below `root`: nodes, devices, and what looks wrong with them.
+/// Reads the nodes, devices and findings of the machine below `root`.
 ///
-/// Never fails: what cannot be read is absent from the result or stands among its findings. Threads share
-/// the work on a large machine, which has tens of thousands of files.
+/// Never fails: unreadable files leave values out or add findings. A large machine has tens of
+/// thousands of files, which two threads read in parallel.
 pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
     let mode = ReadMode::for_machine(root);
     let (mut machine, conditions) =
@@ -27,13 +27,14 @@ pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
     machine
 }
 
-/// The same without caches, and without looking for what is wrong with settings and devices, in half the time: for
-/// those who want to get on, as a program that is to be started.
+/// Reads the machine without caches and without findings about settings and devices.
+///
+/// Takes half the time of [`discover`]; meant for commands that start a program.
 pub fn discover_quick(root: &(dyn Sysfs + Sync)) -> Topology {
     read_machine(root, ReadMode::for_machine(root), topology::outline)
 }
 
-/// Nodes, as they are read, and devices.
+/// Reads the nodes with `nodes`, and all devices.
 fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
@@ -48,12 +49,12 @@ fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs)
     machine
 }
 
-/// Who reads a machine.
+/// Number of threads that read a machine.
 #[derive(Debug, Clone, Copy)]
 enum ReadMode {
-    /// This thread alone.
+    /// The calling thread only.
     Sequential,
-    /// This thread and others.
+    /// The calling thread and a second thread.
     Parallel,
 }
 
@@ -66,7 +67,7 @@ impl ReadMode {
         }
     }
 
-    /// Does two things, at the same time if there is somebody else to do the second.
+    /// Runs two functions, in parallel if this mode has a second thread.
     fn join<A, B: Send>(self, first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
         match self {
             Self::Sequential => (first(), second()),
@@ -90,7 +91,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_glance_sees_the_same_machine_without_caches_and_what_is_wrong_with_its_settings() {
+    fn quick_discovery_omits_caches_and_setting_findings() {
         let mut tree = Tree::new();
         tree.file("/proc/sys/kernel/numa_balancing", "1\n");
         for node in 0..2 {

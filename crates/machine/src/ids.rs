@@ -1,14 +1,14 @@
-//! Numbers the kernel gives to things, each with a type of its own.
+//! Types for kernel-assigned numbers.
 
 use crate::set::MAX_ID;
 use serde::{de, Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// A number the kernel gives to a thing; members of an [`IdSet`](crate::set::IdSet).
+/// A kernel-assigned number; an element of an [`IdSet`](crate::set::IdSet).
 pub trait Id: Copy + Ord {
-    /// The id for a kernel number.
+    /// Returns the id for a kernel number.
     fn from_number(number: u32) -> Self;
-    /// The kernel number of this id.
+    /// Returns the kernel number.
     fn number(self) -> u32;
 }
 
@@ -28,7 +28,7 @@ macro_rules! id {
             }
         }
 
-        /// Ids that no machine has are refused: a bitmap of one would take all memory.
+        /// Rejects ids above the limit: a bitmap up to such an id would exhaust memory.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 match u32::deserialize(deserializer)? {
@@ -55,6 +55,6 @@ id! {
     CpuId up to MAX_ID
 }
 id! {
-    /// A physical package (socket). Firmware chooses its id, which may be any.
+    /// A physical package (socket). Firmware chooses the id, which can be any number.
     PackageId up to u32::MAX
 }

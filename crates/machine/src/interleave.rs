@@ -1,23 +1,23 @@
-//! The kernel's weighted interleave: how many pages in a row each node gets
+//! The kernel's weighted interleave: consecutive pages per node
 //! (`Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
 
 use crate::ids::NodeId;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 
-/// Folder of the settings.
+/// Directory of the settings.
 pub const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// Weights now in force.
+/// The current weights.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interleave {
-    /// By node.
+    /// Weight of each node.
     pub weights: BTreeMap<NodeId, u32>,
-    /// Whether the kernel sets them by itself; none where it cannot (before Linux 6.16).
+    /// Whether the kernel sets the weights itself; `None` if not supported (before Linux 6.16).
     pub automatic: Option<bool>,
 }
 
-/// Reads the weights; none if the kernel has no weighted interleave (before Linux 6.9).
+/// Reads the weights; `None` if the kernel has no weighted interleave (before Linux 6.9).
 pub fn read(root: &dyn Sysfs) -> Option<Interleave> {
     let names = root.list(FOLDER).ok()?;
     let node = |name: &String| name.strip_prefix("node").and_then(|digits| digits.parse().ok()).map(NodeId);
@@ -27,15 +27,15 @@ pub fn read(root: &dyn Sysfs) -> Option<Interleave> {
     Some(Interleave { weights: weights.collect(), automatic })
 }
 
-/// File of a node's weight.
+/// Returns the file of a node's weight.
 pub fn path(node: NodeId) -> String {
     format!("{FOLDER}/node{node}")
 }
 
-/// File that tells whether the kernel sets the weights by itself; none if there is none.
+/// Returns the file of the automatic mode, if it exists.
 ///
-/// It is documented as `auto`. Linux 6.18 calls it `__auto_type`: there `auto` became a macro, by which the
-/// file's name was expanded.
+/// The documented name is `auto`. Linux 6.18 names it `__auto_type`, because `auto` became a macro
+/// that expands in the file's name.
 pub fn automatic_path(root: &dyn Sysfs) -> Option<String> {
     ["auto", "__auto_type"].map(|name| format!("{FOLDER}/{name}")).into_iter().find(|path| root.exists(path))
 }
@@ -46,7 +46,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn weights_are_read_by_node() {
+    fn reads_weights_by_node() {
         let mut tree = Tree::new();
         assert_eq!(read(&tree), None);
         tree.file(&path(NodeId(0)), "4\n").file(&path(NodeId(12)), "1\n").file(&path(NodeId(3)), "x\n");

@@ -1,10 +1,12 @@
-//! What a NUMA machine is.
+//! Model of a NUMA machine.
 //!
-//! Ids and sets, the [`Topology`](topology::Topology) with its parsers over a [`Sysfs`](sysfs::Sysfs),
-//! the workloads one can run on it, the seam between numaio and a machine ([`sysfs::Sysfs`],
-//! [`probe::Probe`], [`control::Control`], [`locate::Locate`], [`port::Port`]), and the [`tape`] on which a machine is recorded.
+//! Contains ids and sets, the [`Topology`](topology::Topology) with its parsers over a
+//! [`Sysfs`](sysfs::Sysfs), the workloads, the traits through which numaio accesses a machine
+//! ([`sysfs::Sysfs`], [`probe::Probe`], [`control::Control`], [`locate::Locate`], [`port::Port`]),
+//! and the [`tape`], a recording of a machine.
 //!
-//! No system call and no `unsafe` stands here: a machine is text in files, and results of workloads.
+//! The crate makes no system calls and has no `unsafe` code: a machine is the text of its files and
+//! the results of workloads.
 
 pub mod checkup;
 pub mod conditions;

@@ -1,75 +1,77 @@
-//! To locate what people hold: what a path, a host or a process stands for. No file of /sys or /proc tells it:
-//! the kernel and the resolver of names must be asked.
+//! Queries that /sys and /proc cannot answer: what a path, a host or a process refers to.
+//!
+//! System calls and the name resolver answer them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A machine that can be asked where things are. Asking changes nothing.
+/// A machine that answers [`LocateQuery`]s without side effects.
 pub trait Locate {
-    /// Answers one question; the answer is of the question's kind.
+    /// Answers a query with an answer of the same kind.
     fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError>;
 }
 
-/// What can be asked.
+/// A query to the kernel or the name resolver.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum LocateQuery {
-    /// What is at a path.
+    /// Attributes of the object at a path.
     Path {
-        /// The path; symbolic links are followed, a relative one begins in the working directory.
+        /// The path; symbolic links are followed, and relative paths start at the working
+        /// directory.
         path: String,
     },
-    /// The addresses of a host.
+    /// Addresses of a host.
     Addresses {
-        /// Its name, or an address as text.
+        /// Host name, or an address as text.
         host: String,
     },
-    /// The ways that packets of this process take to an address.
+    /// Routes of this process to an address.
     Routes {
-        /// The address.
+        /// Destination address.
         to: IpAddr,
     },
-    /// What a process has open.
+    /// Open files of a process.
     Opened {
-        /// Its number.
+        /// Process id.
         pid: u32,
     },
 }
 
-/// What is answered.
+/// The answer to a [`LocateQuery`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocateAnswer {
-    /// To [`LocateQuery::Path`].
+    /// Answer to [`LocateQuery::Path`].
     Path(PathFacts),
-    /// To [`LocateQuery::Addresses`], in the order in which they are to be tried (RFC 6724); never empty.
+    /// Answer to [`LocateQuery::Addresses`], in the order of preference (RFC 6724); never empty.
     Addresses(Vec<IpAddr>),
-    /// To [`LocateQuery::Routes`]: one, or several of a multipath route; never empty.
+    /// Answer to [`LocateQuery::Routes`]: one route, or the next hops of a multipath route.
     Routes(Vec<RouteFacts>),
-    /// To [`LocateQuery::Opened`].
+    /// Answer to [`LocateQuery::Opened`].
     Opened(OpenedFacts),
 }
 
-/// What is at a path (statx(2)).
+/// Attributes of the object at a path (statx(2)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathFacts {
-    /// The path without symbolic links.
+    /// The path with all symbolic links resolved.
     pub canonical: String,
-    /// What it is.
+    /// Type of the object.
     pub kind: PathKind,
-    /// Number of the device that holds it; file systems without one device have one that is made up.
+    /// Device that holds the object; file systems without a single device have an anonymous number.
     pub on: DeviceNumber,
-    /// Number of the device that it is, of a device file.
+    /// Device that a device file refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is: Option<DeviceNumber>,
-    /// Number of its mount, as in mountinfo (Linux 5.8).
+    /// Mount id, as in mountinfo (Linux 5.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<u64>,
 }
 
-/// What is at a path.
+/// Type of the object at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathKind {
@@ -85,88 +87,88 @@ pub enum PathKind {
     Other,
 }
 
-/// Number of a device, `8:1`.
+/// A device number, displayed as `8:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// Major number, which identifies the driver.
     pub major: u32,
-    /// Which of its devices.
+    /// Minor number, which identifies the device.
     pub minor: u32,
 }
 
-/// One way to an address (rtnetlink(7)).
+/// A route to an address (rtnetlink(7)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteFacts {
-    /// The network interface that packets leave by; `lo` if the address is this machine's own.
+    /// Outgoing network interface; `lo` for an address of this machine.
     pub interface: String,
-    /// The next host, if it is not the address itself.
+    /// Next hop, unless the destination is on-link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// The source address that the kernel would take.
+    /// Source address that the kernel would select.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// The table it stands in: 254 is main, 255 local; others come by policy rules.
+    /// Routing table: 254 is main, 255 is local; policy rules select others.
     pub table: u32,
-    /// Weight among the ways of a multipath route, from 1.
+    /// Weight within a multipath route, from 1.
     pub weight: u32,
 }
 
-/// What a process has open (proc_pid_fd(5)).
+/// Open files of a process (proc_pid_fd(5)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenedFacts {
-    /// Its open files, by number.
+    /// The open files, by descriptor.
     pub files: Vec<OpenFile>,
-    /// Whether it is in the network namespace of this process; none if the kernel does not tell.
+    /// Whether it shares this process's network namespace; `None` if unknown.
     pub same_network: Option<bool>,
 }
 
-/// One open file of a process.
+/// An open file of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenFile {
-    /// Its number there.
+    /// File descriptor.
     pub fd: u32,
-    /// What its link in /proc says: a path, `socket:[4711]`, `pipe:[5]`, `anon_inode:[eventpoll]`.
+    /// Target of its link in /proc: a path, `socket:[4711]`, `pipe:[5]`, `anon_inode:[eventpoll]`.
     #[serde(rename = "leads_to")]
     pub target: String,
-    /// What it is, if that could be asked.
+    /// Attributes of the target, if available.
     pub facts: Option<PathFacts>,
 }
 
-/// Why a question was not answered.
+/// The reason why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocateError {
-    /// A recorded machine was not asked this when it was recorded.
-    #[error("the tape does not tell {0}")]
+    /// The tape has no answer to this query.
+    #[error("the tape has no {0}")]
     NotOnTape(String),
-    /// It does not exist: no such path, no such host, no such process.
-    #[error("{0} was not found")]
+    /// The path, host or process does not exist.
+    #[error("{0} not found")]
     Absent(String),
-    /// This process may not ask.
+    /// This process has no permission for the query.
     #[error("{0}: permission denied")]
     Denied(String),
-    /// There is no way to the address.
-    #[error("there is no route to {0}")]
+    /// The address is unreachable.
+    #[error("no route to {0}")]
     NoRoute(IpAddr),
-    /// It was asked of something that is no live machine.
-    #[error("{0} can only be asked on the machine itself")]
+    /// The machine is neither live nor recorded.
+    #[error("{0} is only available on the machine itself")]
     NotLive(String),
-    /// The kernel's own words, or the resolver's.
+    /// Any other error of the kernel or the resolver.
     #[error("{what}: {why}")]
     Failed {
-        /// What was asked.
+        /// The query.
         what: String,
-        /// What was said.
+        /// The error text.
         why: String,
     },
-    /// An answer to another question: a broken tape.
-    #[error("the answer does not fit the question for {0}")]
+    /// The answer is of another kind than the query: the tape is corrupt.
+    #[error("the tape is corrupt: the answer does not match the query for {0}")]
     OtherAnswer(String),
 }
 
-/// Questions with answers of their own kind, over every [`Locate`].
+/// Typed queries of every [`Locate`].
 pub trait LocateExt: Locate {
-    /// What is at a path.
+    /// Returns the attributes of the object at a path.
     fn path(&self, path: &str) -> Result<PathFacts, LocateError> {
         match self.query(LocateQuery::Path { path: path.to_owned() })? {
             (_, LocateAnswer::Path(facts)) => Ok(facts),
@@ -174,7 +176,7 @@ pub trait LocateExt: Locate {
         }
     }
 
-    /// The addresses of a host, those to be tried first before others.
+    /// Returns the addresses of a host in the order of preference.
     fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LocateError> {
         match self.query(LocateQuery::Addresses { host: host.to_owned() })? {
             (_, LocateAnswer::Addresses(addresses)) => Ok(addresses),
@@ -182,7 +184,7 @@ pub trait LocateExt: Locate {
         }
     }
 
-    /// The ways to an address.
+    /// Returns the routes to an address.
     fn routes(&self, to: IpAddr) -> Result<Vec<RouteFacts>, LocateError> {
         match self.query(LocateQuery::Routes { to })? {
             (_, LocateAnswer::Routes(routes)) => Ok(routes),
@@ -190,7 +192,7 @@ pub trait LocateExt: Locate {
         }
     }
 
-    /// What a process has open.
+    /// Returns the open files of a process.
     fn opened(&self, pid: u32) -> Result<OpenedFacts, LocateError> {
         match self.query(LocateQuery::Opened { pid })? {
             (_, LocateAnswer::Opened(opened)) => Ok(opened),
@@ -198,7 +200,7 @@ pub trait LocateExt: Locate {
         }
     }
 
-    /// An answer beside its question.
+    /// Returns an answer together with its query.
     fn query(&self, question: LocateQuery) -> Result<(LocateQuery, LocateAnswer), LocateError> {
         let answer = self.locate(&question)?;
         Ok((question, answer))
@@ -207,17 +209,17 @@ pub trait LocateExt: Locate {
 
 impl<L: Locate + ?Sized> LocateExt for L {}
 
-/// Answers that are known: those of a tape, of a simulated machine, of a test.
+/// A fixed set of answers, from a tape, a simulated machine or a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocateAnswers(BTreeMap<LocateQuery, Result<LocateAnswer, LocateError>>);
 
 impl LocateAnswers {
-    /// Keeps an answer. The first to a question stays, as that is what was seen with the topology.
+    /// Adds an answer; the first answer to a query stays, because it matches the recorded topology.
     pub fn add(&mut self, question: LocateQuery, answer: Result<LocateAnswer, LocateError>) {
         self.0.entry(question).or_insert(answer);
     }
 
-    /// All of them, by question.
+    /// Iterates over the answers, ordered by query.
     pub fn iter(&self) -> impl Iterator<Item = (&LocateQuery, &Result<LocateAnswer, LocateError>)> {
         self.0.iter()
     }
@@ -259,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn known_answers_keep_the_rules_of_the_seam() {
+    fn answer_table_passes_locate_conformance() {
         conformance::locate(&answers());
     }
 
     #[test]
-    fn a_tape_tells_what_was_answered_when_it_was_recorded() {
+    fn tape_replays_recorded_answers() {
         let header = TapeHeader {
             tape: TAPE_SCHEMA.into(),
             numaio: String::new(),
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_another_question_is_refused() {
+    fn rejects_an_answer_of_another_kind() {
         let mut answers = LocateAnswers::default();
         answers.add(LocateQuery::Path { path: "/".into() }, Ok(LocateAnswer::Addresses(Vec::new())));
         assert_eq!(answers.path("/"), Err(LocateError::OtherAnswer("path /".into())));

@@ -1,25 +1,25 @@
-//! To try a machine: run a workload, get back what was seen.
+//! Running workloads on a machine, and their outcomes.
 
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use crate::workload::{CopyWorkload, IoWorkload, LatencyWorkload, StreamWorkload, ToolWorkload, Workload};
 use serde::{Deserialize, Serialize};
 
-/// A machine on which workloads can be run.
+/// A machine that can run workloads.
 pub trait Probe {
-    /// Runs one workload to its end.
+    /// Runs a workload to completion.
     ///
     /// # Errors
-    /// [`ProbeError`]; what was not measured is never made up.
+    /// [`ProbeError`]; an implementation never invents a result.
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError>;
 }
 
-/// Workloads of one kind, with outcomes of that kind.
+/// Typed workloads of every [`Probe`].
 pub trait ProbeExt: Probe {
     /// Runs a copy.
     ///
     /// # Errors
-    /// As [`Probe::run`], and if a tape gives an outcome of another kind.
+    /// As [`Probe::run`], and if a tape contains an outcome of another kind.
     fn copy(&self, copy: &CopyWorkload) -> Result<CopyOutcome, ProbeError> {
         match self.run(&Workload::Copy(copy.clone()))? {
             Outcome::Copy(outcome) => Ok(outcome),
@@ -38,7 +38,7 @@ pub trait ProbeExt: Probe {
         }
     }
 
-    /// Follows pointers.
+    /// Runs a pointer chase.
     ///
     /// # Errors
     /// As [`ProbeExt::copy`].
@@ -49,7 +49,7 @@ pub trait ProbeExt: Probe {
         }
     }
 
-    /// Moves data between memory and a device.
+    /// Runs I/O between memory and a device.
     ///
     /// # Errors
     /// As [`ProbeExt::copy`].
@@ -60,10 +60,11 @@ pub trait ProbeExt: Probe {
         }
     }
 
-    /// Runs another program.
+    /// Runs an external program.
     ///
     /// # Errors
-    /// As [`ProbeExt::copy`]; [`ProbeError::Unsupported`] with the program's name if there is none.
+    /// As [`ProbeExt::copy`]; [`ProbeError::Unsupported`] with the program's name if it is not
+    /// installed.
     fn tool(&self, tool: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
         match self.run(&Workload::Tool(tool.clone()))? {
             Outcome::Tool(outcome) => Ok(outcome),
@@ -74,196 +75,197 @@ pub trait ProbeExt: Probe {
 
 impl<T: Probe + ?Sized> ProbeExt for T {}
 
-/// What a workload gave.
+/// The outcome of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
-    /// Of [`Workload::Copy`].
+    /// Outcome of [`Workload::Copy`].
     Copy(CopyOutcome),
-    /// Of [`Workload::Stream`].
+    /// Outcome of [`Workload::Stream`].
     Stream(StreamOutcome),
-    /// Of [`Workload::Latency`].
+    /// Outcome of [`Workload::Latency`].
     Latency(LatencyOutcome),
-    /// Of [`Workload::Io`].
+    /// Outcome of [`Workload::Io`].
     Io(IoOutcome),
-    /// Of [`Workload::Tool`].
+    /// Outcome of [`Workload::Tool`].
     Tool(ToolOutcome),
 }
 
-/// What copying threads gave.
+/// Outcome of a copy workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyOutcome {
-    /// Samples in order of time; the warm-up is not among them.
+    /// Samples in chronological order, without the warm-up.
     pub samples: Vec<CopySample>,
-    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    /// Total time including buffers and checks, in nanoseconds.
     pub elapsed_ns: u64,
     /// Time between the first and the last thread's start, in nanoseconds.
     pub start_skew_ns: u64,
-    /// Where the pages were.
+    /// Location of the buffers' pages.
     pub residency: Residency,
-    /// The C library whose `memcpy` copied, with its version where it tells: `glibc 2.36`, `musl`. None of other
-    /// loops, and where it is not known.
+    /// C library of the `memcpy`, with its version if known: `glibc 2.36`, `musl`; `None` for other
+    /// loops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub c_library: Option<String>,
 }
 
-/// What all threads together copied in one stretch of time.
+/// Bytes copied by all threads in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopySample {
-    /// Bytes copied, each byte once.
+    /// Copied bytes, each counted once.
     pub bytes_copied: u64,
-    /// Length of the stretch in nanoseconds.
+    /// Length of the interval in nanoseconds.
     pub ns: u64,
 }
 
 impl CopySample {
-    /// Bandwidth in bytes copied per second.
+    /// Returns the bandwidth in copied bytes per second.
     pub fn bytes_copied_per_s(self) -> f64 {
         self.bytes_copied as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
-/// What threads that run STREAM gave.
+/// Outcome of a STREAM workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamOutcome {
-    /// Samples in order of time; the warm-up is not among them.
+    /// Samples in chronological order, without the warm-up.
     pub samples: Vec<StreamSample>,
-    /// Time of the whole run, arrays and checks included, in nanoseconds.
+    /// Total time including arrays and checks, in nanoseconds.
     pub elapsed_ns: u64,
     /// Time between the first and the last thread's start, in nanoseconds.
     pub start_skew_ns: u64,
-    /// Where the pages were.
+    /// Location of the arrays' pages.
     pub residency: Residency,
 }
 
-/// What all threads together read and wrote in one stretch of time.
+/// Bytes read and written by all threads in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSample {
-    /// Bytes as STREAM counts them: read and written, without what write-allocate adds.
+    /// Bytes as counted by STREAM: read and written, without write-allocate.
     pub bytes: u64,
-    /// Length of the stretch in nanoseconds.
+    /// Length of the interval in nanoseconds.
     pub ns: u64,
 }
 
 impl StreamSample {
-    /// Bandwidth in bytes per second, as STREAM counts.
+    /// Returns the bandwidth in bytes per second, as counted by STREAM.
     pub fn bytes_per_s(self) -> f64 {
         self.bytes as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
-/// What a chain of loads gave.
+/// Outcome of a latency workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyOutcome {
-    /// Samples in order of time; the warm-up is not among them.
+    /// Samples in chronological order, without the warm-up.
     pub samples: Vec<LatencySample>,
-    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    /// Total time including buffers and checks, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Where the pages of the chain were.
+    /// Location of the chain's pages.
     pub residency: Residency,
-    /// What the threads that loaded the memory did; none of idle latency.
+    /// Outcome of the concurrent load; `None` for idle latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadOutcome>,
 }
 
-/// Loads of a chain in one stretch of time.
+/// Loads of a chain in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySample {
-    /// Loads, each waiting for the one before.
+    /// Number of loads, each dependent on the previous one.
     pub loads: u64,
-    /// Length of the stretch in nanoseconds.
+    /// Length of the interval in nanoseconds.
     pub ns: u64,
 }
 
 impl LatencySample {
-    /// Nanoseconds a load.
+    /// Returns the nanoseconds per load.
     pub fn ns_per_load(self) -> f64 {
         self.ns as f64 / self.loads.max(1) as f64
     }
 }
 
-/// What loading threads did while the chain was followed.
+/// Outcome of the load that ran concurrently with a chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadOutcome {
-    /// Bytes that all of them read while samples were taken.
+    /// Bytes read by all threads during the samples.
     pub bytes_read: u64,
-    /// That time in nanoseconds.
+    /// Duration of the samples in nanoseconds.
     pub ns: u64,
-    /// Where the pages of their buffers were.
+    /// Location of the buffers' pages.
     pub residency: Residency,
 }
 
 impl LoadOutcome {
-    /// Bandwidth in bytes read per second.
+    /// Returns the bandwidth in read bytes per second.
     pub fn bytes_read_per_s(&self) -> f64 {
         self.bytes_read as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
-/// What streams of I/O gave.
+/// Outcome of an I/O workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoOutcome {
-    /// One for each group of the workload, in its order; their samples are of the same stretches of time.
+    /// Outcome of each group, in order; all groups have samples of the same intervals.
     pub groups: Vec<IoGroupOutcome>,
-    /// Time of the whole run, buffers and checks included, in nanoseconds.
+    /// Total time including buffers and checks, in nanoseconds.
     pub elapsed_ns: u64,
     /// Time between the first and the last stream's start, in nanoseconds.
     pub start_skew_ns: u64,
-    /// CPU time of our process while samples were taken, user and system, in nanoseconds.
+    /// CPU time of this process during the samples, user and system, in nanoseconds.
     pub cpu_ns: u64,
-    /// What the other end of a network path tells of itself.
+    /// Outcome of the peer of a network path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub there: Option<PeerOutcome>,
-    /// What was done otherwise than asked, and why, as in `no O_DIRECT on tmpfs: through the page cache`.
+    /// Deviations from the request with reasons, as in
+    /// `no O_DIRECT on tmpfs: through the page cache`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What ended the run early, if something did; samples are those taken before.
+    /// Reason if the run was interrupted; the samples are those taken before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<String>,
 }
 
-/// The other end of streams through a network.
+/// Outcome of the peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerOutcome {
-    /// CPUs on which its threads could run.
+    /// CPUs of its threads.
     pub cpus: CpuSet,
-    /// Node of their buffers.
+    /// Node of its buffers.
     pub memory: NodeId,
-    /// CPU time of its process while samples were taken, user and system, in nanoseconds.
+    /// CPU time of its process during the samples, user and system, in nanoseconds.
     pub cpu_ns: u64,
-    /// Where the pages of its buffers were.
+    /// Location of its buffers' pages.
     pub residency: Residency,
 }
 
-/// What one group of streams gave.
+/// Outcome of a group of streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoGroupOutcome {
-    /// Samples in order of time; the warm-up is not among them.
+    /// Samples in chronological order, without the warm-up.
     pub samples: Vec<IoSample>,
-    /// Requests that were completed in the samples.
+    /// Number of requests completed during the samples.
     pub requests: u64,
-    /// Where the pages of its buffers were.
+    /// Location of its buffers' pages.
     pub residency: Residency,
 }
 
-/// What a group of streams moved in one stretch of time.
+/// Bytes moved by a group of streams in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoSample {
     /// Bytes moved between memory and the device.
     pub bytes: u64,
-    /// Length of the stretch in nanoseconds.
+    /// Length of the interval in nanoseconds.
     pub ns: u64,
 }
 
 impl IoSample {
-    /// Bandwidth in bytes per second.
+    /// Returns the bandwidth in bytes per second.
     pub fn bytes_per_s(self) -> f64 {
         self.bytes as f64 * 1e9 / self.ns.max(1) as f64
     }
 }
 
 impl IoOutcome {
-    /// Bandwidth of all groups together in bytes per second, one value for each stretch of time.
+    /// Returns the total bandwidth of all groups in bytes per second, for each interval.
     pub fn bytes_per_s(&self) -> Vec<f64> {
         let stretches = self.groups.iter().map(|group| group.samples.len()).min().unwrap_or(0);
         let of = |stretch: usize| self.groups.iter().map(move |group| group.samples[stretch].bytes_per_s());
@@ -271,96 +273,96 @@ impl IoOutcome {
     }
 }
 
-/// What another program said.
+/// Outcome of an external program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
-    /// One for each process, in their order.
+    /// Output of each process, in order.
     pub processes: Vec<ToolOutput>,
-    /// From the first one's start to the last one's end, in nanoseconds.
+    /// Time from the start of the first process to the end of the last, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What the processes at the other end said, in the same order; empty without a [`ToolPeer`].
+    /// Output of the peer processes, in the same order; empty without a [`ToolPeer`].
     ///
     /// [`ToolPeer`]: crate::workload::ToolPeer
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub there: Vec<ToolOutput>,
 }
 
-/// What one process of a tool said, as it came.
+/// Output and exit status of a process of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// How it ended.
+    /// Exit status.
     pub ended: ToolExit,
-    /// Its standard output; bytes that are no UTF-8 are replaced.
+    /// Standard output; invalid UTF-8 is replaced.
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
-    /// CPU time of it and its children, user and system, in nanoseconds.
+    /// CPU time of the process and its children, user and system, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ended", content = "with", rename_all = "kebab-case")]
 pub enum ToolExit {
-    /// With an exit status.
+    /// Exited with a status.
     Status(i32),
-    /// By a signal.
+    /// Killed by a signal.
     Signal(i32),
-    /// It was ended at the time limit.
+    /// Killed at the time limit.
     TimeLimit,
 }
 
-/// Where the pages of the buffers were, by move_pages(2), before and after the run.
+/// Location of the buffers' pages by move_pages(2), before and after the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Residency {
-    /// Pages looked at, before and after together. None if the kernel refused to tell.
+    /// Number of checked pages, before and after together; `None` if not permitted.
     pub pages_checked: Option<u64>,
-    /// Of those, pages on another node than asked for.
+    /// Number of pages on another node than requested.
     pub pages_misplaced: u64,
-    /// One node on which a misplaced page was found.
+    /// A node with misplaced pages.
     pub found_on: Option<NodeId>,
-    /// Bytes of the buffers that lie on huge pages.
+    /// Bytes of the buffers on huge pages.
     pub huge_bytes: u64,
 }
 
-/// Why a workload gave no result.
+/// The reason why a workload has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum ProbeError {
-    /// The kernel or a sandbox refused.
+    /// The kernel or a sandbox rejected a call.
     #[error("{what}: {why}")]
     Refused {
-        /// What was asked, as in `mbind to node 1`.
+        /// The rejected call, as in `mbind to node 1`.
         what: String,
-        /// The kernel's words.
+        /// The kernel's error text.
         why: String,
     },
-    /// The node's memory cannot hold the buffers.
+    /// The node's free memory is smaller than the buffers.
     #[error("node {node} has {free_bytes} bytes free, and the buffers need {needed_bytes}")]
     NoMemory {
         /// The node.
         node: NodeId,
-        /// Bytes the buffers need on it.
+        /// Required size of the buffers in bytes.
         needed_bytes: u64,
-        /// Bytes it has free.
+        /// Free memory in bytes.
         free_bytes: u64,
     },
-    /// This machine cannot run that loop.
-    #[error("this machine has no {what}")]
+    /// The machine does not support the workload.
+    #[error("not supported on this machine: {what}")]
     Unsupported {
-        /// What it lacks.
+        /// The missing feature or program.
         what: String,
     },
-    /// The recorded machine never ran this workload, or not as often.
+    /// The tape has no (further) run of this workload.
     #[error("not on the tape: {what}")]
     NotOnTape {
-        /// What was asked for.
+        /// The workload.
         what: String,
     },
-    /// The recorded machine gives an outcome of another kind of workload.
-    #[error("the tape gives the outcome of another kind of workload")]
+    /// The tape contains an outcome of another kind.
+    #[error("the tape is corrupt: the outcome is of another kind of workload")]
     OtherOutcome,
-    /// Stopped from outside.
+    /// A signal interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }

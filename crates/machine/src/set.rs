@@ -1,16 +1,17 @@
-//! Sets of ids, in the two text forms the kernel uses for them.
+//! Sets of ids, in the kernel's two text formats.
 
 use crate::ids::{CpuId, Id, NodeId};
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Largest id accepted from text; a limit, so that a hostile file cannot make us allocate without end.
+/// Largest id accepted from text, to bound the memory that a hostile file can request.
+///
 /// Linux allows 8,192 CPUs and 1,024 nodes.
 pub const MAX_ID: u32 = 1 << 16;
 
-/// Ids that the ranges of one list may span together. The kernel names each id once; this is a limit, so that
-/// a hostile list that names the same ids over and over cannot keep us busy.
+/// Maximum total length of the ranges of one list, to bound the work for a hostile list that
+/// repeats the same ids. The kernel lists each id once.
 const MAX_STACKS: u64 = 4 * MAX_ID as u64;
 
 /// A set of ids in ascending order.
@@ -34,19 +35,19 @@ impl<T: Id> Default for IdSet<T> {
 }
 
 impl<T: Id> IdSet<T> {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The set of one id.
+    /// Creates a set with one id.
     pub fn one(id: T) -> Self {
         Self::from_iter([id])
     }
 
-    /// Parses the list format, as in `0-3,8,10-14:2` (`Documentation/core-api/bitmap`, `bitmap_parselist`):
-    /// ranges with inclusive ends, a stride of used:group as in `0-31:1/4`, or a plain stride `10-14:2`.
-    /// Empty text is the empty set.
+    /// Parses the list format, as in `0-3,8,10-14:2` (`Documentation/core-api/bitmap`,
+    /// `bitmap_parselist`): ranges with inclusive ends, a stride of used:group as in `0-31:1/4`, or
+    /// a plain stride `10-14:2`. Empty text is the empty set.
     pub fn parse_list(text: &str) -> Result<Self, ParseSetError> {
         let bad = || ParseSetError(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
@@ -69,8 +70,9 @@ impl<T: Id> IdSet<T> {
         Ok(Self(set))
     }
 
-    /// Parses the mask format, 32-bit words in hexadecimal, most significant first: `00000000,0000000f`
-    /// (`Documentation/core-api/bitmap`, `%*pb`). A word may be shorter than eight digits.
+    /// Parses the mask format, 32-bit words in hexadecimal, most significant first:
+    /// `00000000,0000000f` (`Documentation/core-api/bitmap`, `%*pb`). A word may be shorter than
+    /// eight digits.
     pub fn parse_mask(text: &str) -> Result<Self, ParseSetError> {
         let bad = || ParseSetError(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
@@ -90,57 +92,57 @@ impl<T: Id> IdSet<T> {
         Ok(Self(set))
     }
 
-    /// Adds an id; false if it was there.
+    /// Adds an id; returns false if it was present.
     pub fn insert(&mut self, id: T) -> bool {
         self.0.insert(id)
     }
 
-    /// Takes an id out; false if it was not there.
+    /// Removes an id; returns false if it was absent.
     pub fn remove(&mut self, id: T) -> bool {
         self.0.remove(&id)
     }
 
-    /// Whether the id is in the set.
+    /// Returns whether the set contains the id.
     pub fn contains(&self, id: T) -> bool {
         self.0.contains(&id)
     }
 
-    /// Number of members.
+    /// Returns the number of ids.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no members.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The members, ascending.
+    /// Iterates over the ids in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = T> + '_ {
         self.0.iter().copied()
     }
 
-    /// The smallest member.
+    /// Returns the smallest id.
     pub fn first(&self) -> Option<T> {
         self.0.first().copied()
     }
 
-    /// Members of either set.
+    /// Returns the ids in either set.
     pub fn union(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).copied().collect())
     }
 
-    /// Members of both sets.
+    /// Returns the ids in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// Members of this set that are not in the other.
+    /// Returns the ids in this set that are not in the other.
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Whether every member of this set is in the other.
+    /// Returns whether the other set contains every id of this set.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }
@@ -158,7 +160,7 @@ impl<T: Id> Extend<T> for IdSet<T> {
     }
 }
 
-/// The list format: `0-3,8`.
+/// Writes the list format: `0-3,8`.
 impl<T: Id> fmt::Display for IdSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -176,7 +178,7 @@ impl<T: Id> fmt::Display for IdSet<T> {
     }
 }
 
-/// A set is stored as its list format, so that people can read it.
+/// Serializes a set in its human-readable list format.
 impl<T: Id> Serialize for IdSet<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -191,7 +193,7 @@ impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
 }
 
 fn number(text: &str) -> Option<u32> {
-    // Digits only: Rust's parse also takes a sign.
+    // Digits only: Rust's parser also accepts a sign.
     let digits = Some(text.trim()).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok().filter(|number| *number <= MAX_ID)
 }
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_ranges_strides_and_gaps() {
+    fn parses_ranges_strides_and_gaps() {
         assert_eq!(list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(list(""), [0u32; 0]);
         assert_eq!(list("10-14:2"), [10, 12, 14]);
@@ -214,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_read_from_the_right() {
+    fn parses_masks_from_the_least_significant_word() {
         let set = CpuSet::parse_mask("00000001,0000000f\n").expect("a mask");
         assert_eq!(set.to_string(), "0-3,32");
         assert_eq!(CpuSet::parse_mask("ff").expect("a short mask").len(), 8);
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn rejects_malformed_sets() {
         for text in ["x", "3-1", "0-4294967295", "-1", "1-2:0", "99999999999999999999"] {
             assert!(CpuSet::parse_list(text).is_err(), "{text}");
         }

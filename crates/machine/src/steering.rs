@@ -1,4 +1,4 @@
-//! Which CPUs serve a device: affinity of its interrupts, and steering of packets by RPS, RFS and XPS
+//! CPUs that serve a device: interrupt affinity, and packet steering by RPS, RFS and XPS
 //! (`Documentation/core-api/irq/irq-affinity.rst`, `Documentation/networking/scaling.rst`,
 //! `Documentation/ABI/testing/sysfs-class-net-queues`).
 
@@ -9,23 +9,25 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// Most queues that are read of one interface and direction.
+/// Maximum number of queues to read per interface and direction.
 const MAX_QUEUES: usize = 4096;
 
-/// Longest name of a network interface, in bytes (`IFNAMSIZ`, without the NUL).
+/// Maximum length of an interface name in bytes (`IFNAMSIZ`, without the NUL).
 const MAX_NAME_BYTES: usize = 15;
 
-/// Flows that the whole machine remembers for receive flow steering.
+/// File with the number of flows that the machine tracks for receive flow steering.
 const SOCK_FLOW_ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
-/// What drivers write before the number of a queue: `rxtx` vmxnet3, nfp and nicvf; `rxq` and `txq` hinic; `blk` and `block` gVNIC, whose
-/// notify blocks serve a queue each.
+/// Words before a queue number in interrupt names of drivers.
+///
+/// `rxtx` is used by vmxnet3, nfp and nicvf; `rxq` and `txq` by hinic; `blk` and `block` by gVNIC,
+/// whose notify blocks serve a queue each.
 const QUEUE_WORDS: [&str; 16] = [
     "tx", "rx", "txrx", "rxtx", "rxq", "txq", "comp", "input", "output", "req", "request", "fp", "queue",
     "q", "blk", "block",
 ];
 
-/// Queues of a network interface and what steers packets to them.
+/// Queues of a network interface and their steering settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetQueues {
     /// The interface.
@@ -39,24 +41,25 @@ pub struct NetQueues {
 /// A receive queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveQueue {
-    /// Its number.
+    /// Queue number.
     pub queue: u32,
-    /// CPUs of RPS, none of them if it is off; nothing for a kernel without it.
+    /// CPUs of RPS, empty if disabled; `None` if the kernel does not support it.
     pub rps_cpus: Option<CpuSet>,
-    /// Flows of RFS, 0 if it is off; nothing for a kernel without it.
+    /// Flows of RFS, 0 if disabled; `None` if the kernel does not support it.
     pub flows: Option<u32>,
 }
 
 /// A transmit queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransmitQueue {
-    /// Its number.
+    /// Queue number.
     pub queue: u32,
-    /// CPUs of XPS, none of them if it is off; nothing for a kernel without it, or an interface with one queue.
+    /// CPUs of XPS, empty if disabled; `None` if the kernel does not support it, or with a single
+    /// queue.
     pub xps_cpus: Option<CpuSet>,
 }
 
-/// The network interfaces of a device with their queues.
+/// Reads the queues of a device's network interfaces.
 pub fn queues(root: &dyn Sysfs, device: &Device) -> Vec<NetQueues> {
     let is_net = |name: &&String| match device.name_classes.get(*name) {
         Some(class) => *class == NameClass::Net,
@@ -86,16 +89,18 @@ fn interface(root: &dyn Sysfs, name: &str) -> Option<NetQueues> {
     Some(NetQueues { interface: name.to_owned(), receive: receive.collect(), transmit: transmit.collect() })
 }
 
-/// Flows that the whole machine remembers; none for a kernel without receive flow steering.
+/// Reads the number of flows that the machine tracks; `None` without receive flow steering.
 pub fn sock_flow_entries(root: &dyn Sysfs) -> Option<u32> {
     root.value(SOCK_FLOW_ENTRIES).ok()
 }
 
-/// CPUs that are to be disturbed by nothing (`isolcpus` and `nohz_full` in `Documentation/admin-guide/kernel-parameters.txt`,
-/// `Documentation/ABI/testing/sysfs-devices-system-cpu`). From a mask of RPS the kernel takes them out
-/// (`rps_cpumask_housekeeping`).
+/// Returns the isolated CPUs (`isolcpus` and `nohz_full` in
+/// `Documentation/admin-guide/kernel-parameters.txt`,
+/// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
+///
+/// The kernel removes them from RPS masks (`rps_cpumask_housekeeping`).
 pub fn isolated_cpus(root: &dyn Sysfs) -> CpuSet {
-    // A kernel without such CPUs says nothing, or "(null)".
+    // Without isolated CPUs the file is empty or contains "(null)".
     let list = |name: &str| {
         let text = root.optional(&format!("/sys/devices/system/cpu/{name}"));
         text.and_then(|text| CpuSet::parse_list(&text).ok()).unwrap_or_default()
@@ -103,11 +108,13 @@ pub fn isolated_cpus(root: &dyn Sysfs) -> CpuSet {
     list("isolated").union(&list("nohz_full"))
 }
 
-/// The queue that an interrupt serves, by the name its driver gave it: `eth0-TxRx-3`, `virtio1-input.0`,
-/// `mlx5_comp7@pci:0000:3b:00.0`, `nvme0q4`. None for what serves the device as a whole (`nvme0q0`, which holds
-/// administrative commands, `virtio1-config`, `mlx5_async0@pci:...`).
+/// Returns the queue of an interrupt by its name: `eth0-TxRx-3`, `virtio1-input.0`,
+/// `mlx5_comp7@pci:0000:3b:00.0`, `nvme0q4`.
+///
+/// `None` for interrupts of the complete device: `nvme0q0` (the admin queue), `virtio1-config`,
+/// `mlx5_async0@pci:...`.
 pub fn queue_of(name: &str) -> Option<u32> {
-    // Where an interrupt is shared, the first name counts.
+    // For a shared interrupt the first name counts.
     let name = name.split([',', '@']).next()?.trim();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let queue: u32 = name[stem.len()..].parse().ok()?;
@@ -121,8 +128,9 @@ pub fn queue_of(name: &str) -> Option<u32> {
     }
 }
 
-/// As [`queue_of`], of an interrupt of the device with these names: some drivers name a queue's interrupt by the interface and the
-/// number alone (`enp1s0f0-3`: sfc, atlantic).
+/// Returns the queue as [`queue_of`] does, for an interrupt of a device with these names.
+///
+/// Some drivers name it by interface and number only (`enp1s0f0-3`: sfc, atlantic).
 pub fn queue_of_device(name: &str, device: &[String]) -> Option<u32> {
     queue_of(name).or_else(|| {
         let (interface, queue) = name.split([',', '@']).next()?.trim().rsplit_once('-')?;
@@ -132,11 +140,11 @@ pub fn queue_of_device(name: &str, device: &[String]) -> Option<u32> {
     })
 }
 
-/// Why an interrupt cannot be moved; none if it can, as far as can be told without trying.
+/// Returns why an interrupt cannot be moved; `None` if it probably can.
 ///
-/// The kernel marks such interrupts in debugfs alone (`kernel/irq/debugfs.c`). Where that is not to be read, the
-/// driver tells: those of NVMe queues, virtio disks and virtio SCSI always ask for them. One without a handler, as
-/// of an interface that is down, has no affinity yet.
+/// The kernel marks managed interrupts only in debugfs (`kernel/irq/debugfs.c`). Without access to
+/// it, the driver decides: NVMe queues, virtio disks and virtio SCSI always use managed interrupts.
+/// An interrupt without a handler, such as of an interface that is down, has no affinity.
 pub fn unmovable_reason(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
     if irq.affinity.is_empty() {
         return Some("not in use".to_owned());
@@ -147,7 +155,7 @@ pub fn unmovable_reason(root: &dyn Sysfs, irq: &Irq) -> Option<String> {
     is_managed_by_driver(&irq.name).then(|| "managed, as its driver always asks".to_owned())
 }
 
-/// Whether an interrupt of that name is one whose driver asks the kernel to place it.
+/// Returns whether the name is that of an interrupt whose driver always requests a managed one.
 pub fn is_managed_by_driver(name: &str) -> bool {
     let Some(queue) = queue_of(name) else { return false };
     let digits = |text: &str, before: &str, after: &str| {
@@ -160,8 +168,8 @@ pub fn is_managed_by_driver(name: &str) -> bool {
         || digits(name, "virtio", "-request")
 }
 
-/// The file of a setting, and what is written to it; none for a change of another kind, or an interface
-/// whose name is none.
+/// Returns the file of a setting and the text to write; `None` for other changes and invalid
+/// interfaces.
 pub fn setting_file(change: &Change) -> Option<(String, String)> {
     Some(match change {
         Change::IrqAffinity { irq, cpus } => (format!("/proc/irq/{irq}/smp_affinity_list"), cpus.to_string()),
@@ -179,7 +187,7 @@ pub fn setting_file(change: &Change) -> Option<(String, String)> {
     })
 }
 
-/// The same setting with the value that its file holds; none if that is no value of it.
+/// Parses the content of a setting's file into the same kind of change.
 pub fn parse_setting(change: &Change, text: &str) -> Option<Change> {
     let mut read = change.clone();
     match &mut read {
@@ -195,8 +203,10 @@ pub fn parse_setting(change: &Change, text: &str) -> Option<Change> {
     Some(read)
 }
 
-/// Where the queues of an interface are. A receipt on disk may name anything: what is no name of an interface
-/// (`dev_valid_name` in the kernel) leads nowhere.
+/// Returns the queue directory of an interface.
+///
+/// A receipt on disk can contain any name: invalid interface names (`dev_valid_name` in the kernel)
+/// are rejected.
 fn folder(interface: &str) -> Option<String> {
     let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     let valid = (1..=MAX_NAME_BYTES).contains(&interface.len())
@@ -205,7 +215,7 @@ fn folder(interface: &str) -> Option<String> {
     valid.then(|| format!("/sys/class/net/{interface}/queues"))
 }
 
-/// The mask format: 32-bit words in hexadecimal, most significant first.
+/// Formats the mask format: 32-bit words in hexadecimal, most significant first.
 fn mask(cpus: &CpuSet) -> String {
     let words = cpus.iter().next_back().map_or(1, |last| last.0 / 32 + 1);
     let mut bits = vec![0u32; words as usize];
@@ -229,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_queues() {
+    fn parses_queues_from_names() {
         let queues = [
             ("eth0-TxRx-3", Some(3)),
             ("i40e-eth0-TxRx-12", Some(12)),
@@ -261,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn isolated_cpus_are_those_of_both_lists() {
+    fn isolated_cpus_combine_both_lists() {
         let mut tree = Tree::new();
         assert!(isolated_cpus(&tree).is_empty());
         tree.file("/sys/devices/system/cpu/isolated", "\n")
@@ -273,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_and_a_number_are_a_queue_of_the_device_that_has_it() {
+    fn parses_queues_of_interfaces_of_the_device() {
         let device = ["enp1s0f0".to_owned(), "enp1s0f1".to_owned()];
         let queues = [
             ("enp1s0f0-0", Some(0)),
@@ -291,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_interrupts_are_known_by_debugfs_and_else_by_name() {
+    fn finds_managed_interrupts_by_debugfs_or_name() {
         let managed = ["nvme0q1", "nvme12q33", "virtio3-req.0"];
         let movable = ["nvme0q0", "nvme0q0, nvme0q1", "eth0-rx-1", "virtio1-input.0", "xnvme0q1"];
         managed.iter().for_each(|name| assert!(is_managed_by_driver(name), "{name}"));
@@ -312,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_written_and_read_alike() {
+    fn settings_round_trip() {
         let (interface, queue) = ("eth0".to_owned(), 3);
         let changes = [
             (Change::IrqAffinity { irq: 7, cpus: cpus("0-3,40") }, "0-3,40"),
@@ -325,15 +335,15 @@ mod tests {
             (Change::SockFlowEntries { entries: 32768 }, "32768"),
         ];
         for (change, text) in changes {
-            let (path, setting_file) = setting_file(&change).expect("a setting");
-            assert_eq!(setting_file, text, "{path}");
+            let (path, written) = setting_file(&change).expect("a setting");
+            assert_eq!(written, text, "{path}");
             assert_eq!(parse_setting(&change, text), Some(change.clone()));
             assert_eq!(parse_setting(&change, "x"), None);
         }
     }
 
     #[test]
-    fn no_name_leads_out_of_its_folder() {
+    fn rejects_names_that_leave_the_directory() {
         for interface in ["", ".", "..", "../x", "a/b", "a b", "sixteen-bytes-ab", "a\n"] {
             let change = Change::RpsFlows { interface: interface.into(), queue: 0, flows: 0 };
             assert_eq!(setting_file(&change), None, "{interface:?}");

@@ -1,20 +1,22 @@
-//! What kind of storage a block device is (`Documentation/ABI/stable/sysfs-block`).
+//! Properties of block devices (`Documentation/ABI/stable/sysfs-block`).
 
 use crate::locate::DeviceNumber;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Where a block device is (`Documentation/ABI/testing/sysfs-dev`); none for what is no block device.
+/// Returns the sysfs path of a block device (`Documentation/ABI/testing/sysfs-dev`), if it is one.
 pub fn device_path(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
     root.resolve(&format!("/sys/dev/block/{device}")).ok()
 }
 
-/// A number that the queue of a block device tells. A partition has the queue of its disk.
+/// Reads a numeric attribute of a block device's queue; a partition uses the queue of its disk.
 pub fn queue_attribute(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
     of_disk(root, device, &format!("queue/{attribute}"))
 }
 
-/// Which attachment of a disk this is since the machine started (`diskseq`): one that went and came back has another. None
-/// before Linux 5.15, and for what is no block device.
+/// Returns the sequence number of a disk's attachment since boot (`diskseq`).
+///
+/// A disk that was detached and attached again has a new number. `None` before Linux 5.15, and for
+/// other than block devices.
 pub fn attachment(root: &dyn Sysfs, device: DeviceNumber) -> Option<u64> {
     of_disk(root, device, "diskseq")
 }
@@ -25,8 +27,9 @@ fn of_disk(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u6
     [&device_path, disk].iter().find_map(|device_path| root.value(&format!("{device_path}/{attribute}")).ok())
 }
 
-/// Whether a block device says that it has a head which must be moved (`queue/rotational`). What is made of others by the
-/// device mapper says what they are. False for what is no block device.
+/// Returns whether a block device is rotational (`queue/rotational`).
+///
+/// Device mapper devices report the value of their members. False for other than block devices.
 pub fn is_rotational(root: &dyn Sysfs, device: DeviceNumber) -> bool {
     queue_attribute(root, device, "rotational") == Some(1)
 }
@@ -37,7 +40,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_disk_or_the_disk_of_a_partition_tells() {
+    fn reads_attributes_of_the_disk_of_a_partition() {
         let mut tree = Tree::new();
         for (number, path) in [
             ("8:0", "/sys/devices/pci0000:00/ata1/block/sda"),
@@ -52,9 +55,12 @@ mod tests {
         tree.file("/sys/devices/pci0000:00/ata1/block/sda/diskseq", "7\n");
         let attached = |major, minor| attachment(&tree, DeviceNumber { major, minor });
         assert_eq!([attached(8, 0), attached(8, 1), attached(259, 1)], [Some(7), Some(7), None]);
-        let says = |major, minor| is_rotational(&tree, DeviceNumber { major, minor });
-        assert_eq!([says(8, 0), says(8, 1), says(259, 0), says(259, 1)], [true, true, false, false]);
-        // tmpfs, btrfs and the like have numbers of no block device.
-        assert!(!says(0, 35));
+        let rotational = |major, minor| is_rotational(&tree, DeviceNumber { major, minor });
+        assert_eq!(
+            [rotational(8, 0), rotational(8, 1), rotational(259, 0), rotational(259, 1)],
+            [true, true, false, false]
+        );
+        // File systems such as tmpfs and btrfs have numbers without a block device.
+        assert!(!rotational(0, 35));
     }
 }

@@ -1,56 +1,58 @@
-//! To see a machine: files of /sys and /proc below a root that is a value.
+//! Read access to /sys and /proc below a configurable root.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest file that is read, in bytes; longer ones are refused, so that no file can fill our memory.
+/// Maximum size of a file in bytes; longer files are rejected to bound memory use.
 ///
-/// The longest that is looked for is /proc/interrupts, 11 bytes a CPU in each line: 1,024 CPUs have room for
-/// some 5,900 interrupts. Beyond that it is refused as any other file, and readers go on without it.
+/// The largest expected file is /proc/interrupts with 11 bytes per CPU and line: at 1,024 CPUs the
+/// limit allows about 5,900 interrupts. A longer file is an error like any other, and callers
+/// continue.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// Read access to a machine's /sys and /proc.
 ///
-/// Paths are absolute as on the machine itself (`/sys/devices/system/node/online`) and are resolved below
-/// the root of the implementation, symbolic links included; nothing outside that root is reached.
-/// Implementations agree on what `conformance::sysfs` checks.
+/// Paths are absolute as on the machine itself (`/sys/devices/system/node/online`). Implementations
+/// resolve them, including symbolic links, below their root and reach nothing outside it.
+/// `conformance::sysfs` checks the common behavior.
 pub trait Sysfs {
-    /// The whole content of a file.
+    /// Reads a complete file.
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError>;
 
-    /// Names in a directory, sorted bytewise, without `.` and `..`.
+    /// Lists the names in a directory, sorted bytewise, without `.` and `..`.
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError>;
 
-    /// The path with every symbolic link followed, again absolute below the root; the path must exist.
+    /// Returns the path with all symbolic links resolved, absolute below the root; it must exist.
     fn resolve(&self, path: &str) -> Result<String, ReadError>;
 }
 
-/// Why a file could not be read.
+/// A failed read of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {why}")]
 pub struct ReadError {
-    /// The path asked for.
+    /// The requested path.
     pub path: String,
-    /// What stood in the way.
+    /// The reason.
     pub why: ReadErrorKind,
 }
 
-/// What stood in the way of reading a file.
+/// The reason of a [`ReadError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadErrorKind {
     /// No such file or directory.
     Absent,
-    /// No permission.
+    /// Permission denied.
     Denied,
-    /// A directory where a file was wanted, or the reverse.
+    /// A directory instead of a file, or a file instead of a directory.
     WrongKind,
     /// Longer than [`MAX_FILE_BYTES`].
     TooLong,
-    /// The kernel's own words: sysfs attributes may fail to read (`EINVAL` of a link that is down).
+    /// The kernel's error text: some sysfs attributes fail to read (`EINVAL` of a link that is
+    /// down).
     Failed(String),
-    /// It was read, but is not what its documentation says.
+    /// The content does not match its documentation.
     Malformed(String),
 }
 
@@ -59,7 +61,7 @@ impl fmt::Display for ReadErrorKind {
         match self {
             Self::Absent => f.write_str("no such file or directory"),
             Self::Denied => f.write_str("permission denied"),
-            Self::WrongKind => f.write_str("a file where a directory was wanted, or the reverse"),
+            Self::WrongKind => f.write_str("a file instead of a directory, or a directory instead of a file"),
             Self::TooLong => write!(f, "longer than {MAX_FILE_BYTES} bytes"),
             Self::Failed(why) | Self::Malformed(why) => f.write_str(why),
         }
@@ -67,32 +69,32 @@ impl fmt::Display for ReadErrorKind {
 }
 
 impl ReadError {
-    /// An error about `path`.
+    /// Creates an error about `path`.
     pub fn new(path: &str, why: ReadErrorKind) -> Self {
         Self { path: path.to_owned(), why }
     }
 }
 
-/// Conveniences over every [`Sysfs`].
+/// Convenience methods of every [`Sysfs`].
 pub trait SysfsExt: Sysfs {
-    /// A file as text without the white space and NULs at its ends; bytes that are no UTF-8 are replaced.
+    /// Reads a file as text without surrounding white space and NULs; invalid UTF-8 is replaced.
     fn text(&self, path: &str) -> Result<String, ReadError> {
         let bytes = self.read(path)?;
         let mut text = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         let is_blank = |c: char| c.is_whitespace() || c == '\0';
         text.truncate(text.trim_end_matches(is_blank).len());
-        // A large file is not copied for a few blanks.
+        // Removes blanks in place, to avoid copying a large file.
         text.drain(..text.len() - text.trim_start_matches(is_blank).len());
         Ok(text)
     }
 
-    /// A file as text, or nothing if it cannot be read. For attributes that a kernel may lack.
+    /// Reads a file as text, or returns `None`; for attributes that a kernel may lack.
     fn optional(&self, path: &str) -> Option<String> {
         self.text(path).ok()
     }
 
-    /// A file that holds one value and nothing else.
+    /// Reads a file that holds a single value.
     fn value<T: FromStr>(&self, path: &str) -> Result<T, ReadError> {
         let text = self.text(path)?;
         text.parse().map_err(|_| {
@@ -101,12 +103,12 @@ pub trait SysfsExt: Sysfs {
         })
     }
 
-    /// Names in a directory, or none if it cannot be listed.
+    /// Lists a directory, or returns an empty list if that fails.
     fn names(&self, path: &str) -> Vec<String> {
         self.list(path).unwrap_or_default()
     }
 
-    /// Whether the path exists.
+    /// Returns whether the path exists.
     fn exists(&self, path: &str) -> bool {
         self.resolve(path).is_ok()
     }

@@ -1,7 +1,7 @@
-//! A recorded machine: every file that was read of it, and every workload that was run on it.
+//! Tapes: recordings of a machine's files, workload runs and query answers.
 //!
-//! A tape is a text file of JSON lines: a header, then one entry a line. Anyone can read it, `grep` it and
-//! append to it; a tape cut short by a crash holds all whole lines before the cut.
+//! A tape is a text file of JSON lines: a header, then one entry per line. It can be read with
+//! `grep` and appended to; a tape truncated by a crash contains all complete lines.
 
 use crate::control::{Change, Control, ControlError};
 use crate::locate::{Locate, LocateAnswer, LocateAnswers, LocateError, LocateQuery};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Changes of one file that a recording keeps; those after them are not seen on the tape.
+/// Maximum number of recorded changes per file; later changes are not recorded.
 const MAX_CHANGES: usize = 256;
 
-/// Version of the tape's form.
+/// Schema version of tapes.
 pub const TAPE_SCHEMA: &str = "numaio/tape/1";
 
 /// First line of a tape.
@@ -24,18 +24,18 @@ pub const TAPE_SCHEMA: &str = "numaio/tape/1";
 pub struct TapeHeader {
     /// [`TAPE_SCHEMA`].
     pub tape: String,
-    /// Version of numaio that recorded it.
+    /// Version of the recording numaio.
     pub numaio: String,
-    /// Name of the machine for people.
+    /// Display name of the machine.
     pub name: String,
-    /// What people must know of it, as that it was emulated.
+    /// Remark about the machine, for example that it was emulated.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// Seconds since 1970 at which recording began.
+    /// Start of the recording, in seconds since 1970.
     pub recorded_at: u64,
 }
 
-/// One line of a tape after the header.
+/// A line of a tape after the header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
@@ -130,49 +130,49 @@ impl Line {
 /// A recorded machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tape {
-    /// Its first line.
+    /// The first line.
     pub header: TapeHeader,
-    /// The machine's files, each as it was first read.
+    /// The machine's files with their first content.
     pub files: Tree,
-    /// What files held when they were read again, by canonical path.
+    /// Later contents of files, by canonical path.
     pub changes: BTreeMap<String, Vec<ChangedFile>>,
-    /// What was run, in order.
+    /// Runs in chronological order.
     pub runs: Vec<(Workload, Result<Outcome, ProbeError>)>,
-    /// What was asked of where things are, each question once.
+    /// Answers to queries, one per query.
     pub answers: LocateAnswers,
-    /// Documents that were made of runs, where these alone do not tell what was asked: measured I/O, with its device. This
-    /// floor knows no more of them.
+    /// Documents made from runs that do not identify the request themselves, such as measured I/O
+    /// with its device. This crate does not interpret them.
     pub documents: Vec<(serde_json::Value, RunRange)>,
 }
 
-/// Some of a tape's runs, as indices: the first, and the one after the last.
+/// A range of a tape's runs as indices: the first, and the one after the last.
 pub type RunRange = (usize, usize);
 
-/// What a file held from one reading of it on.
+/// A later content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile {
-    /// Which reading saw it first; the file's first is 1.
+    /// Number of the first read with this content; the first read of a file is 1.
     pub read: u32,
-    /// Its content.
+    /// The content.
     pub content: Vec<u8>,
 }
 
 /// Text that is not a tape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TapeError {
-    /// The first line is no header.
+    /// The first line is not a header.
     #[error("the first line is not the header of a numaio tape")]
     NoHeader,
-    /// A header of another version.
+    /// The header has another schema version.
     #[error("it is a {0}, and this numaio reads {TAPE_SCHEMA}")]
     OtherVersion(String),
-    /// A line that is no entry.
-    #[error("line {0} is no entry of a tape: {1}")]
+    /// A line is not an entry.
+    #[error("line {0} is not an entry of a tape: {1}")]
     BadLine(usize, String),
 }
 
 impl Tape {
-    /// A tape of nothing.
+    /// Creates an empty tape.
     pub fn new(header: TapeHeader) -> Self {
         Self {
             header,
@@ -184,11 +184,11 @@ impl Tape {
         }
     }
 
-    /// Reads a tape as it lies in a file; one that a crash cut within a character loses its last line.
+    /// Parses the bytes of a file; a last line truncated within a character is skipped.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, TapeError> {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
-            // Only the last character is cut: what stands before it is text.
+            // Only the last character is truncated: the text before it is valid.
             Err(error) if error.error_len().is_none() => {
                 std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
             }
@@ -200,7 +200,7 @@ impl Tape {
         Self::parse(text)
     }
 
-    /// Reads a tape. A last line without its end, as a crash leaves it, is passed over.
+    /// Parses a tape, skipping an incomplete last line, which a crash can leave.
     pub fn parse(text: &str) -> Result<Self, TapeError> {
         let mut lines = text.split_inclusive('\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
@@ -222,8 +222,8 @@ impl Tape {
                 Err(error) => return Err(TapeError::BadLine(index + 1, error.to_string())),
             }
         }
-        // Links first, those nearer to the root before others: an entry may have been recorded by a path
-        // that leads through one.
+        // Links first, in the order of their depth: entries may have been recorded by paths through
+        // links.
         links.sort_by_cached_key(|(link, _): &(String, String)| link.matches('/').count());
         for (link, target) in links {
             tape.files.link(&link, &target);
@@ -271,7 +271,7 @@ impl Tape {
         Ok(())
     }
 
-    /// The tape as text.
+    /// Formats the tape as text.
     pub fn to_text(&self) -> String {
         let files = self.files.entries().map(|(path, entry)| line_of_entry(path, entry));
         let changes = self.changes.iter().flat_map(|(path, changes)| {
@@ -318,7 +318,7 @@ fn line_of_change(file: String, change: &ChangedFile) -> Line {
     }
 }
 
-/// Content as text; what is none in hexadecimal digits.
+/// Returns the content as text, or as hexadecimal digits if it is not UTF-8.
 fn text_or_hex(content: &[u8]) -> Result<String, String> {
     let hex = |_| content.iter().map(|byte| format!("{byte:02x}")).collect();
     std::str::from_utf8(content).map(str::to_owned).map_err(hex)
@@ -346,27 +346,26 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, String> {
     hex.as_bytes().chunks(2).map(|digits| pair(digits).ok_or_else(|| "not hexadecimal".to_owned())).collect()
 }
 
-/// What a machine that is read by several threads keeps. Nothing is left half done under the lock, so a thread
-/// that panicked elsewhere does no harm to it.
-fn held<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex, ignoring poison: a panic cannot leave an update under these locks incomplete.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A machine that is played from a tape: what was not recorded, it does not know.
+/// A machine replayed from a tape.
 ///
-/// A file that changed gives at each reading what it gave at the same one when it was recorded, and in the
-/// end what it gave last.
+/// Each read of a file that changed returns the content of the corresponding read during recording;
+/// further reads return the last content.
 #[derive(Debug)]
 pub struct Replay {
     tape: Tape,
-    /// How often each file that changed was read.
+    /// Number of reads of each changing file.
     reads: Mutex<BTreeMap<String, u32>>,
-    /// Runs of each workload not played yet, as indices into the tape, last first.
+    /// Remaining runs of each workload as indices into the tape, in reverse order.
     left: Mutex<BTreeMap<Workload, Vec<usize>>>,
 }
 
 impl Replay {
-    /// Plays a tape from its beginning.
+    /// Starts a replay at the beginning of a tape.
     pub fn new(tape: Tape) -> Self {
         let mut left: BTreeMap<Workload, Vec<usize>> = BTreeMap::new();
         for (index, (workload, _)) in tape.runs.iter().enumerate().rev() {
@@ -375,7 +374,7 @@ impl Replay {
         Self { tape, reads: Mutex::default(), left: Mutex::new(left) }
     }
 
-    /// The tape.
+    /// Returns the tape.
     pub fn tape(&self) -> &Tape {
         &self.tape
     }
@@ -399,9 +398,9 @@ impl Sysfs for Replay {
 }
 
 impl Probe for Replay {
-    /// Each recorded run of a workload is given once, in the order of recording.
+    /// Returns each recorded run of a workload once, in the order of recording.
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let next = held(&self.left).get_mut(workload).and_then(Vec::pop);
+        let next = locked(&self.left).get_mut(workload).and_then(Vec::pop);
         match next {
             Some(index) => self.tape.runs[index].1.clone(),
             None => Err(ProbeError::NotOnTape { what: workload.to_string() }),
@@ -421,20 +420,20 @@ impl Control for Replay {
     }
 }
 
-/// Counts one more reading of a file; gives how many there are.
+/// Counts a read of a file and returns the total.
 fn count(reads: &Mutex<BTreeMap<String, u32>>, place: &str) -> u32 {
-    let mut reads = held(reads);
+    let mut reads = locked(reads);
     let count = reads.entry(place.to_owned()).or_default();
     *count = count.saturating_add(1);
     *count
 }
 
-/// A machine that keeps what is read of it and run on it.
+/// A machine that records all reads and runs on a tape.
 ///
-/// Whatever was read, listed or resolved gives the same on the tape; where a file's content changes, each
-/// reading its own (load and frequencies are read before and after a campaign), and where another answer
-/// changes, the first: it is what the topology was read from. Links are kept where they stand, so that every
-/// other path through them leads to the same place.
+/// The tape reproduces every read, listing and resolved path. Of a file that changes, such as load
+/// and frequencies before and after a campaign, it stores each content. Of other answers that
+/// change, it stores the first, from which the topology was read. Links are stored at their own
+/// paths, so that all paths through them resolve.
 #[derive(Debug)]
 pub struct Recording<M> {
     machine: M,
@@ -443,28 +442,28 @@ pub struct Recording<M> {
 }
 
 impl<M> Recording<M> {
-    /// Records `machine` under a header.
+    /// Starts recording `machine` under a header.
     pub fn new(machine: M, header: TapeHeader) -> Self {
         Self { machine, tape: Mutex::new(Tape::new(header)), reads: Mutex::default() }
     }
 
-    /// The tape as recorded so far.
+    /// Returns a copy of the tape so far.
     pub fn tape(&self) -> Tape {
-        held(&self.tape).clone()
+        locked(&self.tape).clone()
     }
 
-    /// Runs on the tape so far.
+    /// Returns the number of runs on the tape so far.
     pub fn runs(&self) -> usize {
-        held(&self.tape).runs.len()
+        locked(&self.tape).runs.len()
     }
 
-    /// Keeps a document that was made of the runs from one on.
+    /// Records a document made from the runs since `first_run`.
     pub fn record_document(&self, document: serde_json::Value, first_run: usize) {
-        let tape = &mut *held(&self.tape);
+        let tape = &mut *locked(&self.tape);
         tape.documents.push((document, (first_run, tape.runs.len())));
     }
 
-    /// The machine that is recorded.
+    /// Returns the recorded machine.
     pub fn machine(&self) -> &M {
         &self.machine
     }
@@ -478,8 +477,8 @@ impl<M: Sysfs> Sysfs for Recording<M> {
             Err(error) if error.why == ReadErrorKind::WrongKind => Entry::Dir,
             Err(error) => Entry::Unreadable(error.why.clone()),
         };
-        if let (Some(place), Ok(content)) = (self.keep(path, entry), &result) {
-            self.keep_change(&place, content);
+        if let (Some(place), Ok(content)) = (self.record_entry(path, entry), &result) {
+            self.record_change(&place, content);
         }
         result
     }
@@ -490,30 +489,30 @@ impl<M: Sysfs> Sysfs for Recording<M> {
             Ok(_) => Entry::Dir,
             Err(error) => Entry::Unreadable(error.why.clone()),
         };
-        if let Some(place) = self.keep(path, entry) {
-            result.iter().flatten().for_each(|name| self.keep_name(&place, name));
+        if let Some(place) = self.record_entry(path, entry) {
+            result.iter().flatten().for_each(|name| self.record_name(&place, name));
         }
         result
     }
 
     fn resolve(&self, path: &str) -> Result<String, ReadError> {
         let result = self.machine.resolve(path);
-        if let Some(place) = self.keep_way(path) {
-            held(&self.tape).files.dir(&place);
+        if let Some(place) = self.record_path(path) {
+            locked(&self.tape).files.dir(&place);
         }
         result
     }
 }
 
 impl<M: Sysfs> Recording<M> {
-    /// Keeps what is at `path`, unless the tape knows better; gives its canonical path.
-    fn keep(&self, path: &str, entry: Entry) -> Option<String> {
-        let place = self.keep_way(path)?;
-        let files = &mut held(&self.tape).files;
+    /// Records the entry at `path` unless the tape has a better one; returns its canonical path.
+    fn record_entry(&self, path: &str, entry: Entry) -> Option<String> {
+        let place = self.record_path(path)?;
+        let files = &mut locked(&self.tape).files;
         let known = files.entry(&place);
         match entry {
             Entry::File(content) if !matches!(known, Some(Entry::File(_))) => files.file(&place, content),
-            Entry::Unreadable(why) if is_open(files, &place) => files.unreadable(&place, why),
+            Entry::Unreadable(why) if is_unknown(files, &place) => files.unreadable(&place, why),
             Entry::Dir if matches!(known, Some(Entry::Unreadable(_))) => files.remove(&place).dir(&place),
             Entry::Dir => files.dir(&place),
             _ => files,
@@ -521,10 +520,10 @@ impl<M: Sysfs> Recording<M> {
         Some(place)
     }
 
-    /// Keeps what a reading of the file at a canonical path gave, if it is not what the one before gave.
-    fn keep_change(&self, place: &str, content: &[u8]) {
+    /// Records the content of a read at a canonical path if it differs from the previous one.
+    fn record_change(&self, place: &str, content: &[u8]) {
         let read = count(&self.reads, place);
-        let tape = &mut *held(&self.tape);
+        let tape = &mut *locked(&self.tape);
         let changes = tape.changes.get(place).map_or(&[][..], Vec::as_slice);
         let before = match (changes.last(), tape.files.entry(place)) {
             (Some(change), _) => &change.content,
@@ -536,45 +535,45 @@ impl<M: Sysfs> Recording<M> {
         }
     }
 
-    /// Keeps that `name` stands in the canonical directory `dir`: a link as a link, whatever else at least
-    /// by name.
-    fn keep_name(&self, dir: &str, name: &str) {
+    /// Records the name `name` in the canonical directory `dir`: links as links, others at least by
+    /// name.
+    fn record_name(&self, dir: &str, name: &str) {
         let path = join(dir, name);
-        if held(&self.tape).files.resolve(&path).is_ok() {
+        if locked(&self.tape).files.resolve(&path).is_ok() {
             return;
         }
-        let kept = self.keep_step(dir, name);
-        let files = &mut held(&self.tape).files;
-        match kept {
+        let resolved = self.record_link(dir, name);
+        let files = &mut locked(&self.tape).files;
+        match resolved {
             Ok(place) => files.dir(&place),
             Err(why) => files.unreachable(&path, why),
         };
     }
 
-    /// Keeps every link on the way to `path`; gives its canonical path, or nothing if it leads nowhere.
-    fn keep_way(&self, path: &str) -> Option<String> {
+    /// Records every link in `path`; returns its canonical path if it resolves.
+    fn record_path(&self, path: &str) -> Option<String> {
         let mut place = "/".to_owned();
         for name in
             path.trim_start_matches('/').split('/').map(|name| if name.is_empty() { "." } else { name })
         {
             let known = match name {
-                // Whether something may be stepped out of, the tape does not know: it may be a file.
+                // The tape cannot show whether this is a file, which would be an error.
                 "." | ".." => None,
-                _ => held(&self.tape).files.resolve(&join(&place, name)).ok(),
+                _ => locked(&self.tape).files.resolve(&join(&place, name)).ok(),
             };
-            place = match known.map_or_else(|| self.keep_step(&place, name), Ok) {
+            place = match known.map_or_else(|| self.record_link(&place, name), Ok) {
                 Ok(next) => next,
-                Err(why) => return self.keep_dead_end(&place, name, why),
+                Err(why) => return self.record_unresolved(&place, name, why),
             };
         }
         Some(place)
     }
 
-    /// Where `name` in the canonical directory `dir` leads; if it is a link, it is kept.
-    fn keep_step(&self, dir: &str, name: &str) -> Result<String, ReadErrorKind> {
+    /// Resolves `name` in the canonical directory `dir`, recording it if it is a link.
+    fn record_link(&self, dir: &str, name: &str) -> Result<String, ReadErrorKind> {
         let path = join(dir, name);
         let target = self.machine.resolve(&path).map_err(|error| error.why)?;
-        let files = &mut held(&self.tape).files;
+        let files = &mut locked(&self.tape).files;
         if matches!(name, "." | "..") {
             files.dir(dir);
         } else if target != path {
@@ -583,14 +582,14 @@ impl<M: Sysfs> Recording<M> {
         Ok(target)
     }
 
-    /// Keeps why there is no way beyond `dir`. What is absent is absent from the tape too.
-    fn keep_dead_end(&self, dir: &str, name: &str, why: ReadErrorKind) -> Option<String> {
-        // Either `dir` is a file, or `name` in it is a link that leads through one.
+    /// Records why `name` in `dir` does not resolve; absent names are absent from the tape, too.
+    fn record_unresolved(&self, dir: &str, name: &str, why: ReadErrorKind) -> Option<String> {
+        // Either `dir` is a file, or `name` is a link through a file.
         let no_directory = || self.machine.list(dir).is_err();
-        let files = &mut held(&self.tape).files;
+        let files = &mut locked(&self.tape).files;
         match why {
             ReadErrorKind::Absent => files,
-            ReadErrorKind::WrongKind if no_directory() => match is_open(files, dir) {
+            ReadErrorKind::WrongKind if no_directory() => match is_unknown(files, dir) {
                 true => files.unreadable(dir, why),
                 false => files,
             },
@@ -600,8 +599,8 @@ impl<M: Sysfs> Recording<M> {
     }
 }
 
-/// Whether nothing is known yet of what is at a canonical path, but that it may be there.
-fn is_open(files: &Tree, place: &str) -> bool {
+/// Returns whether the tape knows nothing about a canonical path except that it may exist.
+fn is_unknown(files: &Tree, place: &str) -> bool {
     match files.entry(place) {
         None => files.resolve(place).is_err(),
         Some(entry) => *entry == Entry::Dir,
@@ -612,7 +611,7 @@ impl<M: Probe> Probe for Recording<M> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let result = self.machine.run(workload);
         if result != Err(ProbeError::Interrupted) {
-            held(&self.tape).runs.push((workload.clone(), result.clone()));
+            locked(&self.tape).runs.push((workload.clone(), result.clone()));
         }
         result
     }
@@ -621,7 +620,7 @@ impl<M: Probe> Probe for Recording<M> {
 impl<M: Locate> Locate for Recording<M> {
     fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         let answer = self.machine.locate(question);
-        held(&self.tape).answers.add(question.clone(), answer.clone());
+        locked(&self.tape).answers.add(question.clone(), answer.clone());
         answer
     }
 }

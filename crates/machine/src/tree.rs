@@ -1,57 +1,57 @@
-//! A machine's files in memory: what a tape holds, what a simulated machine renders, what tests write.
+//! In-memory file tree of a machine, for tapes, simulated machines and tests.
 
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, MAX_FILE_BYTES};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Symbolic links followed before a path counts as a loop, as in the kernel (`MAXSYMLINKS`).
+/// Maximum number of symbolic links in a path resolution, as in the kernel (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
-/// Longest path, in bytes, that is entered or followed, as in the kernel (`PATH_MAX`).
+/// Maximum path length in bytes, as in the kernel (`PATH_MAX`).
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// One entry of a [`Tree`].
+/// An entry of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A file and its content.
     File(Vec<u8>),
     /// A symbolic link and its target, relative or absolute below the root.
     Link(String),
-    /// A directory that holds nothing; those on the way to another entry have no entry of their own.
+    /// An empty directory; parents of other entries have no entry.
     Dir,
-    /// Something that is there, but whose content cannot be had, as `speed` of a network port that is down.
+    /// A file that exists but cannot be read, such as `speed` of a network port that is down.
     Unreadable(ReadErrorKind),
-    /// A name that stands in its directory but leads nowhere: a dangling link, or one we may not follow.
+    /// A name that does not resolve: a dangling link, or a link without permission to follow it.
     Unreachable(ReadErrorKind),
 }
 
 /// Files, directories and symbolic links in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// By canonical path; no proper prefix of a path is itself a path here.
+    /// Entries by canonical path; no path is a proper prefix of another.
     entries: BTreeMap<String, Entry>,
 }
 
 impl Tree {
-    /// An empty tree.
+    /// Creates an empty tree.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file, replacing what stood there. Links on the way are followed.
+    /// Adds or replaces a file, following symbolic links in its path.
     ///
-    /// Here as for the other entries: what stood in the way (a file where a directory is needed, a directory
-    /// where the entry goes) is taken out, and a path longer than [`MAX_PATH_BYTES`] adds nothing.
+    /// Adding any entry removes conflicting entries (a file in place of a parent directory, a
+    /// directory in place of the entry). A path longer than [`MAX_PATH_BYTES`] is ignored.
     pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
         self.insert(path, Entry::File(content.into()))
     }
 
-    /// Adds a symbolic link. What was added behind that path before is taken out: links come first.
+    /// Adds a symbolic link and removes entries below its path; therefore add links first.
     pub fn link(&mut self, path: &str, target: &str) -> &mut Self {
         self.insert(path, Entry::Link(target.to_owned()))
     }
 
-    /// Adds a directory, for one that has no entries; whatever exists at that path stays.
+    /// Adds an empty directory unless the path exists.
     pub fn dir(&mut self, path: &str) -> &mut Self {
         match self.place(path) {
             Some(place) if self.must_exist(&place).is_err() => self.insert_at(place, Entry::Dir),
@@ -59,17 +59,17 @@ impl Tree {
         }
     }
 
-    /// Adds something that is there and cannot be read.
+    /// Adds an entry that exists but cannot be read.
     pub fn unreadable(&mut self, path: &str, why: ReadErrorKind) -> &mut Self {
         self.insert(path, Entry::Unreadable(why))
     }
 
-    /// Adds a name that leads nowhere.
+    /// Adds a name that does not resolve.
     pub fn unreachable(&mut self, path: &str, why: ReadErrorKind) -> &mut Self {
         self.insert(path, Entry::Unreachable(why))
     }
 
-    /// Takes a file, a link or a whole directory out; the directory it was in stays.
+    /// Removes a file, a link or a directory with its content; the parent directory stays.
     pub fn remove(&mut self, path: &str) -> &mut Self {
         let Some(path) = self.place(path) else { return self };
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -82,12 +82,12 @@ impl Tree {
         self
     }
 
-    /// All entries by path, ascending; links come with their targets.
+    /// Iterates over all entries in ascending order of paths.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// The entry at a path, itself not followed; none for a directory without an entry of its own.
+    /// Returns the entry at a path without following a final link; `None` for implicit directories.
     pub fn entry(&self, path: &str) -> Option<&Entry> {
         self.entries.get(&self.place(path)?)
     }
@@ -100,7 +100,7 @@ impl Tree {
     }
 
     fn insert_at(&mut self, path: String, entry: Entry) -> &mut Self {
-        // Every component before the last becomes a directory that needs no entry.
+        // Parent directories need no entry of their own.
         for (slash, _) in path.match_indices('/').skip(1) {
             self.entries.remove(&path[..slash]);
         }
@@ -111,8 +111,9 @@ impl Tree {
         self
     }
 
-    /// Where an entry for `path` goes: links in all but its last component are followed, whether or not
-    /// it exists. Nowhere for the root, and for a path that is too long.
+    /// Returns the canonical path of an entry, following links in all but the last component.
+    ///
+    /// The entry need not exist. `None` for the root and for too long paths.
     fn place(&self, path: &str) -> Option<String> {
         if path.len() > MAX_PATH_BYTES {
             return None;
@@ -128,8 +129,10 @@ impl Tree {
         Some(join(&parent, name)).filter(|path| path.len() <= MAX_PATH_BYTES)
     }
 
-    /// Follows every link in `path`, as path_resolution(7) says: `..` is the parent of the directory reached,
-    /// not of the link. The result need not exist, but what `..` steps out of must.
+    /// Resolves every link in `path` as described in path_resolution(7).
+    ///
+    /// `..` is the parent of the reached directory, not of the link. The result need not exist, but
+    /// the directory that `..` leaves must.
     fn follow(&self, path: &str) -> Result<String, ReadErrorKind> {
         let too_long = || ReadErrorKind::Failed("path too long".to_owned());
         if path.len() > MAX_PATH_BYTES {
@@ -196,7 +199,7 @@ impl Tree {
         }
     }
 
-    /// The first path that is not before `start`.
+    /// Returns the first path that is not less than `start`.
     fn from(&self, start: &str) -> Option<&String> {
         self.entries.range::<str, _>((Bound::Included(start), Bound::Unbounded)).next().map(|(key, _)| key)
     }
@@ -225,7 +228,7 @@ impl Sysfs for Tree {
         let start = join(&found, "");
         let mut names: Vec<String> = Vec::new();
         let mut from = start.clone();
-        // Jump from child to child: a subtree below a child is never walked.
+        // Jump from child to child without walking their subtrees.
         while let Some(below) = self.from(&from).and_then(|key| key.strip_prefix(&start)) {
             let name = below.split('/').next().unwrap_or_default().to_owned();
             from = if below.len() == name.len() {
@@ -245,12 +248,12 @@ impl Sysfs for Tree {
     }
 }
 
-/// `name` in directory `dir`.
+/// Joins `name` to the directory `dir`.
 pub(crate) fn join(dir: &str, name: &str) -> String {
     format!("{}/{name}", dir.trim_end_matches('/'))
 }
 
-/// `path` from the root with `.` and `..` worked out by name alone; never above the root.
+/// Returns `path` with `.` and `..` resolved lexically, never above the root.
 fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -268,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_keeps_the_rules_of_the_seam() {
+    fn tree_passes_sysfs_conformance() {
         let mut tree = Tree::new();
         crate::conformance::fill(|path, content| {
             tree.file(path, content);
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_sort_around_the_slash_are_listed_once() {
+    fn lists_names_once_that_sort_around_the_slash() {
         let mut tree = Tree::new();
         tree.file("/d/a", "")
             .file("/d/a-b/x", "")
@@ -292,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn files_added_through_a_link_lie_at_its_target() {
+    fn adds_files_at_the_target_of_a_link() {
         let mut tree = Tree::new();
         tree.link("/class/eth0", "../devices/pci/eth0").file("/class/eth0/speed", "100");
         assert_eq!(tree.read("/devices/pci/eth0/speed").expect("a file"), b"100");
     }
 
     #[test]
-    fn a_step_up_leaves_the_directory_reached_not_the_link() {
+    fn dot_dot_is_the_parent_of_the_reached_directory() {
         let mut tree = Tree::new();
         tree.link("/class/eth0", "../devices/pci/eth0")
             .file("/devices/pci/eth0/speed", "")
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_gives_way() {
+    fn replaces_conflicting_entries() {
         let mut tree = Tree::new();
         tree.file("/a", "file").file("/a/b/c", "below");
         assert_eq!(tree.list("/a").expect("a directory now"), ["b"]);
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn unreadable_entries_report_their_reason() {
         let mut tree = Tree::new();
         tree.unreadable("/speed", ReadErrorKind::Failed("EINVAL".into()))
             .unreachable("/cwd", ReadErrorKind::Denied);
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_a_limit() {
+    fn rejects_too_long_paths() {
         let mut tree = Tree::new();
         tree.file(&"/a".repeat(MAX_PATH_BYTES), "").file("/", "");
         assert_eq!(tree.entries().count(), 0);

@@ -1,4 +1,4 @@
-//! Units in which bandwidth is shown. Stored figures are always bytes per second.
+//! Display units of bandwidths and sizes; stored values are always bytes and bytes per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ pub enum BandwidthUnit {
     GigabytesPerS,
     /// 2^30 bytes per second.
     GibibytesPerS,
-    /// 10^9 bits per second, as networks count.
+    /// 10^9 bits per second, as usual for networks.
     GigabitsPerS,
 }
 
 impl BandwidthUnit {
-    /// All units, in the order in which they are offered.
+    /// All units, in display order.
     pub const ALL: [Self; 3] = [Self::GigabytesPerS, Self::GibibytesPerS, Self::GigabitsPerS];
 
-    /// `GB/s`, `GiB/s` or `Gbit/s`.
+    /// Returns `GB/s`, `GiB/s` or `Gbit/s`.
     pub fn name(self) -> &'static str {
         match self {
             Self::GigabytesPerS => "GB/s",
@@ -28,7 +28,7 @@ impl BandwidthUnit {
         }
     }
 
-    /// A bandwidth of `bytes_per_s` in this unit.
+    /// Converts a bandwidth to this unit.
     pub fn of(self, bytes_per_s: f64) -> f64 {
         match self {
             Self::GigabytesPerS => bytes_per_s / 1e9,
@@ -51,14 +51,14 @@ impl FromStr for BandwidthUnit {
         Self::ALL
             .into_iter()
             .find(|unit| unit.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("{text:?} is no unit of bandwidth; there are GB/s, GiB/s and Gbit/s"))
+            .ok_or_else(|| format!("unknown bandwidth unit {text:?}: expected GB/s, GiB/s or Gbit/s"))
     }
 }
 
-/// A size for people: `1.5 GiB`, `512 KiB`, `17 B`; one decimal below 100 unless it is zero.
+/// Formats a size: `1.5 GiB`, `512 KiB`, `17 B`; one decimal below 100 unless it is zero.
 pub fn format_size(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    // As it will be shown: what is only nearly the next whole number or unit is shown as that.
+    // Round first: a value close to the next integer or unit is displayed as that.
     let shown = |value: f64| if value < 99.95 { (value * 10.0).round() / 10.0 } else { value.round() };
     let mut value = bytes as f64;
     let mut name = 0;
@@ -69,12 +69,12 @@ pub fn format_size(bytes: u64) -> String {
     format!("{} {}", shown(value), NAMES[name])
 }
 
-/// A size as people write it: `131072`, `128K`, `128KiB`, `1.5G` (powers of 1024), `2TB` (powers of 1000).
+/// Parses a size: `131072`, `128K`, `128KiB`, `1.5G` (powers of 1024), `2TB` (powers of 1000).
 ///
 /// # Errors
-/// What is wrong with the text: it is no number, another unit, negative, or more than 2^64 bytes.
+/// The text is not a number, is negative, has an unknown unit, or exceeds 2^64 bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size; write it as 131072, 128K, 1.5GiB or 2TB");
+    let wrong = || format!("invalid size {text:?}: expected a number with a unit, as in 128K, 1.5GiB or 2TB");
     let text_end = text.trim();
     let digits = text_end.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_end.len());
     let (number, unit) = text_end.split_at(digits);
@@ -88,14 +88,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         ["", "k", "m", "g", "t", "p", "e"].iter().position(|known| *known == name).ok_or_else(wrong)?;
     let factor = base.checked_pow(power as u32).ok_or_else(wrong)?;
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"));
+        return whole.checked_mul(factor).ok_or_else(|| format!("size {text:?} exceeds 2^64 bytes"));
     }
     let bytes = number.parse::<f64>().map_err(|_| wrong())? * factor as f64;
-    // A limit of less than one byte is not none.
+    // A non-zero size below one byte must not become 0, which can mean no limit.
     let least = if bytes > 0.0 { 1.0 } else { 0.0 };
     match bytes.round().max(least) {
         bytes if bytes < u64::MAX as f64 => Ok(bytes as u64),
-        _ => Err(format!("{text:?} is more than 2^64 bytes")),
+        _ => Err(format!("size {text:?} exceeds 2^64 bytes")),
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bandwidth_in_three_units() {
+    fn converts_bandwidth_units() {
         let shown = BandwidthUnit::ALL.map(|unit| unit.of(1073741824.0 * 8.0));
         assert_eq!(shown, [8.589934592, 8.0, 68.719476736]);
         assert_eq!("gbit/s".parse(), Ok(BandwidthUnit::GigabitsPerS));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_short() {
+    fn formats_sizes_briefly() {
         assert_eq!(format_size(17), "17 B");
         assert_eq!(format_size(524288), "512 KiB");
         assert_eq!(format_size(1610612736), "1.5 GiB");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn parses_sizes_in_all_forms() {
         let read = |text| parse_size(text).expect("a size");
         assert_eq!((read("0"), read("131072"), read("17B")), (0, 131072, 17));
         assert_eq!((read("128k"), read("128KiB"), read("128 kB")), (131072, 131072, 128_000));

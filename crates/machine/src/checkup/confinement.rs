@@ -1,4 +1,4 @@
-//! What this process, and with it what it starts, may not use.
+//! Restrictions of this process and its children by cpusets and memory limits.
 
 use super::{finding, Effect, Fix, Symptom};
 use crate::findings::{matters, Severity};
@@ -13,7 +13,7 @@ pub(super) fn symptoms(topology: &Topology) -> Vec<Symptom> {
     of_devices.chain(memory_limit(confinement)).collect()
 }
 
-/// Devices on a node that is closed to this process.
+/// Reports devices on a node that this process may not use.
 fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     let node = topology.node(id)?;
     let devices = topology.devices_on(id).filter(|device| matters(device));
@@ -30,19 +30,23 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     let allowed = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
     let effect = match no_memory {
         true => Effect::any_of(allowed.map(|node| node.id).collect()),
-        // Memory may still be near; what far CPUs cost, copies by near ones do not tell.
-        false => Effect::Unquantified(
-            "numaio bench measures the device from every node that may be used".to_owned(),
-        ),
+        // Memory can still be near; the cost of distant CPUs does not follow from copies by near
+        // CPUs.
+        false => {
+            Effect::Unquantified("measure the device from every permitted node with numaio bench".to_owned())
+        }
     };
     Some(Symptom {
         finding: finding(
             Severity::Warning,
             "device-node-closed",
             format!("node {id}"),
-            format!("This process may not use the {what} of node {id}, where {} hang.", devices.join(", ")),
-            seen(&topology.confinement),
-            "Open the node in the cpuset of the service, container or session that this runs in.",
+            format!(
+                "This process may not use the {what} of node {id}, which is local to {}.",
+                devices.join(", ")
+            ),
+            evidence(&topology.confinement),
+            "Allow the node in the cpuset of the enclosing service, container or session.",
         ),
         device: None,
         target: Some(id),
@@ -58,12 +62,9 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
             Severity::Note,
             "memory-limited",
             "this process",
-            format!(
-                "This process may have {} of memory, the cache of its files included.",
-                format_size(bytes)
-            ),
-            seen(confinement),
-            "Raise the limit if that is not meant.",
+            format!("The memory limit of this process is {}, including its page cache.", format_size(bytes)),
+            evidence(confinement),
+            "Raise the limit unless it is intended.",
         ),
         device: None,
         target: None,
@@ -72,14 +73,14 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
     })
 }
 
-fn seen(confinement: &Confinement) -> String {
+fn evidence(confinement: &Confinement) -> String {
     match confinement.by.is_empty() {
         true => "/proc/self/status: Cpus_allowed_list, Mems_allowed_list".to_owned(),
         false => confinement.by.join("; "),
     }
 }
 
-/// systemd can open what its own unit closes; nobody else's name for a group tells who made it.
+/// Opens the cpuset of a systemd unit; the creator of any other group is unknown.
 pub(super) fn open(confinement: &Confinement) -> Fix {
     let group = confinement.cgroup.as_deref().unwrap_or_default();
     let unit = group.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What looks wrong with the topology: what it does, and what mends it.
+//! Effects and fixes of the topology's findings.
 
 use super::steering::by_numaio;
 use super::{confinement, next_best, option, Effect, Fix, Symptom};
@@ -13,7 +13,7 @@ use crate::topology::Topology;
 use crate::workload::Direction;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
-    // Memory without CPUs is told of by [`super::memory`], with what it does.
+    // [`super::memory`] reports memory without CPUs together with its effect.
     let all = topology.findings.iter().filter(|finding| finding.rule != "node-without-cpus");
     all.map(|finding| symptom(root, topology, conditions, finding)).collect()
 }
@@ -37,16 +37,19 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
         },
         ("device-node-unknown", Some(device)) => (measure_anywhere(topology, device), Fix::none()),
         ("device-node-without-cpus", Some(_)) => {
-            (Effect::Unquantified("numaio bench measures the device from every node".to_owned()), Fix::none())
+            let measure = "measure the device from every node with numaio bench".to_owned();
+            (Effect::Unquantified(measure), Fix::none())
         }
         _ if finding.severity == Severity::Note => (Effect::Nothing, Fix::none()),
-        _ => (Effect::Unquantified("numaio model shows what the nodes give".to_owned()), Fix::none()),
+        _ => (Effect::Unquantified("measure the nodes with numaio model".to_owned()), Fix::none()),
     };
     Symptom { finding: finding.clone(), device, target, effect, fix }
 }
 
-/// What an interface receives lies where its interrupts are served: drivers take buffers on the node of that CPU.
-/// Of other devices the programs choose where buffers lie.
+/// Returns where a device's buffers are, given the CPUs of its interrupts.
+///
+/// Network drivers allocate receive buffers on the node of the interrupt's CPU. For other devices
+/// the programs choose the location.
 fn of_interrupts(topology: &Topology, device: &Device) -> Effect {
     let nodes =
         device.irqs.iter().flat_map(|irq| nodes_of(topology, irq.delivery_cpus())).collect::<NodeSet>();
@@ -55,7 +58,7 @@ fn of_interrupts(topology: &Topology, device: &Device) -> Effect {
             Effect::AnyOf { nodes, direction: Some(Direction::Read), share: 1.0 }
         }
         _ => Effect::Unquantified(
-            "interrupts on far CPUs cost time, not copies: numaio bench measures the device before and after"
+            "distant interrupts cost time, not copies: measure the device before and after with numaio bench"
                 .to_owned(),
         ),
     }
@@ -65,14 +68,14 @@ fn nodes_of(topology: &Topology, cpus: &CpuSet) -> Vec<NodeId> {
     cpus.iter().filter_map(|cpu| topology.cpu(cpu)?.node).collect()
 }
 
-/// Moves what can be moved; nothing if the kernel manages all of it.
+/// Moves the movable interrupts; no fix if the kernel manages all of them.
 fn move_interrupts(root: &dyn Sysfs, topology: &Topology, device: &Device, conditions: &Conditions) -> Fix {
     if device.irqs.iter().all(|irq| steering::unmovable_reason(root, irq).is_some()) {
         return Fix::none();
     }
     let mut fix = by_numaio(topology, device);
     if conditions.irqbalance == Some(true) {
-        // It would move them again, so that numaio irq apply refuses.
+        // irqbalance would move them again; therefore numaio irq apply rejects the change.
         fix.commands.insert(0, "systemctl stop irqbalance".to_owned());
         fix.undo.push("systemctl start irqbalance".to_owned());
     }
@@ -83,7 +86,7 @@ fn of_link(topology: &Topology, device: &Device) -> Effect {
     match findings::link_loss(&topology.devices, device) {
         Some(lost) => Effect::LinkLoss(lost),
         None => Effect::Unquantified(
-            "look again while the device is busy: idle, it lowers the speed of its link".to_owned(),
+            "check again while the device is busy: an idle device lowers the speed of its link".to_owned(),
         ),
     }
 }
@@ -92,14 +95,14 @@ fn balancing(conditions: &Conditions) -> (Effect, Fix) {
     let set = |mode: u32| format!("sysctl -w kernel.numa_balancing={mode}");
     (
         Effect::Unquantified(
-            "it depends on the program; numaio model, with and without --pause-balancing, shows what it does to copies"
+            "it depends on the program; compare numaio model with and without --pause-balancing for copies"
                 .to_owned(),
         ),
         Fix::one(set(0), set(conditions.numa_balancing.unwrap_or(1))),
     )
 }
 
-/// Nobody knows which node is near, so that it may be any.
+/// Suggests a measurement from each node, because the near node is unknown.
 fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
     let name = device.name();
     let command = match device.kind {
@@ -113,5 +116,5 @@ fn measure_anywhere(topology: &Topology, device: &Device) -> Effect {
         0 | 1 => "each node".to_owned(),
         several => format!("each of the {several} nodes"),
     };
-    Effect::Unquantified(format!("{command} measures it from {nodes}, and so finds the near one"))
+    Effect::Unquantified(format!("measure it from {nodes} with {command} to find the nearest"))
 }

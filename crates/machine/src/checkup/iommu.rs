@@ -1,4 +1,4 @@
-//! What an IOMMU does to each transfer (`Documentation/ABI/testing/sysfs-kernel-iommu_groups`).
+//! Costs of IOMMU translation (`Documentation/ABI/testing/sysfs-kernel-iommu_groups`).
 
 use super::{finding, Effect, Fix, Symptom};
 use crate::findings::{matters, Severity};
@@ -15,17 +15,18 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
     let group = root.resolve(&format!("/sys/bus/pci/devices/{}/iommu_group", device.pci?)).ok()?;
     let file = format!("{group}/type");
     let kind = root.optional(&file)?;
-    let lazy = "Let mappings be taken back in batches (iommu.strict=0 on the kernel's command line does it for all), or \
-                pass the IOMMU by where no virtual machine gets a device (iommu.passthrough=1).";
+    let lazy =
+        "Invalidate mappings in batches (iommu.strict=0 on the kernel command line for all devices), or \
+                bypass the IOMMU if no virtual machine uses devices (iommu.passthrough=1).";
     let (severity, rule, what, remedy, fix) = match kind.as_str() {
         "DMA" => (
             Severity::Warning,
             "iommu-strict",
-            "The IOMMU takes every mapping back as soon as its transfer ends: small requests wait for it.",
+            "The IOMMU invalidates each mapping at the end of its transfer, which delays small requests.",
             lazy,
             Fix {
                 commands: vec![format!("echo DMA-FQ > {file}")],
-                // The kernel lets nobody go back while a driver is bound.
+                // The kernel does not allow the reverse change while a driver is bound.
                 undo: Vec::new(),
             },
         ),
@@ -33,7 +34,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
             Severity::Note,
             "iommu-translates",
             "The IOMMU translates every transfer.",
-            "Pass it by where no virtual machine gets a device: iommu.passthrough=1 on the kernel's command line.",
+            "Bypass it if no virtual machine uses devices: iommu.passthrough=1 on the kernel command line.",
             Fix::none(),
         ),
         _ => return None,
@@ -50,7 +51,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
         device: Some(index),
         target: device.locality.node,
         effect: Effect::Unquantified(
-            "numaio bench, of the device, before and after, shows it; copies do not".to_owned(),
+            "measure the device before and after with numaio bench; copies do not show it".to_owned(),
         ),
         fix,
     })

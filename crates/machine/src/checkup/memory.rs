@@ -1,4 +1,4 @@
-//! Memory of nodes: which have none of their own CPUs, which ran out, and where huge pages are short.
+//! Memory of nodes: memory-only nodes, spilled allocations, and missing huge pages.
 
 use super::{finding, next_best, Effect, Fix, Symptom};
 use crate::findings::Severity;
@@ -9,13 +9,13 @@ use crate::topology::{HugePages, Node, Topology};
 use crate::units::format_size;
 use std::collections::BTreeSet;
 
-/// Share of allocations that found no room on their node from which it is told.
+/// Minimum share of spilled allocations to report.
 const SPILLED: f64 = 0.01;
 
-/// Fewer pages than these are no sign of anything.
+/// Minimum number of spilled pages to report.
 const FEW_PAGES: u64 = 4096;
 
-/// A node with this many times less memory than another one of the same kind lacks modules.
+/// Ratio of memory sizes from which the smaller node likely lacks modules.
 const UNEVEN: f64 = 1.5;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
@@ -27,7 +27,7 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
     of_machine.into_iter().flatten().chain(of_nodes).chain(huge_pages(topology)).collect()
 }
 
-/// Nodes that are memory alone: CXL, HBM, memory of GPUs.
+/// Returns memory-only nodes: CXL, HBM, memory of GPUs.
 fn memory_nodes(topology: &Topology) -> NodeSet {
     let alone = topology.nodes.iter().filter(|node| node.cpus.is_empty() && node.memory.is_some());
     alone.map(|node| node.id).collect()
@@ -54,10 +54,10 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
             Severity::Note,
             "memory-only-node",
             format!("node {first}"),
-            format!("{are} memory without CPUs{of_kind}: buffers come to lie on {them} where others are full, or by interleaving."),
+            format!("{are} memory without CPUs{of_kind}: buffers are allocated on {them} when others are full, or by interleaving."),
             format!("/sys/devices/system/node/node{first}/cpulist: empty"),
-            "numaio run keeps a program's buffers on nodes near its device; for programs wider than one node's bandwidth \
-             numaio export --format weights --apply interleaves by measured bandwidth.",
+            "Keep buffers on nodes near the device with numaio run. For programs that need more than one node's bandwidth, \
+             interleave by measured bandwidth with numaio export --format weights --apply.",
         ),
         device: None,
         target: None,
@@ -66,7 +66,8 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
     })
 }
 
-/// Cold pages of full nodes go to slower ones (`Documentation/ABI/testing/sysfs-kernel-mm-numa`).
+/// Reports that cold pages of full nodes move to slower nodes
+/// (`Documentation/ABI/testing/sysfs-kernel-mm-numa`).
 fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
     const FILE: &str = "/sys/kernel/mm/numa/demotion_enabled";
     let on = root.optional(FILE).filter(|text| matches!(text.as_str(), "true" | "1"))?;
@@ -76,9 +77,9 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
             Severity::Note,
             "memory-demotion",
             "machine",
-            "The kernel moves cold pages of full nodes to slower memory, buffers that wait for I/O among them.",
+            "The kernel moves cold pages of full nodes to slower memory, including buffers that wait for I/O.",
             format!("{FILE}: {on}"),
-            "Turn it off where buffers of I/O must stay.",
+            "Turn it off if I/O buffers must stay in place.",
         ),
         device: None,
         target: None,
@@ -87,7 +88,7 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
     })
 }
 
-/// Nodes with CPUs have very different amounts of memory: some of their channels stand empty.
+/// Reports very different memory sizes of nodes with CPUs, a sign of empty memory channels.
 fn uneven(topology: &Topology) -> Option<Symptom> {
     let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
     let bytes = |node: &Node| node.memory.map_or(0, |memory| memory.total_bytes);
@@ -99,23 +100,23 @@ fn uneven(topology: &Topology) -> Option<Symptom> {
             "memory-uneven",
             format!("node {}", least.id),
             format!(
-                "Node {} has {} of memory and node {} has {}: where modules are missing, channels give no bandwidth.",
+                "Node {} has {} of memory and node {} has {}: empty memory channels provide no bandwidth.",
                 least.id,
                 format_size(bytes(least)),
                 most.id,
                 format_size(bytes(most))
             ),
             [least, most].map(|it| format!("/sys/devices/system/node/node{}/meminfo", it.id)).join(", "),
-            "Fill all memory channels of every socket alike.",
+            "Populate all memory channels of every socket equally.",
         ),
         device: None,
         target: None,
-        effect: Effect::Unquantified("numaio stream shows what each node's memory gives".to_owned()),
+        effect: Effect::Unquantified("measure each node's memory with numaio stream".to_owned()),
         fix: Fix::none(),
     })
 }
 
-/// Allocations that were meant for a node and went to another one
+/// Reports allocations for a node that were served by another node
 /// (`Documentation/admin-guide/numastat.rst`).
 fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom> {
     let file = format!("/sys/devices/system/node/node{}/numastat", node.id);
@@ -131,10 +132,10 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
             Severity::Warning,
             "node-spills",
             format!("node {}", node.id),
-            "Since the machine started, part of the pages that programs wanted there went to other nodes.",
+            "Since boot, the kernel allocated part of the pages requested on this node on other nodes.",
             format!("{file}: numa_hit {here}, numa_foreign {away}: {:.0} %", share * 100.0),
-            "See numaio topology for what is free, and spread what runs there: numaio run --spread, or --needs SIZE --strict \
-             to fail in place of spilling.",
+            "Check free memory with numaio topology. Spread programs with numaio run --spread, or use --needs SIZE --strict \
+             to fail instead of spilling.",
         ),
         device: None,
         target: Some(node.id),
@@ -143,7 +144,8 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
     })
 }
 
-/// Reserved huge pages (`Documentation/admin-guide/mm/hugetlbpage.rst`): none on a node though others have some, or none left.
+/// Reports missing or exhausted huge pages of a node
+/// (`Documentation/admin-guide/mm/hugetlbpage.rst`).
 fn huge_pages(topology: &Topology) -> Vec<Symptom> {
     let sizes: BTreeSet<u64> =
         topology.nodes.iter().flat_map(|node| &node.huge_pages).map(|pool| pool.page_bytes).collect();
@@ -171,9 +173,9 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
                 format!("Node {node} has no huge pages of {size}, though other nodes have up to {most}.");
             (Severity::Warning, what, most)
         }
-        // Those who took them may be all there are.
+        // The current users may be the only ones.
         total => {
-            let what = format!("All {total} huge pages of {size} on node {node} are taken.");
+            let what = format!("All {total} huge pages of {size} on node {node} are in use.");
             (Severity::Note, what, total.saturating_mul(2))
         }
     };
@@ -185,11 +187,13 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
             severity,
             "huge-pages-short",
             format!("node {node}"),
-            format!("{what} Programs that want them there get those of other nodes, or none."),
+            format!("{what} Programs that request them on this node get pages of other nodes, or none."),
             format!("{file}: {}, free_hugepages: {}", pool.total, pool.free),
             match fits {
-                true => "Reserve as many as programs near its devices need.",
-                false => "Free memory on this node, then reserve as many as programs near its devices need.",
+                true => "Reserve as many as the programs near its devices need.",
+                false => {
+                    "Free memory on this node, then reserve as many as the programs near its devices need."
+                }
             },
         ),
         device: None,

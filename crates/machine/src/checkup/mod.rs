@@ -1,8 +1,7 @@
-//! What costs I/O bandwidth on a machine: each symptom with what shows it, what it does to the data of devices, and
-//! the command that mends it.
+//! Symptoms that cost I/O bandwidth on a machine, with their evidence, effect and fix.
 //!
-//! [`look`] takes the findings of [`crate::findings`] and adds what a look at settings, memory, queues and control groups
-//! shows. How much it costs is not told here: that takes measurements, and this crate has none.
+//! [`check`] extends the findings of [`crate::findings`] by checks of settings, memory, queues and
+//! control groups. It does not compute costs, which requires measurements.
 
 mod confinement;
 mod findings;
@@ -28,75 +27,77 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Something that costs bandwidth, or may.
+/// A condition that costs, or can cost, bandwidth.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Symptom {
-    /// What was seen, and where.
+    /// The finding.
     pub finding: Finding,
-    /// Index in [`Topology::devices`] of the device that it is about; none if it is about more than one, or none.
+    /// Index of its device in [`Topology::devices`]; `None` for no device or several.
     pub device: Option<usize>,
-    /// The node whose devices suffer; none if it is all nodes, or not known.
+    /// Node of the affected devices; `None` for all nodes or if unknown.
     pub target: Option<NodeId>,
-    /// What it does to the data of devices.
+    /// Its effect on the data of devices.
     pub effect: Effect,
-    /// What takes it away.
+    /// Commands that fix it.
     pub fix: Fix,
 }
 
-/// What a symptom does to the data of devices.
+/// The effect of a symptom on the data of devices.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Nothing by itself.
+    /// No effect by itself.
     Nothing,
-    /// Buffers lie on one of these nodes, nobody knows on which.
+    /// Buffers are on one of these nodes; which one is unknown.
     AnyOf {
         /// The nodes.
         nodes: NodeSet,
-        /// The only direction of which that is so; none for both.
+        /// The only affected direction; `None` for both.
         direction: Option<Direction>,
-        /// Share of the buffers of which it is so, from 0 to 1; the others lie well.
+        /// Share of affected buffers, from 0 to 1; the others are placed well.
         share: f64,
     },
-    /// Buffers lie on these nodes; all shares add up to 1.
+    /// Shares of the buffers on each node; they sum to 1.
     Shares(BTreeMap<NodeId, f64>),
-    /// This share of what a link could carry is lost, from 0 to 1.
+    /// Lost share of a link's bandwidth, from 0 to 1.
     LinkLoss(f64),
-    /// It cannot be told from bandwidths between nodes; how to find out, in words.
+    /// Not computable from bandwidths between nodes; the text explains how to measure it.
     Unquantified(String),
 }
 
 impl Effect {
-    /// All buffers may lie on one of these nodes.
+    /// Creates the effect that all buffers are on one of these nodes.
     pub fn any_of(nodes: NodeSet) -> Self {
         Self::AnyOf { nodes, direction: None, share: 1.0 }
     }
 }
 
-/// Commands that take a symptom away, as root's shell takes them.
+/// Shell commands that fix a symptom, for root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fix {
-    /// The commands, in their order; empty if none does it.
+    /// The commands in order; empty if no command fixes it.
     pub commands: Vec<String>,
-    /// What takes them back, in its order; empty where that is not known.
+    /// Commands that undo the fix, in order; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undo: Vec<String>,
 }
 
 impl Fix {
-    /// Nothing that a command could do.
+    /// Creates a fix without commands.
     pub(crate) fn none() -> Self {
         Self::default()
     }
 
-    /// One command and what takes it back.
+    /// Creates a fix of one command and its undo command.
     pub(crate) fn one(command: impl Into<String>, undo: impl Into<String>) -> Self {
         Self { commands: vec![command.into()], undo: vec![undo.into()] }
     }
 }
 
-/// A name as one word of a shell's command line (POSIX.1-2017, XCU 2.2.2). Whoever may name an interface chooses its name, and
-/// root types the command. It may begin with a dash: numaio takes it as an [`operand`] or the value of an [`option`], and what stands
-/// behind `ethtool -L` or `-l` is a name whatever it looks like.
+/// Quotes a name as one word of a shell command (POSIX.1-2017, XCU 2.2.2).
+///
+/// Root runs the command, and the user who creates an interface chooses its name. A leading dash
+/// is handled by [`operand`] and [`option`]; `ethtool -L` and `-l` accept any name as their
+/// argument.
 pub(crate) fn word(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._:@-".contains(c);
     match !name.is_empty() && name.chars().all(plain) {
@@ -105,19 +106,20 @@ pub(crate) fn word(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A name as an operand of numaio: behind `--` where it would be taken for an option (POSIX.1-2017, XBD 12.2, guideline 10).
+/// Formats a name as an operand of numaio, after `--` if it starts with a dash
+/// (POSIX.1-2017, XBD 12.2, guideline 10).
 pub(crate) fn operand(name: &str) -> String {
     let dashes = if name.starts_with('-') { "-- " } else { "" };
     format!("{dashes}{}", word(name))
 }
 
-/// A name as the value of an option of numaio: joined to it where it would be taken for another one.
+/// Formats a name as the value of an option of numaio, joined with `=` if it starts with a dash.
 pub(crate) fn option(option: &str, name: &str) -> String {
     let between = if name.starts_with('-') { "=" } else { " " };
     format!("{option}{between}{}", word(name))
 }
 
-/// Looks at a machine. What cannot be read is passed over: no file, no symptom.
+/// Checks a machine for symptoms; unreadable files produce none.
 pub fn check(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
     let mut found = findings::symptoms(root, topology, conditions);
     found.extend(settings::symptoms(root, topology, conditions));
@@ -129,12 +131,12 @@ pub fn check(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> 
     found
 }
 
-/// A symptom of the machine as a whole, whose cost bandwidths between nodes do not tell.
+/// Creates a symptom of the machine whose cost cannot be computed from bandwidths between nodes.
 fn of_machine(finding: Finding, find_out: &str, fix: Fix) -> Symptom {
     Symptom { finding, device: None, target: None, effect: Effect::Unquantified(find_out.to_owned()), fix }
 }
 
-/// A finding.
+/// Creates a finding.
 fn finding(
     severity: Severity,
     rule: &str,
@@ -153,8 +155,8 @@ fn finding(
     }
 }
 
-/// Where the kernel places what finds no room on a node: the nearest other nodes with memory, by distance; all of
-/// them where it tells no distances (`Documentation/mm/numa.rst`).
+/// Returns the nodes on which the kernel allocates when a node is full: the nearest other nodes
+/// with memory, or all of them without distances (`Documentation/mm/numa.rst`).
 fn next_best(topology: &Topology, node: NodeId) -> NodeSet {
     let others = || topology.memory_nodes().iter().filter(|other| *other != node).collect::<Vec<_>>();
     let distance = |other: NodeId| topology.distances.as_ref().and_then(|it| it.between(node, other));

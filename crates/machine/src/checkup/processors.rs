@@ -6,8 +6,8 @@ use crate::findings::Severity;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 const FIND_OUT: &str =
-    "copies and small requests are bound by the clock of a core: numaio model and numaio bench, \
-                        before and after, show it";
+    "core frequency limits copies and small requests: measure before and after with numaio model \
+                        and numaio bench";
 
 pub(super) fn symptoms(root: &dyn Sysfs, conditions: &Conditions) -> Vec<Symptom> {
     let policies = policies(root);
@@ -17,7 +17,7 @@ pub(super) fn symptoms(root: &dyn Sysfs, conditions: &Conditions) -> Vec<Symptom
         .collect()
 }
 
-/// Other governors than `performance` raise the clock some time after work has come.
+/// Reports governors other than `performance`, which raise the frequency with a delay.
 fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> Option<Symptom> {
     let others: Vec<&str> =
         conditions.governors.iter().map(String::as_str).filter(|name| *name != "performance").collect();
@@ -29,18 +29,17 @@ fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> O
     let set = |governor: &str| format!("cpupower frequency-set -g {governor}");
     let fix = Fix {
         commands: vec![set("performance")],
-        // Of several governors nobody knows which CPU had which.
+        // With several governors, the previous governor of each CPU is unknown.
         undo: if conditions.governors.len() == 1 { vec![set(first)] } else { Vec::new() },
     };
     let (severity, what) = match fixed_low {
-        true => (
-            Severity::Warning,
-            "CPUs are kept at their lowest frequency by the governor powersave.".to_owned(),
-        ),
+        true => {
+            (Severity::Warning, "The governor powersave keeps CPUs at their lowest frequency.".to_owned())
+        }
         false => (
             Severity::Note,
             format!(
-                "The frequency governor is {}: cores speed up after work has come, not before.",
+                "The frequency governor is {}: cores raise their frequency only after load arrives.",
                 others.join(", ")
             ),
         ),
@@ -52,15 +51,15 @@ fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> O
             "machine",
             what,
             format!("{policy}/scaling_governor: {first}"),
-            "Use the governor performance while I/O is served or measured.",
+            "Use the governor performance while serving or measuring I/O.",
         ),
         FIND_OUT,
         fix,
     ))
 }
 
-/// Whether governors are the generic ones, of which `powersave` is the lowest frequency; in the drivers intel_pstate
-/// and amd-pstate-epp it adapts.
+/// Returns whether the governors are generic, where `powersave` is the lowest frequency; the
+/// drivers intel_pstate and amd-pstate-epp adapt the frequency instead.
 fn is_plain(root: &dyn Sysfs, policies: &[String]) -> bool {
     let driver = policies.first().and_then(|policy| root.optional(&format!("{policy}/scaling_driver")));
     driver.is_some_and(|driver| {
@@ -68,7 +67,7 @@ fn is_plain(root: &dyn Sysfs, policies: &[String]) -> bool {
     })
 }
 
-/// A limit below what the CPU can do.
+/// Reports a frequency limit below the CPU's maximum.
 fn capped(root: &dyn Sysfs, policies: &[String]) -> Option<Symptom> {
     let of = |policy: &str, name: &str| root.value::<u64>(&format!("{policy}/{name}")).ok();
     let cap = |policy: &String| {
@@ -84,7 +83,7 @@ fn capped(root: &dyn Sysfs, policies: &[String]) -> Option<Symptom> {
             Severity::Warning,
             "cpu-frequency-capped",
             "machine",
-            format!("CPUs may run at {} MHz, and could at {} MHz.", now / 1000, best / 1000),
+            format!("CPUs are limited to {} MHz of at most {} MHz.", now / 1000, best / 1000),
             format!("{policy}/scaling_max_freq: {now}, cpuinfo_max_freq: {best}"),
             "Raise the limit.",
         ),
@@ -107,7 +106,7 @@ fn turbo(root: &dyn Sysfs, conditions: &Conditions) -> Option<Symptom> {
             "machine",
             "Turbo frequencies are off.",
             format!("{file}: {now}"),
-            "Allow them, unless steady frequencies are wanted, as for measuring.",
+            "Enable them unless constant frequencies are required, as for measurements.",
         ),
         FIND_OUT,
         Fix::one(format!("echo {wanted} > {file}"), format!("echo {now} > {file}")),

@@ -1,4 +1,4 @@
-//! Running programs that are remote to their devices.
+//! Running programs that are remote from their devices.
 
 use super::{finding, Effect, Fix, Symptom};
 use crate::findings::Severity;
@@ -8,36 +8,36 @@ use crate::topology::Topology;
 use crate::units::format_size;
 use std::collections::BTreeMap;
 
-/// A program that reads and writes less than this has no bandwidth to lose, in bytes per second.
+/// Minimum I/O rate of a program to report individually, in bytes per second.
 const LITTLE: f64 = 10e6;
 
-/// Programs named as examples of those that move little.
+/// Number of programs with little I/O to name as examples.
 const EXAMPLES: usize = 3;
 
-/// A program that uses a device, and runs or lies far from it.
+/// A program that uses a device from distant CPUs or memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Bytes per second that it reads and writes; none if the kernel does not let us see.
+    /// Bytes read and written per second; `None` if not permitted.
     pub bytes_per_s: Option<f64>,
-    /// The device, by the name of it that a user knows, and its index in [`Topology::devices`].
+    /// The device, by its user-visible name and its index in [`Topology::devices`].
     pub device: (String, usize),
     /// The device's node.
     pub node: NodeId,
-    /// Nodes that are near.
+    /// Nodes near the device.
     pub near: NodeSet,
-    /// Threads by node.
+    /// Number of threads on each node.
     pub threads_on: BTreeMap<NodeId, u32>,
-    /// Bytes of its own memory by node; none if that cannot be seen.
+    /// Bytes of private memory on each node; `None` if not permitted.
     pub bytes_on: Option<BTreeMap<NodeId, u64>>,
     /// CPUs on which it may run.
     pub allowed: CpuSet,
 }
 
-/// A symptom of each program that moves much, and one of all the others together.
+/// Returns a symptom for each program with much I/O, and a common symptom for the others.
 pub fn remote_programs(topology: &Topology, programs: &[Program]) -> Vec<Symptom> {
     let moves_much = |program: &&Program| program.bytes_per_s.is_some_and(|rate| rate >= LITTLE);
     let (much, little): (Vec<&Program>, Vec<&Program>) = programs.iter().partition(moves_much);
@@ -48,22 +48,20 @@ pub fn remote_programs(topology: &Topology, programs: &[Program]) -> Vec<Symptom
 fn remote_one(topology: &Topology, program: &Program) -> Symptom {
     let Program { pid, name, device: (device, index), node, near, .. } = program;
     let rate = program.bytes_per_s.unwrap_or_default() / 1e6;
-    let memory = program
-        .bytes_on
-        .as_ref()
-        .map_or("not to be seen".to_owned(), |on| places(on, |bytes| format_size(*bytes)));
+    let memory =
+        program.bytes_on.as_ref().map_or("unknown".to_owned(), |on| places(on, |bytes| format_size(*bytes)));
     Symptom {
         finding: finding(
             Severity::Warning,
             "program-remote",
             format!("{name} ({pid})"),
-            format!("It uses {device} on node {node}, and part of it is on nodes other than {near}."),
+            format!("It uses {device} on node {node}, but has threads or memory on nodes other than {near}."),
             format!(
                 "/proc/{pid}/task/*/stat: threads on node {}; /proc/{pid}/numa_maps: memory on node {memory}; \
                  /proc/{pid}/io: {rate:.0} MB/s read and written",
                 places(&program.threads_on, u32::to_string)
             ),
-            format!("Start it by numaio run --near {device}, or move it."),
+            format!("Start it with numaio run --near {device}, or move it."),
         ),
         device: Some(*index),
         target: Some(*node),
@@ -72,12 +70,12 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
     }
 }
 
-/// `0: 3, 1: 5`.
+/// Formats amounts by node: `0: 3, 1: 5`.
 fn places<T>(on: &BTreeMap<NodeId, T>, show: impl Fn(&T) -> String) -> String {
     on.iter().map(|(node, amount)| format!("{node}: {}", show(amount))).collect::<Vec<String>>().join(", ")
 }
 
-/// Buffers are taken to lie as its memory does.
+/// Returns the effect, assuming that buffers are distributed like all memory of the program.
 fn of_buffers(program: &Program) -> Effect {
     let all: u64 = program.bytes_on.iter().flat_map(BTreeMap::values).sum();
     match &program.bytes_on {
@@ -88,7 +86,7 @@ fn of_buffers(program: &Program) -> Effect {
     }
 }
 
-/// taskset(1) and migratepages(8) move what runs.
+/// Moves a running program with taskset(1) and migratepages(8).
 fn fix(topology: &Topology, program: &Program) -> Fix {
     let near = program.near.iter().flat_map(|node| topology.usable_cpus(node).iter().collect::<Vec<_>>());
     let cpus: CpuSet = near.collect();
@@ -111,7 +109,7 @@ fn fix(topology: &Topology, program: &Program) -> Fix {
     }
     if !from.is_empty() {
         fix.commands.push(format!("migratepages {pid} {from} {to}"));
-        // With pages of several nodes on one, nobody knows which came from where.
+        // Pages of several source nodes cannot be moved back separately.
         fix.undo.extend((from.len() == 1).then(|| format!("migratepages {pid} {to} {from}")));
     }
     fix
@@ -129,12 +127,12 @@ fn others(programs: &[&Program]) -> Option<Symptom> {
             "programs-remote",
             "programs",
             format!(
-                "{} remote to a device that is open, but moved less than {:.0} MB/s, or nobody may see how much.",
+                "{} remote from an open device, but moved less than {:.0} MB/s, or their rate is not visible.",
                 if programs.len() == 1 { "1 program is".to_owned() } else { format!("{} programs are", programs.len()) },
                 LITTLE / 1e6
             ),
-            format!("/proc/{}/io and so on: {}{more}", first.pid, names.join(", ")),
-            "numaio status --all lists them; as root it sees all of them.",
+            format!("/proc/{}/io and others: {}{more}", first.pid, names.join(", ")),
+            "List them with numaio status --all; root sees all of them.",
         ),
         device: None,
         target: None,

@@ -1,4 +1,4 @@
-//! Settings of the kernel, and daemons.
+//! Kernel settings and daemons.
 
 use super::{finding, of_machine, Fix, Symptom};
 use crate::conditions::Conditions;
@@ -6,7 +6,7 @@ use crate::findings::Severity;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 
-/// Share of time in which something waited for memory, over a minute, from which it is told; in percent.
+/// Minimum share of a minute in which tasks waited for memory to report, in percent.
 const PRESSURE: f64 = 5.0;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Symptom> {
@@ -16,14 +16,15 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology, conditions: &Condi
     of_many.into_iter().flatten().chain(of_any).flatten().collect()
 }
 
-/// A node that is full is cleaned before another one is used: allocations wait, and caches of files stay small
-/// (`Documentation/admin-guide/sysctl/vm.rst`, `zone_reclaim_mode`).
+/// Reports zone reclaim: the kernel reclaims a full node before it uses another one, which delays
+/// allocations and shrinks the page cache (`Documentation/admin-guide/sysctl/vm.rst`,
+/// `zone_reclaim_mode`).
 fn zone_reclaim(root: &dyn Sysfs) -> Option<Symptom> {
     const FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
     let mode = root.value::<u32>(FILE).ok().filter(|mode| *mode != 0)?;
     let what =
-        "Zone reclaim is on: a node that is full is cleaned, and those who want memory wait, before another \
-                node's memory is used.";
+        "Zone reclaim is on: the kernel reclaims memory of a full node, which delays allocations, before it \
+                uses another node's memory.";
     Some(of_machine(
         finding(
             Severity::Warning,
@@ -31,37 +32,37 @@ fn zone_reclaim(root: &dyn Sysfs) -> Option<Symptom> {
             "machine",
             what,
             format!("{FILE}: {mode}"),
-            "Turn it off, unless every program is kept on a node by cpusets.",
+            "Turn it off, unless cpusets bind every program to a node.",
         ),
-        "it depends on how full the nodes are; compare the program itself with it and without",
+        "it depends on how full the nodes are; compare the program with and without it",
         Fix::one("sysctl -w vm.zone_reclaim_mode=0", format!("sysctl -w vm.zone_reclaim_mode={mode}")),
     ))
 }
 
-/// It moves interrupts by load, and knows nothing of what numaio has set.
+/// Reports irqbalance, which moves interrupts by load regardless of numaio's settings.
 fn irqbalance(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Option<Symptom> {
     const SERVICES: [&str; 2] = ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice"];
     let runs = conditions.irqbalance == Some(true);
     let moves = topology.devices.iter().any(|device| !device.irqs.is_empty());
     (runs && moves && topology.cpu_nodes().len() > 1).then(|| {
         let service = |slice: &str| Some(format!("{slice}/irqbalance.service")).filter(|it| root.exists(it));
-        let evidence = SERVICES.into_iter().find_map(service).map(|path| format!("{path} is there"));
+        let evidence = SERVICES.into_iter().find_map(service).map(|path| format!("{path} exists"));
         of_machine(
             finding(
                 Severity::Note,
                 "irqbalance-runs",
                 "machine",
-                "irqbalance runs: it moves interrupts by load, from where they were put, too.",
+                "irqbalance is running: it moves interrupts by load and overrides manual placement.",
                 evidence.unwrap_or_else(|| "/proc/*/comm: irqbalance".to_owned()),
-                "Stop it, or ban the interrupts that numaio irq plan names, before interrupts are put anywhere.",
+                "Stop it before placing interrupts, or ban the interrupts listed by numaio irq plan.",
             ),
-            "numaio irq show, now and some minutes later, tells whether it moves those of the devices",
+            "compare numaio irq show now and some minutes later to see whether it moves interrupts of the devices",
             Fix::one("systemctl stop irqbalance", "systemctl start irqbalance"),
         )
     })
 }
 
-/// `Documentation/admin-guide/mm/transhuge.rst`.
+/// Reports disabled transparent huge pages (`Documentation/admin-guide/mm/transhuge.rst`).
 fn huge_pages_off(conditions: &Conditions) -> Option<Symptom> {
     const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     (conditions.transparent_huge_pages.as_deref() == Some("never")).then(|| {
@@ -70,17 +71,17 @@ fn huge_pages_off(conditions: &Conditions) -> Option<Symptom> {
                 Severity::Note,
                 "huge-pages-off",
                 "machine",
-                "Transparent huge pages are off: large buffers take 512 times as many entries of the TLB and of an IOMMU.",
+                "Transparent huge pages are off: large buffers need 512 times as many TLB and IOMMU entries.",
                 format!("{FILE}: never"),
-                "Allow them to those who ask for them.",
+                "Enable them for programs that request them.",
             ),
-            "numaio model, before and after, shows what it does to copies",
+            "compare copies before and after with numaio model",
             Fix::one(format!("echo madvise > {FILE}"), format!("echo never > {FILE}")),
         )
     })
 }
 
-/// Pressure stall information (`Documentation/accounting/psi.rst`).
+/// Reports memory pressure (`Documentation/accounting/psi.rst`).
 fn pressure(root: &dyn Sysfs) -> Option<Symptom> {
     const FILE: &str = "/proc/pressure/memory";
     let text = root.optional(FILE)?;
@@ -94,9 +95,9 @@ fn pressure(root: &dyn Sysfs) -> Option<Symptom> {
             "machine",
             format!("Programs waited for memory during {over_a_minute} % of the last minute."),
             format!("{FILE}: {line}"),
-            "Free memory, or run less at once; numaio topology shows which nodes are full.",
+            "Free memory, or run fewer programs at the same time; numaio topology shows which nodes are full.",
         ),
-        "it depends on the programs that wait",
+        "it depends on the waiting programs",
         Fix::none(),
     ))
 }

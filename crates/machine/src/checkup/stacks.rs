@@ -1,4 +1,4 @@
-//! Bonds, RAIDs and volumes whose parts hang on several sockets.
+//! Bonds, RAIDs and volumes with members on several sockets.
 
 use super::{finding, option, Effect, Fix, Symptom};
 use crate::findings::Severity;
@@ -8,11 +8,11 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use std::collections::BTreeSet;
 
-/// Most stacked devices that are followed.
+/// Maximum number of stacked devices to resolve.
 const MAX_STACKS: usize = 256;
 
-/// Stacked devices: bonds and teams (`Documentation/networking/bonding.rst`), RAIDs and volumes
-/// (`/sys/block/md*`, `dm-*`).
+/// Returns handles of stacked devices: bonds and teams (`Documentation/networking/bonding.rst`),
+/// RAIDs and volumes (`/sys/block/md*`, `dm-*`).
 pub fn stacks(root: &dyn Sysfs) -> Vec<Handle> {
     let is_bond = |name: &String| root.exists(&format!("/sys/class/net/{name}/bonding"));
     let bonds = root.names("/sys/class/net").into_iter().filter(is_bond);
@@ -24,7 +24,7 @@ pub fn stacks(root: &dyn Sysfs) -> Vec<Handle> {
     bonds.chain(volumes).take(MAX_STACKS).map(Handle::Name).collect()
 }
 
-/// One that spans sockets: wherever a program runs, part of its data crosses between them.
+/// Reports a stack that spans sockets: part of its data always crosses between them.
 pub fn split_stack(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
     let carrying: Vec<_> = stack.devices.iter().filter(|device| device.share > 0.0).collect();
     let mut packages: BTreeSet<PackageId> = BTreeSet::new();
@@ -45,13 +45,13 @@ pub fn split_stack(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
             Severity::Note,
             "spans-sockets",
             name,
-            format!("Its parts hang on {} sockets: {}.", packages.len(), parts.join(", ")),
+            format!("Its members are on {} sockets: {}.", packages.len(), parts.join(", ")),
             looked.map(|step| format!("{}: {}", step.source, step.value)).unwrap_or_default(),
-            format!("Build it of devices of one socket, or divide tasks by device: numaio place {near} --tasks N does."),
+            format!("Build it from devices of one socket, or divide tasks by device: numaio place {near} --tasks N."),
         ),
         device: None,
         target: None,
-        effect: Effect::Unquantified(format!("numaio plan, or numaio place {near} --explain, with a model of each node")),
+        effect: Effect::Unquantified(format!("run numaio plan or numaio place {near} --explain with a model of each node")),
         fix: Fix::none(),
     })
 }

@@ -1,4 +1,4 @@
-//! Queues of network interfaces, and where their packets are sent.
+//! Queues of network interfaces and drives, and the CPUs that serve them.
 
 use super::{finding, operand, option, word, Effect, Fix, Symptom};
 use crate::devices::{Device, DeviceKind};
@@ -8,7 +8,7 @@ use crate::steering::{self, NetQueues};
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 
-/// From this speed on one core seldom keeps up with a port, in bits per second.
+/// Link speed above which one core rarely keeps up, in bits per second.
 const FAST: u64 = 10_000_000_000;
 
 pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
@@ -24,12 +24,13 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
         .collect()
 }
 
-/// Cores of the device's node that this process may use.
+/// Returns the cores of the device's node that this process may use.
 fn cores_near(topology: &Topology, device: &Device) -> usize {
     device.locality.node.map_or(0, |node| topology.cores(node).len())
 }
 
-/// Packets of an interface are handled by fewer cores than its node has (`Documentation/networking/scaling.rst`).
+/// Reports an interface whose packets are handled by fewer cores than its node has
+/// (`Documentation/networking/scaling.rst`).
 fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Option<Symptom> {
     let cores = cores_near(topology, device);
     let number = queues.receive.len();
@@ -53,18 +54,18 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
             if is_fast { Severity::Warning } else { Severity::Note },
             "queues-few",
             name,
-            format!("It has {number} receive queue{} for {cores} cores of its node, and RPS is off: the other cores take no packets.", s(number)),
+            format!("It has {number} receive queue{} for {cores} cores of its node, and RPS is off: the other cores process no packets.", s(number)),
             format!("/sys/class/net/{name}/queues: {}; rx-0/rps_cpus: 0", numbered(number)),
-            format!("Share packets by RPS, or give it more queues where it has them (ethtool -l {} tells).", word(name)),
+            format!("Distribute packets by RPS, or configure more queues if supported (see ethtool -l {}).", word(name)),
         ),
         device: None,
         target: device.locality.node,
-        effect: Effect::Unquantified("numaio bench net, with several streams, before and after, shows it".to_owned()),
+        effect: Effect::Unquantified("measure before and after with numaio bench net and several streams".to_owned()),
         fix,
     })
 }
 
-/// By the name under which it is remembered what was changed.
+/// Moves interrupts with numaio, under the name by which numaio records the change.
 pub(super) fn by_numaio(topology: &Topology, device: &Device) -> Fix {
     let name = device.distinct_name(&topology.devices);
     let name = operand(&name);
@@ -86,7 +87,7 @@ fn numbered(number: usize) -> String {
     }
 }
 
-/// RPS hands packets to CPUs of other nodes, which fetch them across the machine.
+/// Reports RPS to CPUs of other nodes, which fetch the packets across the interconnect.
 fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Option<Symptom> {
     let node = topology.node(device.locality.node?).filter(|node| !node.cpus.is_empty())?;
     let far = |cpus: &CpuSet| cpus.difference(&node.cpus);
@@ -103,29 +104,34 @@ fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Opt
             "rps-foreign-node",
             name,
             format!(
-                "RPS hands packets of {} of {} receive queues to CPUs outside its node {}, as {cpus}.",
+                "RPS steers packets of {} of {} receive queues to CPUs outside its node {}, such as {cpus}.",
                 found.len(),
                 queues.receive.len(),
                 node.id
             ),
             format!(
                 "/sys/class/net/{name}/queues/rx-{queue}/rps_cpus: CPUs {}",
-                queues.receive.iter().find(|it| it.queue == *queue).and_then(|it| it.rps_cpus.clone()).unwrap_or_default()
+                queues
+                    .receive
+                    .iter()
+                    .find(|it| it.queue == *queue)
+                    .and_then(|it| it.rps_cpus.clone())
+                    .unwrap_or_default()
             ),
-            "Keep RPS to CPUs of its node.",
+            "Restrict RPS to CPUs of its node.",
         ),
         device: None,
         target: Some(node.id),
         effect: Effect::Unquantified(
-            "packets are fetched across nodes by the CPU, not copied by the device: numaio bench net, before and after, \
-             shows it"
+            "CPUs fetch the packets across nodes, without device copies: measure before and after with \
+             numaio bench net"
                 .to_owned(),
         ),
         fix: by_numaio(topology, device),
     })
 }
 
-/// A drive with fewer queues than the machine has CPUs: some share one, and its lock.
+/// Reports a drive with fewer queues than CPUs: some CPUs share a queue and its lock.
 fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
     let queues: Vec<&str> = device
         .irqs
@@ -142,12 +148,12 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
             device.distinct_name(&topology.devices),
             format!("It has {number} queue{} for {online} CPUs: several CPUs share each.", s(number)),
             format!("/proc/interrupts: {first} and {} more", number - 1),
-            "Run programs that use it on as many cores as it has queues.",
+            "Run the programs that use it on at most as many cores as it has queues.",
         ),
         device: None,
         target: device.locality.node,
         effect: Effect::Unquantified(format!(
-            "numaio bench disk {} --direction read, by more streams than queues, shows it",
+            "measure with more streams than queues: numaio bench disk {} --direction read",
             option("--device", &device.name())
         )),
         fix: Fix::none(),

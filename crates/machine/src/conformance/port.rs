@@ -1,7 +1,7 @@
-//! What every implementation of [`Port`](crate::port::Port) does to files.
+//! Conformance checks of the file operations of a [`Port`](crate::port::Port).
 //!
-//! Checked through a function that carries one operation out, so that a simulated disk that is no port runs the same
-//! checks as the kernel.
+//! The checks run operations through a function, so that a simulated disk without a port can run
+//! the same checks as the kernel.
 
 use crate::port::{
     Attributes, ContentHash, Decompression, Details, Digest, Fault, FaultKind, FileCompletion, FileInfo,
@@ -10,21 +10,21 @@ use crate::port::{
 };
 use std::collections::BTreeSet;
 
-/// What carries operations out, and how bytes become a buffer.
+/// A function that runs operations, and a function that creates buffers.
 pub struct Files<'a, B> {
-    /// Carries an operation out, to its end.
+    /// Runs an operation to completion.
     pub run: &'a mut dyn FnMut(Operation<B>) -> Outcome<B>,
-    /// A buffer that begins with these bytes.
+    /// Creates a buffer that starts with these bytes.
     pub buffer: &'a dyn Fn(&[u8]) -> B,
 }
 
-const CONTENT: &[u8] = b"what is in the file";
+const CONTENT: &[u8] = b"content of the file";
 const WHEN: Stamp = Stamp { seconds: 1_000_000_000, nanoseconds: 987_654_321 };
 
 /// Checks an implementation whose root 0 is an empty directory.
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     let files = &mut files;
     directories(files);
@@ -40,10 +40,10 @@ pub fn files<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     assert_eq!(files.each(Operation::Sync { root: 0 }), [Ok(())]);
 }
 
-/// Checks that an implementation whose root 0 is an empty directory packs what it reads and unpacks what it writes.
+/// Checks compressed reads and writes of an implementation whose root 0 is an empty directory.
 ///
 /// # Panics
-/// At the first rule that is broken.
+/// At the first violation.
 pub fn compression<B: AsRef<[u8]>>(mut files: Files<'_, B>) {
     let files = &mut files;
     files.make("d", Object::Directory).expect("a directory");
@@ -55,7 +55,7 @@ fn at(name: &str) -> FilePath {
     FilePath::new(0, name.as_bytes())
 }
 
-/// A hash that tells contents of these checks apart: their length and sum.
+/// Hashes the contents of these checks: length and polynomial sum.
 fn hash(bytes: &[u8]) -> Digest {
     let sum = bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(*byte)));
     let mut digest = [0; 32];
@@ -72,7 +72,7 @@ fn settle(name: &str, size: usize) -> FileCompletion {
     FileCompletion { size: size as u64, attributes: attributes(0o640), name: at(name), sync: false }
 }
 
-/// A file with all its content at once.
+/// Creates a write of a file with its complete content.
 fn put(name: &str, begin: OpenMode, bytes: &[u8], settle: Option<FileCompletion>) -> FileWrite {
     let all = 0..bytes.len();
     FileWrite {
@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
     fn each(&mut self, operation: Operation<B>) -> Vec<Result<(), Fault>> {
         match (self.run)(operation) {
             Outcome::Results(results) => results,
-            _ => panic!("an outcome of another operation"),
+            _ => panic!("outcome of another operation"),
         }
     }
 
@@ -104,16 +104,16 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
             object,
             attributes: attributes(0o700),
         }]));
-        made.into_iter().next().expect("a result for each")
+        made.into_iter().next().expect("a result")
     }
 
     fn write(&mut self, put: FileWrite, bytes: &[u8]) -> Result<(), Fault> {
         let data = Some((self.buffer)(bytes));
         let written = self.each(Operation::Write { puts: vec![put], data, hash, packed: None });
-        written.into_iter().next().expect("a result for each")
+        written.into_iter().next().expect("a result")
     }
 
-    /// A file with a content and a name.
+    /// Writes a complete file.
     fn file(&mut self, name: &str, bytes: &[u8]) {
         let part = format!("{name}.part");
         let whole = put(&part, OpenMode::Fresh, bytes, Some(settle(name, bytes.len())));
@@ -123,8 +123,8 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
     fn look(&mut self, name: &str) -> Option<FileInfo> {
         let details = Details { holes: true, ..Details::default() };
         match (self.run)(Operation::Stat { at: vec![at(name)], details, links: Vec::new() }) {
-            Outcome::Stat(mut found) => found.pop().expect("a result for each").expect(name),
-            _ => panic!("an outcome of another operation"),
+            Outcome::Stat(mut found) => found.pop().expect("a result").expect(name),
+            _ => panic!("outcome of another operation"),
         }
     }
 
@@ -134,7 +134,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
             Outcome::Read { results, data, .. } => {
                 (results, data.as_ref().iter().copied().take(room).collect())
             }
-            _ => panic!("an outcome of another operation"),
+            _ => panic!("outcome of another operation"),
         }
     }
 
@@ -143,19 +143,19 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
         ReadPiece { at: at(name), identity, offset, length }
     }
 
-    /// The content of a file that is there.
+    /// Returns the content of an existing file.
     fn content(&mut self, name: &str) -> Vec<u8> {
         let size = self.look(name).expect(name).metadata.size as usize;
         let piece = self.piece(name, 0, size);
         let (results, data) = self.read(vec![piece]);
-        assert_eq!(results, [Ok(hash(&data))], "{name}: the hash is that of what was read");
+        assert_eq!(results, [Ok(hash(&data))], "{name}: the hash matches the data");
         data
     }
 
     fn listed(&mut self, operation: Operation<B>) -> Result<Listing, Fault> {
         match (self.run)(operation) {
             Outcome::Listed(listing) => listing,
-            _ => panic!("an outcome of another operation"),
+            _ => panic!("outcome of another operation"),
         }
     }
 }
@@ -164,13 +164,13 @@ fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("d", Object::Directory).expect("a directory");
     files.make("d/e", Object::Directory).expect("a directory in it");
     let mode = files.look("d/e").map(|found| found.metadata.mode);
-    assert_eq!(mode, Some(UNFINISHED_DIRECTORY_MODE), "it is its owner's alone until it is adorned");
-    let inode = files.look("d").expect("it is there").metadata.inode;
-    files.make("d", Object::Directory).expect("one that is there stays");
-    let found = files.look("d").expect("it is there").metadata;
+    assert_eq!(mode, Some(UNFINISHED_DIRECTORY_MODE), "only its owner may use it until its mode is set");
+    let inode = files.look("d").expect("a directory").metadata.inode;
+    files.make("d", Object::Directory).expect("an existing directory stays");
+    let found = files.look("d").expect("a directory").metadata;
     assert_eq!((found.inode, found.kind), (inode, FileKind::Directory));
     let missing = files.make("absent/e", Object::Directory);
-    assert_eq!(why(&missing), Some(FaultKind::NotFound), "directories are made one by one");
+    assert_eq!(why(&missing), Some(FaultKind::NotFound), "parent directories are not created");
     assert_eq!(files.look("absent"), None);
     assert!(files.look("d/e").is_some());
 }
@@ -178,8 +178,8 @@ fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 fn whole_files<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let whole = put("d/part", OpenMode::Fresh, CONTENT, Some(settle("d/whole", CONTENT.len())));
     files.write(whole, CONTENT).expect("a file");
-    assert_eq!(files.look("d/part"), None, "it has its name");
-    let metadata = files.look("d/whole").expect("it has its name").metadata;
+    assert_eq!(files.look("d/part"), None, "the file was renamed");
+    let metadata = files.look("d/whole").expect("the completed file").metadata;
     assert_eq!(
         (metadata.kind, metadata.size, metadata.mode, metadata.mtime),
         (FileKind::File, 19, 0o640, WHEN)
@@ -189,19 +189,19 @@ fn whole_files<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let mut lie = put("d/lie", OpenMode::Fresh, CONTENT, Some(settle("d/liar", CONTENT.len())));
     lie.check[0].1 = hash(b"other bytes");
     assert_eq!(why(&files.write(lie, CONTENT)), Some(FaultKind::Mismatch));
-    assert_eq!((files.look("d/lie"), files.look("d/liar")), (None, None), "nothing is written unchecked");
+    assert_eq!((files.look("d/lie"), files.look("d/liar")), (None, None), "unverified data is not written");
 
     files.make("d/there", Object::Directory).expect("a directory");
     let onto = put("d/onto", OpenMode::Fresh, CONTENT, Some(settle("d/there", CONTENT.len())));
     assert_eq!(
         why(&files.write(onto, CONTENT)),
         Some(FaultKind::Exists),
-        "a directory is never replaced by a file"
+        "a file never replaces a directory"
     );
-    assert_eq!(files.look("d/there").expect("it stays").metadata.kind, FileKind::Directory);
+    assert_eq!(files.look("d/there").expect("the directory stays").metadata.kind, FileKind::Directory);
 
     files.file("d/empty", b"");
-    assert_eq!(files.look("d/empty").expect("it is there").metadata.size, 0);
+    assert_eq!(files.look("d/empty").expect("an empty file").metadata.size, 0);
 }
 
 fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -211,35 +211,35 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         ..put("d/slow", begin, bytes, None)
     };
     let early = files.write(part(OpenMode::Continue, b"x", 0, None), b"x");
-    assert_eq!(why(&early), Some(FaultKind::NotFound), "what was not begun is not continued");
+    assert_eq!(why(&early), Some(FaultKind::NotFound), "only a started file is continued");
     files.write(part(OpenMode::Fresh, b"tail", 8192, None), b"tail").expect("the last part first");
-    assert_eq!(files.look("d/slow").expect("it was begun").metadata.size, 8196);
+    assert_eq!(files.look("d/slow").expect("a partial file").metadata.size, 8196);
     let lost = FileWrite { held: vec![0..1, 8192..8197], ..FileWrite::new(at("d/slow"), OpenMode::Continue) };
-    assert_eq!(why(&files.write(lost, b"")), Some(FaultKind::Changed), "it has less than was written");
+    assert_eq!(why(&files.write(lost, b"")), Some(FaultKind::Changed), "it contains less than was written");
     let held = FileWrite {
         held: std::iter::once(8192..8196).collect(),
         ..FileWrite::new(at("d/slow"), OpenMode::Continue)
     };
-    files.write(held, b"").expect("it has what was written");
+    files.write(held, b"").expect("it contains the written data");
     let last = part(OpenMode::Continue, b"head", 0, Some(settle("d/parts", 8194)));
     files.write(last, b"head").expect("the rest");
     let content = files.content("d/parts");
     assert_eq!((content.len(), &content[..5], &content[8190..]), (8194, &b"head\0"[..], &b"\0\0ta"[..]));
 
     files.write(part(OpenMode::Fresh, b"longer", 0, None), b"longer").expect("a file");
-    files.write(part(OpenMode::Fresh, b"new", 0, None), b"new").expect("a new one in its place");
-    assert_eq!(files.content("d/slow"), b"new", "nothing of the old one is left");
-    files.write(part(OpenMode::InPlace, b"on", 0, None), b"on").expect("the file itself");
-    assert_eq!(files.content("d/slow"), b"on", "it was emptied");
-    files.write(part(OpenMode::ContinueInPlace, b"ward", 2, None), b"ward").expect("more of it");
+    files.write(part(OpenMode::Fresh, b"new", 0, None), b"new").expect("a replacement");
+    assert_eq!(files.content("d/slow"), b"new", "the old content is removed");
+    files.write(part(OpenMode::InPlace, b"on", 0, None), b"on").expect("the file in place");
+    assert_eq!(files.content("d/slow"), b"on", "the file was truncated");
+    files.write(part(OpenMode::ContinueInPlace, b"ward", 2, None), b"ward").expect("more data");
     assert_eq!(files.content("d/slow"), b"onward");
     let settled = Some(settle("d/slow", 6));
     files
         .write(FileWrite { settle: settled, ..FileWrite::new(at("d/slow"), OpenMode::ContinueInPlace) }, b"")
-        .expect("settled");
+        .expect("the completion");
     others_in_place(files);
 
-    // Pages of zeros in the place of others, whether they become holes or not.
+    // Zeros overwrite other data, whether or not they become holes.
     let ones = [1; 5 * 4096];
     files.write(put("d/full", OpenMode::InPlace, &ones, None), &ones).expect("a file");
     let mut bytes = vec![0; 4 * 4096];
@@ -248,31 +248,31 @@ fn files_in_parts<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let zeros = FileWrite { parts, sparse: true, ..put("d/full", OpenMode::ContinueInPlace, &bytes, None) };
     files.write(zeros, &bytes).expect("zeros");
     let expected = [&[1; 100][..], &bytes, &[1; 4096 - 100]].concat();
-    assert!(files.content("d/full") == expected, "what is a hole is zeros, and nothing else is");
+    assert!(files.content("d/full") == expected, "exactly the zeros can become holes");
 }
 
-/// Only what was begun in place is written to further.
+/// Checks that `ContinueInPlace` writes only to a file that was opened with `InPlace`.
 fn others_in_place<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let further = |files: &mut Files<'_, B>| {
         let wrote = files.write(put("d/slow", OpenMode::ContinueInPlace, b"forward", None), b"forward");
         why(&wrote)
     };
     let begin = |files: &mut Files<'_, B>| {
-        files.write(put("d/slow", OpenMode::InPlace, b"be", None), b"be").expect("the file itself");
+        files.write(put("d/slow", OpenMode::InPlace, b"be", None), b"be").expect("the file in place");
     };
-    assert_eq!(further(files), Some(FaultKind::Changed), "it is settled");
+    assert_eq!(further(files), Some(FaultKind::Changed), "it is complete");
     begin(files);
     files.file("d/slow", b"other");
     assert_eq!(further(files), Some(FaultKind::Changed), "another file has its name");
     assert_eq!(files.content("d/slow"), b"other");
     begin(files);
-    files.make("d/second", Object::HardLink(at("d/slow"))).expect("another name");
-    assert_eq!(further(files), Some(FaultKind::Changed), "it has another name");
+    files.make("d/second", Object::HardLink(at("d/slow"))).expect("a hard link");
+    assert_eq!(further(files), Some(FaultKind::Changed), "it has another hard link");
     assert_eq!(files.content("d/second"), b"be");
     files.each(Operation::Remove(vec![at("d/slow")]));
-    assert_eq!(further(files), Some(FaultKind::NotFound), "nothing has its name");
+    assert_eq!(further(files), Some(FaultKind::NotFound), "the name does not exist");
     files.file("d/slow", b"other");
-    assert_eq!(further(files), Some(FaultKind::Changed), "what was not begun is not written to");
+    assert_eq!(further(files), Some(FaultKind::Changed), "it was not opened in place");
 }
 
 fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -293,10 +293,10 @@ fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         Ok(hash(b"second")),
     ];
     assert_eq!(found, wanted);
-    assert_eq!(&data[..9], b"irssecond", "pieces that were not read take no room");
+    assert_eq!(&data[..9], b"irssecond", "failed pieces leave no gaps");
 }
 
-/// A hash that keeps all its bytes, and is [`hash`] of them.
+/// A hash that stores all bytes and returns their [`hash`].
 #[derive(Debug, Default)]
 struct Kept(Vec<u8>);
 
@@ -310,7 +310,7 @@ impl RunningHash for Kept {
     }
 }
 
-/// Hashes of whole files, some bytes at a time.
+/// Checks hashes of complete files in steps.
 fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let whole = |files: &mut Files<'_, B>, name: &str, identity, most| {
         let running = Box::new(Kept::default());
@@ -320,28 +320,28 @@ fn summing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
             let before = summing.offset;
             summing = match (files.run)(Operation::HashFile(summing)) {
                 Outcome::HashedFile(outcome) => outcome.map_err(|fault| fault.why)?,
-                _ => panic!("an outcome of another operation"),
+                _ => panic!("outcome of another operation"),
             };
             times += 1;
-            assert!(summing.offset - before <= most && times < 100, "no more than were asked for, but some");
+            assert!(summing.offset - before <= most && times < 100, "steps have a maximum and make progress");
         }
         Ok((summing.running.digest(), times))
     };
     files.file("d/summed", CONTENT);
-    let found = files.look("d/summed").expect("it is there").metadata.identity();
+    let found = files.look("d/summed").expect("a file").metadata.identity();
     assert_eq!(whole(files, "d/summed", Some(found), 1000).map(|(digest, _)| digest), Ok(hash(CONTENT)));
     let (digest, times) = whole(files, "d/summed", None, 5).expect("a hash");
-    assert!(digest == hash(CONTENT) && times >= 4, "19 bytes, five at a time: {times}");
+    assert!(digest == hash(CONTENT) && times >= 4, "19 bytes, five per step: {times}");
     let mut other = found;
     other.mtime.seconds += 1;
     assert_eq!(whole(files, "d/summed", Some(other), 1000), Err(FaultKind::Changed));
     assert_eq!(whole(files, "d/absent", None, 1000), Err(FaultKind::NotFound));
-    assert_eq!(whole(files, "d", None, 1000), Err(FaultKind::Changed), "a directory holds no bytes");
+    assert_eq!(whole(files, "d", None, 1000), Err(FaultKind::Changed), "a directory has no bytes");
     files.make("d/summed", Object::Fifo).expect("a pipe");
-    assert_eq!(whole(files, "d/summed", None, 1000), Err(FaultKind::Changed), "a pipe is not waited for");
+    assert_eq!(whole(files, "d/summed", None, 1000), Err(FaultKind::Changed), "a pipe does not block");
 }
 
-/// Packs bytes that are all the same: to one of them, turned.
+/// Compresses equal bytes to a single inverted byte.
 fn pack(bytes: &[u8], into: &mut [u8]) -> Option<usize> {
     let (first, into) = (*bytes.first()?, into.first_mut()?);
     *into = !first;
@@ -349,7 +349,7 @@ fn pack(bytes: &[u8], into: &mut [u8]) -> Option<usize> {
 }
 
 fn unpack(bytes: &[u8], into: &mut [u8]) -> Result<(), String> {
-    let [byte] = bytes else { return Err("it is not one byte".to_owned()) };
+    let [byte] = bytes else { return Err("expected one byte".to_owned()) };
     into.fill(!*byte);
     Ok(())
 }
@@ -365,20 +365,20 @@ fn packed_reads<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
             Outcome::Read { results, data, packed } => {
                 (results, data, packed.and_then(|packed| packed.bytes))
             }
-            _ => panic!("an outcome of another operation"),
+            _ => panic!("outcome of another operation"),
         };
     let pieces = vec![same_piece.clone(), beyond, same_piece.clone()];
     let (results, data, packed) = read(pieces);
     assert_eq!(
         (results[0].clone(), results[2].clone()),
         (Ok(hash(&same)), Ok(hash(&same))),
-        "hashes are of plain bytes"
+        "hashes are of uncompressed bytes"
     );
     assert!(results[1].is_err());
-    assert_eq!((packed, data.as_ref()[0]), (Some(1), !b'x'), "what was read is packed together");
+    assert_eq!((packed, data.as_ref()[0]), (Some(1), !b'x'), "all pieces are compressed together");
     let (results, data, packed) = read(vec![same_piece, other_piece]);
     assert!(results.iter().all(Result::is_ok));
-    assert_eq!((packed, &data.as_ref()[5000..5003]), (None, &other[..]), "it stands there as it was read");
+    assert_eq!((packed, &data.as_ref()[5000..5003]), (None, &other[..]), "the data stays uncompressed");
 }
 
 fn packed_writes<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -393,11 +393,15 @@ fn packed_writes<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(write("d/good", &[!b'y'], 3000), [Ok(()), Ok(())]);
     let why_not = |results: Vec<Result<(), Fault>>| results.iter().map(why).collect::<Vec<_>>();
     let refused = [Some(FaultKind::Mismatch); 2];
-    assert_eq!(why_not(write("d/bad", &[!b'y'; 2], 3000)), refused, "it cannot be unpacked");
-    assert_eq!(why_not(write("d/bad", b"y", 3000)), refused, "it is something else");
-    assert_eq!(why_not(write("d/bad", &[!b'y'], BLOCK + 1)), refused, "it is more than a block");
+    assert_eq!(why_not(write("d/bad", &[!b'y'; 2], 3000)), refused, "malformed data");
+    assert_eq!(why_not(write("d/bad", b"y", 3000)), refused, "other content");
+    assert_eq!(why_not(write("d/bad", &[!b'y'], BLOCK + 1)), refused, "more than a block");
     assert_eq!(files.content("d/good"), vec![b'y'; 3000]);
-    assert_eq!((files.look("d/bad"), files.look("d/bad.part")), (None, None), "nothing is written unchecked");
+    assert_eq!(
+        (files.look("d/bad"), files.look("d/bad.part")),
+        (None, None),
+        "unverified data is not written"
+    );
 }
 
 fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -409,11 +413,11 @@ fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let mut found = BTreeSet::new();
     loop {
         let listing = files.listed(operation).expect("a listing");
-        assert!(listing.found.len() <= 3, "no more than were asked for");
+        assert!(listing.found.len() <= 3, "at most the requested number of entries");
         for (name, what) in listing.found {
-            let name = String::from_utf8(name.into_vec()).expect("a name of ours");
-            assert_eq!(what.expect("it is there").metadata.size as usize, name.len());
-            assert!(found.insert(name), "a name comes once");
+            let name = String::from_utf8(name.into_vec()).expect("a name of this test");
+            assert_eq!(what.expect("a file").metadata.size as usize, name.len());
+            assert!(found.insert(name), "each name is listed once");
         }
         let Some(listing) = listing.more else { break };
         operation = Operation::ListMore { listing, most: 3, details };
@@ -425,19 +429,22 @@ fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
 
 fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("away", Object::Symlink(b"d".as_slice().into())).expect("a link");
-    let link = files.look("away").expect("it is there");
+    let link = files.look("away").expect("a link");
     assert_eq!((link.metadata.kind, link.target.as_deref()), (FileKind::Symlink, Some(&b"d"[..])));
     let through = files.write(put("away/new", OpenMode::Fresh, CONTENT, None), CONTENT);
-    // The last directory of a name is opened as one, which a link is not.
+    // The parent directory is opened as a directory, which a link is not.
     assert!(
         matches!(why(&through), Some(FaultKind::Link | FaultKind::NotFound)),
-        "no link is followed on the way"
+        "links in the path are not followed"
     );
     assert!(files.make("away/new", Object::Directory).is_err());
     assert_eq!(files.look("d/new"), None);
 
     files.make("end", Object::Symlink(b"d/whole".as_slice().into())).expect("a link");
-    assert!(files.write(put("end", OpenMode::Continue, b"x", None), b"x").is_err(), "nor at its end");
+    assert!(
+        files.write(put("end", OpenMode::Continue, b"x", None), b"x").is_err(),
+        "a final link is not followed"
+    );
     assert_eq!(files.content("d/whole"), CONTENT);
 
     let would = [
@@ -452,49 +459,49 @@ fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let at_all = would.iter().map(|(name, _)| at(name)).collect();
     let details = Details::default();
     let Outcome::Stat(found) = (files.run)(Operation::Stat { at: at_all, details, links }) else {
-        panic!("an outcome of another operation")
+        panic!("outcome of another operation")
     };
     let is_link_destination =
-        found.into_iter().map(|found| found.expect("a look").expect("it is there").is_link_destination);
+        found.into_iter().map(|found| found.expect("metadata").expect("an object").is_link_destination);
     let is_link_destination: Vec<bool> = is_link_destination.collect();
     assert_eq!(
         is_link_destination,
         [true, false, true, true, false, false],
-        "which would lead to what it replaces"
+        "links that resolve to what they replace"
     );
 
-    files.make("d/again", Object::HardLink(at("d/whole"))).expect("another name");
+    files.make("d/again", Object::HardLink(at("d/whole"))).expect("a hard link");
     let (one, other) = (files.look("d/whole"), files.look("d/again"));
-    let (one, other) = (one.expect("its name").metadata, other.expect("its other name").metadata);
+    let (one, other) = (one.expect("the file").metadata, other.expect("the hard link").metadata);
     assert_eq!((one.inode, one.links, other.links), (other.inode, 2, 2));
 }
 
 fn replacing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.file("old", b"old");
     files.file("old", b"newer");
-    assert_eq!(files.content("old"), b"newer", "a name is given anew");
+    assert_eq!(files.content("old"), b"newer", "a file replaces a file");
     files.make("old", Object::Symlink(b"x".as_slice().into())).expect("a link replaces a file");
     files.make("old", Object::Fifo).expect("a pipe replaces a link");
-    assert_eq!(files.look("old").expect("it is there").metadata.kind, FileKind::Fifo);
-    files.make("old", Object::Directory).expect("a directory replaces what is none");
+    assert_eq!(files.look("old").expect("a pipe").metadata.kind, FileKind::Fifo);
+    files.make("old", Object::Directory).expect("a directory replaces a pipe");
     files.file("old/in", b"in");
     let onto = files.make("old", Object::Fifo);
     assert_eq!(why(&onto), Some(FaultKind::Exists), "nothing replaces a directory");
     assert_eq!(files.content("old/in"), b"in");
 
     let new = Attributes { mode: Some(0o600), mtime: Some(Stamp::default()), ..Attributes::default() };
-    let adorned =
+    let results =
         files.each(Operation::SetAttributes(vec![(at("old/in"), new.clone()), (at("old/absent"), new)]));
-    assert_eq!((why(&adorned[0]), why(&adorned[1])), (None, Some(FaultKind::NotFound)));
-    let metadata = files.look("old/in").expect("it is there").metadata;
+    assert_eq!((why(&results[0]), why(&results[1])), (None, Some(FaultKind::NotFound)));
+    let metadata = files.look("old/in").expect("a file").metadata;
     assert_eq!((metadata.mode, metadata.mtime), (0o600, Stamp::default()));
 }
 
 fn removing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let names = vec![at("away"), at("old"), at("absent"), at("absent/too"), at("end")];
-    assert_eq!(files.each(Operation::Remove(names)), vec![Ok(()); 5], "what is not there is no fault");
+    assert_eq!(files.each(Operation::Remove(names)), vec![Ok(()); 5], "a missing object is not a fault");
     assert_eq!((files.look("away"), files.look("old"), files.look("old/in")), (None, None, None));
-    assert_eq!(files.content("d/whole"), CONTENT, "what a link leads to stays");
+    assert_eq!(files.content("d/whole"), CONTENT, "the target of a removed link stays");
 }
 
 fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -503,8 +510,8 @@ fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         journal: at(name),
         most,
     }) {
-        Outcome::OpenedJournal(opened) => opened.expect("a journal or none"),
-        _ => panic!("an outcome of another operation"),
+        Outcome::OpenedJournal(opened) => opened.expect("an opened journal"),
+        _ => panic!("outcome of another operation"),
     };
     assert_eq!(open(files, 100), OpenedJournal::Absent);
     let record = |offset, bytes: &[u8], after: Vec<[FilePath; 2]>| {
@@ -527,6 +534,6 @@ fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let late = files.each(record(6, b"?", vec![whole, absent]));
     let late: Vec<_> = late.iter().map(why).collect();
     let wanted = [None, Some(FaultKind::NotFound), Some(FaultKind::NotFound)];
-    assert_eq!(late, wanted, "not before what it relies on is durable");
-    assert_eq!(files.content(name), b"first!", "it ends behind what was written last");
+    assert_eq!(late, wanted, "the journal is written after its files are durable");
+    assert_eq!(files.content(name), b"first!", "the journal is truncated after the last write");
 }

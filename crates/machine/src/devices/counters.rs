@@ -1,15 +1,15 @@
-//! What devices have moved since they came up.
+//! Traffic counters of devices.
 
 use super::DeviceKind;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Bytes of a sector in `stat`, whatever the device's own are (Documentation/block/stat.rst).
+/// Sector size in `stat`, independent of the device (Documentation/block/stat.rst).
 const SECTOR: u64 = 512;
 
-/// Bytes that a device has moved in both directions; none if the kernel does not count them.
+/// Returns the bytes that a device moved in both directions; `None` without kernel counters.
 ///
-/// Block devices: `stat` (Documentation/block/stat.rst), sectors read and written. Networks: `statistics/rx_bytes` and
-/// `tx_bytes` (Documentation/ABI/testing/sysfs-class-net-statistics).
+/// Block devices: `stat` (Documentation/block/stat.rst), sectors read and written. Networks:
+/// `statistics/rx_bytes` and `tx_bytes` (Documentation/ABI/testing/sysfs-class-net-statistics).
 pub fn bytes_moved(root: &dyn Sysfs, kind: DeviceKind, names: &[String]) -> Option<u64> {
     match kind {
         DeviceKind::Network => names.iter().find_map(|name| {
@@ -26,7 +26,7 @@ pub fn bytes_moved(root: &dyn Sysfs, kind: DeviceKind, names: &[String]) -> Opti
     }
 }
 
-/// Bytes read and written by a block device's `stat`.
+/// Parses bytes read and written from a block device's `stat`.
 fn of_block(stat: &str) -> Option<u64> {
     let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let sectors = fields.get(2)?.saturating_add(*fields.get(6)?);
@@ -39,7 +39,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn sectors_of_both_directions_are_bytes() {
+    fn sums_sectors_of_both_directions() {
         let stat =
             "    446      216    27056      192       11        3     1000       5  0  232  197 0 0 0 0 6 4";
         assert_eq!(of_block(stat), Some((27056 + 1000) * 512));
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_count_what_they_send_and_receive() {
+    fn sums_sent_and_received_bytes() {
         let mut tree = Tree::new();
         for (counter, bytes) in [("rx_bytes", "700\n"), ("tx_bytes", "77\n")] {
             tree.file(&format!("/sys/class/net/eth0/statistics/{counter}"), bytes);

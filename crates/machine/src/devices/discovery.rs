@@ -1,4 +1,4 @@
-//! Finding the devices, by one thread or several.
+//! Discovery of devices by one or more threads.
 
 use super::locality::Localities;
 use super::names::{self, Group, Owner};
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Finds devices that move data and the bridges above them; `topology` lacks devices yet.
+/// Finds the devices that move data and the bridges above them; `topology` has no devices yet.
 ///
-/// PCI functions come first, by address, then other devices by path. Each PCI function stands there once.
-/// Never fails: an attribute that cannot be read, or is no sense, is absent from the device.
+/// Returns each PCI function once, by address, then other devices by path. Never fails: unreadable
+/// or implausible attributes are omitted.
 pub fn read(root: &dyn Sysfs, topology: &Topology) -> Vec<Device> {
     let scan = Scan::new(root);
     let functions = scan.functions(root);
@@ -21,7 +21,7 @@ pub fn read(root: &dyn Sysfs, topology: &Topology) -> Vec<Device> {
     scan.finish(root, topology, functions.into_iter().chain(bridges))
 }
 
-/// Work that threads take from as they are free.
+/// Queue of work items for several threads.
 struct Queue<T> {
     items: Vec<T>,
     next: AtomicUsize,
@@ -32,23 +32,23 @@ impl<T> Queue<T> {
         Self { items, next: AtomicUsize::new(0) }
     }
 
-    /// What no thread has taken yet.
+    /// Returns the remaining items.
     fn take(&self) -> impl Iterator<Item = &T> {
         iter::from_fn(|| self.items.get(self.next.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
-/// A search for devices.
+/// State of a discovery.
 pub(crate) struct Scan {
     functions: Queue<(PciAddress, Option<Group>)>,
-    /// What is named and not on PCI, by path.
+    /// Named devices outside of PCI, by path.
     others: Vec<(String, Group)>,
-    /// Names of interrupts by number.
+    /// Interrupt names by number.
     interrupts: HashMap<u32, String>,
 }
 
 impl Scan {
-    /// Finds which functions and names there are.
+    /// Lists functions and names.
     pub fn new(root: &dyn Sysfs) -> Self {
         let mut groups = names::collect(root);
         let functions = all_functions(root, &groups)
@@ -66,7 +66,7 @@ impl Scan {
         }
     }
 
-    /// Reads the functions that no other thread has taken.
+    /// Reads functions until none remain for this thread.
     pub fn functions(&self, root: &dyn Sysfs) -> Vec<Device> {
         let mut reader = Reader::new(root, &self.interrupts);
         self.functions
@@ -75,7 +75,7 @@ impl Scan {
             .collect()
     }
 
-    /// Puts together what all threads found: functions first, then bridges.
+    /// Combines the results of all threads: functions first, then bridges.
     pub fn finish(
         &self,
         root: &dyn Sysfs,
@@ -96,10 +96,11 @@ impl Scan {
     }
 }
 
-/// The bridges above functions, by address, each with its path.
+/// The bridges above functions, by address, with their paths.
 pub(crate) struct Bridges(Queue<(PciAddress, String)>);
 
 impl Bridges {
+    /// Lists the bridges above functions.
     pub fn above(functions: &[Device]) -> Self {
         let mut above = BTreeMap::new();
         for (bridge, path) in functions.iter().flat_map(|device| pci::upstream(&device.path)) {
@@ -108,13 +109,13 @@ impl Bridges {
         Self(Queue::new(above.into_iter().collect()))
     }
 
-    /// Reads the bridges that no other thread has taken.
+    /// Reads bridges until none remain for this thread.
     pub fn read(&self, root: &dyn Sysfs) -> Vec<Device> {
         self.0.take().filter_map(|(address, path)| read::bridge(root, *address, path)).collect()
     }
 }
 
-/// Functions the kernel lists, and those that something named lies below.
+/// Returns the functions that the kernel lists and those with a named child.
 fn all_functions(root: &dyn Sysfs, groups: &BTreeMap<Owner, Group>) -> BTreeSet<PciAddress> {
     let named = groups.keys().filter_map(|owner| match owner {
         Owner::Pci(address) => Some(*address),

@@ -1,47 +1,50 @@
 //! Interrupts of devices (`Documentation/core-api/irq/irq-affinity.rst`,
-//! `Documentation/ABI/testing/sysfs-bus-pci`, `msi_irqs`; /proc/interrupts as `kernel/irq/proc.c` writes it).
+//! `Documentation/ABI/testing/sysfs-bus-pci`, `msi_irqs`; /proc/interrupts from
+//! `kernel/irq/proc.c`).
 
 use super::Irq;
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::HashMap;
 
-/// Most interrupts that are read of one device; MSI-X has 2,048 vectors.
+/// Maximum number of interrupts to read per device; MSI-X has 2,048 vectors.
 const MAX_IRQS: usize = 2048;
 
-/// Names of the handlers of interrupts, by number, as /proc/interrupts tells them; those without a handler have none.
+/// Reads the names of interrupt handlers in /proc/interrupts by number, without unused interrupts.
 pub fn interrupt_names(root: &dyn Sysfs) -> HashMap<u32, String> {
     root.optional("/proc/interrupts").map(|text| parse_interrupts(&text)).unwrap_or_default()
 }
 
-/// Names of interrupts by number, from the text of /proc/interrupts. Those without a handler have no name.
+/// Parses /proc/interrupts: names of interrupts with a handler, by number.
 fn parse_interrupts(text: &str) -> HashMap<u32, String> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// `36:  0  94843  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`: number, a count for each CPU, then chip,
-/// hardware number, trigger, and after two blanks the names of the handlers. Read from the right, as there may be
-/// a thousand counts.
+/// Parses a line such as `36:  0  94843  PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0`.
+///
+/// The fields are the number, a count for each CPU, chip, hardware number, trigger, and after two
+/// blanks the handlers' names. The line is parsed from the right, because it can contain a thousand
+/// counts.
 fn parse_line(line: &str) -> Option<(u32, String)> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim_start().parse().ok()?;
     let (_, name) = rest.trim_end().rsplit_once("  ")?;
     let name = name.trim_start();
-    // Without a handler, the line ends with the hardware number and the trigger, or with a count.
+    // Without a handler, the line ends with the hardware number and trigger, or with a count.
     let end = name.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_trigger = end.is_empty() || (end.len() < name.len() && TRIGGERS.contains(&end));
     (!is_trigger).then(|| (number, name.to_owned()))
 }
 
-/// What stands after the hardware number: with a hyphen where the handler of the flow has a name, by itself on
-/// aarch64.
+/// Returns the text after the hardware number: separated by a hyphen if the flow handler has a
+/// name, by blanks on aarch64.
 const TRIGGERS: [&str; 5] = ["-edge", "-level", "-fasteoi", " Edge", " Level"];
 
-/// The interrupts of the PCI function at `path`, by ascending number.
+/// Reads the interrupts of the PCI function at `path`, by ascending number.
 pub(super) fn read(root: &dyn Sysfs, path: &str, bound: bool, names: &HashMap<u32, String>) -> Vec<Irq> {
     let mut numbers: Vec<u32> =
         root.names(&format!("{path}/msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
-    // Without a driver the legacy line is nobody's, or that of another device which shares it.
+    // Without a driver the legacy interrupt is unused, or used by another device that shares it.
     if numbers.is_empty() && bound {
         let legacy = root.value::<u32>(&format!("{path}/irq")).ok().filter(|number| *number > 0);
         numbers.extend(legacy);
@@ -68,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_after_the_trigger_on_both_architectures() {
+    fn parses_handler_names_on_x86_and_aarch64() {
         let text = "           CPU0       CPU1       \n \
             24:          1          0  IO-APIC   5-edge      ACPI:Ged\n \
             36:          0      94843 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n \
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_of_interrupts_has_no_names() {
+    fn parses_no_names_from_other_text() {
         for text in ["", "CPU0", "CPU0\n1:", "CPU0\n1: 5", "CPU0\n1:  7  5", "x: 1  y  z", ":::\n::"] {
             assert!(parse_interrupts(text).is_empty(), "{text:?}");
         }

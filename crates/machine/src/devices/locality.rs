@@ -1,4 +1,4 @@
-//! Which node a device hangs on (`Documentation/ABI/testing/sysfs-bus-pci`, `numa_node`, `local_cpulist`).
+//! Node of a device (`Documentation/ABI/testing/sysfs-bus-pci`, `numa_node`, `local_cpulist`).
 
 use super::{Device, Locality, LocalitySource};
 use crate::ids::NodeId;
@@ -7,22 +7,23 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use std::collections::HashMap;
 
-/// Finds the nodes of devices; remembers what bridges said, as many devices ask the same ones.
+/// Finds the nodes of devices; caches the nodes of bridges, which many devices share.
 pub(super) struct Localities<'a> {
     root: &'a dyn Sysfs,
     nodes: Vec<(NodeId, &'a CpuSet)>,
     cpus: CpuSet,
-    said: HashMap<String, Option<NodeId>>,
+    bridges: HashMap<String, Option<NodeId>>,
 }
 
 impl<'a> Localities<'a> {
+    /// Creates a resolver with an empty cache.
     pub fn new(root: &'a dyn Sysfs, topology: &'a Topology) -> Self {
         let nodes: Vec<(NodeId, &CpuSet)> = topology.nodes.iter().map(|node| (node.id, &node.cpus)).collect();
         let cpus = nodes.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
-        Self { root, nodes, cpus, said: HashMap::new() }
+        Self { root, nodes, cpus, bridges: HashMap::new() }
     }
 
-    /// The node of a device whose locality is what it [`told`].
+    /// Returns the node of a device, whose locality was read by [`reported`].
     pub fn of(&mut self, device: &Device) -> Locality {
         let (own, path) = (device.locality.node, device.path.as_str());
         if let Some(node) = own.filter(|node| self.exists(*node)) {
@@ -31,7 +32,8 @@ impl<'a> Localities<'a> {
         if let [(only, _)] = self.nodes[..] {
             return known(only, LocalitySource::OnlyNode);
         }
-        // Bridges and local CPUs repeat what firmware said of this device: no second opinion.
+        // Bridges and local CPUs repeat the firmware's value for this device; they are not
+        // independent.
         if own.is_some() {
             return Locality { source: LocalitySource::AbsentNode, ..Locality::default() };
         }
@@ -39,21 +41,21 @@ impl<'a> Localities<'a> {
         above.or_else(|| self.of_local_cpus(path)).unwrap_or_default()
     }
 
-    /// What the nearest bridge or root above says.
+    /// Returns the node of the nearest bridge or root above.
     fn of_parent(&mut self, path: &str) -> Option<Locality> {
         let mut path = path;
         while let Some((parent, _)) =
             path.rsplit_once('/').filter(|(parent, _)| parent.len() > "/sys/devices".len())
         {
-            let said = match self.said.get(parent) {
-                Some(said) => *said,
+            let reported = match self.bridges.get(parent) {
+                Some(reported) => *reported,
                 None => {
-                    let said = numa_node(self.root, parent).filter(|node| self.exists(*node));
-                    self.said.insert(parent.to_owned(), said);
-                    said
+                    let reported = numa_node(self.root, parent).filter(|node| self.exists(*node));
+                    self.bridges.insert(parent.to_owned(), reported);
+                    reported
                 }
             };
-            if let Some(node) = said {
+            if let Some(node) = reported {
                 return Some(known(node, LocalitySource::ParentBridge));
             }
             path = parent;
@@ -61,7 +63,7 @@ impl<'a> Localities<'a> {
         None
     }
 
-    /// The nodes of its local CPUs, if these are some of the machine's and not all.
+    /// Returns the nodes of the local CPUs, if these are some but not all CPUs of the machine.
     fn of_local_cpus(&self, path: &str) -> Option<Locality> {
         let local = local_cpus(self.root, path)?.intersection(&self.cpus);
         if local.is_empty() || local.len() == self.cpus.len() {
@@ -84,17 +86,17 @@ fn known(node: NodeId, source: LocalitySource) -> Locality {
     Locality { node: Some(node), nodes: NodeSet::new(), source }
 }
 
-/// What the device at `path` says of itself, before it is known which nodes there are.
-pub(super) fn told(root: &dyn Sysfs, path: &str) -> Locality {
+/// Reads the node that the device at `path` reports, before the nodes are known.
+pub(super) fn reported(root: &dyn Sysfs, path: &str) -> Locality {
     numa_node(root, path).map(|node| known(node, LocalitySource::NumaNode)).unwrap_or_default()
 }
 
-/// What `numa_node` says, if it says anything: -1 stands for unknown.
+/// Reads `numa_node`; -1 is unknown.
 fn numa_node(root: &dyn Sysfs, path: &str) -> Option<NodeId> {
     root.value(&format!("{path}/numa_node")).ok().map(NodeId)
 }
 
-/// `local_cpulist`, on old kernels `local_cpus` alone.
+/// Reads `local_cpulist`, or on old kernels `local_cpus`.
 fn local_cpus(root: &dyn Sysfs, path: &str) -> Option<CpuSet> {
     let list =
         root.optional(&format!("{path}/local_cpulist")).and_then(|text| CpuSet::parse_list(&text).ok());

@@ -1,4 +1,4 @@
-//! Devices that move data, and where they hang.
+//! Devices that move data, and their position in the machine.
 
 mod counters;
 mod discovery;
@@ -22,17 +22,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A device, or a bridge on the way to one.
+/// A device, or a bridge above a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// What it is.
+    /// Kind of the device.
     pub kind: DeviceKind,
-    /// Names a user knows, the most usual first: `eth0`, `nvme0n1`, `mlx5_0`, `cuda:0`. May be empty.
+    /// User-visible names, the most common first: `eth0`, `nvme0n1`, `mlx5_0`, `cuda:0`. May be
+    /// empty.
     pub names: Vec<String>,
-    /// What each name stands for, where sysfs tells; documents written before this was kept tell nothing.
+    /// Class of each name, where sysfs has it; empty in documents of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub name_classes: BTreeMap<String, NameClass>,
-    /// PCI address; none for what is not on PCI.
+    /// PCI address, if it is on PCI.
     pub pci: Option<PciAddress>,
     /// Canonical path in sysfs.
     pub path: String,
@@ -40,27 +41,29 @@ pub struct Device {
     pub ids: Option<(u16, u16)>,
     /// PCI class code, 24 bits.
     pub class: Option<u32>,
-    /// What it is called: model of a disk, name from the driver; may be empty.
+    /// Model of a disk, or product name from the driver; may be empty.
     pub model: String,
-    /// Kernel driver bound to it.
+    /// Bound kernel driver.
     pub driver: Option<String>,
-    /// The node it hangs on, and how that is known.
+    /// Its node and the source of this information.
     pub locality: Locality,
     /// Its PCI Express link.
     pub link: Option<PcieLink>,
     /// Bridges from the device up to the root port, nearest first.
     pub upstream: Vec<PciAddress>,
-    /// PCI power state now (`D0`, `D3cold`) and runtime status (`active`, `suspended`), where known.
+    /// Current PCI power state (`D0`, `D3cold`) and runtime status (`active`, `suspended`), if
+    /// known.
     pub power: Option<String>,
     /// Interrupts.
     pub irqs: Vec<Irq>,
     /// SR-IOV, if the device is a physical or virtual function.
     pub sriov: Option<Sriov>,
-    /// Speed of a network or RDMA port in bits per second; none while the link is down or unknown.
+    /// Speed of a network or RDMA port in bits per second; `None` while the link is down or
+    /// unknown.
     pub port_bits_per_s: Option<u64>,
 }
 
-/// What a device is.
+/// Kinds of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
@@ -80,11 +83,11 @@ pub enum DeviceKind {
     Rdma,
     /// DMA engine.
     Dma,
-    /// PCI bridge or switch port; moves nothing of its own.
+    /// PCI bridge or switch port; moves no data itself.
     Bridge,
 }
 
-/// What a name of a device stands for: the class directory of sysfs that lists it
+/// Class of a device's name: the sysfs class directory that lists it
 /// (`Documentation/admin-guide/sysfs-rules.rst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -95,17 +98,17 @@ pub enum NameClass {
     Block,
     /// `nvme`: controller of NVMe namespaces.
     Nvme,
-    /// `infiniband`: RDMA device, over InfiniBand, Ethernet or what else.
+    /// `infiniband`: RDMA device, over InfiniBand, Ethernet or another transport.
     Infiniband,
     /// `drm`: graphics card, or its render node.
     Drm,
     /// `accel`, `mic`, `ve`: accelerator.
     Accelerator,
-    /// `dma`, or the bus `dsa`: DMA engine, or a channel of one.
+    /// `dma`, or the bus `dsa`: DMA engine, or a channel of a DMA engine.
     Dma,
 }
 
-/// A PCI address, `0000:3b:00.0`; the domain may have 32 bits.
+/// A PCI address, `0000:3b:00.0`; the domain can have 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
     /// Domain.
@@ -118,71 +121,71 @@ pub struct PciAddress {
     pub function: u8,
 }
 
-/// The node a device hangs on.
+/// The node of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locality {
-    /// The node; none if unknown.
+    /// The node, if known.
     pub node: Option<NodeId>,
-    /// Nodes it is equally near to, where that is more than one (local CPUs of several nodes).
+    /// All nearest nodes, if there are several (local CPUs of several nodes).
     pub nodes: NodeSet,
-    /// How it is known.
+    /// Source of this information.
     pub source: LocalitySource,
 }
 
-/// How a device's node is known.
+/// Sources of a device's node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalitySource {
     /// The device's `numa_node`.
     NumaNode,
-    /// `numa_node` of the bridge or root complex above it, as its own says -1.
+    /// `numa_node` of the bridge or root complex above it, because its own is -1.
     ParentBridge,
-    /// The nodes of its local CPU list, as `numa_node` says -1.
+    /// The nodes of its local CPU list, because `numa_node` is -1.
     LocalCpus,
-    /// The machine has one node.
+    /// The machine has a single node.
     OnlyNode,
-    /// Not known: `numa_node` names a node that the machine does not have, or that is offline.
+    /// Unknown: `numa_node` is a node that does not exist or is offline.
     AbsentNode,
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown,
 }
 
-/// A PCI Express link, now and at best (`Documentation/ABI/testing/sysfs-bus-pci`).
+/// A PCI Express link: current and maximum speed (`Documentation/ABI/testing/sysfs-bus-pci`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PcieLink {
-    /// Transfers per second and lane now, in GT/s.
+    /// Current transfers per second and lane, in GT/s.
     pub gt_per_s: f64,
-    /// Lanes now.
+    /// Current number of lanes.
     pub lanes: u32,
-    /// The device's best, in GT/s.
+    /// Maximum of the device, in GT/s.
     pub max_gt_per_s: f64,
-    /// The device's most lanes.
+    /// Maximum number of lanes of the device.
     pub max_lanes: u32,
 }
 
 /// An interrupt of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Irq {
-    /// Its number.
+    /// Interrupt number.
     pub number: u32,
     /// Name from /proc/interrupts.
     pub name: String,
-    /// CPUs it may go to (`smp_affinity_list`).
+    /// Permitted CPUs (`smp_affinity_list`).
     pub affinity: CpuSet,
-    /// CPUs it goes to (`effective_affinity_list`), where the kernel tells.
+    /// Current CPUs (`effective_affinity_list`), if reported.
     pub effective: Option<CpuSet>,
 }
 
-/// SR-IOV.
+/// SR-IOV role of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Sriov {
     /// A physical function.
     Physical {
-        /// Virtual functions it could have.
+        /// Supported number of virtual functions.
         total: u32,
-        /// Virtual functions it has.
+        /// Enabled virtual functions.
         functions: Vec<PciAddress>,
     },
     /// A virtual function.
@@ -193,19 +196,19 @@ pub enum Sriov {
 }
 
 impl Device {
-    /// Whether it moves data of its own, that is, is not a bridge.
+    /// Returns whether it moves data itself, that is, is not a bridge.
     pub fn moves_data(&self) -> bool {
         self.kind != DeviceKind::Bridge
     }
 
-    /// The name for people: its usual name, or its PCI address, or its path.
+    /// Returns the display name: the most common name, PCI address, or path.
     pub fn name(&self) -> String {
         let pci = || self.pci.map(|pci| pci.to_string());
         self.names.first().cloned().or_else(pci).unwrap_or_else(|| self.path.clone())
     }
 
-    /// A name that no other of these devices has: its name for people, or its PCI address where another one answers to
-    /// that name, as of the two controllers of a drive.
+    /// Returns the display name, or the PCI address if another of these devices has the same name,
+    /// such as the two controllers of a drive.
     pub fn distinct_name(&self, devices: &[Self]) -> String {
         let name = self.name();
         match self.pci {
@@ -214,8 +217,8 @@ impl Device {
         }
     }
 
-    /// Whether a user who typed `text` means this device: one of its names, or its PCI address with or
-    /// without the domain.
+    /// Returns whether a user-supplied text is one of its names or its PCI address, with or without
+    /// domain.
     pub fn has_name(&self, text: &str) -> bool {
         let pci = self.pci.map(|pci| pci.to_string());
         self.names.iter().any(|name| name == text)
@@ -225,14 +228,14 @@ impl Device {
 }
 
 impl Irq {
-    /// CPUs it goes to; where the kernel does not tell, those it may go to.
+    /// Returns the CPUs that serve it, or else the permitted CPUs.
     pub fn delivery_cpus(&self) -> &CpuSet {
         self.effective.as_ref().unwrap_or(&self.affinity)
     }
 }
 
 impl DeviceKind {
-    /// For people: `NIC`, `NVMe`, `GPU` and so on.
+    /// Returns the display name: `NIC`, `NVMe`, `GPU` and so on.
     pub fn name(self) -> &'static str {
         match self {
             Self::Network => "NIC",
@@ -249,13 +252,15 @@ impl DeviceKind {
 }
 
 impl PcieLink {
-    /// Bytes per second in one direction now, after line coding (8b/10b up to 5 GT/s, 128b/130b up to 32,
-    /// 1b/1b with FLITs, counted as 242/256, from 64), before packet headers.
+    /// Returns the current bandwidth of one direction in bytes per second.
+    ///
+    /// Excludes line coding (8b/10b up to 5 GT/s, 128b/130b up to 32, 1b/1b with FLITs from 64,
+    /// counted as 242/256), includes packet headers.
     pub fn bytes_per_s(&self) -> f64 {
         bytes_per_s(self.gt_per_s, self.lanes)
     }
 
-    /// The same at the device's best.
+    /// Returns the bandwidth at the device's maximum speed and width.
     pub fn max_bytes_per_s(&self) -> f64 {
         bytes_per_s(self.max_gt_per_s, self.max_lanes)
     }
@@ -290,7 +295,7 @@ impl FromStr for PciAddress {
             let function = byte(function).filter(|function| *function < 8)?;
             Some(Self { domain: pci::hex(domain)?, bus: byte(bus)?, device, function })
         };
-        parse().ok_or_else(|| format!("{text:?} is no PCI address, as 0000:3b:00.0 is"))
+        parse().ok_or_else(|| format!("invalid PCI address {text:?}: expected a form such as 0000:3b:00.0"))
     }
 }
 

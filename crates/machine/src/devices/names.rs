@@ -1,4 +1,4 @@
-//! Which names users know devices by, from the class directories of sysfs
+//! User-visible names of devices, from the class directories of sysfs
 //! (`Documentation/admin-guide/sysfs-rules.rst`).
 
 use super::{NameClass, PciAddress};
@@ -6,7 +6,7 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a name stands for, in the order in which a device's names are shown.
+/// Role of a name, in display order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     /// Network interface.
@@ -19,7 +19,7 @@ pub(super) enum Role {
     Accelerator,
     /// NVMe controller.
     NvmeController,
-    /// One path to a namespace of an NVMe drive with several.
+    /// A path to a namespace of a multipath NVMe drive.
     NvmePath,
     /// RDMA device.
     Rdma,
@@ -47,18 +47,18 @@ impl Role {
     }
 }
 
-/// One name of a device.
+/// A name of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub role: Role,
     pub name: String,
-    /// Where its attributes are.
+    /// Directory of its attributes.
     pub path: String,
-    /// The way from the device to it: `/virtio1/block/vda`.
+    /// Path from the device to it: `/virtio1/block/vda`.
     pub below: String,
 }
 
-/// The device that a name belongs to.
+/// The device of a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// A PCI function.
@@ -67,22 +67,22 @@ pub(super) enum Owner {
     Other(String),
 }
 
-/// A device and everything that is named below it.
+/// A device and all names below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
     /// Canonical path of the device.
     pub path: String,
-    /// Names in the order in which they are shown.
+    /// Names in display order.
     pub names: Vec<Named>,
 }
 
 impl Group {
-    /// Whether anything below the device has this role.
+    /// Returns whether a name below the device has this role.
     pub fn has(&self, role: Role) -> bool {
         self.names.iter().any(|named| named.role == role)
     }
 
-    /// The names alone, each once.
+    /// Returns the names without duplicates.
     pub fn shown(&self) -> Vec<String> {
         let mut shown: Vec<String> = Vec::with_capacity(self.names.len());
         for named in &self.names {
@@ -93,16 +93,16 @@ impl Group {
         shown
     }
 
-    /// What each name stands for; of a name in several directories the first that is shown.
+    /// Returns the class of each name; for a name in several directories, the first displayed.
     pub fn classes(&self) -> BTreeMap<String, NameClass> {
         self.names.iter().rev().map(|named| (named.name.clone(), named.role.class())).collect()
     }
 }
 
-/// Tells the role of a name in a directory, if it is one of a device.
+/// Returns the role of a name in a directory, if it names a device.
 type RoleOf = fn(&str) -> Option<Role>;
 
-/// Directories whose entries are names.
+/// Directories of names.
 const DIRECTORIES: [(&str, RoleOf); 9] = [
     ("/sys/class/net", |_| Some(Role::Net)),
     ("/sys/class/infiniband", |_| Some(Role::Rdma)),
@@ -115,7 +115,7 @@ const DIRECTORIES: [(&str, RoleOf); 9] = [
     ("/sys/bus/dsa/devices", |name| (numbered(name, "dsa") || numbered(name, "iax")).then_some(Role::Dsa)),
 ];
 
-/// Everything that is named, by the device it belongs to. What is purely virtual is left out.
+/// Returns all names by device, without virtual ones.
 pub(super) fn collect(root: &dyn Sysfs) -> BTreeMap<Owner, Group> {
     let mut groups = BTreeMap::new();
     for (directory, role_of) in DIRECTORIES {
@@ -123,7 +123,8 @@ pub(super) fn collect(root: &dyn Sysfs) -> BTreeMap<Owner, Group> {
             let Some(role) = role_of(&name) else { continue };
             let entry = format!("{directory}/{name}");
             let Some(found) = find(root, entry) else { continue };
-            // Channels of controllers that serve a UART, say, lie deeper, below cells of the function.
+            // Channels of controllers that serve a UART, for example, are below cells of the
+            // function.
             let is_engine = matches!(found.owner, Owner::Pci(_)) && found.below == format!("/dma/{name}");
             if role != Role::DmaChannel || is_engine {
                 add(&mut groups, found, role, name);
@@ -137,7 +138,7 @@ pub(super) fn collect(root: &dyn Sysfs) -> BTreeMap<Owner, Group> {
     groups
 }
 
-/// Whole disks; /sys/block is what kernels had before block devices were a class.
+/// Returns disks without partitions; old kernels have /sys/block instead of a class.
 fn collect_disks(root: &dyn Sysfs, groups: &mut BTreeMap<Owner, Group>) {
     let directory = if root.exists("/sys/class/block") { "/sys/class/block" } else { "/sys/block" };
     let names = root.names(directory);
@@ -168,23 +169,23 @@ fn add(groups: &mut BTreeMap<Owner, Group>, found: Found, role: Role, name: Stri
     group.names.push(Named { role, name, path, below });
 }
 
-/// Where a class entry leads.
+/// The target of a class entry.
 #[derive(Clone)]
 struct Found {
     owner: Owner,
     /// Canonical path of the device.
     device: String,
-    /// Where the attributes of the entry are.
+    /// Directory of the entry's attributes.
     path: String,
-    /// The way from the device to the entry.
+    /// Path from the device to the entry.
     below: String,
 }
 
-/// The device that a class entry belongs to; none if no device stands behind it.
+/// Returns the device of a class entry, if it has one.
 fn find(root: &dyn Sysfs, entry: String) -> Option<Found> {
     let device_link = || root.resolve(&format!("{entry}/device")).ok();
     let path = root.resolve(&entry).ok()?;
-    // Kernels before 2.6.26 had directories here, with a link to the device in each.
+    // Kernels before 2.6.26 have directories with a link to the device here.
     let real = if path.starts_with("/sys/devices/") { path.clone() } else { device_link()? };
     if is_virtual(&real) {
         return None;
@@ -200,14 +201,14 @@ fn find(root: &dyn Sysfs, entry: String) -> Option<Found> {
     Some(Found { owner, device, path, below })
 }
 
-/// Whether nothing real stands behind a path: it is made by software alone, or lies across a network.
+/// Returns whether a path is virtual: pure software, or reached over a network.
 fn is_virtual(path: &str) -> bool {
     let Some(below) = path.strip_prefix("/sys/devices/") else { return true };
     const MADE_UP: [&str; 4] = ["virtual", "pseudo_", "tcm_loop", "netdevsim"];
     MADE_UP.iter().any(|start| below.starts_with(start)) || below.contains("/session")
 }
 
-/// The last PCI function in a path, and where its name ends.
+/// Returns the last PCI function in a path and the end of its name.
 fn last_function(path: &str) -> Option<(PciAddress, usize)> {
     let mut end = 0;
     let mut last = None;
@@ -221,7 +222,7 @@ fn last_function(path: &str) -> Option<(PciAddress, usize)> {
     last
 }
 
-/// `nvme0n1` for `nvme0c1n1`: the disk that unites the paths to a namespace, numbered by its subsystem
+/// Returns `nvme0n1` for `nvme0c1n1`: the multipath disk of a namespace, numbered by its subsystem
 /// (`drivers/nvme/host/multipath.c`).
 fn multipath_head(name: &str) -> Option<String> {
     let (subsystem, rest) = name.strip_prefix("nvme")?.split_once('c')?;
@@ -238,7 +239,7 @@ fn drm(name: &str) -> Option<Role> {
     }
 }
 
-/// Whether a name is a word and a number.
+/// Returns whether a name is a word followed by a number.
 fn numbered(name: &str, word: &str) -> bool {
     name.strip_prefix(word).is_some_and(is_number)
 }
@@ -247,7 +248,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Orders names as people do: `eth2` before `eth10`.
+/// Compares names in natural order: `eth2` before `eth10`.
 fn natural(a: &str, b: &str) -> Ordering {
     let key = |text: &str| -> Vec<(String, u64)> {
         let mut key: Vec<(String, u64)> = vec![(String::new(), 0)];
@@ -269,14 +270,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_sort_as_people_count() {
+    fn sorts_names_in_natural_order() {
         let mut names = ["eth10", "eth2", "eth1", "enp3s0f10", "enp3s0f9"];
         names.sort_by(|a, b| natural(a, b));
         assert_eq!(names, ["enp3s0f9", "enp3s0f10", "eth1", "eth2", "eth10"]);
     }
 
     #[test]
-    fn paths_of_one_namespace_lead_to_its_head() {
+    fn maps_multipath_namespaces_to_their_disk() {
         assert_eq!(multipath_head("nvme0c12n3").as_deref(), Some("nvme0n3"));
         for other in ["nvme0n1", "nvme0", "nvmecn", "nvme0cn1", "sdc1"] {
             assert_eq!(multipath_head(other), None, "{other}");
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_function_in_a_path_owns_it() {
+    fn finds_the_last_function_in_a_path() {
         let path = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0/10000:01:00.0/nvme/nvme0";
         let (address, end) = last_function(path).expect("a function");
         assert_eq!((address.to_string().as_str(), &path[end..]), ("10000:01:00.0", "/nvme/nvme0"));

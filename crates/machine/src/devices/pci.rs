@@ -1,17 +1,17 @@
-//! PCI functions and what they are (`Documentation/ABI/testing/sysfs-bus-pci`; class codes of the PCI Code
-//! and ID Assignment Specification, as in `include/linux/pci_ids.h`).
+//! PCI functions and their kinds (`Documentation/ABI/testing/sysfs-bus-pci`; class codes of the PCI
+//! Code and ID Assignment Specification, as in `include/linux/pci_ids.h`).
 
 use super::names::{Group, Named, Role};
 use super::{DeviceKind, PciAddress, Sriov};
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Where the kernel lists all PCI functions.
+/// Directory of all PCI functions.
 pub const FUNCTIONS: &str = "/sys/bus/pci/devices";
 
 /// Class and subclass of a bridge between PCI buses.
 const BRIDGE: u32 = 0x0604;
 
-/// An address as sysfs writes it, and nothing else: SCSI addresses and port services look alike.
+/// Parses an address exactly as in sysfs, to exclude similar SCSI addresses and port services.
 pub(super) fn address(text: &str) -> Option<PciAddress> {
     let looks_right =
         text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
@@ -22,25 +22,26 @@ pub(super) fn address(text: &str) -> Option<PciAddress> {
     }
 }
 
-/// All PCI functions that the kernel lists, ascending.
+/// Lists all PCI functions, ascending.
 pub(super) fn functions(root: &dyn Sysfs) -> Vec<PciAddress> {
     let mut all: Vec<PciAddress> = root.names(FUNCTIONS).iter().filter_map(|name| address(name)).collect();
     all.sort_unstable();
     all
 }
 
-/// What a function says of itself.
+/// Identification of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Card {
     /// Class code, 24 bits.
     pub class: Option<u32>,
-    /// Vendor and device.
+    /// Vendor and device id.
     pub ids: Option<(u16, u16)>,
-    /// Driver that is bound to it.
+    /// Bound driver.
     pub driver: Option<String>,
 }
 
-/// Reads it of the function at `path`: from `uevent`, which holds it all, else from one attribute each.
+/// Reads the identification of the function at `path` from `uevent`, or else from single
+/// attributes.
 pub(super) fn card(root: &dyn Sysfs, path: &str) -> Card {
     let mut card = uevent(root, path);
     if card.class.is_none() {
@@ -53,7 +54,7 @@ pub(super) fn card(root: &dyn Sysfs, path: &str) -> Card {
     card
 }
 
-/// Reads it from `uevent` alone; none where that does not tell a class.
+/// Reads the identification from `uevent` only; `None` if it has no class.
 pub(super) fn card_by_uevent(root: &dyn Sysfs, path: &str) -> Option<Card> {
     Some(uevent(root, path)).filter(|card| card.class.is_some())
 }
@@ -75,18 +76,18 @@ fn parse_uevent(text: &str) -> Card {
     }
 }
 
-/// Hexadecimal digits alone: `from_str_radix` takes a sign, too.
+/// Parses hexadecimal digits only: `from_str_radix` also accepts a sign.
 pub(super) fn hex(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'))
 }
 
-/// Name of the driver that is bound to a device, on PCI or not.
+/// Returns the name of the driver that is bound to a device, on PCI or not.
 pub(super) fn driver(root: &dyn Sysfs, path: &str) -> Option<String> {
     let driver = root.resolve(&format!("{path}/driver")).ok()?;
     driver.rsplit('/').next().map(str::to_owned)
 }
 
-/// What a function is, if it moves data; `group` is what is named below it.
+/// Returns the kind of a function if it moves data; `group` holds the names below it.
 pub(super) fn kind(card: &Card, group: Option<&Group>) -> Option<DeviceKind> {
     use DeviceKind::*;
     let has = |role| group.is_some_and(|group| group.has(role));
@@ -106,7 +107,7 @@ pub(super) fn kind(card: &Card, group: Option<&Group>) -> Option<DeviceKind> {
     }
 }
 
-/// What a function of a class that says nothing is, by what is named below it.
+/// Returns the kind of a function with an unspecific class by the names below it.
 fn by_names(group: &Group) -> Option<DeviceKind> {
     use DeviceKind::*;
     let kinds = [
@@ -123,14 +124,15 @@ fn by_names(group: &Group) -> Option<DeviceKind> {
     kinds.into_iter().find(|(role, _)| group.has(*role)).map(|(_, kind)| kind)
 }
 
-/// System peripherals are mostly counters and mailboxes of the processor, and a few DMA engines.
+/// Returns the kind of a system peripheral: mostly counters and mailboxes of the processor, some
+/// DMA engines.
 fn unnamed(class: u32, driver: Option<&str>) -> Option<DeviceKind> {
     const ENGINES: [&str; 2] = ["ioatdma", "idxd"];
     let is_engine = class == 0x0880 && driver.is_some_and(|driver| ENGINES.contains(&driver));
     is_engine.then_some(DeviceKind::Dma)
 }
 
-/// Mass storage: an NVMe drive, a virtual disk that is the function itself, or a controller.
+/// Returns the kind of a mass storage function: NVMe drive, virtual disk, or controller.
 fn storage(group: Option<&Group>) -> DeviceKind {
     let Some(group) = group else { return DeviceKind::StorageController };
     let is_virtio_disk = |named: &Named| named.role == Role::Disk && named.below.starts_with("/virtio");
@@ -142,12 +144,12 @@ fn storage(group: Option<&Group>) -> DeviceKind {
     }
 }
 
-/// Whether a class is that of a bridge between PCI buses.
+/// Returns whether a class is a bridge between PCI buses.
 pub(super) fn is_bridge(class: u32) -> bool {
     class >> 8 == BRIDGE
 }
 
-/// SR-IOV as the function itself tells it; the virtual functions of a physical one are found from theirs.
+/// Reads SR-IOV of a function; the virtual functions of a physical one are added later.
 pub(super) fn sriov(root: &dyn Sysfs, path: &str) -> Option<Sriov> {
     if let Ok(physical) = root.resolve(&format!("{path}/physfn")) {
         return Some(Sriov::Virtual { of: address(physical.rsplit('/').next()?)? });
@@ -156,7 +158,7 @@ pub(super) fn sriov(root: &dyn Sysfs, path: &str) -> Option<Sriov> {
     Some(Sriov::Physical { total, functions: Vec::new() })
 }
 
-/// PCI power state and runtime status: `D0, active`.
+/// Reads PCI power state and runtime status: `D0, active`.
 pub(super) fn power(root: &dyn Sysfs, path: &str) -> Option<String> {
     let states: Vec<String> = ["power_state", "power/runtime_status"]
         .iter()
@@ -166,8 +168,9 @@ pub(super) fn power(root: &dyn Sysfs, path: &str) -> Option<String> {
     (!states.is_empty()).then(|| states.join(", "))
 }
 
-/// Bridges on the way to a function, nearest first, each with its canonical path. A root bus in the middle
-/// of a path, as behind Intel VMD, is where the way begins.
+/// Returns the bridges above a function, nearest first, with their canonical paths.
+///
+/// A root bus in the middle of a path, as with Intel VMD, is the start of the hierarchy.
 pub(super) fn upstream(path: &str) -> Vec<(PciAddress, &str)> {
     let mut bridges = Vec::new();
     let mut end = 0;
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_digits_alone() {
+    fn rejects_signs_in_pci_addresses() {
         let address = PciAddress { domain: 0x10000, bus: 0x3b, device: 0x1f, function: 7 };
         assert_eq!("10000:3b:1f.7".parse(), Ok(address));
         for text in
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_are_addresses() {
+    fn rejects_text_that_resembles_pci_addresses() {
         assert_eq!(address("10000:e1:00.7").map(|address| address.domain), Some(0x10000));
         for text in
             ["0:0:0:0", "0000:00:01.0:pcie01", "pci0000:00", "0000:00:20.0", "+000:00:01.0", "1-1:1.0"]
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_up_ends_at_the_nearest_root_bus() {
+    fn bridges_end_at_the_nearest_root_bus() {
         let path = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0/10000:01:00.0";
         let upstream = upstream(path);
         assert_eq!(upstream.len(), 1);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_tells_class_ids_and_driver() {
+    fn parses_class_ids_and_driver_from_uevent() {
         let text = "DRIVER=virtio-pci\nPCI_CLASS=20000\nPCI_ID=1AF4:1041\nPCI_SUBSYS_ID=1AF4:1041\n";
         let driver = Some("virtio-pci".to_owned());
         assert_eq!(parse_uevent(text), Card { class: Some(0x020000), ids: Some((0x1af4, 0x1041)), driver });
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_tell_the_kind_before_names_do() {
+    fn kind_depends_on_class_before_names() {
         let kind = |class, driver: Option<&str>| {
             super::kind(&Card { class: Some(class), ids: None, driver: driver.map(str::to_owned) }, None)
         };

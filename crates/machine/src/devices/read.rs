@@ -1,4 +1,4 @@
-//! Reading one device.
+//! Reading the attributes of one device.
 
 use super::locality;
 use super::names::{Group, Named, Role};
@@ -6,26 +6,27 @@ use super::{irqs, link, pci, Device, DeviceKind, PciAddress, Sriov};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, HashMap};
 
-/// PCI vendor of the GPUs that CUDA runs on.
+/// PCI vendor of GPUs with CUDA.
 const NVIDIA: u16 = 0x10de;
 
 /// Reads PCI functions.
 pub(super) struct Reader<'a> {
     root: &'a dyn Sysfs,
-    /// Names of interrupts by number.
+    /// Interrupt names by number.
     interrupts: &'a HashMap<u32, String>,
-    /// Canonical paths of the bridges or roots that functions lie in, by domain and bus.
+    /// Canonical paths of the parents of functions, by domain and bus.
     buses: HashMap<(u32, u8), String>,
 }
 
 impl<'a> Reader<'a> {
+    /// Creates a reader of PCI functions.
     pub fn new(root: &'a dyn Sysfs, interrupts: &'a HashMap<u32, String>) -> Self {
         Self { root, interrupts, buses: HashMap::new() }
     }
 
-    /// A PCI function, if it moves data. Most do not; these cost the reading of one file.
+    /// Reads a PCI function if it moves data; other functions cost a single read.
     ///
-    /// What it says of its node stands as its locality, to be judged when nodes are known.
+    /// Its locality holds the reported node, which is verified once the nodes are known.
     pub fn function(&mut self, address: PciAddress, group: Option<&Group>) -> Option<Device> {
         let root = self.root;
         let (path, card) = self.card(address, group);
@@ -48,8 +49,8 @@ impl<'a> Reader<'a> {
             ids: card.ids,
             class: card.class,
             model: model(root, kind, address, &path, names),
-            locality: locality::told(root, &path),
-            // A virtual function has no link and no power of its own: its registers hold zeros.
+            locality: locality::reported(root, &path),
+            // A virtual function's link and power registers are zero.
             link: if is_virtual { None } else { link::read(root, &path) },
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
             power: if is_virtual { None } else { pci::power(root, &path) },
@@ -61,8 +62,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A path of a function, and what it says of itself. The path is that of its name, or lies on its bus where
-    /// that is known, as all functions of a bus lie in the same directory; else it is the link that lists it.
+    /// Returns the path of a function and its identification.
+    ///
+    /// The path is that of a name below it, or is on the known directory of its bus, which all
+    /// functions of a bus share; otherwise it is the link that lists the function.
     fn card(&self, address: PciAddress, group: Option<&Group>) -> (String, pci::Card) {
         if let Some(group) = group {
             return (group.path.clone(), pci::card(self.root, &group.path));
@@ -79,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The bridge at a path, if it is one.
+/// Reads the bridge at a path, if it is one.
 pub(super) fn bridge(root: &dyn Sysfs, address: PciAddress, path: &str) -> Option<Device> {
     let card = pci::card(root, path);
     card.class.filter(|class| pci::is_bridge(*class))?;
@@ -95,7 +98,7 @@ pub(super) fn bridge(root: &dyn Sysfs, address: PciAddress, path: &str) -> Optio
     })
 }
 
-/// A device that is not on PCI: the interface of a system on a chip, persistent memory, a DASD.
+/// Reads a device outside of PCI: an interface of a system on a chip, persistent memory, a DASD.
 pub(super) fn other(root: &dyn Sysfs, path: &str, group: &Group) -> Option<Device> {
     let kind = match () {
         () if group.has(Role::Net) => DeviceKind::Network,
@@ -115,7 +118,7 @@ pub(super) fn other(root: &dyn Sysfs, path: &str, group: &Group) -> Option<Devic
     })
 }
 
-/// A device of which nothing is known but where it is.
+/// Returns a device with only its path known.
 fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
     Device {
         kind,
@@ -127,7 +130,7 @@ fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
         class: None,
         model: String::new(),
         driver: None,
-        locality: locality::told(root, path),
+        locality: locality::reported(root, path),
         link: None,
         upstream: Vec::new(),
         power: None,
@@ -137,7 +140,7 @@ fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
     }
 }
 
-/// Gives physical functions the list of their virtual ones, and these the link that they share.
+/// Sets the virtual functions of physical functions, and their shared link.
 pub(super) fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device>) {
     let pairs: Vec<(PciAddress, PciAddress)> = functions
         .iter()
@@ -158,8 +161,8 @@ pub(super) fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device
     }
 }
 
-/// Names the GPUs as CUDA does under `CUDA_DEVICE_ORDER=PCI_BUS_ID`: the order of addresses, counting those
-/// that its driver has (CUDA C++ Programming Guide, environment variables).
+/// Names the GPUs as CUDA does with `CUDA_DEVICE_ORDER=PCI_BUS_ID`: by address, counting those with
+/// NVIDIA's driver (CUDA C++ Programming Guide, environment variables).
 pub(super) fn name_cuda_devices(functions: &mut BTreeMap<PciAddress, Device>) {
     let of_cuda = |device: &&mut Device| {
         let of_driver = device.driver.as_deref() == Some("nvidia");
@@ -170,7 +173,7 @@ pub(super) fn name_cuda_devices(functions: &mut BTreeMap<PciAddress, Device>) {
     }
 }
 
-/// What a device is called, by its driver.
+/// Returns the model of a device from its driver.
 fn model(root: &dyn Sysfs, kind: DeviceKind, address: PciAddress, path: &str, names: &[Named]) -> String {
     match kind {
         DeviceKind::Gpu => gpu_model(root, address, path).unwrap_or_default(),
@@ -178,14 +181,14 @@ fn model(root: &dyn Sysfs, kind: DeviceKind, address: PciAddress, path: &str, na
     }
 }
 
-/// The model by NVIDIA's driver, or the product name by AMD's.
+/// Reads the model from NVIDIA's driver, or the product name from AMD's.
 fn gpu_model(root: &dyn Sysfs, address: PciAddress, path: &str) -> Option<String> {
     let nvidia = root.optional(&format!("/proc/driver/nvidia/gpus/{address}/information"));
     let model = nvidia.as_deref().and_then(|text| text.lines().find_map(|line| line.strip_prefix("Model:")));
     model.map(|model| model.trim().to_owned()).or_else(|| root.optional(&format!("{path}/product_name")))
 }
 
-/// The model of the one disk or NVMe controller; a controller of several disks has none.
+/// Reads the model of a single disk or NVMe controller; a controller of several disks has none.
 fn disk_model(root: &dyn Sysfs, names: &[Named]) -> String {
     let text = |path: &str| root.optional(path).unwrap_or_default();
     if let Some(controller) = names.iter().find(|named| named.role == Role::NvmeController) {
@@ -196,7 +199,7 @@ fn disk_model(root: &dyn Sysfs, names: &[Named]) -> String {
         (Some(disk), None) => {
             let [vendor, model] =
                 ["vendor", "model"].map(|file| text(&format!("{}/device/{file}", disk.path)));
-            // A virtio disk's vendor is a number, and it has no model.
+            // A virtio disk has a numeric vendor and no model.
             if model.is_empty() {
                 model
             } else {
@@ -207,8 +210,8 @@ fn disk_model(root: &dyn Sysfs, names: &[Named]) -> String {
     }
 }
 
-/// The fastest port of a device in bits per second: that of its network interfaces
-/// (`Documentation/ABI/testing/sysfs-class-net`, `speed` in Mbit/s), else of its RDMA ports.
+/// Returns the speed of a device's fastest port in bits per second, from its network interfaces
+/// (`Documentation/ABI/testing/sysfs-class-net`, `speed` in Mbit/s), or else from its RDMA ports.
 fn port_speed(root: &dyn Sysfs, names: &[Named]) -> Option<u64> {
     let of_role = |role| names.iter().filter(move |named| named.role == role);
     let net = of_role(Role::Net).filter_map(|named| net_speed(root, &named.path)).max();
@@ -217,7 +220,7 @@ fn port_speed(root: &dyn Sysfs, names: &[Named]) -> Option<u64> {
 
 fn net_speed(root: &dyn Sysfs, path: &str) -> Option<u64> {
     let megabits: u64 = root.value(&format!("{path}/speed")).ok()?;
-    // Old kernels write -1 for unknown as 16 or 32 bits without sign.
+    // Old kernels report -1 (unknown) as an unsigned number of 16 or 32 bits.
     let unknown = [0, u64::from(u16::MAX), u64::from(u32::MAX)].contains(&megabits);
     if unknown {
         None
@@ -226,7 +229,8 @@ fn net_speed(root: &dyn Sysfs, path: &str) -> Option<u64> {
     }
 }
 
-/// The fastest active port of an RDMA device (`Documentation/ABI/stable/sysfs-class-infiniband`).
+/// Returns the speed of an RDMA device's fastest active port
+/// (`Documentation/ABI/stable/sysfs-class-infiniband`).
 fn rdma_speed(root: &dyn Sysfs, path: &str) -> Option<u64> {
     let port_speed = |port: &String| {
         let text = |file: &str| root.optional(&format!("{path}/ports/{port}/{file}"));
@@ -236,7 +240,7 @@ fn rdma_speed(root: &dyn Sysfs, path: &str) -> Option<u64> {
     root.names(&format!("{path}/ports")).iter().filter_map(port_speed).max()
 }
 
-/// `100 Gb/sec (4X EDR)` in bits per second.
+/// Parses `100 Gb/sec (4X EDR)` to bits per second.
 fn rdma_rate(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
     let gigabits: f64 = number.parse().ok().filter(|rate| (0.0..1e6).contains(rate))?;

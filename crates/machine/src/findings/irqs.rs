@@ -1,14 +1,14 @@
-//! Interrupts that are handled far from their device.
+//! Findings about interrupts on CPUs that are distant from their device.
 
 use super::{matters, Finding, Severity};
 use crate::devices::{Device, DeviceKind, Irq};
 use crate::set::CpuSet;
 use crate::topology::Topology;
 
-/// Interrupts named as examples.
+/// Number of interrupts to name as examples.
 const EXAMPLES: usize = 3;
 
-/// Devices whose interrupts go to CPUs of other nodes alone.
+/// Reports devices whose interrupts go only to CPUs of other nodes.
 pub(super) fn foreign(topology: &Topology) -> Vec<Finding> {
     if topology.cpu_nodes().len() < 2 {
         return Vec::new();
@@ -30,7 +30,7 @@ fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
         _ if foreign.is_empty() => return None,
         _ if foreign.len() == all.len() => Severity::Warning,
         DeviceKind::Network | DeviceKind::Rdma => Severity::Note,
-        // A queue for each CPU of the machine is how drives are meant to work.
+        // Drives are designed to have a queue for each CPU of the machine.
         _ => return None,
     };
     let examples: Vec<String> = foreign.iter().take(EXAMPLES).map(|irq| example(irq)).collect();
@@ -39,7 +39,7 @@ fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
         rule: "irq-foreign-node".into(),
         subject: device.distinct_name(&topology.devices),
         what: format!(
-            "{} of {} interrupts of {} go to CPUs outside its node {} only.",
+            "{} of {} interrupts of {} go only to CPUs outside its node {}.",
             foreign.len(),
             all.len(),
             device.name(),
@@ -53,13 +53,13 @@ fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
     })
 }
 
-/// CPUs of all nodes the device is equally near to.
+/// Returns the CPUs of all nodes nearest to the device.
 fn near_cpus(device: &Device, topology: &Topology, of_node: &CpuSet) -> CpuSet {
     let others = device.locality.nodes.iter().filter_map(|id| topology.node(id));
     others.fold(of_node.clone(), |near, node| near.union(&node.cpus))
 }
 
-/// Interrupts with a handler; all of them where /proc/interrupts told no names.
+/// Returns the interrupts with a handler, or all of them without names from /proc/interrupts.
 fn in_use(device: &Device) -> Vec<&Irq> {
     let named: Vec<&Irq> = device.irqs.iter().filter(|irq| !irq.name.is_empty()).collect();
     if named.is_empty() {

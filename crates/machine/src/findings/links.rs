@@ -1,9 +1,10 @@
-//! PCI Express links that give less than their ends could (`Documentation/ABI/testing/sysfs-bus-pci`).
+//! Findings about PCI Express links below their capability
+//! (`Documentation/ABI/testing/sysfs-bus-pci`).
 //!
-//! A link has two ends, and each tells the same speed and width from its own registers, and its own best. What a
-//! link can do is the smaller of the two. A root port and the downstream ports of a switch look down, an upstream
-//! port and a device look up; so on the way up from a device every second step is a link, and the steps between
-//! lead through a switch.
+//! Both ends of a link report the same current speed and width, and each its own maximum. The
+//! capability of the link is the smaller maximum. Root ports and downstream ports of a switch are
+//! upper ends; devices and upstream ports are lower ends. Therefore every second step from a device
+//! up to the root port is a link, and the steps between are inside a switch.
 
 use super::{Finding, Severity};
 use crate::devices::{Device, DeviceKind, PciAddress, PcieLink, Sriov};
@@ -11,22 +12,22 @@ use std::collections::{BTreeMap, HashMap};
 
 const RULE: &str = "pcie-link-degraded";
 
-/// Bandwidths that differ by less are equal.
+/// Ratio below which two bandwidths count as equal.
 const EQUAL: f64 = 0.999;
 
 type ByAddress<'a> = HashMap<PciAddress, &'a Device>;
 
-/// One link of the way from a device to its root port.
+/// A link on the path from a device to its root port.
 struct Hop<'a> {
-    /// The end that looks up: the device, or the upstream port of a switch.
+    /// The lower end: the device, or the upstream port of a switch.
     lower: &'a Device,
-    /// The link as the lower end tells it; between bridges as the end that tells less.
+    /// The link as reported by the lower end; between bridges, the slower report of both ends.
     link: PcieLink,
-    /// The end that looks down, if it is known, and its link.
+    /// The upper end and its link, if known.
     upper: Option<(&'a Device, PcieLink)>,
 }
 
-/// Devices whose data passes a link that is slower than it could be, or than the device.
+/// Reports devices behind a link that is slower than its capability or than the device.
 pub(super) fn degraded(devices: &[Device]) -> Vec<Finding> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);
@@ -43,12 +44,12 @@ fn degraded_of(device: &Device, by_address: &ByAddress, users: &Users) -> Option
     let hops = hops(device, by_address);
     let fault = worst_fault(device, &hops, users);
     let narrow = narrow(device, &hops, users);
-    // Of equals the last: a fault can be mended.
+    // The last of equal links: a fault can be fixed, a slow slot cannot.
     [narrow, fault].into_iter().flatten().max_by_key(|finding| finding.severity)
 }
 
-/// The share that a device loses by a link that [`degraded`] tells of, of what the link's ends, or else the device, can
-/// do; none of a link that only rests.
+/// Returns the lost share of bandwidth of a device with a [`degraded`] link, relative to the link's
+/// or the device's capability; `None` if the link only saves power.
 pub(crate) fn loss(devices: &[Device], device: &Device) -> Option<f64> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);
@@ -67,7 +68,7 @@ pub(crate) fn loss(devices: &[Device], device: &Device) -> Option<f64> {
     }
 }
 
-/// The link that lacks most of what it could do, and how bad that is; of equals the slowest.
+/// Returns the link with the largest loss, and its severity; the slowest of equal ones.
 fn worst<'h, 'd>(device: &Device, hops: &'h [Hop<'d>], users: &Users) -> Option<(Severity, &'h Hop<'d>)> {
     let faults = hops.iter().filter_map(|hop| fault(device, hop, users).map(|severity| (severity, hop)));
     faults.max_by(|(a, x), (b, y)| a.cmp(b).then(y.now().total_cmp(&x.now())))
@@ -78,7 +79,7 @@ fn worst_fault(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> 
     Some(degraded_finding(device, hop, severity))
 }
 
-/// The slowest of the links that do what they can, if that is less than the device could use.
+/// Returns the slowest link at full capability if it is slower than the device.
 fn narrow(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
     let best = device.link.filter(|_| !is_integrated(device))?.max_bytes_per_s();
     let sound = hops.iter().filter(|hop| fault(device, hop, users).is_none());
@@ -86,17 +87,17 @@ fn narrow(device: &Device, hops: &[Hop], users: &Users) -> Option<Finding> {
     (narrowest.now() < best * EQUAL).then(|| narrow_finding(device, narrowest))
 }
 
-/// How bad it is that a link runs below its best; none if it does not.
+/// Returns the severity of a link below its capability, or `None`.
 fn fault(device: &Device, hop: &Hop, users: &Users) -> Option<Severity> {
     let (best_lanes, best_speed) = hop.best();
     if hop.link.lanes < best_lanes {
-        // Without the other end, a slot with fewer lanes looks the same.
+        // Without the upper end, this cannot be distinguished from a slot with fewer lanes.
         return Some(if hop.upper.is_some() { Severity::Problem } else { Severity::Warning });
     }
     if hop.link.gt_per_s >= best_speed || is_integrated(hop.lower) {
         return None;
     }
-    // Power saving lowers the speed of links that serve one device, not of those that several share.
+    // Power saving lowers the speed of links to a single device, not of shared links.
     let alone = hop.lower.pci.and_then(|pci| users.get(&pci)).is_none_or(|users| users.len() < 2);
     Some(match hop.upper {
         _ if alone && may_idle(device) => Severity::Note,
@@ -105,7 +106,7 @@ fn fault(device: &Device, hop: &Hop, users: &Users) -> Option<Severity> {
     })
 }
 
-/// Whether the device lowers the speed of its link while it has nothing to do.
+/// Returns whether the device lowers its link speed while idle.
 fn may_idle(device: &Device) -> bool {
     let asleep = device.power.as_deref().is_some_and(|power| {
         power.contains("suspend") || power.split(", ").any(|state| state.starts_with('D') && state != "D0")
@@ -113,25 +114,25 @@ fn may_idle(device: &Device) -> bool {
     asleep || matches!(device.kind, DeviceKind::Gpu | DeviceKind::Nvme)
 }
 
-/// Intel's X722 sits in the chipset and shows one slow lane by default; its bandwidth is another
-/// (`drivers/net/ethernet/intel/i40e/i40e_main.c`, `NO_PCI_LINK_CHECK`).
+/// Returns whether the device is Intel's X722, which is part of the chipset and by default reports
+/// a single slow lane (`drivers/net/ethernet/intel/i40e/i40e_main.c`, `NO_PCI_LINK_CHECK`).
 fn is_integrated(device: &Device) -> bool {
     device.driver.as_deref() == Some("i40e") && device.link.is_some_and(|link| link.max_lanes == 1)
 }
 
 impl Hop<'_> {
-    /// Bytes per second now.
+    /// Returns the current bandwidth in bytes per second.
     fn now(&self) -> f64 {
         self.link.bytes_per_s()
     }
 
-    /// Lanes and GT/s that both ends can do.
+    /// Returns the lanes and GT/s that both ends support.
     fn best(&self) -> (u32, f64) {
         let upper = self.upper.map_or(self.link, |(_, link)| link);
         (self.link.max_lanes.min(upper.max_lanes), self.link.max_gt_per_s.min(upper.max_gt_per_s))
     }
 
-    /// The link in words: `from 0000:3b:00.0 up to 0000:3a:00.0`.
+    /// Formats the link: `from 0000:3b:00.0 up to 0000:3a:00.0`.
     fn place(&self) -> String {
         let address = |device: &Device| device.pci.map_or_else(|| device.name(), |pci| pci.to_string());
         let lower = address(self.lower);
@@ -166,17 +167,15 @@ fn words(gt_per_s: f64, lanes: u32) -> String {
 fn degraded_finding(device: &Device, hop: &Hop, severity: Severity) -> Finding {
     let (lanes, speed) = hop.best();
     let remedy = match severity {
-        Severity::Note => "Sample it under load: an idle device lowers the speed of its link to save power.",
-        _ => {
-            "Reseat the card or its riser, then look at the slot's settings in the firmware and at the cable."
-        }
+        Severity::Note => "Check it under load: an idle device lowers the speed of its link to save power.",
+        _ => "Reseat the card or its riser, then check the slot's firmware settings and the cable.",
     };
     Finding {
         severity,
         rule: RULE.into(),
         subject: device.name(),
         what: format!(
-            "The link {} on the way of {} runs at {} where its ends can do {}.",
+            "The link {} of {} runs at {}, although its ends support {}.",
             hop.place(),
             device.name(),
             words(hop.link.gt_per_s, hop.link.lanes),
@@ -191,12 +190,12 @@ fn narrow_finding(device: &Device, hop: &Hop) -> Finding {
     let own = hop.lower.pci == device.pci;
     let best = device.link.map(|link| words(link.max_gt_per_s, link.max_lanes)).unwrap_or_default();
     Finding {
-        // Cards are often better than the slot; a switch that is narrower than its slots is worth a look.
+        // Cards often exceed their slot; a switch narrower than its slots deserves a check.
         severity: if own { Severity::Note } else { Severity::Warning },
         rule: RULE.into(),
         subject: device.name(),
         what: format!(
-            "{} can do {best}, but the link {} can do no more than {}.",
+            "{} supports {best}, but the link {} supports only {}.",
             device.name(),
             hop.place(),
             words(hop.link.gt_per_s, hop.link.lanes)
@@ -206,14 +205,15 @@ fn narrow_finding(device: &Device, hop: &Hop) -> Finding {
     }
 }
 
-/// The links from a device up to its root port, nearest first.
+/// Returns the links from a device up to its root port, nearest first.
 fn hops<'a>(device: &'a Device, by_address: &ByAddress<'a>) -> Vec<Hop<'a>> {
     let above = device.upstream.iter().map(|bridge| by_address.get(bridge).copied());
     let way: Vec<Option<&Device>> = std::iter::once(Some(device)).chain(above).collect();
     if way.len() == 1 {
         return alone(device).into_iter().collect();
     }
-    // Counted from the root port. Where that is hidden, the ends do not agree, and the other steps are links.
+    // Counted from the root port. If it is hidden, the ends disagree, and the other steps are the
+    // links.
     let from_root = way.len() % 2;
     let (hops, agree) = pairs(&way, from_root);
     if agree {
@@ -227,20 +227,20 @@ fn hops<'a>(device: &'a Device, by_address: &ByAddress<'a>) -> Vec<Hop<'a>> {
     }
 }
 
-/// A device without a port above it: part of the root complex, or its port is hidden.
+/// Returns the link of a device without a port above it: integrated, or behind a hidden port.
 fn alone(device: &Device) -> Option<Hop<'_>> {
     let link = device.link?;
     Some(Hop { lower: device, link, upper: None })
 }
 
-/// Every second step of the way from the `first`, and whether their ends agree.
+/// Returns every second step starting at `first`, and whether the ends agree.
 fn pairs<'a>(way: &[Option<&'a Device>], first: usize) -> (Vec<Hop<'a>>, bool) {
     let mut hops = Vec::new();
     let mut agree = true;
     for (step, pair) in way[first..].chunks(2).enumerate() {
         let Some((lower, link)) = end(pair, 0) else { continue };
         let upper = end(pair, 1);
-        // Of its own link a device knows best: it may change between two reads, as it saves power.
+        // Prefer the device's own report: the speed can change between two reads.
         let is_own = first == 0 && step == 0;
         let other = upper.map(|(_, link)| link).filter(|_| !is_own);
         agree &= other.is_none_or(|other| (other.lanes, other.gt_per_s) == (link.lanes, link.gt_per_s));
@@ -261,8 +261,9 @@ fn end<'a>(pair: &[Option<&'a Device>], index: usize) -> Option<(&'a Device, Pci
     Some((device, device.link?))
 }
 
-/// Physical devices whose data passes a link, by the lower end of the link. Functions of one card share its link
-/// and count as one, so the devices stand by card.
+/// Physical devices behind each link, by the lower end of the link.
+///
+/// Functions of one card share its link and count once, so the devices are keyed by card.
 type Users<'a> = BTreeMap<PciAddress, BTreeMap<PciAddress, &'a Device>>;
 
 fn users_of_links<'a>(devices: &'a [Device], by_address: &ByAddress<'a>) -> Users<'a> {
@@ -277,7 +278,7 @@ fn users_of_links<'a>(devices: &'a [Device], by_address: &ByAddress<'a>) -> User
     users
 }
 
-/// Links of switches that carry less than the devices below could move together.
+/// Reports switch links with less bandwidth than their devices together.
 pub(super) fn shared(devices: &[Device]) -> Vec<Finding> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);
@@ -301,18 +302,18 @@ fn shared_by(
         rule: "pcie-link-shared".into(),
         subject: port.name(),
         what: format!(
-            "{} share the link {}: together they could move {:.1} GB/s, it carries {:.1} GB/s in each direction.",
+            "{} share the link {}: together they could transfer {:.1} GB/s, but it carries {:.1} GB/s in each direction.",
             names.join(", "),
             hop.place(),
             wanted / 1e9,
             hop.now() / 1e9
         ),
         evidence: hop.evidence(),
-        remedy: "Do not count on all of them at full bandwidth at once, or spread them over other switches.".into(),
+        remedy: "Do not expect full bandwidth of all of them at the same time, or distribute them over other switches.".into(),
     })
 }
 
-/// Bytes per second that a device could move over its own link, were it awake.
+/// Returns the bandwidth of the device's own link without power saving, in bytes per second.
 fn own_best(device: &Device, by_address: &ByAddress) -> Option<f64> {
     let hop = hops(device, by_address).into_iter().next().filter(|hop| hop.lower.pci == device.pci)?;
     let (lanes, gt_per_s) = hop.best();
@@ -323,7 +324,7 @@ fn by_address(devices: &[Device]) -> ByAddress<'_> {
     devices.iter().filter_map(|device| Some((device.pci?, device))).collect()
 }
 
-/// Whether it moves data over a link of its own.
+/// Returns whether the device moves data over its own link.
 fn is_physical(device: &Device) -> bool {
     device.moves_data() && !matches!(device.sriov, Some(Sriov::Virtual { .. }))
 }

@@ -1,4 +1,5 @@
-//! What looks wrong on a machine: a partial truth is a value plus findings, not an error.
+//! Findings: suspicious conditions of a machine, reported in addition to the values that could be
+//! read.
 
 mod irqs;
 mod links;
@@ -12,40 +13,41 @@ use crate::devices::{Device, DeviceKind};
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
-/// How much a finding matters for I/O bandwidth.
+/// Importance of a finding for I/O bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; costs nothing by itself.
+    /// Informative; no cost by itself.
     Note,
-    /// Probably costs bandwidth, or makes measurements doubtful.
+    /// Likely costs bandwidth, or makes measurements unreliable.
     Warning,
-    /// Certainly costs bandwidth, or the machine's description is broken.
+    /// Certainly costs bandwidth, or the machine's description is inconsistent.
     Problem,
 }
 
-/// One thing that looks wrong, with what shows it and what to do.
+/// A suspicious condition with its evidence and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How much it matters.
+    /// Importance.
     pub severity: Severity,
-    /// Which rule found it, stable across versions, as in `pcie-link-degraded`.
+    /// Rule that produced it, stable across versions: `pcie-link-degraded`.
     pub rule: String,
-    /// What it is about: `node 3`, `eth0`, `0000:3b:00.0`, `machine`.
+    /// Affected object: `node 3`, `eth0`, `0000:3b:00.0`, `machine`.
     pub subject: String,
-    /// One sentence for people.
+    /// One sentence that describes it.
     pub what: String,
-    /// The files and values that show it.
+    /// Files and values that show it.
     pub evidence: String,
-    /// What to do about it.
+    /// Suggested action.
     pub remedy: String,
 }
 
-/// Finds what looks wrong with the devices and settings of a machine. What is wrong with its nodes themselves
-/// stands among the findings of [`crate::topology::read`].
+/// Returns the findings about devices and settings.
+///
+/// [`crate::topology::read`] produces those about the nodes themselves.
 pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
     let mut found = Vec::new();
-    // Behind a hypervisor the ports above a device are made up, and its slot cannot be seen.
+    // A hypervisor emulates the ports above a device and hides its slot.
     if !conditions.virtual_machine {
         found.extend(links::degraded(&topology.devices));
         found.extend(links::shared(&topology.devices));
@@ -59,12 +61,12 @@ pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
     found
 }
 
-/// Vendors of display adapters that move no data: of management controllers (ASPEED, Matrox) and of virtual
-/// machines (Cirrus, Bochs, Red Hat, VMware, virtio).
+/// Vendors of display adapters without data transfers: management controllers (ASPEED, Matrox) and
+/// virtual machines (Cirrus, Bochs, Red Hat, VMware, virtio).
 const PLAIN_DISPLAYS: [u16; 7] = [0x1a03, 0x102b, 0x1013, 0x1234, 0x1b36, 0x15ad, 0x1af4];
 
-/// Whether it matters where a device hangs: that it moves data, and is neither a display of the firmware's nor a
-/// controller without disks.
+/// Returns whether the location of a device matters: it moves data, and is neither a firmware
+/// display nor a controller without disks.
 pub(crate) fn matters(device: &Device) -> bool {
     let vendor = device.ids.map(|(vendor, _)| vendor);
     match device.kind {

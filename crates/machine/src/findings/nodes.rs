@@ -1,4 +1,4 @@
-//! Devices and the nodes they hang on.
+//! Findings about devices and their nodes.
 
 use super::{matters, Finding, Severity};
 use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
@@ -6,10 +6,10 @@ use crate::ids::PackageId;
 use crate::topology::{Node, Topology};
 use std::collections::BTreeSet;
 
-/// Class of USB controllers: what hangs below is a management controller's or somebody's stick.
+/// Class of USB controllers, which connect management controllers or external drives.
 const USB: u32 = 0x0c03;
 
-/// Devices of which nobody knows the node, on a machine with several.
+/// Reports devices with an unknown node, on a machine with several nodes.
 pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
     if topology.nodes.len() < 2 {
         return Vec::new();
@@ -25,13 +25,13 @@ fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
     let name = device.name();
     let (what, evidence) = match device.locality.source {
         LocalitySource::AbsentNode => (
-            format!("{name} says it hangs on a node that this machine does not have."),
+            format!("{name} reports a node that this machine does not have."),
             format!("{}/numa_node: a node that is not online", device.path),
         ),
         _ => (
-            "It is not known on which node it is.".to_owned(),
+            "Its node is unknown.".to_owned(),
             format!(
-                "{0}/numa_node: -1 or absent; nothing above it, and not {0}/local_cpulist, tells more",
+                "{0}/numa_node: -1 or absent; neither its parents nor {0}/local_cpulist identify the node",
                 device.path
             ),
         ),
@@ -47,7 +47,7 @@ fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
     }
 }
 
-/// Devices on nodes that have no CPUs or no memory.
+/// Reports devices on nodes without CPUs or without memory.
 pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical
@@ -67,13 +67,13 @@ fn incomplete_of(device: &Device, node: &Node, devices: &[Device]) -> Option<Fin
         severity,
         rule: "device-node-without-cpus".into(),
         subject: device.distinct_name(devices),
-        what: format!("{} hangs on node {}, which has no {lacks}.", device.name(), node.id),
+        what: format!("{} is on node {}, which has no {lacks}.", device.name(), node.id),
         evidence: format!("{}/numa_node; /sys/devices/system/node/node{}/{file}: none", device.path, node.id),
         remedy: remedy.into(),
     })
 }
 
-/// All GPUs, or all network interfaces, on one package of several.
+/// Reports all GPUs, or all network interfaces, on a single package of several.
 pub(super) fn one_package(topology: &Topology) -> Vec<Finding> {
     let packages: BTreeSet<PackageId> =
         topology.nodes.iter().flat_map(|node| node.packages.iter().copied()).collect();
@@ -107,11 +107,11 @@ fn one_package_of(topology: &Topology, what: &str, is: fn(&Device) -> bool) -> O
         rule: "devices-on-one-socket".into(),
         subject: "machine".into(),
         what: format!(
-            "All {} {what} hang on package {only}: the others reach them across packages.",
+            "All {} {what} are on package {only}: programs on other packages reach them across the interconnect.",
             devices.len()
         ),
         evidence: evidence.join(", "),
-        remedy: "Spread them over the slots of several packages, or run what uses them on this one.".into(),
+        remedy: "Distribute them over slots of several packages, or run their programs on this package.".into(),
     })
 }
 

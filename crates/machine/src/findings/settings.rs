@@ -1,28 +1,27 @@
-//! Settings and memory that spoil measurements.
+//! Findings about settings and memory that distort measurements.
 
 use super::{Finding, Severity};
 use crate::conditions::Conditions;
 use crate::topology::{Node, Topology};
 use crate::units::format_size;
 
-/// Below this part of a node's memory, buffers are likely to be placed elsewhere or to wait for reclaim.
+/// Share of available memory below which buffers likely move to other nodes or wait for reclaim.
 const LOW_MEMORY: f64 = 0.05;
 
-/// Automatic NUMA balancing moves pages and threads behind the back of a measurement
-/// (`Documentation/admin-guide/sysctl/kernel.rst`, `numa_balancing`).
+/// Reports automatic NUMA balancing, which moves pages and threads during a measurement
 pub(super) fn balancing(topology: &Topology, conditions: &Conditions) -> Option<Finding> {
     let mode = conditions.numa_balancing.filter(|mode| *mode != 0)?;
     (topology.memory_nodes().len() > 1).then(|| Finding {
         severity: Severity::Warning,
         rule: "numa-balancing".into(),
         subject: "machine".into(),
-        what: "Automatic NUMA balancing is on: it moves pages between nodes while they are measured.".into(),
+        what: "Automatic NUMA balancing is on: it moves pages between nodes during measurements.".into(),
         evidence: format!("/proc/sys/kernel/numa_balancing: {mode}"),
         remedy: "Turn it off while measuring: sysctl kernel.numa_balancing=0".into(),
     })
 }
 
-/// Nodes with little memory left that a buffer could have.
+/// Reports nodes with little memory available for buffers.
 pub(super) fn low_memory(topology: &Topology) -> Vec<Finding> {
     topology.nodes.iter().filter_map(low_memory_of).collect()
 }

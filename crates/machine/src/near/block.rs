@@ -1,4 +1,4 @@
-//! Block devices, down to the devices that carry them (`Documentation/ABI/stable/sysfs-block`,
+//! Resolution of block devices to the devices below them (`Documentation/ABI/stable/sysfs-block`,
 //! `Documentation/ABI/testing/sysfs-block-dm`, `Documentation/admin-guide/md.rst`).
 
 use super::fabric;
@@ -8,8 +8,8 @@ use crate::sysfs::SysfsExt;
 /// Follows a block device.
 pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     let Some(path) = walk.block_path(name) else {
-        let what = "There is no such block device here.";
-        return walk.dead_end(at, "near-no-block-device", name, what, "lsblk shows those there are.");
+        let what = "This machine has no such block device.";
+        return walk.dead_end(at, "near-no-block-device", name, what, "List block devices with lsblk.");
     };
     if let Some(number) = walk.text(&format!("{path}/partition")) {
         if let Some(disk) = path.rsplit('/').nth(1) {
@@ -37,8 +37,9 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     }
 }
 
-/// Ends at the devices that have the name of a disk (the head that unites several paths to one drive lies below
-/// none of them), or says why there is none.
+/// Ends at the devices with the name of a disk, or reports why there is none.
+///
+/// A multipath NVMe disk is not below any of its controllers in sysfs, but shares a name with them.
 fn without_device(walk: &mut Walk, at: Position, name: &str, path: &str) {
     let named = walk.devices_named(name);
     if !named.is_empty() {
@@ -49,25 +50,25 @@ fn without_device(walk: &mut Walk, at: Position, name: &str, path: &str) {
     let (rule, what, remedy) = match () {
         () if made_of("zram") || made_of("ram") || made_of("brd") => (
             "near-memory",
-            "It lies in memory: no device stands below it.",
+            "It is backed by memory, not by a device.",
             "Name the nodes of its memory instead.",
         ),
-        () if made_of("loop") => ("near-no-device", "No file is attached to it.", "losetup attaches one."),
+        () if made_of("loop") => ("near-no-device", "No file is attached to it.", "Attach one with losetup."),
         () if made_of("zd") => (
             "near-no-device",
-            "It is a volume of ZFS, and the kernel does not tell of which pool.",
+            "It is a ZFS volume, and the kernel does not report its pool.",
             "Name a directory of that pool.",
         ),
         () => (
             "near-no-device",
-            "The kernel names no device below it.",
+            "The kernel reports no device below it.",
             "Name the device that its driver uses, or the server as host:NAME.",
         ),
     };
     walk.dead_end(at, rule, name, what, remedy);
 }
 
-/// What unites the devices below: the name and kind of a mapping, the level of a RAID.
+/// Returns the kind of a stacked device: kind and name of a mapping, or the level of a RAID.
 fn stack(walk: &Walk, path: &str) -> String {
     if let Some(name) = walk.text(&format!("{path}/dm/name")) {
         let uuid = walk.text(&format!("{path}/dm/uuid")).unwrap_or_default();
@@ -83,7 +84,7 @@ fn stack(walk: &Walk, path: &str) -> String {
     walk.text(&format!("{path}/md/level")).unwrap_or_else(|| "on".to_owned())
 }
 
-/// The block device of a name of the device mapper (`vg-data`), and the file that tells it.
+/// Returns the block device with a device mapper name (`vg-data`), and the file with that name.
 pub(super) fn by_mapper_name(walk: &Walk, name: &str) -> Option<(String, String)> {
     let disks = walk.root().names("/sys/class/block");
     disks.into_iter().filter(|disk| disk.starts_with("dm-")).find_map(|disk| {
@@ -92,13 +93,13 @@ pub(super) fn by_mapper_name(walk: &Walk, name: &str) -> Option<(String, String)
     })
 }
 
-/// The kernel's name of a device file below /dev, without asking the kernel for its number.
+/// Returns the kernel's name of a device file below /dev, without a query for its device number.
 pub(super) fn by_device_file(walk: &Walk, path: &str) -> Option<String> {
     let name = path.strip_prefix("/dev/")?;
     if let Some(mapped) = name.strip_prefix("mapper/") {
         return by_mapper_name(walk, mapped).map(|(disk, _)| disk);
     }
-    // In sysfs names have a mark for the slash, as `cciss!c0d0`.
+    // sysfs replaces the slash in names, as in `cciss!c0d0`.
     let name = name.replace('/', "!");
     (!matches!(name.as_str(), "" | "." | "..")).then_some(())?;
     walk.block_path(&name).map(|_| name)

@@ -1,12 +1,13 @@
-//! The chain of a resolution, as lines and as ways.
+//! Display of a resolution's chain.
 
 use super::{NearDevice, Resolved, Step};
 use std::iter::successors;
 
 impl Resolved {
-    /// The chain in a line, what lies side by side joined by commas:
-    /// `/data -> xfs on /dev/md0 -> md0 -> sda, sdb -> 0000:3b:00.0 -> node 1`. Where it divides into ways of
-    /// different lengths, as the files of a process do, each of them has a line of its own.
+    /// Returns the chain in one line, with parallel steps joined by commas:
+    /// `/data -> xfs on /dev/md0 -> md0 -> sda, sdb -> 0000:3b:00.0 -> node 1`.
+    ///
+    /// Branches of different lengths, such as the files of a process, have a line each.
     pub fn lines(&self) -> Vec<String> {
         let children = self.children();
         let only_child = |step: &usize| match children.get(*step).map(Vec::as_slice) {
@@ -24,7 +25,7 @@ impl Resolved {
         ways.into_iter().map(|way| self.words([stem.clone(), way].concat())).collect()
     }
 
-    /// The steps from the handle to one of its devices.
+    /// Returns the steps from the handle to one of its devices.
     pub fn path_to(&self, device: &NearDevice) -> Vec<&Step> {
         let next = |step: &&Step| step.from.and_then(|from| self.chain.get(from));
         let mut way: Vec<&Step> =
@@ -33,7 +34,7 @@ impl Resolved {
         way
     }
 
-    /// For each step those that come from it. A step of a document that names a later one has no place here.
+    /// Returns the children of each step; ignores a step of a document whose parent comes later.
     fn children(&self) -> Vec<Vec<usize>> {
         let mut children = vec![Vec::new(); self.chain.len()];
         for (index, step) in self.chain.iter().enumerate() {
@@ -44,7 +45,7 @@ impl Resolved {
         children
     }
 
-    /// Levels as words, each word once in its level.
+    /// Returns levels as text, each name once per level.
     fn words(&self, levels: Vec<Vec<usize>>) -> String {
         let level = |steps: Vec<usize>| {
             let mut words: Vec<&str> = Vec::new();
@@ -59,7 +60,7 @@ impl Resolved {
     }
 }
 
-/// Steps below and with `start`, by their distance from it.
+/// Returns the steps at and below `start`, by their distance from it.
 fn levels(children: &[Vec<usize>], start: &[usize]) -> Vec<Vec<usize>> {
     let below = |level: &Vec<usize>| {
         let next: Vec<usize> = level.iter().flat_map(|step| children[*step].iter().copied()).collect();

@@ -1,10 +1,10 @@
-//! Disks that lie across a network: NVMe over fabrics, iSCSI, network block devices.
+//! Resolution of networked disks: NVMe over fabrics, iSCSI, network block devices.
 
 use super::handle::split_port;
 use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 
-/// Follows a disk that lies across a network, or behind several NVMe controllers; tells whether it does.
+/// Follows a networked disk or a disk behind several NVMe controllers; returns whether it is one.
 pub(super) fn follow(walk: &mut Walk, at: Position, name: &str, path: &str) -> bool {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     if parent.contains("/nvme-fabrics/") {
@@ -26,7 +26,7 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str, path: &str) -> b
     true
 }
 
-/// Through the controllers of a subsystem, each a path to the same namespaces.
+/// Follows the controllers of a subsystem, each a path to the same namespaces.
 fn through_controllers(walk: &mut Walk, at: Position, subsystem: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(is_number);
@@ -37,7 +37,8 @@ fn through_controllers(walk: &mut Walk, at: Position, subsystem: &str) -> bool {
     found
 }
 
-/// Follows an NVMe controller, on PCI or across a network (`drivers/nvme/host/fabrics.c`: `transport`, `address`).
+/// Follows an NVMe controller on PCI or on a network
+/// (`drivers/nvme/host/fabrics.c`: `transport`, `address`).
 pub(super) fn nvme(walk: &mut Walk, at: Position, name: &str) {
     let entry = format!("/sys/class/nvme/{name}");
     let path = walk.root().resolve(&entry).unwrap_or_default();
@@ -58,7 +59,7 @@ pub(super) fn nvme(walk: &mut Walk, at: Position, name: &str) {
         ("tcp" | "rdma", _, Some(target), _) => walk.follow(at, Resource::Host(target), &source, &value),
         ("fc", _, _, Some(port)) => through_fibre_channel(walk, at, name, &port),
         _ => {
-            let what = "The kernel does not tell which device leads to this controller.";
+            let what = "The kernel does not report the device that connects this controller.";
             walk.dead_end(
                 at,
                 "near-no-device",
@@ -70,7 +71,8 @@ pub(super) fn nvme(walk: &mut Walk, at: Position, name: &str) {
     }
 }
 
-/// By the port of this machine, `nn-0x...:pn-0x...` (`Documentation/ABI/testing/sysfs-class-fc_host`, `port_name`).
+/// Follows the local Fibre Channel port, `nn-0x...:pn-0x...`
+/// (`Documentation/ABI/testing/sysfs-class-fc_host`, `port_name`).
 fn through_fibre_channel(walk: &mut Walk, at: Position, name: &str, port: &str) {
     const HOSTS: &str = "/sys/class/fc_host";
     let wanted = port.rsplit("pn-").next().unwrap_or_default();
@@ -80,20 +82,20 @@ fn through_fibre_channel(walk: &mut Walk, at: Position, name: &str, port: &str) 
     match path.and_then(|path| Some((walk.device_at(&path)?, path))) {
         Some((device, path)) => walk.reach(at, device, &path),
         None => {
-            let what = format!("No Fibre Channel port here is {port}.");
+            let what = format!("This machine has no Fibre Channel port {port}.");
             walk.dead_end(at, "near-no-device", name, &what, "Name the adapter by its PCI address.");
         }
     }
 }
 
-/// The folder of the iSCSI session that a disk came by (`/sys/devices/platform/host3/session1`).
+/// Returns the directory of a disk's iSCSI session (`/sys/devices/platform/host3/session1`).
 fn session_of(path: &str) -> Option<String> {
     let start = path.find("/session")?;
     let end = path[start + 1..].find('/').map_or(path.len(), |length| start + 1 + length);
     Some(path[..end].to_owned())
 }
 
-/// Through the connections of an iSCSI session, by the address that each has, or was configured with.
+/// Follows the connections of an iSCSI session by their current or configured addresses.
 fn through_session(walk: &mut Walk, at: Position, session: &str) -> bool {
     let connections = walk.root().names(session);
     let connections = connections.iter().filter(|name| name.starts_with("connection"));

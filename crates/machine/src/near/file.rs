@@ -1,4 +1,4 @@
-//! Files and directories, by the file systems that hold them.
+//! Resolution of files and directories through their file systems.
 
 use super::host::locate_failed;
 use super::mounts::{self, Mount};
@@ -7,13 +7,13 @@ use super::{block, gpu, names, servers};
 use crate::locate::{DeviceNumber, LocateError, LocateExt, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
 
-/// Mounts of this process itself.
+/// Mounts of this process.
 const OWN_MOUNTS: &str = "/proc/self/mountinfo";
 /// Major number of NVIDIA's device files, which have no entry in sysfs.
 const NVIDIA: u32 = 195;
-/// Most layers of an overlay; the kernel takes 500 (`OVL_MAX_STACK`).
+/// Maximum number of overlay layers; the kernel allows 500 (`OVL_MAX_STACK`).
 const MAX_LAYERS: usize = 501;
-/// File systems that lie in memory.
+/// File systems backed by memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs"];
 
 /// Follows a path.
@@ -24,8 +24,7 @@ pub(super) fn follow(walk: &mut Walk, at: Position, path: &str) {
     }
 }
 
-/// A path of which the kernel tells nothing: a device file is known by its name all the same, and a file that is
-/// still to be written lies where its directory does.
+/// Follows a path without attributes: a device file by its name, a missing file by its directory.
 fn without_facts(walk: &mut Walk, at: Position, path: &str, error: &LocateError) {
     if let Some(disk) = block::by_device_file(walk, path) {
         return walk.follow(at, Resource::Block(disk), path, "by its name");
@@ -38,7 +37,7 @@ fn without_facts(walk: &mut Walk, at: Position, path: &str, error: &LocateError)
     let absent = matches!(error, LocateError::Absent(_));
     match walk.ground.locate.path(folder) {
         Ok(facts) if absent && facts.kind == PathKind::Directory && !is_device_file(path) => {
-            let at = walk.step(at, folder, path, "it is not there; its directory is");
+            let at = walk.step(at, folder, path, "does not exist; its directory does");
             follow_facts(walk, at, folder, &facts, OWN_MOUNTS);
         }
         _ if absent && is_device_file(path) => names::unknown(walk, at, path),
@@ -46,42 +45,42 @@ fn without_facts(walk: &mut Walk, at: Position, path: &str, error: &LocateError)
     }
 }
 
-/// Whether a path would be a device file: below /dev only that directory's own file systems hold others.
+/// Returns whether a path would be a device file: below /dev only some mounts hold other files.
 fn is_device_file(path: &str) -> bool {
     let holds_files = |folder: &str| path.starts_with(folder);
     path.starts_with("/dev/")
         && !["/dev/shm/", "/dev/hugepages/", "/dev/mqueue/"].into_iter().any(holds_files)
 }
 
-/// Follows what is at a path, with the mounts of the process that sees it.
+/// Follows the object at a path, with the mounts of the process that uses it.
 pub(super) fn follow_facts(walk: &mut Walk, at: Position, path: &str, facts: &PathFacts, mountinfo: &str) {
     match (facts.kind, facts.is) {
         (PathKind::Block, Some(number)) => {
             if !by_number(walk, at, number) {
-                no_device(walk, at, path, "No driver has the block device of this file.");
+                no_device(walk, at, path, "No driver provides the block device of this file.");
             }
         }
         (PathKind::Character, Some(number)) => character(walk, at, path, number),
         (PathKind::File | PathKind::Directory, _) => on_mount(walk, at, facts, mountinfo),
-        _ => no_device(walk, at, path, "It is a pipe, a socket or the like, and its data is in memory."),
+        _ => no_device(walk, at, path, "It is a pipe, a socket or similar, with its data in memory."),
     }
 }
 
 fn no_device(walk: &mut Walk, at: Position, subject: &str, what: &str) {
-    walk.dead_end(at, "near-no-device", subject, what, "Name the device its data comes from.");
+    walk.dead_end(at, "near-no-device", subject, what, "Name the device that stores its data.");
 }
 
-/// The canonical path of a device by its number (`Documentation/ABI/testing/sysfs-dev`).
+/// Returns the canonical path of a device by its number (`Documentation/ABI/testing/sysfs-dev`).
 fn numbered(walk: &Walk, kind: &str, number: DeviceNumber) -> Option<String> {
     walk.root().resolve(&format!("/sys/dev/{kind}/{number}")).ok()
 }
 
-/// The block device of a number.
+/// Returns the name of the block device with a number.
 fn block_of(walk: &Walk, number: DeviceNumber) -> Option<String> {
     numbered(walk, "block", number)?.rsplit('/').next().map(str::to_owned)
 }
 
-/// Goes on to the block device of a number, if there is one.
+/// Follows the block device with a number, if it exists.
 fn by_number(walk: &mut Walk, at: Position, number: DeviceNumber) -> bool {
     let Some(name) = block_of(walk, number) else { return false };
     let value = name.clone();
@@ -89,7 +88,7 @@ fn by_number(walk: &mut Walk, at: Position, number: DeviceNumber) -> bool {
     true
 }
 
-/// A character device: of a GPU, an RDMA device, an NVMe controller, a DAX device.
+/// Follows a character device: a GPU, an RDMA device, an NVMe controller, a DAX device.
 fn character(walk: &mut Walk, at: Position, path: &str, number: DeviceNumber) {
     if let Some((device, source)) =
         (number.major == NVIDIA).then(|| gpu::of_minor(walk, number.minor)).flatten()
@@ -99,21 +98,16 @@ fn character(walk: &mut Walk, at: Position, path: &str, number: DeviceNumber) {
     let place = numbered(walk, "char", number);
     match place.and_then(|place| walk.device_at(&place)) {
         Some(device) => walk.reach(at, device, &format!("/sys/dev/char/{number}")),
-        None => no_device(
-            walk,
-            at,
-            path,
-            "It is a device file of the kernel's own, and no device stands behind it.",
-        ),
+        None => no_device(walk, at, path, "It is a virtual device file of the kernel without a device."),
     }
 }
 
 fn on_mount(walk: &mut Walk, at: Position, facts: &PathFacts, mountinfo: &str) {
     let mounts = mounts::parse(&walk.root().optional(mountinfo).unwrap_or_default());
     let Some(mount) = mounts::holding(&mounts, facts) else {
-        // A process's mounts may be hidden from us; the number of the device tells where it is one.
+        // Another process's mounts may be hidden; the device number can still identify the device.
         if !by_number(walk, at, facts.on) {
-            no_device(walk, at, &facts.canonical, "Its file system is none of the mounts that are known.");
+            no_device(walk, at, &facts.canonical, "Its file system is not among the known mounts.");
         }
         return;
     };
@@ -130,14 +124,15 @@ fn on_mount(walk: &mut Walk, at: Position, facts: &PathFacts, mountinfo: &str) {
         }
         "overlay" => overlay(walk, at, mount, facts),
         kind if IN_MEMORY.contains(&kind) => {
-            let what = format!("{kind} lies in memory: no device stands below it.");
-            walk.dead_end(at, "near-memory", &mount.place, &what, "numaio topology shows the nodes' memory.");
+            let what = format!("{kind} is backed by memory, not by a device.");
+            let remedy = "List the nodes' memory with numaio topology.";
+            walk.dead_end(at, "near-memory", &mount.place, &what, remedy);
         }
         _ => by_source(walk, at, mount, mountinfo),
     }
 }
 
-/// A network file system by its servers, another by what it says is mounted.
+/// Follows a network file system by its servers, or another file system by its mount source.
 fn by_source(walk: &mut Walk, at: Position, mount: &Mount, mountinfo: &str) {
     let servers = servers::of(walk, mount);
     if !servers.is_empty() {
@@ -149,33 +144,33 @@ fn by_source(walk: &mut Walk, at: Position, mount: &Mount, mountinfo: &str) {
     }
     let (what, remedy) = match mount.kind.as_str() {
         "virtiofs" | "9p" => (
-            "The host of this virtual machine holds its files, and the guest cannot see on which device.",
+            "The host of this virtual machine stores its files, and the guest cannot see the device.",
             "Name the device on the host.",
         ),
         kind if kind.starts_with("fuse") => (
-            "A program serves it, and the kernel does not tell from which device.",
+            "A program serves it, and the kernel does not report its device.",
             "Name that device, or the program as pid:N.",
         ),
         _ => (
-            "The kernel tells no device of this file system, nor a server.",
+            "The kernel reports neither a device nor a server of this file system.",
             "Name a device, or a server as host:NAME.",
         ),
     };
     walk.dead_end(at, "near-no-device", &mount.place, what, remedy);
 }
 
-/// Through device files or, where a file itself is mounted, through that file.
+/// Follows device files, or the mounted file itself.
 fn through_disks(walk: &mut Walk, at: Position, mount: &Mount, paths: Vec<String>, mountinfo: &str) {
     walk.follow_all(at, paths.into_iter().map(Resource::Path).collect(), mountinfo, &mount.source);
 }
 
-/// All devices of a btrfs (`fs/btrfs/sysfs.c`), which is the one that has the mounted device.
+/// Follows all devices of the btrfs file system with the mounted device (`fs/btrfs/sysfs.c`).
 fn btrfs(walk: &mut Walk, at: Position, mount: &Mount) {
     const PLACE: &str = "/sys/fs/btrfs";
     let number = walk.ground.locate.path(&mount.source).ok().and_then(|facts| facts.is);
     let mounted = number.and_then(|number| block_of(walk, number));
     let Some(mounted) = mounted.or_else(|| block::by_device_file(walk, &mount.source)) else {
-        return no_device(walk, at, &mount.place, "The device that was mounted is not there.");
+        return no_device(walk, at, &mount.place, "The mounted device does not exist.");
     };
     let folders = walk.root().names(PLACE).into_iter().map(|id| format!("{PLACE}/{id}/devices"));
     let all = folders.map(|folder| (walk.root().names(&folder), folder));
@@ -184,11 +179,12 @@ fn btrfs(walk: &mut Walk, at: Position, mount: &Mount) {
             let value = names.join(" ");
             walk.follow_all(at, names.into_iter().map(Resource::Block).collect(), &folder, &value);
         }
-        None => walk.follow(at, Resource::Block(mounted), &mount.source, "the device that was mounted"),
+        None => walk.follow(at, Resource::Block(mounted), &mount.source, "the mounted device"),
     }
 }
 
-/// The devices of a ZFS pool. The kernel does not tell them: udev does, which looked at every disk's label.
+/// Follows the devices of a ZFS pool by the disk labels in udev's database; the kernel has no such
+/// list.
 fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
     const LABELS: &str = "/run/udev/data";
     let pool = mount.source.split('/').next().unwrap_or_default();
@@ -201,7 +197,7 @@ fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
     let paths: Vec<String> = names
         .filter_map(|name| walk.root().resolve(&format!("/sys/dev/block/{}", &name[1..])).ok())
         .collect();
-    // A disk whose partition bears the label is found with it.
+    // udev also records the label for the disk of a labeled partition: keep the partition only.
     let inner = |path: &&String| !paths.iter().any(|other| other.starts_with(&format!("{path}/")));
     let disks: Vec<Resource> = paths
         .iter()
@@ -209,20 +205,20 @@ fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
         .filter_map(|path| path.rsplit('/').next().map(|name| Resource::Block(name.to_owned())))
         .collect();
     if disks.is_empty() {
-        let what = format!("Neither the kernel nor udev tells the devices of ZFS pool {pool}.");
+        let what = format!("Neither the kernel nor udev lists the devices of ZFS pool {pool}.");
         return walk.dead_end(
             at,
             "near-no-device",
             &mount.place,
             &what,
-            "zpool status shows them: name them.",
+            "Name the devices that zpool status lists.",
         );
     }
     walk.follow_all(at, disks, LABELS, &format!("zfs_member {pool}"));
 }
 
-/// The layers of an overlay (`Documentation/filesystems/overlayfs.rst`): of a file the one that has it, of a
-/// directory all, each file system once.
+/// Follows the layers of an overlay (`Documentation/filesystems/overlayfs.rst`): the layer that
+/// holds a file, or for a directory all layers, each file system once.
 fn overlay(walk: &mut Walk, at: Position, mount: &Mount, facts: &PathFacts) {
     let rest = mounts::below(&facts.canonical, &mount.place).unwrap_or_default();
     let inner = format!("{}{rest}", mount.root.trim_end_matches('/'));
@@ -238,14 +234,14 @@ fn overlay(walk: &mut Walk, at: Position, mount: &Mount, facts: &PathFacts) {
         }
     }
     if holders.is_empty() {
-        let what = "The layers of this overlay lie where this process cannot see them, as in a container.";
-        return walk.dead_end(at, "near-layers-hidden", &mount.place, what, "Ask on the host.");
+        let what = "The overlay's layers are not visible to this process, as in a container.";
+        return walk.dead_end(at, "near-layers-hidden", &mount.place, what, "Resolve the path on the host.");
     }
     let paths = holders.into_iter().map(|(path, _)| Resource::Path(path)).collect();
     walk.follow_all(at, paths, "its layers", &mount.options);
 }
 
-/// The directories of an overlay, the upper one first. A colon between lower ones may be escaped.
+/// Returns the directories of an overlay, the upper first; colons in lower ones may be escaped.
 fn layers(options: &str) -> Vec<String> {
     let mut upper = Vec::new();
     let mut lower = Vec::new();
@@ -279,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_told_in_either_form() {
+    fn parses_overlay_layers_in_both_forms() {
         assert_eq!(layers("rw,lowerdir=/a:/b\\:c,upperdir=/u,workdir=/w"), ["/u", "/a", "/b:c"]);
         assert_eq!(layers("ro,lowerdir+=/a:b,lowerdir+=/c,datadir+=/d"), ["/a:b", "/c", "/d"]);
         assert!(layers("").is_empty());

@@ -1,14 +1,14 @@
-//! GPUs, by CUDA's number or by UUID.
+//! Resolution of GPUs by CUDA index or UUID.
 
 use super::walk::{Position, Walk};
 use super::RULE_UNKNOWN;
 use crate::devices::PciAddress;
 use crate::sysfs::SysfsExt;
 
-/// Where NVIDIA's driver tells of its GPUs (its README, "The /proc File System Interface").
+/// GPU directory of NVIDIA's driver (its README, "The /proc File System Interface").
 const GPUS: &str = "/proc/driver/nvidia/gpus";
 
-/// A GPU by its number.
+/// Follows a GPU by its index in the order of PCI addresses.
 pub(super) fn cuda(walk: &mut Walk, number: u32) {
     let name = format!("cuda:{number}");
     let devices = walk.devices_named(&name);
@@ -20,14 +20,14 @@ pub(super) fn cuda(walk: &mut Walk, number: u32) {
             if number == 0 && walk.devices_named("cuda:1").is_empty() {
                 return;
             }
-            let what = "GPUs are counted by PCI address; CUDA counts so with CUDA_DEVICE_ORDER=PCI_BUS_ID alone, and only those in CUDA_VISIBLE_DEVICES.";
+            let what = "numaio counts GPUs by PCI address; CUDA does so only with CUDA_DEVICE_ORDER=PCI_BUS_ID, and counts only those in CUDA_VISIBLE_DEVICES.";
             let remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name the GPU by its UUID (nvidia-smi -L).";
             walk.note(at, "near-cuda-order", &name, what, remedy);
         }
     }
 }
 
-/// A GPU by its UUID or the beginning of it, as `CUDA_VISIBLE_DEVICES` takes them.
+/// Follows a GPU by its UUID or a prefix of it, as in `CUDA_VISIBLE_DEVICES`.
 pub(super) fn uuid(walk: &mut Walk, uuid: &str) {
     let at = walk.start_named(uuid);
     let has = |line: &&str| line.trim().starts_with(uuid);
@@ -36,25 +36,25 @@ pub(super) fn uuid(walk: &mut Walk, uuid: &str) {
         [] => unknown(walk, at, uuid),
         [(device, file)] => walk.reach(at, *device, file),
         several => {
-            let what = format!("{} GPUs have a UUID that begins so.", several.len());
-            walk.dead_end(at, "near-ambiguous", uuid, &what, "Give more of it.");
+            let what = format!("The UUIDs of {} GPUs have this prefix.", several.len());
+            walk.dead_end(at, "near-ambiguous", uuid, &what, "Give a longer prefix.");
         }
     }
 }
 
-/// The GPU of /dev/nvidia0 and so on, by the minor number of that device file.
+/// Returns the GPU of a device file /dev/nvidiaN by its minor number, and the source.
 pub(super) fn of_minor(walk: &Walk, minor: u32) -> Option<(usize, String)> {
     of_driver(walk, "Device Minor", |value| value.parse() == Ok(minor)).pop()
 }
 
-/// GPUs of which the driver tells something in a line `name: value`, and the file that tells it.
+/// Returns the GPUs with a matching line `name: value` in the driver's files, and those files.
 fn of_driver(walk: &Walk, name: &str, is_it: impl Fn(&str) -> bool) -> Vec<(usize, String)> {
     let of_gpu = |folder: String| {
         let file = format!("{GPUS}/{folder}/information");
         let text = walk.text(&file)?;
-        let told =
+        let matching =
             text.lines().filter_map(|line| line.split_once(':')).find(|(known, _)| known.trim() == name);
-        told.filter(|(_, value)| is_it(value.trim()))?;
+        matching.filter(|(_, value)| is_it(value.trim()))?;
         let address: PciAddress = folder.parse().ok()?;
         let device = walk.ground.topology.devices.iter().position(|device| device.pci == Some(address))?;
         Some((device, file))
@@ -68,8 +68,8 @@ fn unknown(walk: &mut Walk, at: Position, name: &str) {
     let known: Vec<&str> =
         devices.iter().filter_map(|device| device.names.iter().find(cuda)).map(String::as_str).collect();
     let remedy = match known.as_slice() {
-        [] => "No GPU here has the driver of NVIDIA's; name others by PCI address.".to_owned(),
-        names => format!("There are {}.", names.join(", ")),
+        [] => "No GPU uses NVIDIA's driver; name other GPUs by PCI address.".to_owned(),
+        names => format!("Known GPUs: {}.", names.join(", ")),
     };
     walk.dead_end(at, RULE_UNKNOWN, name, &format!("There is no GPU {name:?}."), &remedy);
 }

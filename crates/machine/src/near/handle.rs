@@ -1,51 +1,51 @@
-//! What people type to name something near which they want to be.
+//! Parsing of handles: user-supplied names of devices, paths, hosts and processes.
 
 use crate::devices::PciAddress;
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest handle, in bytes: a path may have 4,096 of them (`PATH_MAX`).
+/// Maximum length of a handle in bytes, that of a path (`PATH_MAX`).
 const MAX_HANDLE_BYTES: usize = 4096;
-/// Longest name of a host (RFC 1035), and more than any address.
+/// Maximum length of a host name (RFC 1035), longer than any address.
 const MAX_HOST_BYTES: usize = 255;
 
-/// Something that people hold, and near which a program can be put.
+/// A user-supplied name of something near which a program can be placed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Handle {
     /// A PCI function: `0000:3b:00.0`, or `3b:00.0` in domain 0.
     Pci(PciAddress),
-    /// A name: of a network interface, a block device, an RDMA device or another device.
+    /// A name of a network interface, a block device, an RDMA device or another device.
     Name(String),
-    /// A file, a directory or a device file: `file:PATH`, or whatever has a slash.
+    /// A file, a directory or a device file: `file:PATH`, or any text with a slash.
     Path(String),
     /// Another machine: `host:NAME`, `host:NAME:PORT`, `host:[fd00::1]:443`.
     Host {
-        /// Its name or address.
+        /// Host name or address.
         name: String,
-        /// The port, for people: routes do not depend on it.
+        /// The port, for display only: routes do not depend on it.
         port: Option<u16>,
     },
-    /// A GPU by CUDA's number in the order of PCI addresses: `cuda:0`.
+    /// A GPU by its CUDA index in the order of PCI addresses: `cuda:0`.
     Cuda(u32),
-    /// A GPU by its UUID, or by the beginning of it: `GPU-8f4bd4c1`.
+    /// A GPU by its UUID or a prefix of it: `GPU-8f4bd4c1`.
     Gpu(String),
-    /// What a process has open: `pid:4711`.
+    /// The open files of a process: `pid:4711`.
     Process(u32),
 }
 
-/// Text that is no handle.
+/// Text that is not a valid handle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no handle: {expected}")]
+#[error("invalid handle {text:?}: {expected}")]
 pub struct InvalidHandle {
-    /// What was typed, its beginning if it is long.
+    /// The rejected text, truncated if it is long.
     pub text: String,
-    /// What was expected.
+    /// The expected form.
     pub expected: &'static str,
 }
 
-const ANY: &str = "a device's name or PCI address was expected, a path, host:NAME, cuda:N, GPU-UUID or pid:N";
+const ANY: &str = "expected a device name, PCI address, path, host:NAME, cuda:N, GPU-UUID or pid:N";
 const PORT: &str =
-    "after the host a port from 1 to 65535 was expected, as in host:store1:2049 or host:[fd00::1]:443";
+    "expected a port from 1 to 65535 after the host, as in host:store1:2049 or host:[fd00::1]:443";
 
 impl FromStr for Handle {
     type Err = InvalidHandle;
@@ -53,26 +53,24 @@ impl FromStr for Handle {
     fn from_str(text: &str) -> Result<Self, InvalidHandle> {
         let bad = |expected| InvalidHandle { text: text.chars().take(80).collect(), expected };
         if text.len() > MAX_HANDLE_BYTES {
-            return Err(bad("at most 4096 bytes were expected"));
+            return Err(bad("expected at most 4096 bytes"));
         }
         if text.contains('\0') {
-            return Err(bad("no NUL was expected in it"));
+            return Err(bad("expected text without NUL"));
         }
         if let Some(path) = text.strip_prefix("file:") {
             let path = (!path.is_empty()).then(|| path.to_owned());
-            return path.map(Self::Path).ok_or_else(|| bad("a path was expected after file:"));
+            return path.map(Self::Path).ok_or_else(|| bad("expected a path after file:"));
         }
         if let Some(host) = text.strip_prefix("host:") {
             return parse_host(host).map_err(bad);
         }
         if let Some(number) = text.strip_prefix("pid:") {
             let number = number.parse().ok().filter(|number| *number > 0);
-            return number
-                .map(Self::Process)
-                .ok_or_else(|| bad("the number of a process was expected after pid:"));
+            return number.map(Self::Process).ok_or_else(|| bad("expected a process number after pid:"));
         }
         if let Some(number) = text.strip_prefix("cuda:") {
-            return number.parse().map(Self::Cuda).map_err(|_| bad("a number was expected after cuda:"));
+            return number.parse().map(Self::Cuda).map_err(|_| bad("expected a number after cuda:"));
         }
         if text.contains('/') {
             return Ok(Self::Path(text.to_owned()));
@@ -91,7 +89,7 @@ impl FromStr for Handle {
     }
 }
 
-/// Whether a name of the kernel's can look so; `.` and `..` would lead elsewhere.
+/// Returns whether the text can be a kernel name; `.` and `..` would leave the directory.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| !c.is_control() && !c.is_whitespace();
     !matches!(text, "" | "." | "..") && text.chars().all(plain)
@@ -101,13 +99,15 @@ fn parse_host(text: &str) -> Result<Handle, &'static str> {
     let (name, port) = split_port(text).ok_or(PORT)?;
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '/' | '[' | ']');
     if name.is_empty() || name.len() > MAX_HOST_BYTES || !name.chars().all(plain) {
-        return Err("a name or an address was expected after host:");
+        return Err("expected a name or an address after host:");
     }
     Ok(Handle::Host { name: name.to_owned(), port })
 }
 
-/// A host and its port, in the forms of URLs (RFC 3986): `name`, `name:1`, `10.0.0.1:1`, `[fd00::1]:1`; an IPv6
-/// address without port may stand without brackets. None if what follows the host is no port.
+/// Splits a host from its port, in the syntax of URLs (RFC 3986): `name`, `name:1`, `10.0.0.1:1`,
+/// `[fd00::1]:1`; an IPv6 address without port needs no brackets.
+///
+/// Returns `None` if the text after the host is not a port.
 pub(super) fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
     if let Some(rest) = text.strip_prefix('[') {
@@ -138,7 +138,7 @@ impl fmt::Display for Handle {
     }
 }
 
-/// Whether a path, typed alone, would be taken for something else.
+/// Returns whether a path without prefix would parse as another handle.
 fn has_prefix(path: &str) -> bool {
     ["file:", "host:", "pid:", "cuda:"].iter().any(|prefix| path.starts_with(prefix))
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_told_from_the_others() {
+    fn parses_every_form() {
         let pci = Handle::Pci("0000:3b:00.0".parse().expect("an address"));
         assert_eq!((parse("0000:3b:00.0"), parse("3b:00.0")), (pci.clone(), pci));
         assert_eq!(parse("10000:01:00.0").to_string(), "10000:01:00.0");
@@ -188,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_says_what_was_expected() {
+    fn errors_name_the_expected_form() {
         for (text, part) in [
-            ("", "a device's name"),
-            ("..", "a device's name"),
-            ("eth0\n", "a device's name"),
-            ("two words", "a device's name"),
+            ("", "a device name"),
+            ("..", "a device name"),
+            ("eth0\n", "a device name"),
+            ("two words", "a device name"),
             ("a\0b", "NUL"),
             ("file:", "a path"),
             ("host:", "a name or an address"),
@@ -201,8 +201,8 @@ mod tests {
             ("host:a:0", "a port"),
             ("host:[fd00::1", "a port"),
             ("host:[fd00::1]80", "a port"),
-            ("pid:0", "number of a process"),
-            ("pid:-1", "number of a process"),
+            ("pid:0", "process number"),
+            ("pid:-1", "process number"),
             ("cuda:x", "a number"),
         ] {
             let error = text.parse::<Handle>().expect_err(text).to_string();
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_as_the_same(text in "(file:|host:|pid:|cuda:|GPU-)?[a-z0-9:/.\\[\\]%-]{0,20}|\\PC{0,20}") {
+        fn displayed_handle_parses_to_itself(text in "(file:|host:|pid:|cuda:|GPU-)?[a-z0-9:/.\\[\\]%-]{0,20}|\\PC{0,20}") {
             if let Ok(handle) = text.parse::<Handle>() {
                 prop_assert_eq!(handle.to_string().parse::<Handle>(), Ok(handle));
             }

@@ -1,15 +1,15 @@
-//! Other machines, by the routes to them.
+//! Resolution of other machines by the routes to them.
 
 use super::walk::{Position, Resource, Walk};
 use crate::locate::{LocateError, LocateExt};
 use std::net::IpAddr;
 
-/// Most addresses of a host that are tried.
+/// Maximum number of addresses to try per host.
 const MAX_ADDRESSES: usize = 16;
 
-/// Follows a host by name or address: the first of its addresses to which there is a route.
+/// Follows a host by name or address: the first address with a route.
 pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
-    // A link-local address says its interface itself (RFC 4007).
+    // A link-local address includes its interface (RFC 4007).
     if let Some((_, interface)) = name.split_once('%') {
         return walk.follow(at, Resource::Net(interface.to_owned()), "the zone of the address", interface);
     }
@@ -22,14 +22,14 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     let has_route = |address: &&IpAddr| walk.ground.locate.routes(**address).is_ok();
     let tried = addresses.iter().take(MAX_ADDRESSES);
     match tried.clone().find(has_route).or(addresses.first()) {
-        // An address as text needs no step of its own.
+        // An address as text needs no separate step.
         Some(address) if address.to_string() == name => follow_address(walk, at, *address),
         Some(address) => walk.follow(at, Resource::Address(*address), &source, &value),
         None => locate_failed(walk, at, name, &LocateError::Absent(source)),
     }
 }
 
-/// Follows an address by the kernel's routes, policy rules included.
+/// Follows an address by the kernel's routes, including policy rules.
 pub(super) fn follow_address(walk: &mut Walk, at: Position, address: IpAddr) {
     let routes = match walk.ground.locate.routes(address) {
         Ok(routes) => routes,
@@ -51,16 +51,16 @@ pub(super) fn follow_address(walk: &mut Walk, at: Position, address: IpAddr) {
     }
 }
 
-/// Says why a question had no answer.
+/// Reports why a query failed.
 pub(super) fn locate_failed(walk: &mut Walk, at: Position, subject: &str, error: &LocateError) {
     let (rule, remedy) = match error {
         LocateError::NotOnTape(_) => {
             ("near-not-on-tape", "Record it with the handle: numaio record --near HANDLE; or name a device.")
         }
-        LocateError::NotLive(_) => ("near-not-live", "Name a device, or ask on the machine itself."),
-        LocateError::Absent(_) => ("near-absent", "Look whether it is spelt so, and is there."),
-        LocateError::Denied(_) => (super::RULE_DENIED, "Ask as the user it belongs to, or as root."),
-        LocateError::NoRoute(_) => ("near-no-route", "ip route get ADDRESS shows what the kernel thinks."),
+        LocateError::NotLive(_) => ("near-not-live", "Name a device, or run numaio on the machine itself."),
+        LocateError::Absent(_) => ("near-absent", "Check the spelling."),
+        LocateError::Denied(_) => (super::RULE_DENIED, "Run numaio as its owner or as root."),
+        LocateError::NoRoute(_) => ("near-no-route", "Check the routes with ip route get ADDRESS."),
         LocateError::Failed { .. } | LocateError::OtherAnswer(_) => {
             ("near-unanswered", "Name a device instead.")
         }

@@ -1,8 +1,8 @@
-//! Near what? Handles that people hold, resolved to devices and their nodes.
+//! Resolution of user-supplied handles to devices and their nodes.
 //!
-//! A [`Handle`] is what was typed. [`resolve`] follows it, through bonds and bridges, volumes and RAID, mounts and
-//! routes, down to devices, and keeps every step with what was looked at and what that said. Where it leads no
-//! further is a finding, never an error.
+//! [`resolve`] follows a [`Handle`] through bonds and bridges, volumes and RAID, mounts and routes
+//! down to devices. It records every step with its source and value. An unresolvable part is a
+//! finding, never an error.
 
 mod block;
 mod chain;
@@ -30,10 +30,10 @@ use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 
-/// Rule of the finding that nothing has the name that was typed.
+/// Rule of the finding for a name that does not exist on the machine.
 pub const RULE_UNKNOWN: &str = "near-unknown";
 
-/// Rule of the finding that we have no right to look.
+/// Rule of the finding for missing permission.
 pub const RULE_DENIED: &str = "near-denied";
 
 /// The machine on which handles are resolved.
@@ -41,80 +41,82 @@ pub const RULE_DENIED: &str = "near-denied";
 pub struct ResolveContext<'a> {
     /// Its files.
     pub root: &'a dyn Sysfs,
-    /// Who answers what no file tells.
+    /// Answers for what no file contains.
     pub locate: &'a dyn Locate,
     /// Its devices and nodes.
     pub topology: &'a Topology,
 }
 
-/// What a handle stands for.
+/// The devices and nodes of a handle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {
     /// The handle, as text.
     pub handle: String,
-    /// How it was resolved: a tree, each step after the one it comes from.
+    /// The steps of the resolution: a tree, each step after its parent.
     pub chain: Vec<Step>,
-    /// The devices it leads to, each once, in the order in which they were reached.
+    /// The devices of the handle, each once, in the order of resolution.
     pub devices: Vec<NearDevice>,
     /// Their nodes, ascending.
     pub nodes: Vec<NearNode>,
-    /// Where it led no further, and what else must be known.
+    /// Unresolvable parts and other remarks.
     pub findings: Vec<Finding>,
 }
 
-/// One step on the way from a handle to devices.
+/// A step of the resolution from a handle to devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Index of the step it comes from; none for the first.
+    /// Index of the parent step; `None` for the first.
     pub from: Option<usize>,
-    /// What was reached: `dm-3`, `xfs on /dev/mapper/vg-data`, `0000:3b:00.0`, `node 1`.
+    /// Name of the step: `dm-3`, `xfs on /dev/mapper/vg-data`, `0000:3b:00.0`, `node 1`.
     pub what: String,
-    /// What was looked at to get here: a file, or a question to the kernel.
+    /// Source of the step: a file, or a query to the kernel.
     #[serde(rename = "looked_at")]
     pub source: String,
-    /// What that said.
+    /// Value that the source contained.
     #[serde(rename = "said")]
     pub value: String,
 }
 
-/// A device near which a handle is.
+/// A device to which a handle resolves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearDevice {
     /// Its index in [`Topology::devices`].
     pub index: usize,
-    /// Index of its step in the chain, by the first of the ways that lead to it.
+    /// Index of its step in the chain, on the first path to the device.
     pub step: usize,
-    /// Its name for people.
+    /// Display name.
     pub name: String,
-    /// What it is.
+    /// Kind of the device.
     pub kind: DeviceKind,
     /// Its PCI address.
     pub pci: Option<PciAddress>,
-    /// Share of the handle's I/O, from 0 to 1, if that divides evenly where the way divides (by speed where several
-    /// network interfaces carry it): a RAID's members, a bond's. 0 for one that stands by. The shares of all devices
-    /// sum to less than 1 where some I/O leads to no device.
+    /// Share of the handle's I/O, from 0 to 1.
+    ///
+    /// Members of a RAID or a bond have equal shares, or shares by link speed for network
+    /// interfaces. 0 for a standby device. The shares sum to less than 1 if some I/O reaches no
+    /// device.
     pub share: f64,
-    /// Nodes it is nearest to, mostly one; none if the kernel does not tell.
+    /// Nearest nodes, usually one; empty if the kernel does not report them.
     pub nodes: NodeSet,
 }
 
-/// A node that devices of a handle hang on.
+/// A node of the devices of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NearNode {
     /// The node.
     pub node: NodeId,
-    /// Sum of its devices' shares.
+    /// Sum of the shares of its devices.
     pub share: f64,
 }
 
 impl Resolved {
-    /// Whether nothing on the machine has the name that was typed.
+    /// Returns whether the machine has nothing with the handle's name.
     pub fn is_unknown(&self) -> bool {
         self.chain.len() <= 1 && self.findings.iter().any(|finding| finding.rule == RULE_UNKNOWN)
     }
 }
 
-/// Resolves a handle. Never fails: what leads nowhere stands among the findings.
+/// Resolves a handle; never fails, because unresolvable parts become findings.
 pub fn resolve(ground: ResolveContext<'_>, handle: &Handle) -> Resolved {
     let mut walk = walk::Walk::new(ground);
     match handle {

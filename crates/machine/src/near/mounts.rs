@@ -2,42 +2,42 @@
 
 use crate::locate::{DeviceNumber, PathFacts};
 
-/// Most mounts that are looked at.
+/// Maximum number of mounts to read.
 const MAX_MOUNTS: usize = 1 << 16;
 
-/// One mount.
+/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// Its number.
+    /// Mount id.
     pub id: u64,
-    /// Number of its device; made up where there is no single one.
+    /// Device number; anonymous for file systems without a single device.
     pub on: DeviceNumber,
-    /// What of the file system is mounted.
+    /// Mounted directory within the file system.
     pub root: String,
-    /// Where.
+    /// Mount point.
     pub place: String,
-    /// Type of the file system: `ext4`, `nfs4`, `fuse.sshfs`.
+    /// File system type: `ext4`, `nfs4`, `fuse.sshfs`.
     pub kind: String,
-    /// What is mounted, in the file system's own words.
+    /// Mount source, in a file-system-specific format.
     pub source: String,
-    /// The file system's own options.
+    /// File-system-specific options.
     pub options: String,
 }
 
 impl Mount {
-    /// The value of an option of the file system.
+    /// Returns the value of a file system option.
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
-/// Reads mountinfo; lines that are none are passed over.
+/// Parses mountinfo, skipping malformed lines.
 pub(super) fn parse(text: &str) -> Vec<Mount> {
     text.lines().take(MAX_MOUNTS).filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Option<Mount> {
-    // Between options and type stand fields in any number, and a dash ends them.
+    // A dash ends a variable number of optional fields.
     let (first, second) = line.split_once(" - ")?;
     let mut first = first.split(' ');
     let id = first.next()?.parse().ok()?;
@@ -49,7 +49,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     Some(Mount { id, on, root, place, kind, source, options: plain(second.next().unwrap_or_default()) })
 }
 
-/// A field with its octal escapes (`\040` is a blank) undone.
+/// Decodes the octal escapes of a field (`\040` is a blank).
 fn plain(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -68,8 +68,9 @@ fn octal(digits: &[u8]) -> Option<u8> {
     u8::try_from(number).ok()
 }
 
-/// The mount that holds what was found at a path: by the mount's number, or where the kernel tells none by the
-/// longest place above the path; of several at one place the last hides the others.
+/// Returns the mount of a path: by mount id, or without it by the longest matching mount point.
+///
+/// The last of several mounts at the same point hides the others.
 pub(super) fn holding<'m>(mounts: &'m [Mount], facts: &PathFacts) -> Option<&'m Mount> {
     let by_number = facts.mount.and_then(|id| mounts.iter().find(|mount| mount.id == id));
     let above = |mount: &&Mount| mount.on == facts.on && below(&facts.canonical, &mount.place).is_some();
@@ -77,7 +78,7 @@ pub(super) fn holding<'m>(mounts: &'m [Mount], facts: &PathFacts) -> Option<&'m 
     by_number.or_else(by_place)
 }
 
-/// The way from `place` down to `path`, with its slash; empty for the place itself.
+/// Returns the part of `path` below `place`, with its leading slash; empty for `place` itself.
 pub(super) fn below<'p>(path: &'p str, place: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(place.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -104,7 +105,7 @@ x y z
     }
 
     #[test]
-    fn fields_and_escapes() {
+    fn parses_mountinfo_fields_and_escapes() {
         let mounts = parse(TEXT);
         assert_eq!(mounts.len(), 5);
         assert_eq!((mounts[2].place.as_str(), mounts[2].root.as_str()), ("/my disk", "/sub"));
@@ -113,7 +114,7 @@ x y z
     }
 
     #[test]
-    fn the_mount_of_a_path() {
+    fn finds_the_mount_of_a_path() {
         let mounts = parse(TEXT);
         let of = |facts: PathFacts| holding(&mounts, &facts).map(|mount| mount.id);
         assert_eq!(of(facts("/data/x", (253, 4), None)), Some(43));

@@ -1,4 +1,4 @@
-//! Bare names and PCI addresses, and the names nearest to one that nothing has.
+//! Resolution of names and PCI addresses, and suggestions for unknown names.
 
 use super::walk::{Position, Resource, Walk};
 use super::{block, RULE_UNKNOWN};
@@ -6,12 +6,12 @@ use crate::devices::{Device, PciAddress};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
-/// Most names that are offered for an unknown one.
+/// Maximum number of suggestions for an unknown name.
 const OFFERED: usize = 8;
-/// Edits by which an offered name may differ.
+/// Maximum edit distance of a suggestion.
 const MAX_EDITS: usize = 2;
 
-/// A PCI function.
+/// Follows a PCI function.
 pub(super) fn pci(walk: &mut Walk, address: PciAddress) {
     let at = walk.start_named(&address.to_string());
     let devices = &walk.ground.topology.devices;
@@ -21,14 +21,14 @@ pub(super) fn pci(walk: &mut Walk, address: PciAddress) {
             at,
             "near-bridge",
             &address.to_string(),
-            "It is a bridge and moves nothing of its own.",
+            "It is a bridge and moves no data itself.",
             "Name a device below it.",
         ),
         None => unknown(walk, at, &address.to_string()),
     }
 }
 
-/// A name, of whatever kind has it.
+/// Follows a name of any kind.
 pub(super) fn name(walk: &mut Walk, name: &str) {
     let exists = |directory: &str| walk.root().exists(&format!("{directory}/{name}"));
     if exists("/sys/class/net") {
@@ -53,34 +53,35 @@ pub(super) fn name(walk: &mut Walk, name: &str) {
     }
 }
 
-/// Says that nothing has this name, and which names are near to it.
+/// Reports that the name is unknown, with similar names.
 pub(super) fn unknown(walk: &mut Walk, at: Position, name: &str) {
     let known = Known::of(walk);
-    // Device files are known by the names that their devices have.
+    // Device files have the names of their devices.
     let offered = known.nearest(name.rsplit('/').next().unwrap_or(name));
     let others =
         known.devices.iter().filter(|names| !names.iter().any(|name| offered.contains(name))).count();
     let remedy = match (offered.join(", "), others) {
-        (names, _) if names.is_empty() => "No device was found here at all.".to_owned(),
-        (names, 0) => format!("There are {names}."),
-        (names, 1) => format!("There are {names}, and one other, which numaio topology lists."),
-        (names, others) => format!("There are {names}, and {others} others, which numaio topology lists."),
+        (names, _) if names.is_empty() => "No devices were found.".to_owned(),
+        (names, 0) => format!("Known devices: {names}."),
+        (names, 1) => format!("Known devices: {names}, and another listed by numaio topology."),
+        (names, others) => format!("Known devices: {names}, and {others} others listed by numaio topology."),
     };
     walk.dead_end(at, RULE_UNKNOWN, name, &format!("There is no device {name:?}."), &remedy);
 }
 
-/// Names that there are.
+/// Known names.
 struct Known {
-    /// Those of each device of the topology, the most usual first.
+    /// Names of each device in the topology, the most common first.
     devices: Vec<Vec<String>>,
-    /// What has no device of its own: loop devices, RAM disks, partitions, bonds and others of software.
+    /// Names without a PCI device: loop devices, RAM disks, partitions, bonds and other virtual
+    /// interfaces.
     software: BTreeSet<String>,
 }
 
 impl Known {
     fn of(walk: &Walk) -> Self {
         let devices = walk.ground.topology.devices.iter().filter(|device| device.moves_data());
-        // Those that have more than an address come first.
+        // Devices with other names than their address come first.
         let (unnamed, named): (Vec<_>, Vec<_>) = devices.partition(|device| device.names.is_empty());
         let names = |device: &Device| -> Vec<String> {
             device.names.iter().cloned().chain(device.pci.map(|pci| pci.to_string())).collect()
@@ -93,14 +94,14 @@ impl Known {
         Self { devices, software }
     }
 
-    /// The names that differ least from `name`, of devices first; if none is near, those of devices.
+    /// Returns the names most similar to `name`, devices first; without similar names, devices.
     fn nearest(&self, name: &str) -> Vec<String> {
         let devices = self.devices.iter().flatten().map(|known| (false, known));
         let all = devices.chain(self.software.iter().map(|known| (true, known)));
         let near = all.filter_map(|(software, known)| Some((edits_if_few(name, known)?, software, known)));
         let mut near: Vec<_> = near.collect();
         near.sort();
-        // Two controllers of one drive have its name.
+        // Several controllers of a multipath drive share its name.
         near.dedup();
         if !near.is_empty() {
             return near.into_iter().map(|(_, _, known)| known.clone()).take(OFFERED).collect();
@@ -118,8 +119,10 @@ impl Known {
     }
 }
 
-/// Edits between two names that resemble each other: there are few of them, and more of the longer name stays than not; or both
-/// are a word of letters that is the same, and what else follows.
+/// Returns the edit distance of similar names.
+///
+/// Names are similar if the distance is small and more of the longer name stays than changes, or if
+/// both share the same leading letters.
 fn edits_if_few(name: &str, known: &str) -> Option<usize> {
     let word = |name: &str| name.chars().take_while(|c| c.is_alphabetic()).collect::<String>();
     let edits = edits(name, known);
@@ -129,7 +132,7 @@ fn edits_if_few(name: &str, known: &str) -> Option<usize> {
     (is_near || is_of_its_kind).then_some(edits)
 }
 
-/// Edits (of one character inserted, taken out or replaced) between two names, by Levenshtein's table.
+/// Returns the Levenshtein distance of two names: inserted, removed or replaced characters.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().take(80).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_differ_little_are_offered_first() {
+    fn suggests_similar_names_first() {
         assert_eq!(
             (edits("eth0", "eth0"), edits("eth0", "etho"), edits("", "abc"), edits("nvme0", "nvme0n1")),
             (0, 1, 3, 2)
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(few.nearest("nvme7"), ["nvme0", "nvme0n1", "nvme0n1p1"]);
         assert_eq!(few.nearest("loop7"), ["loop0", "loop1"]);
         assert_eq!(few.nearest("0000:94:00.0"), ["0000:91:00.0", "0000:92:00.0", "0000:93:00.0"]);
-        // Nothing is like it, not even what is short.
+        // No name is similar, not even a short one.
         for name in ["foo", "ens17f0np0", "x", ""] {
             assert_eq!(few.nearest(name), ["nvme0n1", "eth0", "eth1"], "{name}");
         }

@@ -1,4 +1,4 @@
-//! Network interfaces, down to the devices that carry them
+//! Resolution of network interfaces to the devices below them
 //! (`Documentation/ABI/testing/sysfs-class-net`, `Documentation/networking/bonding.rst`).
 
 use super::walk::{Position, Resource, Walk};
@@ -12,14 +12,14 @@ const LOOPBACK: &str = "772";
 /// Follows an interface.
 pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     let Ok(path) = walk.root().resolve(&format!("{NET}/{name}")) else {
-        let what = "There is no such network interface here.";
-        return walk.dead_end(at, "near-no-interface", name, what, "ip link shows those there are.");
+        let what = "This machine has no such network interface.";
+        return walk.dead_end(at, "near-no-interface", name, what, "List interfaces with ip link.");
     };
     if let Some(device) = walk.device_at(&path) {
         return walk.reach(at, device, &path);
     }
     if walk.text(&format!("{path}/type")).as_deref() == Some(LOOPBACK) {
-        let what = "It is the loopback: what goes there stays on this machine and reaches no device.";
+        let what = "It is the loopback interface: its traffic reaches no device.";
         return walk.dead_end(
             at,
             "near-loopback",
@@ -39,8 +39,8 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     interface.through_link(walk, at);
 }
 
-/// Follows an RDMA device: its own function, and where it has none, or carries a bond, its network interfaces
-/// (`Documentation/ABI/stable/sysfs-class-infiniband`).
+/// Follows an RDMA device to its PCI function, or without one or for a bond to its network
+/// interfaces (`Documentation/ABI/stable/sysfs-class-infiniband`).
 pub(super) fn follow_rdma(walk: &mut Walk, at: Position, name: &str) {
     let entry = format!("/sys/class/infiniband/{name}");
     let interfaces = rdma_interfaces(walk, &entry);
@@ -49,7 +49,7 @@ pub(super) fn follow_rdma(walk: &mut Walk, at: Position, name: &str) {
     match own {
         Some((device, path)) if !interfaces.iter().any(bonded) => walk.reach(at, device, &path),
         _ if interfaces.is_empty() => {
-            let what = "It is RDMA made by software, and no network interface stands below it.";
+            let what = "It is a software RDMA device without a network interface below it.";
             walk.dead_end(at, "near-software", name, what, "Name the network interface it uses.");
         }
         _ => {
@@ -60,18 +60,18 @@ pub(super) fn follow_rdma(walk: &mut Walk, at: Position, name: &str) {
     }
 }
 
-/// Interfaces of an RDMA device's ports; software RDMA names its own in `parent`.
+/// Returns the interfaces of an RDMA device's ports; software RDMA names its interface in `parent`.
 fn rdma_interfaces(walk: &Walk, entry: &str) -> BTreeSet<String> {
     let ports = walk.root().names(&format!("{entry}/ports"));
     let of_port = |port: &String| {
         let folder = format!("{entry}/ports/{port}/gid_attrs/ndevs");
-        // The first entry tells the port's interface; a port has hundreds of them.
+        // The first GID entry names the port's interface; a port has hundreds of entries.
         walk.root().names(&folder).first().and_then(|gid| walk.text(&format!("{folder}/{gid}")))
     };
     ports.iter().filter_map(of_port).chain(walk.text(&format!("{entry}/parent"))).collect()
 }
 
-/// An interface that is made by software.
+/// A virtual interface.
 struct Interface<'a> {
     name: &'a str,
     path: &'a str,
@@ -79,11 +79,11 @@ struct Interface<'a> {
 
 impl Interface<'_> {
     fn is_bridge(&self, walk: &Walk) -> bool {
-        // Ports of an Open vSwitch hang below one interface of this name.
+        // All ports of Open vSwitch are attached to a single interface with this name.
         walk.root().exists(&format!("{}/bridge", self.path)) || self.name == "ovs-system"
     }
 
-    /// Interfaces that this one stands on, by the links that the kernel keeps (`lower_eth0`).
+    /// Returns the interfaces below this one, by the kernel's links (`lower_eth0`).
     fn lower(&self, walk: &Walk) -> Vec<String> {
         let names = walk.root().names(self.path);
         let lower: Vec<String> =
@@ -95,24 +95,24 @@ impl Interface<'_> {
         slaves.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Through a bond, a team, a VLAN, a macvlan, an ipvlan.
+    /// Follows the lower interfaces of a bond, a team, a VLAN, a macvlan, an ipvlan.
     fn through_lower(&self, walk: &mut Walk, at: Position, lower: Vec<String>) {
         let mode = walk.text(&format!("{}/bonding/mode", self.path)).unwrap_or_default();
         let source = format!("{}/lower_*", self.path);
         let active_file = format!("{}/bonding/active_slave", self.path);
-        // While all are down none is active, and any may become it.
+        // While all links are down, none is active and any can become active.
         let active = walk.text(&active_file).filter(|_| mode.starts_with("active-backup"));
         let Some(active) = active.filter(|active| lower.contains(active)) else {
             let value = words([&self.kind(walk), mode.as_str(), &lower.join(" ")]);
             return through_all(walk, at, lower, &source, &value);
         };
         for name in lower {
-            let (share, role) = if name == active { (1.0, "active") } else { (0.0, "stands by") };
+            let (share, role) = if name == active { (1.0, "active") } else { (0.0, "standby") };
             walk.follow(at.part(share), Resource::Net(name), &active_file, &format!("{mode}; {role}"));
         }
     }
 
-    /// Through the ports of a bridge that lead out of the machine: not those of guests and containers.
+    /// Follows the external ports of a bridge: not those of guests and containers.
     fn through_bridge(&self, walk: &mut Walk, at: Position) {
         let source = format!("{}/brif", self.path);
         let mut ports = walk.root().names(&source);
@@ -126,16 +126,15 @@ impl Interface<'_> {
         };
         let out: Vec<String> = ports.iter().filter(|port| leads_out(port)).cloned().collect();
         if out.is_empty() {
-            let what =
-                "It is a bridge without a port that leads out of this machine: what goes further is routed.";
-            let remedy = "Name the far end as host:NAME, or the network interface that leads there.";
+            let what = "It is a bridge without an external port: its traffic to other machines is routed.";
+            let remedy = "Name the peer as host:NAME, or the outgoing network interface.";
             return walk.dead_end(at, "near-bridge-inside", self.name, what, remedy);
         }
         let value = words(["bridge of", &ports.join(" ")]);
         through_all(walk, at, out, &source, &value);
     }
 
-    /// Whether it is the machine's end of a guest's or container's interface: a tap, or one of a pair.
+    /// Returns whether it is the host's end of a guest's or container's interface: a tap or veth.
     fn is_end_of_guest(&self, walk: &Walk) -> bool {
         let is_tap = walk.root().exists(&format!("{}/tun_flags", self.path));
         is_tap || (self.linked(walk).is_some() && self.lower(walk).is_empty() && self.is_virtual())
@@ -145,49 +144,51 @@ impl Interface<'_> {
         self.path.starts_with("/sys/devices/virtual/")
     }
 
-    /// Number of the interface that it is tied to: the other end of a pair, or what a tunnel or, on old kernels,
-    /// a VLAN stands on.
+    /// Returns the index of the linked interface: the peer of a veth, or the interface below a
+    /// tunnel or, on old kernels, a VLAN.
     fn linked(&self, walk: &Walk) -> Option<u32> {
         let number = |file: &str| walk.root().value::<u32>(&format!("{}/{file}", self.path)).ok();
         let own = number("ifindex")?;
         number("iflink").filter(|link| *link != own && *link != 0)
     }
 
-    /// Through what it is tied to, or the bridge it is a port of.
+    /// Follows the linked interface, or the bridge with this port.
     fn through_link(&self, walk: &mut Walk, at: Position) {
         if let Some(bridge) = self.master(walk) {
             let source = format!("{}/master", self.path);
-            return walk.follow(at, Resource::Net(bridge), &source, "it is a port of it");
+            return walk.follow(at, Resource::Net(bridge), &source, "its bridge");
         }
         let Some(linked) = self.linked(walk) else {
-            let what = "It is made by software, and no device stands below it.";
-            let remedy = "Name the network interface that its packets leave by, or the far end as host:NAME.";
+            let what = "It is a virtual interface without a device below it.";
+            let remedy = "Name the outgoing network interface of its packets, or the peer as host:NAME.";
             return walk.dead_end(at, "near-software", self.name, what, remedy);
         };
         let source = format!("{}/iflink", self.path);
         match self.peer(walk, linked) {
             Some(peer) if walk.is_visiting(&Resource::Net(peer.clone())) => {
-                let what = "It is one end of a pair whose ends are both here, without a bridge: what goes further is routed.";
-                walk.dead_end(at, "near-routed", self.name, what, "Name the far end as host:NAME.");
+                let what =
+                    "Both ends of this veth pair are on this host without a bridge: its traffic is routed.";
+                walk.dead_end(at, "near-routed", self.name, what, "Name the peer as host:NAME.");
             }
             Some(peer) => walk.follow(at, Resource::Net(peer), &source, &format!("{linked}")),
             None => {
-                let what = format!("It is tied to interface {linked} of another network namespace.");
-                let remedy = "On the host, name the interface of that number or the bridge it is a port of; or the far end as host:NAME.";
+                let what = format!("It is linked to interface {linked} of another network namespace.");
+                let remedy = "On the host, name that interface or its bridge; or name the peer as host:NAME.";
                 walk.dead_end(at, "near-other-namespace", self.name, &what, remedy);
             }
         }
     }
 
-    /// The bridge or Open vSwitch that it is a port of, unless the walk came from there.
+    /// Returns its bridge or Open vSwitch, unless the walk came from there.
     fn master(&self, walk: &Walk) -> Option<String> {
         let master = walk.root().resolve(&format!("{}/master", self.path)).ok()?;
         let name = master.rsplit('/').next()?.to_owned();
         (!walk.is_visiting(&Resource::Net(name.clone()))).then_some(name)
     }
 
-    /// The interface of this number here, if that is what it is tied to: numbers of another namespace may be the
-    /// same by chance, and then that interface is not tied back.
+    /// Returns the linked interface if it is in this network namespace.
+    ///
+    /// Indexes of other namespaces can coincide; only an interface that links back is the peer.
     fn peer(&self, walk: &Walk, linked: u32) -> Option<String> {
         let own = walk.root().value::<u32>(&format!("{}/ifindex", self.path)).ok()?;
         let number = |name: &str, file: &str| walk.root().value::<u32>(&format!("{NET}/{name}/{file}")).ok();
@@ -196,21 +197,21 @@ impl Interface<'_> {
         (back == Some(own) || (self.stands_on(walk) && back.is_some())).then_some(name)
     }
 
-    /// Whether the kernel says that it stands on another interface: `/proc/net/vlan` where there are no `lower_`
-    /// links (before Linux 3.9), and the type of a tunnel.
+    /// Returns whether it has a lower interface: by `/proc/net/vlan` on kernels without `lower_`
+    /// links (before Linux 3.9), and by the type of a tunnel.
     fn stands_on(&self, walk: &Walk) -> bool {
         matches!(self.kind(walk).as_str(), "vlan" | "vxlan" | "macvlan" | "gre")
             || walk.root().exists(&format!("/proc/net/vlan/{}", self.name))
     }
 
-    /// What it is, as its `uevent` says: `vlan`, `bond`, `bridge`; or what its files show.
+    /// Returns its kind from `uevent` (`vlan`, `bond`, `bridge`) or from its files.
     fn kind(&self, walk: &Walk) -> String {
         let uevent = walk.text(&format!("{}/uevent", self.path)).unwrap_or_default();
         uevent.lines().find_map(|line| line.strip_prefix("DEVTYPE=")).unwrap_or_default().to_owned()
     }
 }
 
-/// Goes on to interfaces, among which the share is divided by their speeds; evenly if one is unknown.
+/// Follows interfaces with shares by link speed, or even shares if a speed is unknown.
 fn through_all(walk: &mut Walk, at: Position, names: Vec<String>, source: &str, value: &str) {
     let speeds: Option<Vec<f64>> = names.iter().map(|name| speed(walk, name)).collect();
     let speeds = speeds.unwrap_or_else(|| vec![1.0; names.len()]);
@@ -220,7 +221,7 @@ fn through_all(walk: &mut Walk, at: Position, names: Vec<String>, source: &str, 
     }
 }
 
-/// Mbit/s of an interface; none while it is down or unknown (-1, or that without its sign).
+/// Returns the speed in Mbit/s; `None` if the link is down or unknown (-1, possibly unsigned).
 fn speed(walk: &Walk, name: &str) -> Option<f64> {
     let speed: u32 = walk.root().value(&format!("{NET}/{name}/speed")).ok()?;
     (speed > 0 && speed < u32::from(u16::MAX) * 1000 && speed != u32::from(u16::MAX))

@@ -1,4 +1,4 @@
-//! What a process has open: files, devices, connections.
+//! Resolution of a process's open files, devices and connections.
 
 use super::host::locate_failed;
 use super::walk::{Position, Resource, Walk};
@@ -8,22 +8,22 @@ use crate::sysfs::SysfsExt;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// Most open files that are looked at.
+/// Maximum number of open files to examine.
 const MAX_FILES: usize = 1 << 16;
-/// Most places and peers that are followed.
+/// Maximum number of files and peers to follow.
 const MAX_PLACES: usize = 256;
-/// Where its connections stand.
+/// Files with its connections.
 const SOCKETS: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
 
-/// Where open files lie: a device file by its own number, others by their file system.
+/// Location of an open file: device files by their own number, others by their file system.
 type Place = (DeviceNumber, Option<DeviceNumber>, Option<u64>);
 
-/// What one process has open, each place and peer once.
+/// Open files and connections of a process, each location and peer once.
 #[derive(Default)]
 struct Open<'f> {
     places: BTreeMap<Place, (&'f OpenFile, &'f PathFacts, usize)>,
     peers: BTreeMap<IpAddr, usize>,
-    /// Pipes, event queues and the like.
+    /// Number of pipes, event queues and similar.
     others: usize,
 }
 
@@ -57,25 +57,27 @@ pub(super) fn follow(walk: &mut Walk, at: Position, pid: u32) {
         );
         others += if walk.keep_if_reached(&checkpoint) { 0 } else { count };
     }
-    tell_rest(walk, at, &subject, others, connected && opened.same_network == Some(false));
+    report_rest(walk, at, &subject, others, connected && opened.same_network == Some(false));
 }
 
-fn tell_rest(walk: &mut Walk, at: Position, subject: &str, others: usize, other_network: bool) {
+fn report_rest(walk: &mut Walk, at: Position, subject: &str, others: usize, other_network: bool) {
     if walk.found_nothing() {
-        let what = format!("None of its {others} open files and connections leads to a device.");
-        walk.dead_end(at, "near-nothing-open", subject, &what, "Name what it will open.");
+        let what = format!("None of its {others} open files and connections uses a device.");
+        walk.dead_end(at, "near-nothing-open", subject, &what, "Name the files that it will open.");
     } else if others > 0 {
-        let what = format!("{others} others of its open files and connections lead to no device: pipes, terminals, memory, itself.");
+        let what = format!(
+            "{others} of its open files and connections use no device: pipes, terminals, memory, itself."
+        );
         walk.note(at, "near-others-open", subject, &what, "");
     }
     if other_network {
         let what =
-            "It is in another network namespace; its connections were followed by the routes of this one.";
+            "It is in another network namespace; its connections were resolved with this namespace's routes.";
         walk.note(at, "near-other-namespace", subject, what, "Name its network interface on the host.");
     }
 }
 
-/// Inodes of its connected sockets, and their peers.
+/// Returns inodes of its connected sockets with their peers.
 fn peers_of(walk: &Walk, pid: u32) -> HashMap<u64, IpAddr> {
     let text = |file: &&str| walk.root().optional(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
     SOCKETS.iter().flat_map(|file| sockets::parse(&text(file))).collect()

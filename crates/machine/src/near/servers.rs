@@ -1,4 +1,4 @@
-//! Servers of network file systems, by what a mount says of itself.
+//! Servers of network file systems, from mount options and sources.
 
 use super::handle::split_port;
 use super::mounts::Mount;
@@ -6,20 +6,20 @@ use super::walk::Walk;
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
-/// Most servers of one file system that are followed.
+/// Maximum number of servers to follow per file system.
 const MAX_SERVERS: usize = 64;
 
-/// The servers of a mounted network file system; none if it is no such, or does not tell.
+/// Returns the servers of a network file system; empty for other or unknown file systems.
 pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
     let source = mount.source.as_str();
-    let told = |names: &[&str]| names.iter().find_map(|name| mount.option(name)).map(str::to_owned);
+    let option = |names: &[&str]| names.iter().find_map(|name| mount.option(name)).map(str::to_owned);
     let one = |option: Option<String>| option.or_else(|| before_path(source).map(str::to_owned));
     let servers: Vec<String> = match mount.kind.as_str() {
-        // nfs(5): mountinfo has the address that the name was resolved to.
-        "nfs" | "nfs4" => one(told(&["addr"])).into_iter().collect(),
+        // nfs(5): mountinfo contains the resolved address.
+        "nfs" | "nfs4" => one(option(&["addr"])).into_iter().collect(),
         "cifs" | "smb3" | "smbfs" => {
             let share = source.trim_start_matches('/').split(['/', '\\']).next().map(str::to_owned);
-            told(&["addr", "ip"]).or(share).into_iter().collect()
+            option(&["addr", "ip"]).or(share).into_iter().collect()
         }
         "ceph" => ceph(mount),
         "lustre" => lustre(walk, source),
@@ -35,23 +35,24 @@ pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
     servers
 }
 
-/// What stands before `:/path`, without the user that ssh would have before `@`.
+/// Returns the host before `:/path`, without the user that sshfs puts before `@`.
 fn before_path(source: &str) -> Option<&str> {
     let end = source.find(":/").or_else(|| source.rfind(':').filter(|_| !source.starts_with('/')))?;
     let server = &source[..end];
     Some(server.rsplit_once('@').map_or(server, |(_, server)| server))
 }
 
-/// Monitors of Ceph (mount.ceph(8)), by option or in the source. The data servers are others, of which the kernel
-/// tells in debugfs alone; they lie in the monitors' network as a rule.
+/// Returns the monitors of Ceph (mount.ceph(8)), from the option or the source.
+///
+/// The kernel lists the data servers only in debugfs; they are usually in the same network.
 fn ceph(mount: &Mount) -> Vec<String> {
     let in_source = || before_path(&mount.source).filter(|source| !source.contains('=')).unwrap_or_default();
     let monitors = mount.option("mon_addr").unwrap_or_else(in_source);
     monitors.split(['/', ',']).filter(|monitor| !monitor.is_empty()).map(str::to_owned).collect()
 }
 
-/// Servers of Lustre's data, which its object storage clients tell (`ost_conn_uuid`, a network id as
-/// `10.0.0.5@o2ib`); else those of its configuration, in the source.
+/// Returns the servers of Lustre's data from the object storage clients (`ost_conn_uuid`, a network
+/// id such as `10.0.0.5@o2ib`), or else the management servers from the source.
 fn lustre(walk: &Walk, source: &str) -> Vec<String> {
     const CLIENTS: &str = "/sys/fs/lustre/osc";
     let (nids, name) = source.split_once(":/").unwrap_or((source, ""));
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_tells_its_servers() {
+    fn finds_servers_of_each_file_system() {
         for (kind, source, options, wanted) in [
             ("nfs4", "store1:/home", "rw,addr=10.0.0.9,clientaddr=10.0.0.2", &["10.0.0.9"][..]),
             ("nfs", "store1:/home", "rw", &["store1"]),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lustre_tells_the_servers_of_its_data() {
+    fn finds_data_servers_of_lustre() {
         let mut tree = Tree::new();
         for (client, nid) in [
             ("scratch-OST0000-osc-ffff", "10.0.1.5@o2ib\n"),

@@ -1,15 +1,15 @@
-//! Sockets of a process and their peers: /proc/PID/net/tcp and its like
+//! Sockets of a process and their peers, from files such as /proc/PID/net/tcp
 //! (`Documentation/networking/proc_net_tcp.rst`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most sockets that are looked at in one file.
+/// Maximum number of sockets to read per file.
 const MAX_SOCKETS: usize = 1 << 18;
 
-/// The state of a connection that stands, of TCP and of a connected UDP socket (`include/net/tcp_states.h`).
+/// State of an established TCP connection or a connected UDP socket (`include/net/tcp_states.h`).
 const ESTABLISHED: &str = "01";
 
-/// The inodes and peers of connected sockets; lines that are none are passed over.
+/// Returns inodes and peers of connected sockets, skipping malformed lines.
 pub(super) fn parse(text: &str) -> Vec<(u64, IpAddr)> {
     text.lines().skip(1).take(MAX_SOCKETS).filter_map(parse_line).collect()
 }
@@ -22,7 +22,7 @@ fn parse_line(line: &str) -> Option<(u64, IpAddr)> {
     (state == ESTABLISHED && !peer.is_unspecified()).then_some((inode, peer))
 }
 
-/// An address as the kernel writes it: words of 32 bits, each in the byte order of the machine.
+/// Parses an address in the kernel's format: 32-bit words in the machine's byte order.
 fn address(digits: &str) -> Option<IpAddr> {
     let word = |index: usize| {
         let digits = digits.get(index * 8..index * 8 + 8)?;
@@ -33,7 +33,7 @@ fn address(digits: &str) -> Option<IpAddr> {
         32 => {
             let words = [word(0)?, word(1)?, word(2)?, word(3)?];
             let bytes: [u8; 16] = words.concat().try_into().ok()?;
-            // A socket that takes both kinds has IPv4 peers as `::ffff:10.0.0.1`.
+            // A dual-stack socket shows IPv4 peers as `::ffff:10.0.0.1`.
             Some(Ipv6Addr::from(bytes).to_canonical())
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! The walk from a handle to devices: steps, shares, limits, and what is reached.
+//! The walk from a handle to devices: steps, shares, limits, and reached devices.
 
 use super::{
     block, fabric, file, host, net, process, Handle, NearDevice, NearNode, ResolveContext, Resolved, Step,
@@ -11,14 +11,14 @@ use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Longest way from a handle to a device, in steps; a stack of volumes has some ten.
+/// Maximum number of steps from a handle to a device; a stack of volumes has about ten.
 const MAX_DEPTH: usize = 32;
-/// Most steps of all ways together; a pool of a hundred disks has some four hundred.
+/// Maximum number of steps of all paths; a pool of a hundred disks has about four hundred.
 const MAX_STEPS: usize = 4096;
-/// Most characters kept of what a file said.
+/// Maximum number of recorded characters of a value.
 const MAX_VALUE_CHARS: usize = 200;
 
-/// A thing on the way.
+/// A resource on the path from a handle to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Resource {
     /// A network interface.
@@ -33,7 +33,7 @@ pub(super) enum Resource {
     Path(String),
     /// A host by name, or by an address as text.
     Host(String),
-    /// Another machine.
+    /// An address of another machine.
     Address(IpAddr),
     /// A process.
     Process(u32),
@@ -54,7 +54,7 @@ impl Resource {
     }
 }
 
-/// Where the walk stands, and the share of the handle's I/O that comes here.
+/// A position of the walk, and the share of the handle's I/O that reaches it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     step: Option<usize>,
@@ -62,20 +62,20 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The same place, with a part of the share.
+    /// Returns the same position with a part of its share.
     pub fn part(self, part: f64) -> Self {
         Self { share: self.share * part, ..self }
     }
 }
 
-/// What the walk knows at some moment, to go back to.
+/// A state of the walk to which it can roll back.
 pub(super) struct Checkpoint {
     steps: usize,
     findings: usize,
     arrivals: usize,
 }
 
-/// A device that was reached.
+/// A reached device.
 struct Reached {
     device: usize,
     step: usize,
@@ -86,15 +86,16 @@ pub(super) struct Walk<'a> {
     pub ground: ResolveContext<'a>,
     steps: Vec<Step>,
     findings: Vec<Finding>,
-    /// What the walk is below of, to find a stack that contains itself.
+    /// Resources above the position, to detect a stack that contains itself.
     ancestors: Vec<Resource>,
-    /// Devices in the order in which they were reached.
+    /// Devices in the order of their resolution.
     reached: Vec<Reached>,
-    /// How often a device was reached.
+    /// Number of times that any device was reached.
     arrivals: usize,
 }
 
 impl<'a> Walk<'a> {
+    /// Creates a walk without steps.
     pub fn new(ground: ResolveContext<'a>) -> Self {
         Self {
             ground,
@@ -106,22 +107,23 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Returns the root of the machine's files.
     pub fn root(&self) -> &'a dyn Sysfs {
         self.ground.root
     }
 
-    /// Starts with what was typed.
+    /// Starts at a resource.
     pub fn start(&mut self, resource: Resource) {
         let start = Position { step: None, share: 1.0 };
         self.follow(start, resource, "", "");
     }
 
-    /// Starts with a name for which there is no [`Resource`].
+    /// Starts at a name that is not a [`Resource`].
     pub fn start_named(&mut self, name: &str) -> Position {
         self.step(Position { step: None, share: 1.0 }, name, "", "")
     }
 
-    /// Adds a step that leads from `at` to `what`.
+    /// Adds a step from `at` to `what`.
     pub fn step(&mut self, at: Position, what: &str, source: &str, value: &str) -> Position {
         let value = value.trim().chars().take(MAX_VALUE_CHARS).collect();
         let [what, source] = [what, source].map(str::to_owned);
@@ -129,7 +131,7 @@ impl<'a> Walk<'a> {
         Position { step: Some(self.steps.len() - 1), ..at }
     }
 
-    /// Goes on from `at` to a thing, as `source` said, and follows it to its end.
+    /// Adds a step from `at` to a resource and follows it down to devices.
     pub fn follow(&mut self, at: Position, resource: Resource, source: &str, value: &str) {
         let name = resource.name();
         let at = self.step(at, &name, source, value);
@@ -138,13 +140,13 @@ impl<'a> Walk<'a> {
                 at,
                 "near-loop",
                 &name,
-                "It stands upon itself.",
-                "Look how it was set up.",
+                "The stack contains itself.",
+                "Check how it was set up.",
             );
         }
         if self.ancestors.len() >= MAX_DEPTH || self.steps.len() >= MAX_STEPS {
-            let what = "It lies too deep, or too many things lie below: it was not followed further.";
-            return self.dead_end(at, "near-too-deep", &name, what, "Name one of the things below it.");
+            let what = "The stack is too deep or has too many members; the rest was not resolved.";
+            return self.dead_end(at, "near-too-deep", &name, what, "Name one of its members.");
         }
         self.ancestors.push(resource.clone());
         match resource {
@@ -160,7 +162,7 @@ impl<'a> Walk<'a> {
         self.ancestors.pop();
     }
 
-    /// Goes on to several things, among which the share is divided evenly.
+    /// Follows several resources, which share the I/O evenly.
     pub fn follow_all(&mut self, at: Position, resources: Vec<Resource>, source: &str, value: &str) {
         let part = at.part(1.0 / resources.len().max(1) as f64);
         for resource in resources {
@@ -168,12 +170,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the walk came through this thing.
+    /// Returns whether the walk is below this resource.
     pub fn is_visiting(&self, resource: &Resource) -> bool {
         self.ancestors.contains(resource)
     }
 
-    /// The device to which a path in sysfs belongs: the nearest above it that moves data.
+    /// Returns the device of a sysfs path: the nearest parent that moves data.
     pub fn device_at(&self, path: &str) -> Option<usize> {
         let holds = |device: &Device| {
             let rest = path.strip_prefix(device.path.as_str());
@@ -184,14 +186,14 @@ impl<'a> Walk<'a> {
         held.max_by_key(|(_, device)| device.path.len()).map(|(index, _)| index)
     }
 
-    /// Devices that have a name.
+    /// Returns the devices with a name.
     pub fn devices_named(&self, name: &str) -> Vec<usize> {
         let devices = self.ground.topology.devices.iter().enumerate();
         let named = devices.filter(|(_, device)| device.moves_data() && device.has_name(name));
         named.map(|(index, _)| index).collect()
     }
 
-    /// Ends at devices, among which the share is divided evenly.
+    /// Ends at devices, which share the I/O evenly.
     pub fn reach_all(&mut self, at: Position, devices: &[usize], source: &str) {
         let part = at.part(1.0 / devices.len().max(1) as f64);
         for index in devices {
@@ -199,7 +201,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Ends at a device, and adds its node.
+    /// Ends at a device, adding steps for the device and its node.
     pub fn reach(&mut self, at: Position, index: usize, source: &str) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         let name = device.pci.map_or_else(|| device.name(), |pci| pci.to_string());
@@ -208,7 +210,7 @@ impl<'a> Walk<'a> {
         self.count(at, index);
     }
 
-    /// Ends at a device whose step stands already.
+    /// Ends at a device that already has a step, adding a step for its node.
     pub fn reach_here(&mut self, at: Position, index: usize) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         self.node_of(at, device);
@@ -227,15 +229,14 @@ impl<'a> Walk<'a> {
         let source = format!("{}/numa_node", device.path);
         let nodes = nodes_of(device);
         if nodes.is_empty() {
-            let what = "The kernel does not tell on which node it is.";
-            let remedy =
-                "The board's manual tells which slot hangs on which socket; numaio topology tells more.";
+            let what = "The kernel does not report its node.";
+            let remedy = "Find the socket of its slot in the board's manual; see also numaio topology.";
             return self.dead_end(at, "near-node-unknown", &device.name(), what, remedy);
         }
         let value = match device.locality.source {
-            LocalitySource::NumaNode => "it says so itself",
-            LocalitySource::ParentBridge => "-1; the bridge above it says so",
-            LocalitySource::LocalCpus => "-1; its local_cpulist says so",
+            LocalitySource::NumaNode => "reported by the device",
+            LocalitySource::ParentBridge => "-1; reported by the bridge above it",
+            LocalitySource::LocalCpus => "-1; from its local_cpulist",
             LocalitySource::OnlyNode => "the machine has no other node",
             LocalitySource::AbsentNode | LocalitySource::Unknown => "",
         };
@@ -243,12 +244,12 @@ impl<'a> Walk<'a> {
         self.step(at, &what, &source, value);
     }
 
-    /// Says that the way ends here without a device, with what the last step looked at as evidence.
+    /// Reports that this path ends without a device; the last step is the evidence.
     pub fn dead_end(&mut self, at: Position, rule: &str, subject: &str, what: &str, remedy: &str) {
         self.add_finding(at, Severity::Warning, rule, subject, what, remedy);
     }
 
-    /// Says something that must be known.
+    /// Adds a remark.
     pub fn note(&mut self, at: Position, rule: &str, subject: &str, what: &str, remedy: &str) {
         self.add_finding(at, Severity::Note, rule, subject, what, remedy);
     }
@@ -274,12 +275,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Remembers what is known now.
+    /// Returns the current state for [`Walk::keep_if_reached`].
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint { steps: self.steps.len(), findings: self.findings.len(), arrivals: self.arrivals }
     }
 
-    /// Forgets the steps and findings since the mark if no device was reached since; tells whether one was.
+    /// Discards steps and findings since the checkpoint unless a device was reached; returns
+    /// whether one was.
     pub fn keep_if_reached(&mut self, checkpoint: &Checkpoint) -> bool {
         let reached = self.arrivals > checkpoint.arrivals;
         if !reached {
@@ -289,22 +291,23 @@ impl<'a> Walk<'a> {
         reached
     }
 
-    /// Whether no device was reached yet.
+    /// Returns whether no device was reached yet.
     pub fn found_nothing(&self) -> bool {
         self.arrivals == 0
     }
 
-    /// Where a block device is described; kernels before 2.6.26 have no class of them.
+    /// Returns the sysfs path of a block device; kernels before 2.6.26 have only /sys/block.
     pub fn block_path(&self, name: &str) -> Option<String> {
         let places = ["/sys/class/block", "/sys/block"];
         places.iter().find_map(|place| self.root().resolve(&format!("{place}/{name}")).ok())
     }
 
-    /// A file's text; none if it is absent or empty.
+    /// Reads a file; `None` if it is absent or empty.
     pub fn text(&self, path: &str) -> Option<String> {
         self.root().optional(path).filter(|text| !text.is_empty())
     }
 
+    /// Combines steps, devices and nodes to the result.
     pub fn finish(self, handle: &Handle) -> Resolved {
         let topology = self.ground.topology;
         let mut nodes: BTreeMap<NodeId, f64> = BTreeMap::new();
@@ -328,7 +331,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The nodes a device is nearest to.
+/// Returns the nearest nodes of a device.
 fn nodes_of(device: &Device) -> NodeSet {
     let locality = &device.locality;
     match locality.node {
@@ -337,7 +340,7 @@ fn nodes_of(device: &Device) -> NodeSet {
     }
 }
 
-/// What a device is, in a few words.
+/// Returns a short description of a device.
 fn describe(device: &Device) -> String {
     let names = device.names.join(", ");
     let of = match device.sriov {

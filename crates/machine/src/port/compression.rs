@@ -1,49 +1,50 @@
-//! Data that is made smaller for its way to the other side, and there what it was.
+//! Compression of data in transit.
 
 use super::{Fault, FaultKind};
 use std::time::Duration;
 
-/// Packs bytes into a buffer. Gives how many they became; none if they do not fit there, or it is not worth it.
+/// Compresses bytes into a buffer; returns the compressed size, or `None` if it does not fit or
+/// pay.
 pub type CompressFn = fn(&[u8], &mut [u8]) -> Option<usize>;
 
-/// Unpacks bytes that anybody may have sent, so that they fill a buffer exactly; else words why they cannot.
+/// Decompresses untrusted bytes so that they exactly fill a buffer; returns the reason on failure.
 pub type DecompressFn = fn(&[u8], &mut [u8]) -> Result<(), String>;
 
-/// What came of data that was to be packed.
+/// The result of an attempt to compress data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionResult {
-    /// How many bytes it became, which stand in the buffer in its place; none if it stands there as it was read.
+    /// Compressed size, with the data in the buffer; `None` if the buffer holds the original data.
     pub bytes: Option<usize>,
-    /// How long that took, also if it came to nothing.
+    /// Elapsed time, also if compression did not pay.
     pub took: Duration,
-    /// CPU time of it: less than it took if the CPU had other things to do.
+    /// CPU time; less than `took` if the CPU ran other work.
     pub worked: Duration,
 }
 
-/// Data that is packed.
+/// Parameters for decompressing a buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct Decompression {
-    /// How many bytes it is now.
+    /// Compressed size in bytes.
     pub bytes: usize,
-    /// How many bytes it was, [`super::BLOCK`] at most.
+    /// Original size in bytes, at most [`super::BLOCK`].
     pub plain: usize,
-    /// How it becomes that again.
+    /// Function that decompresses it.
     pub with: DecompressFn,
 }
 
 impl Decompression {
-    /// Unpacks what a buffer begins with to the beginning of another one.
+    /// Decompresses the beginning of one buffer to the beginning of another.
     ///
     /// # Errors
-    /// [`FaultKind::Mismatch`] if it is not what the other side said it is.
+    /// [`FaultKind::Mismatch`] if the data is malformed or has another size than declared.
     pub fn run(&self, packed: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
-        let refuse = |why: &str| {
-            let text = format_args!("the other side sent packed data that cannot be unpacked: {why}");
+        let mismatch = |why: &str| {
+            let text = format_args!("the peer sent compressed data that cannot be decompressed: {why}");
             Fault::new(FaultKind::Mismatch, text)
         };
         match (packed.get(..self.bytes), plain.get_mut(..self.plain)) {
-            (Some(packed), Some(plain)) => (self.with)(packed, plain).map_err(|why| refuse(&why)),
-            _ => Err(refuse("it is longer than a block")),
+            (Some(packed), Some(plain)) => (self.with)(packed, plain).map_err(|why| mismatch(&why)),
+            _ => Err(mismatch("it exceeds the block size")),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The seam for moving files: what a mover needs of a file system and of a link to the other side.
+//! The seam for moving files: the operations that a mover needs from a file system and a link.
 //!
-//! A mover submits operations and later learns how each ended; it never waits within one. Files are named by
-//! [`FilePath`]s below roots that the port opened, never by paths of the machine, and no operation follows a
-//! symbolic link or leaves its root. Operations are large (a bundle of small files, a block of a large one), so
-//! that what submitting costs does not matter, and hold no state between them: no open file is ever lost.
+//! A mover submits operations and later receives their outcomes; it never blocks inside an
+//! operation. A [`FilePath`] names a file below a root that the port opened, never a path of the
+//! machine. No operation follows a symbolic link or leaves its root. Operations are large (a bundle
+//! of small files, a block of a large file), which makes the cost of submission negligible. They
+//! hold no state between them, so no open file can leak.
 //!
-//! Operations that were submitted and did not end yet may run at the same time and in any order. Those that rely on
-//! each other are submitted one after the other's end.
+//! Pending operations may run concurrently and in any order. A mover submits dependent operations
+//! one after the other.
 
 mod compression;
 mod operation;
@@ -23,49 +24,49 @@ pub use stat::{Details, FileInfo, FileKind, FileStat, Identity, ListedEntry, Lis
 use std::fmt;
 use std::time::Duration;
 
-/// Tells operations apart; chosen by who submits them.
+/// Identifies an operation; the submitter chooses it.
 pub type Ticket = u64;
 
-/// Most bytes of data of one operation and of one packet: a block. Buffers of a port have this length.
+/// Size in bytes of a port's buffers, and maximum data of one operation or packet: one block.
 pub const BLOCK: usize = 1 << 20;
 
-/// Most bytes of frames in one packet.
+/// Maximum size of the frames in one packet, in bytes.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
 
-/// A file below one of the roots of a port.
+/// A file below one of a port's roots.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilePath {
-    /// Which root.
+    /// Index of the root.
     pub root: u32,
-    /// Components separated by single slashes, none of them `.` or `..`; no bytes for the root itself.
+    /// Components separated by single slashes, none of them `.` or `..`; empty for the root itself.
     pub name: Box<[u8]>,
 }
 
 impl FilePath {
-    /// A file below a root.
+    /// Returns the path `name` below `root`.
     pub fn new(root: u32, name: impl Into<Box<[u8]>>) -> Self {
         Self { root, name: name.into() }
     }
 }
 
-/// The hash of a block. Shorter hashes are followed by zeros.
+/// The hash of a block; shorter hashes are padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Digest(pub [u8; 32]);
 
-/// How blocks are hashed; run by the port, beside the data while it is in the cache.
+/// Hash function for blocks; the port runs it while the data is in the CPU cache.
 pub type Hash = fn(&[u8]) -> Digest;
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// For programs.
+    /// Machine-readable kind.
     pub why: FaultKind,
-    /// For people: what was tried and what the kernel said.
+    /// Human-readable text: the attempted call and the kernel's error.
     pub text: String,
 }
 
 impl Fault {
-    /// A fault in words.
+    /// Creates a fault with a message.
     pub fn new(why: FaultKind, text: impl fmt::Display) -> Self {
         Self { why, text: text.to_string() }
     }
@@ -77,14 +78,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Kinds of faults.
+/// Kinds of [`Fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// One that has no kind of its own.
+    /// Any error without its own kind.
     Other,
-    /// It is not there, or not any more.
+    /// The object does not exist, or no longer exists.
     NotFound,
-    /// It may not be read or written.
+    /// Permission denied.
     Permission,
     /// The file system is full.
     NoSpace,
@@ -92,63 +93,63 @@ pub enum FaultKind {
     Quota,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// A name is too long for this file system.
+    /// The name is too long for this file system.
     NameTooLong,
-    /// A symbolic link is on the way, or the way leads out of the root.
+    /// A component of the path is a symbolic link, or the path leaves the root.
     Link,
-    /// Something else is in its place.
+    /// Another object has this name.
     Exists,
-    /// It is not what it was before, or changed while it was read.
+    /// The object differs from the expected identity, or changed during a read.
     Changed,
-    /// Data does not have the hash that it should have.
+    /// The data does not match its expected hash.
     Mismatch,
-    /// This file system does not have such a thing.
+    /// The file system does not support this object or attribute.
     Unsupported,
-    /// The device failed.
+    /// The device reported an I/O error.
     Device,
-    /// It was not begun, as the transfer is to end: nothing is wrong with the file.
+    /// The operation was not started because the transfer is stopping; the file is not at fault.
     Cancelled,
 }
 
-/// What goes over a link at once: frames of the mover's protocol, and the data that belongs to the last of them.
+/// One message on a link: protocol frames, and the data that belongs to the last frame.
 #[derive(Debug)]
 pub struct Packet<B> {
-    /// Frames, [`MAX_FRAME_BYTES`] bytes at most.
+    /// Frames, at most [`MAX_FRAME_BYTES`] bytes.
     pub frames: Vec<u8>,
-    /// Data: the first so many bytes of a buffer.
+    /// A buffer, and the number of bytes of it that are data.
     pub data: Option<(B, usize)>,
 }
 
-/// What a port tells.
+/// An event that a port reports to its mover.
 #[derive(Debug)]
 pub enum Event<B> {
-    /// An operation ended.
+    /// An operation completed.
     Done(Ticket, Outcome<B>),
-    /// A packet came from the other side, in the order in which that sent them.
+    /// A packet arrived from the peer; packets arrive in the order of sending.
     Received(Packet<B>),
-    /// So many bytes of data of a packet that was sent are on their way. Not told where nothing is on its way, as within
-    /// a process.
+    /// The link transmitted this many data bytes of a sent packet. A port without a transmit queue,
+    /// such as a link within one process, does not report it.
     Sent(usize),
-    /// The link to the other side is gone; words why.
+    /// The link to the peer closed, with the reason.
     Closed(String),
 }
 
-/// Files and a link.
+/// A file system and a link to a peer.
 ///
-/// Packets arrive in order and whole, or not at all. A port that has no buffer left takes no packet with data from
-/// its link until one is given back: that is the whole of flow control, and so a mover must give buffers back
-/// without waiting for what the other side will say. Only the port of a sink may also take nothing while much of what
-/// was sent waits to go out, as a source never stops reading answers.
+/// Packets arrive in order and complete, or not at all. A port without a free buffer receives no
+/// packet with data until a buffer is returned; this is the only flow control. A mover must
+/// therefore return buffers without waiting for the peer. Only a sink's port may also stop
+/// receiving while its transmit queue is long, because a source never stops reading replies.
 pub trait Port {
-    /// A buffer of [`BLOCK`] bytes; it goes back to where it came from when it is dropped.
+    /// A buffer of [`BLOCK`] bytes; dropping it returns it to its pool.
     type Buffer: AsRef<[u8]>;
 
-    /// Begins an operation.
+    /// Starts an operation.
     fn submit(&mut self, ticket: Ticket, operation: Operation<Self::Buffer>);
 
-    /// Sends a packet. After the link was closed it does nothing.
+    /// Sends a packet; does nothing after the link closed.
     fn send(&mut self, packet: Packet<Self::Buffer>);
 
-    /// Waits until something happened, but no longer than `most`, and appends all that did.
+    /// Waits up to `most` for at least one event, and appends all pending events.
     fn wait(&mut self, most: Duration, events: &mut Vec<Event<Self::Buffer>>);
 }

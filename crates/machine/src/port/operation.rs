@@ -1,4 +1,4 @@
-//! What a port is asked to do, and how it ended.
+//! Operations of a port and their outcomes.
 
 use super::{
     CompressFn, CompressionResult, Decompression, Details, Digest, Fault, FileInfo, FilePath, Hash, Identity,
@@ -10,148 +10,155 @@ use std::ops::Range;
 /// An extended attribute: name and value.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
-/// Whether an extended attribute is kept by root alone (xattr(7)): what programs need to run as they did.
+/// Returns whether only root can set this extended attribute (xattr(7)) and programs depend on it.
 pub fn is_root_only_xattr(name: &[u8]) -> bool {
-    // XFS shows ACLs under other names, too (fs/xfs/xfs_acl.h).
+    // XFS also exposes ACLs under these names (fs/xfs/xfs_acl.h).
     let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
     name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice
 }
 
-/// What a port is asked to do.
+/// An operation that a mover submits to a port.
 #[derive(Debug)]
 pub enum Operation<B> {
-    /// List a directory, `most` names at first. Gives [`Outcome::Listed`].
+    /// List up to `most` entries of a directory; results in [`Outcome::Listed`].
     List {
         /// The directory.
         directory: FilePath,
-        /// Most names.
+        /// Maximum number of entries.
         most: usize,
-        /// What to find out of each.
+        /// Metadata to collect for each entry.
         details: Details,
     },
-    /// Go on with a listing that said there is more. Gives [`Outcome::Listed`].
+    /// Continue an incomplete listing; results in [`Outcome::Listed`].
     ListMore {
-        /// [`Listing::more`].
+        /// Value of [`Listing::more`].
         listing: u64,
-        /// Most names.
+        /// Maximum number of entries.
         most: usize,
-        /// What to find out of each.
+        /// Metadata to collect for each entry.
         details: Details,
     },
-    /// Look at objects. Gives [`Outcome::Stat`].
+    /// Read the metadata of objects; results in [`Outcome::Stat`].
     Stat {
         /// The objects.
         at: Vec<FilePath>,
-        /// What to find out of each.
+        /// Metadata to collect for each object.
         details: Details,
-        /// Targets of symbolic links that are to take the places of some, by their indices, which ascend: see [`FileInfo::is_link_destination`].
+        /// Targets of symbolic links that would replace objects, by ascending index into `at`;
+        /// see [`FileInfo::is_link_destination`].
         links: Vec<(usize, Box<[u8]>)>,
     },
-    /// Read pieces of files into one buffer, in this order. Gives [`Outcome::Read`].
+    /// Read pieces of files into one buffer, in this order; results in [`Outcome::Read`].
     Read {
-        /// The pieces, [`super::BLOCK`] bytes in all at most.
+        /// The pieces, at most [`super::BLOCK`] bytes in total.
         pieces: Vec<ReadPiece>,
-        /// How to hash each.
+        /// Hash function for each piece.
         hash: Hash,
-        /// How to pack what was read, all together, if it is to be packed.
+        /// Function that compresses all pieces together; `None` to keep them uncompressed.
         pack: Option<CompressFn>,
     },
-    /// Read a file on into the hash of its whole content. Gives [`Outcome::HashedFile`].
+    /// Hash the next bytes of a file; results in [`Outcome::HashedFile`].
     HashFile(ContentHash),
-    /// Write. Gives [`Outcome::Results`].
+    /// Write files; results in [`Outcome::Results`].
     Write {
-        /// Files.
+        /// The files and their parts.
         puts: Vec<FileWrite>,
-        /// Where their data is.
+        /// Buffer with the data.
         data: Option<B>,
-        /// How the parts were hashed.
+        /// Hash function of [`FileWrite::check`].
         hash: Hash,
-        /// What the data is to become first, if it is packed. If it does not, nothing is written.
+        /// Parameters if the data is compressed; nothing is written if decompression fails.
         packed: Option<Decompression>,
     },
-    /// Make what is no file, in this order. Gives [`Outcome::Results`].
+    /// Create objects other than regular files, in this order; results in [`Outcome::Results`].
     Create(Vec<NewObject>),
-    /// Set attributes of what is there, in this order; symbolic links are not followed. Gives [`Outcome::Results`].
+    /// Set attributes of objects in this order, without following symbolic links; results in
+    /// [`Outcome::Results`].
     SetAttributes(Vec<(FilePath, Attributes)>),
-    /// Remove, directories with all they hold. What is not there is no fault. Gives [`Outcome::Results`].
+    /// Remove objects, directories recursively; results in [`Outcome::Results`].
+    ///
+    /// A missing object is not a fault.
     Remove(Vec<FilePath>),
-    /// Lock the journal of a transfer against others, and read it. Gives [`Outcome::OpenedJournal`].
+    /// Lock a transfer's journal against other transfers and read it; results in
+    /// [`Outcome::OpenedJournal`].
     OpenJournal {
         /// The journal.
         journal: FilePath,
-        /// Most bytes to read.
+        /// Maximum number of bytes to read.
         most: usize,
     },
-    /// Write to the journal. Gives [`Outcome::Results`] with one result.
+    /// Write to the journal; results in [`Outcome::Results`], see [`JournalWrite::after`].
     WriteJournal(JournalWrite),
-    /// Make all that was written below a root durable. Gives [`Outcome::Results`] with one result.
+    /// Make all data below a root durable; results in [`Outcome::Results`] with one result.
     Sync {
-        /// Which root.
+        /// Index of the root.
         root: u32,
     },
 }
 
-/// A piece of a file that is to be read.
+/// A piece of a file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadPiece {
     /// The file.
     pub at: FilePath,
-    /// What it was when it was found; else [`super::FaultKind::Changed`].
+    /// Expected identity; a different one is [`super::FaultKind::Changed`].
     pub identity: Identity,
     /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// A hash of all that a file holds, taken some bytes at a time.
+/// State of hashing a complete file in steps.
 #[derive(Debug)]
 pub struct ContentHash {
-    /// The file; a regular one, else [`super::FaultKind::Changed`].
+    /// The file; anything but a regular file is [`super::FaultKind::Changed`].
     pub at: FilePath,
-    /// What it was when it was found, if that counts; else [`super::FaultKind::Changed`].
+    /// Expected identity, if it matters; a different one is [`super::FaultKind::Changed`].
     pub identity: Option<Identity>,
-    /// Bytes that are in the hash.
+    /// Number of bytes hashed so far.
     pub offset: u64,
-    /// Most bytes to read at a time.
+    /// Maximum number of bytes to read in one step.
     pub most: u64,
-    /// The hash so far.
+    /// Hash of the bytes so far.
     pub running: Box<dyn RunningHash>,
     /// Whether the end of the file was reached.
     pub ended: bool,
 }
 
-/// A hash that takes its bytes little by little.
+/// An incremental hash.
 pub trait RunningHash: fmt::Debug + Send {
-    /// Takes more bytes.
+    /// Adds bytes.
     fn update(&mut self, bytes: &[u8]);
 
-    /// The hash of all bytes so far.
+    /// Returns the hash of all bytes so far.
     fn digest(&self) -> Digest;
 }
 
-/// Something to do with one file: write parts of it, then perhaps settle it.
+/// A write to one file, optionally followed by its completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileWrite {
-    /// The file that is written to.
+    /// The file to write.
     pub at: FilePath,
-    /// What may be there.
+    /// How to open the file.
     pub begin: OpenMode,
-    /// Where a file that is gone on with has data, in order; else [`super::FaultKind::Changed`]. A file system that was lost without
-    /// what it had in memory has less of it than was written.
+    /// Ranges in which a resumed file must contain data, in order; else
+    /// [`super::FaultKind::Changed`].
+    ///
+    /// After a crash without sync, the file can contain less than was written.
     pub held: Vec<Range<u64>>,
-    /// Parts of the buffer and the hashes that they must have; checked before anything is written.
+    /// Ranges of the buffer and their expected hashes, verified before any write.
     pub check: Vec<(Range<usize>, Digest)>,
-    /// What is written.
+    /// The parts to write.
     pub parts: Vec<Part>,
-    /// Whether pages of zeros among that become holes, where a file can have some.
+    /// Whether pages of zeros become holes where the file system supports them.
     pub sparse: bool,
-    /// Whether it is complete with this.
+    /// How to complete the file; `None` if more writes follow.
     pub settle: Option<FileCompletion>,
 }
 
 impl FileWrite {
-    /// Begins a file, and writes nothing to it yet.
+    /// Creates a write that opens a file without writing data.
     pub fn new(at: FilePath, begin: OpenMode) -> Self {
         Self {
             at,
@@ -165,84 +172,90 @@ impl FileWrite {
     }
 }
 
-/// Bytes to write.
+/// A part of the buffer to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Where they are in the buffer.
+    /// Range in the buffer.
     pub bytes: Range<usize>,
-    /// Where they go in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
-/// What may be there when a file is written to.
+/// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Nothing; whatever is there is removed, and a new file made that only its owner can read.
+    /// Replace any existing object with a new file that only its owner can read.
     Fresh,
-    /// The file that was begun before. Nothing but a regular file of this user with one name is written to.
+    /// Resume a partial file: a regular file of this user with a single hard link.
     Continue,
-    /// Any regular file, which is emptied, or none.
+    /// Open or create a regular file and truncate it.
     InPlace,
-    /// The regular file that was begun by [`OpenMode::InPlace`], and is not settled yet; else [`super::FaultKind::Changed`], as if it has
-    /// another name by now.
+    /// Continue a file that was opened with [`OpenMode::InPlace`] and is not complete.
+    ///
+    /// Any other file is [`super::FaultKind::Changed`], also if the file was renamed.
     ContinueInPlace,
 }
 
-/// How a file is completed: cut to its size, given its attributes and its name.
+/// How a file is completed: its final size, attributes and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCompletion {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its attributes.
+    /// Attributes to set.
     pub attributes: Attributes,
-    /// Its name; whatever has it is replaced at once, unless it is a directory.
+    /// Final name; atomically replaces any object except a directory.
     pub name: FilePath,
-    /// Whether the content must be durable before it gets its name.
+    /// Whether the content must be durable before the rename.
     pub sync: bool,
 }
 
-/// Attributes to set; what is none stays as it is.
+/// Attributes to set; `None` leaves the current value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// The lowest twelve bits of the mode.
     pub mode: Option<u32>,
-    /// Whether the mode is that of something new, of which it gets what others leave: the default ACL of its directory if that
-    /// has one (acl(5)), and else the umask.
+    /// Whether to apply the directory's default ACL (acl(5)) or, without one, the umask to the
+    /// mode, as for a newly created object.
     pub masked: bool,
-    /// When the content was last changed.
+    /// Modification time of the content.
     pub mtime: Option<Stamp>,
-    /// The user.
+    /// Owning user.
     pub user: Option<u32>,
-    /// The group. Somebody who is not root may fail to set it, which is no fault then.
+    /// Owning group; without root, failure to set it is not a fault.
     pub group: Option<u32>,
-    /// All extended attributes that it shall have of those that this user can set; others are removed.
+    /// Complete list of extended attributes; others that this user can set are removed.
     pub xattrs: Option<Vec<Xattr>>,
 }
 
-/// Something to make that is no regular file.
+/// An object to create other than a regular file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewObject {
-    /// Where.
+    /// Its path.
     pub at: FilePath,
-    /// What.
+    /// Its type.
     pub object: Object,
     /// Its attributes.
     pub attributes: Attributes,
 }
 
-/// The mode of a directory that was made: its owner's alone, and sticky, as nobody has them otherwise. So one that was never adorned is
-/// known from one that is to be as it is.
+/// Mode of a new directory before its attributes are set: owner only, and sticky.
+///
+/// No regular use sets this combination, so it identifies a directory whose attributes were never
+/// set.
 pub const UNFINISHED_DIRECTORY_MODE: u32 = 0o1700;
 
-/// What is made.
+/// The type of an object to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// A directory with the mode [`UNFINISHED_DIRECTORY_MODE`], until it is adorned. One that is there stays, and its owner can enter it and
-    /// write to it; anything else in its place is removed.
+    /// A directory with the mode [`UNFINISHED_DIRECTORY_MODE`] until its attributes are set.
+    ///
+    /// An existing directory stays and becomes accessible to its owner; any other object is
+    /// removed.
     Directory,
-    /// A symbolic link with this target. Like the others below it replaces anything but a directory.
+    /// A symbolic link with this target; like all following types it replaces anything but a
+    /// directory.
     Symlink(Box<[u8]>),
-    /// A further name of a file below the same root.
+    /// A hard link to a file below the same root.
     HardLink(FilePath),
     /// A named pipe.
     Fifo,
@@ -252,55 +265,57 @@ pub enum Object {
     BlockDevice(u32, u32),
 }
 
-/// Bytes for the journal.
+/// Bytes to write to the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalWrite {
-    /// The journal, which is made and locked if it is not yet.
+    /// The journal; created and locked if necessary.
     pub journal: FilePath,
-    /// Where they go; the journal ends behind them.
+    /// Offset of the bytes; the journal is truncated after them.
     pub offset: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Files whose data must be durable before the bytes are written: where each is written to, and what it is called once it
-    /// is whole, which it may have become by now. There is a result for each of them, and one for the journal, which is left as
-    /// it is if any of them fails.
+    /// Files whose data must be durable first, each as its partial and its final name.
+    ///
+    /// The outcome has a result for each file and a last result for the journal. If a file fails,
+    /// the journal is not written.
     pub after: Vec<[FilePath; 2]>,
     /// Whether the bytes must be durable.
     pub sync: bool,
 }
 
-/// The journal that was found.
+/// The result of opening a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenedJournal {
-    /// Another transfer has it, and lets go of it when it ends. One that is no file, or of another user, is a [`FaultKind::Exists`] instead.
+    /// Another transfer holds the lock until it ends.
+    ///
+    /// A non-regular file or a file of another user is [`super::FaultKind::Exists`] instead.
     Locked,
-    /// There is none.
+    /// The journal does not exist.
     Absent,
-    /// It is ours, and holds these bytes.
+    /// The journal is locked by this transfer and has this content.
     Content(Vec<u8>),
 }
 
-/// How an operation ended. Results stand in the order of what was asked.
+/// The outcome of an operation; results are in the order of the request.
 #[derive(Debug)]
 pub enum Outcome<B> {
-    /// Of [`Operation::List`] and [`Operation::ListMore`].
+    /// Result of [`Operation::List`] and [`Operation::ListMore`].
     Listed(Result<Listing, Fault>),
-    /// Of [`Operation::Stat`]: none where nothing is.
+    /// Result of [`Operation::Stat`]; `None` for a missing object.
     Stat(Vec<Result<Option<FileInfo>, Fault>>),
-    /// Of [`Operation::Read`]: the hash of each piece. The pieces that were read stand in the buffer one behind the
-    /// other; those that were not take no room.
+    /// Result of [`Operation::Read`]; the buffer holds the successfully read pieces without gaps.
     Read {
-        /// Hashes of pieces.
+        /// Hash of each piece.
         results: Vec<Result<Digest, Fault>>,
-        /// What was read.
+        /// The data.
         data: B,
-        /// What came of packing it, if that was asked for.
+        /// Result of the compression, if requested.
         packed: Option<CompressionResult>,
     },
-    /// Of [`Operation::HashFile`]: how far it is.
+    /// Result of [`Operation::HashFile`]: the updated state.
     HashedFile(Result<ContentHash, Fault>),
-    /// Of all that gives nothing but success.
+    /// Success or failure of each item of all other operations.
     Results(Vec<Result<(), Fault>>),
-    /// Of [`Operation::OpenJournal`].
+    /// Result of [`Operation::OpenJournal`].
     OpenedJournal(Result<OpenedJournal, Fault>),
 }

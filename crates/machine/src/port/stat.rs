@@ -1,17 +1,17 @@
-//! What a file system tells of its objects.
+//! Metadata of file system objects.
 
 use super::{Fault, Xattr};
 
-/// A time since 1970 in UTC: seconds rounded down, and nanoseconds below 10^9 beyond them.
+/// A time since 1970 in UTC: seconds rounded down, plus nanoseconds below 10^9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stamp {
-    /// Whole seconds, rounded down.
+    /// Full seconds, rounded down.
     pub seconds: i64,
-    /// Nanoseconds beyond them.
+    /// Additional nanoseconds.
     pub nanoseconds: u32,
 }
 
-/// What an object is (inode(7)).
+/// The type of a file system object (inode(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -30,107 +30,109 @@ pub enum FileKind {
     BlockDevice(u32, u32),
 }
 
-/// Attributes of an object, as statx(2) gives them.
+/// Attributes of an object, as returned by statx(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
-    /// What it is.
+    /// Type of the object.
     pub kind: FileKind,
-    /// The lowest twelve bits of its mode.
+    /// The lowest twelve bits of the mode.
     pub mode: u32,
-    /// The user it belongs to.
+    /// Owning user.
     pub user: u32,
-    /// The group it belongs to.
+    /// Owning group.
     pub group: u32,
-    /// Bytes of a regular file, holes included.
+    /// Size of a regular file in bytes, including holes.
     pub size: u64,
-    /// When its content was last changed.
+    /// Time of the last content change.
     pub mtime: Stamp,
-    /// When anything of it was last changed, as the kernel's clock says, rounded as its file system rounds times. File systems that keep
-    /// no such time (FUSE, FAT) give 0 or that of its content.
+    /// Time of the last change of the inode by the kernel's clock, with the file system's
+    /// granularity. File systems without it (FUSE, FAT) report 0 or the `mtime`.
     pub ctime: Stamp,
-    /// The number of its inode.
+    /// Inode number.
     pub inode: u64,
-    /// The file system it is on.
+    /// Identifier of the file system.
     pub volume: u64,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u64,
 }
 
 impl FileStat {
-    /// What must stay the same while the object is read.
+    /// Returns the attributes that must not change while the object is read.
     pub fn identity(&self) -> Identity {
         Identity { inode: self.inode, size: self.size, mtime: self.mtime }
     }
 }
 
-/// What tells one content of a file from another one.
+/// Distinguishes versions of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The number of its inode.
+    /// Inode number.
     pub inode: u64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last changed.
+    /// Time of the last content change.
     pub mtime: Stamp,
 }
 
-/// What is to be found out about objects beside their attributes; each costs system calls.
+/// Optional metadata to collect; each costs additional system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Details {
-    /// Extended attributes, POSIX ACLs among them.
+    /// Extended attributes, including POSIX ACLs.
     pub xattrs: bool,
-    /// Where the data of files with holes is.
+    /// Data ranges of sparse files.
     pub holes: bool,
-    /// Where regular files lie on their device.
+    /// Positions of regular files on their device.
     pub address: bool,
-    /// Of a directory that is listed: which names are one in it.
+    /// For a listed directory: how it compares names.
     pub names: bool,
 }
 
-/// An object and what was found out about it.
+/// An object and its collected metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileInfo {
     /// Its attributes.
     pub metadata: FileStat,
-    /// Whether it has extended attributes that may not be read.
+    /// Whether it has extended attributes that this process may not read.
     pub has_hidden_xattrs: bool,
-    /// Where a symbolic link points to.
+    /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
-    /// Extended attributes by name, if they were asked for.
+    /// Extended attributes by name, if requested.
     pub xattrs: Vec<Xattr>,
-    /// Start and end of every stretch of data of a file that has holes; none if it has none, or nobody asked.
+    /// Start and end of each data range of a sparse file; `None` without holes or if not requested.
     pub data: Option<Vec<(u64, u64)>>,
-    /// Where the first byte of a file lies on its device, in bytes; none if the file system cannot tell, or nobody asked.
+    /// Position of the first byte on the device, in bytes; `None` if unknown or not requested.
     pub address: Option<u64>,
-    /// Whether the link that is to take its place would lead to it or into it by that name, if that was asked: the link would lead to itself
-    /// or nowhere, and what it led to be lost.
+    /// Whether the symbolic link that would replace this object resolves to it or into it.
+    ///
+    /// Such a link would become dangling or refer to itself, and the object would be lost.
     pub is_link_destination: bool,
 }
 
-/// A name in a directory without slashes, and what it stands for, or why that cannot be told.
+/// A directory entry: its name without slashes, and its metadata or the error.
 pub type ListedEntry = (Box<[u8]>, Result<FileInfo, Fault>);
 
-/// Which names are one in a directory.
+/// How a directory compares names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum NameMatching {
-    /// Those with the same bytes alone.
+    /// Names are equal only if all bytes are equal.
     #[default]
     Exact,
-    /// Also those that differ in whether accents are characters of their own (the normalization forms of Unicode).
+    /// Names that differ only in Unicode normalization are equal.
     Normalized,
-    /// Also those that differ in case alone.
+    /// Names that differ only in normalization or case are equal.
     CaseInsensitive,
-    /// Those as well that differ in dots and blanks at their ends, which are left out.
+    /// As [`NameMatching::CaseInsensitive`], and trailing dots and blanks are ignored.
     CaseInsensitiveTrimmed,
 }
 
-/// Some of what is in a directory.
+/// A part of a directory's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Names, by inode.
+    /// Entries, ordered by inode.
     pub found: Vec<ListedEntry>,
-    /// What [`super::Operation::ListMore`] continues with; none if this was all.
+    /// Handle with which [`super::Operation::ListMore`] continues; `None` at the end.
     pub more: Option<u64>,
-    /// Which names are one there, if that was asked for and is known; if no more is known than of the root, [`NameMatching::Exact`].
+    /// How the directory compares names, if requested and known; [`NameMatching::Exact`] if only
+    /// the root's behavior is known.
     pub names: NameMatching,
 }

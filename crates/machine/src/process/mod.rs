@@ -1,4 +1,4 @@
-//! Running processes: on which CPUs their threads run, and on which nodes their pages lie.
+//! Running processes: the CPUs of their threads and the nodes of their pages.
 
 mod pages;
 mod stat;
@@ -12,86 +12,89 @@ use crate::sysfs::{ReadErrorKind, Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most threads of a process that are looked at.
+/// Maximum number of threads to read per process.
 const MAX_THREADS: usize = 100_000;
 
-/// A process as it is now.
+/// The current state of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its parent's number.
+    /// Parent process id.
     pub parent: u32,
-    /// Its name, at most 15 bytes.
+    /// Name, at most 15 bytes.
     pub name: String,
-    /// Its threads, by number.
+    /// Threads, ascending by id.
     pub threads: Vec<Thread>,
-    /// Where its pages lie; none if the kernel does not let us see it.
+    /// Pages by node; `None` if not permitted.
     pub pages: Option<Pages>,
 }
 
-/// A thread as it is now.
+/// The current state of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its number.
+    /// Thread id.
     pub tid: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// CPU on which it runs or last ran.
     pub cpu: CpuId,
-    /// CPUs on which it may run; none if that cannot be seen.
+    /// CPUs on which it may run; `None` if unknown.
     pub allowed: Option<CpuSet>,
-    /// CPU time it has used, user and system, in clock ticks of 10 ms.
+    /// CPU time, user and system, in clock ticks of 10 ms.
     pub ticks: u64,
 }
 
-/// Numbers of all processes, ascending.
+/// Returns the ids of all processes, ascending.
 pub fn pids(root: &dyn Sysfs) -> Vec<u32> {
     numbers(root, "/proc")
 }
 
-/// A process with its threads and pages.
+/// Reads a process with its threads and pages.
 ///
 /// # Errors
-/// Why its files cannot be read: it is gone, or it is another user's.
+/// The process ended, or belongs to another user.
 pub fn read(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
     let mut process = threads(root, pid)?;
     process.pages = pages(root, pid);
     Ok(process)
 }
 
-/// A process with its threads alone: reading where pages lie takes the kernel long for large ones.
+/// Reads a process with its threads but without pages, which take the kernel long for large
+/// processes.
 ///
 /// # Errors
 /// As [`read`].
 pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
     let stat = stat_of(root, &format!("/proc/{pid}"))?;
     let tids = numbers(root, &format!("/proc/{pid}/task"));
-    // A thread that has ended since the list was made is none.
+    // A thread that ended meanwhile is omitted.
     let threads = tids.into_iter().take(MAX_THREADS).filter_map(|tid| thread(root, pid, tid)).collect();
     Ok(Process { pid, parent: stat.parent, name: stat.name, threads, pages: None })
 }
 
-/// When a process began, in clock ticks since the machine was started: with its number that tells it from every other
-/// one of this start of the kernel. None if it has ended, also if nobody has asked yet how.
+/// Returns the start time of a process, in clock ticks since boot.
+///
+/// Together with the process id it is unique within a boot. `None` if the process ended, also if it
+/// was not reaped yet.
 pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     let stat = stat_of(root, &format!("/proc/{pid}")).ok()?;
     (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.start_time)
 }
 
-/// Where the pages of a process lie; none if the kernel does not let us see it.
+/// Reads the pages of a process by node; `None` if not permitted.
 pub fn pages(root: &dyn Sysfs, pid: u32) -> Option<Pages> {
     root.optional(&format!("/proc/{pid}/numa_maps")).map(|text| parse_numa_maps(&text))
 }
 
-/// Bytes that a process has read and written since it began, through the page cache or past it; none if the kernel does
-/// not let us see (`Documentation/filesystems/proc.rst`, 3.3).
+/// Returns the bytes that a process read and wrote since its start, with and without page cache;
+/// `None` if not permitted (`Documentation/filesystems/proc.rst`, 3.3).
 pub fn bytes_moved(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     parse_io(&root.optional(&format!("/proc/{pid}/io"))?)
 }
 
-/// The greater of what it asked for and what went to disks: mapped files are not asked for, and cached ones and
-/// sockets reach no disk.
+/// Returns the larger of requested bytes and disk traffic: accesses to mapped files are not
+/// requests, and cached data and sockets do not reach disks.
 fn parse_io(text: &str) -> Option<u64> {
     let field = |name: &str| -> Option<u64> {
         text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
@@ -101,8 +104,9 @@ fn parse_io(text: &str) -> Option<u64> {
     Some(asked.max(of_disks))
 }
 
-/// Of each of these processes itself and all that descend from it, as they are now; the process itself first.
-/// Everything that runs is looked at once, however many are asked for.
+/// Returns each of these processes with all its current descendants, the process itself first.
+///
+/// Reads all processes once, regardless of the number of ids.
 pub fn process_trees(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for one in self::pids(root) {
@@ -117,7 +121,7 @@ fn process_tree(children: &BTreeMap<u32, Vec<u32>>, pid: u32) -> Vec<u32> {
     let mut process_tree = vec![pid];
     let mut next = 0;
     while let Some(parent) = process_tree.get(next).copied() {
-        // Numbers are used again: what is known already is no child of its own.
+        // Process ids are reused: a known process is not its own descendant.
         let born: Vec<u32> = children
             .get(&parent)
             .into_iter()
@@ -141,10 +145,10 @@ fn thread(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<Thread> {
 
 fn stat_of(root: &dyn Sysfs, folder: &str) -> Result<Stat, ReadErrorKind> {
     let text = root.text(&format!("{folder}/stat")).map_err(|error| error.why)?;
-    parse_stat(&text).ok_or_else(|| ReadErrorKind::Malformed("no stat file".to_owned()))
+    parse_stat(&text).ok_or_else(|| ReadErrorKind::Malformed("unexpected format of the stat file".to_owned()))
 }
 
-/// `Cpus_allowed_list` of a status file (Documentation/filesystems/proc.rst).
+/// Parses `Cpus_allowed_list` of a status file (Documentation/filesystems/proc.rst).
 fn allowed(status: &str) -> Option<CpuSet> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     CpuSet::parse_list(list.trim()).ok()

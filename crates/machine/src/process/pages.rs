@@ -1,13 +1,13 @@
-//! `/proc/PID/numa_maps` (Documentation/filesystems/proc.rst, 3.7 and numa(7)).
+//! Parser of `/proc/PID/numa_maps` (Documentation/filesystems/proc.rst, 3.7 and numa(7)).
 
 use crate::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where a process's pages lie, in bytes.
+/// Pages of a process on each node, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pages {
-    /// Memory of its own, or shared without a file: heaps, stacks, buffers.
+    /// Anonymous memory, private or shared: heaps, stacks, buffers.
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Mapped files: programs, libraries, data.
     #[serde(rename = "of_files")]
@@ -15,7 +15,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Adds those of another process.
+    /// Adds the pages of another process.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in
             [(&mut self.anonymous, &other.anonymous), (&mut self.file_backed, &other.file_backed)]
@@ -28,7 +28,7 @@ impl Pages {
     }
 }
 
-/// Sums up the mappings. Lines of another form tell nothing and are passed over.
+/// Sums up the mappings, skipping lines of unknown format.
 pub fn parse_numa_maps(text: &str) -> Pages {
     let mut pages = Pages::default();
     for line in text.lines() {
@@ -38,7 +38,7 @@ pub fn parse_numa_maps(text: &str) -> Pages {
             .map_or(4096, |kb| kb.saturating_mul(1024));
         let is_file = words().any(|word| word.strip_prefix("file=").is_some_and(|path| !is_memory(path)));
         let mapped: Vec<(NodeId, u64)> = words().filter_map(of_node).collect();
-        // A private mapping of a file has pages of its own where it was written to.
+        // A private file mapping has anonymous pages where it was written.
         let own = words().find_map(|word| word.strip_prefix("anon=")?.parse::<u64>().ok()).unwrap_or(0);
         let all: u64 = mapped.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
         let sums = match is_file && own < all {
@@ -53,13 +53,13 @@ pub fn parse_numa_maps(text: &str) -> Pages {
     pages
 }
 
-/// `N3=17`: 17 pages on node 3.
+/// Parses a field such as `N3=17`: 17 pages on node 3.
 fn of_node(word: &str) -> Option<(NodeId, u64)> {
     let (node, count) = word.strip_prefix('N')?.split_once('=')?;
     Some((NodeId(node.parse().ok()?), count.parse().ok()?))
 }
 
-/// Whether a path is memory without a file behind it, as memfd and shared memory are.
+/// Returns whether a path is memory without a file, such as memfd and shared memory.
 fn is_memory(path: &str) -> bool {
     ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero", "/anon_hugepage"]
         .iter()
@@ -82,7 +82,7 @@ mod tests {
 ";
 
     #[test]
-    fn pages_are_summed_by_node() {
+    fn sums_pages_by_node() {
         let pages = parse_numa_maps(MAPS);
         let kb = |list: &[(u32, u64)]| list.iter().map(|(node, kb)| (NodeId(*node), kb << 10)).collect();
         assert_eq!(pages.file_backed, kb(&[(0, (8 + 9) * 4)]));
@@ -96,7 +96,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_text_is_too_strange(text in ".*", cut in 0..MAPS.len(), node: u64, count: u64) {
+        fn parse_never_panics(text in ".*", cut in 0..MAPS.len(), node: u64, count: u64) {
             let _ = parse_numa_maps(&text);
             let _ = parse_numa_maps(&MAPS[..cut]);
             let _ = parse_numa_maps(&format!("0 anon={count} N{node}={count} N0={count} kernelpagesize_kB={node}"));

@@ -1,27 +1,28 @@
-//! `/proc/PID/stat` and `/proc/PID/task/TID/stat` (Documentation/filesystems/proc.rst, table 1-4).
+//! Parser of `/proc/PID/stat` and `/proc/PID/task/TID/stat`
+//! (Documentation/filesystems/proc.rst, table 1-4).
 
 use crate::ids::CpuId;
 
-/// What a process's or thread's `stat` tells, of what we need.
+/// The used fields of a `stat` file of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// Its name; it may hold blanks and parentheses.
+    /// Name, which can contain blanks and parentheses.
     pub name: String,
-    /// Its state as one letter: `R` runs, `S` sleeps, `Z` has ended and nobody has asked how.
+    /// State as one letter: `R` running, `S` sleeping, `Z` ended but not reaped.
     pub state: char,
-    /// Number of the parent process.
+    /// Parent process id.
     pub parent: u32,
     /// User and system time in clock ticks.
     pub ticks: u64,
-    /// When it began, in clock ticks since the machine was started.
+    /// Start time in clock ticks since boot.
     pub start_time: u64,
     /// CPU on which it runs or last ran.
     pub cpu: CpuId,
 }
 
-/// Reads a `stat` file; none if it is of another form.
+/// Parses a `stat` file; `None` if the format is unknown.
 pub fn parse_stat(text: &str) -> Option<Stat> {
-    // The name is all between the first and the last parenthesis: a program may put parentheses into its own.
+    // The name extends from the first to the last parenthesis, because it can contain parentheses.
     let (_, rest) = text.split_once('(')?;
     let (name, rest) = rest.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -46,7 +47,7 @@ mod tests {
                         18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 11 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
 
     #[test]
-    fn fields_are_found_behind_any_name() {
+    fn parses_fields_after_any_name() {
         let stat = parse_stat(LINE).expect("a stat file");
         let name = "a) (b c)".to_owned();
         let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, start_time: 9000, cpu: CpuId(11) };
@@ -57,7 +58,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_text_is_too_strange(text in ".*", cut in 0..LINE.len()) {
+        fn parse_never_panics(text in ".*", cut in 0..LINE.len()) {
             let _ = parse_stat(&text);
             let _ = parse_stat(&LINE[..cut]);
             let _ = parse_stat(&format!("1 ({text}) {text}"));

@@ -6,7 +6,7 @@ use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What caches of one index and size have in common; read once for all of them.
+/// Common attributes of the caches of one index and size, read once for all of them.
 #[derive(Clone)]
 struct Model {
     level: u32,
@@ -15,39 +15,41 @@ struct Model {
     ways: Option<u32>,
 }
 
-/// The caches found so far.
+/// Caches found so far.
 #[derive(Default)]
 struct Found {
     caches: Vec<Cache>,
     seen: BTreeSet<(u32, String, CpuSet)>,
-    /// By CPU: the `index*` numbers of its caches that are known, its own or those of a CPU that shares them.
+    /// By CPU: the `index*` numbers of its known caches, read from the CPU itself or one that
+    /// shares them.
     indices: BTreeMap<CpuId, BTreeSet<u32>>,
     models: BTreeMap<(u32, String), Option<Model>>,
 }
 
-/// One cache as one CPU tells it.
-struct Told {
+/// A cache as reported by one CPU.
+struct NewCache {
     index: u32,
-    /// As the kernel writes it.
+    /// Size as text of the kernel.
     size: String,
     cache: Cache,
 }
 
-/// What a core has.
+/// The caches of a core.
 struct Pattern {
-    /// For itself alone, by ascending index; never empty.
-    own: Vec<Told>,
-    /// Indices of what it shares with other cores.
+    /// Indices of private caches, ascending; never empty.
+    own: Vec<NewCache>,
+    /// Indices of caches shared with other cores.
     shared: Vec<u32>,
-    /// The first index that it has not.
+    /// The first missing index.
     beyond: u32,
 }
 
-/// Reads the caches of all online CPUs, each once, by level, kind and first CPU.
+/// Reads each cache of the online CPUs once, ordered by level, kind and first CPU.
 ///
-/// A cache is read from the first CPU that has it, and a hardware thread is not looked at when as many caches
-/// are known of it as of the first thread of its core. Where all CPUs are `alike`, a core has the same caches for
-/// itself as the first core if the last of them is the same and there is none beyond: the others are not read.
+/// A cache is read from the first CPU that has it. Hardware threads with as many known caches as
+/// the first thread of their core are skipped. If all CPUs are `alike`, a core has the private
+/// caches of the first core if its last index matches and no further index exists; the others are
+/// not read.
 pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], alike: bool) -> Vec<Cache> {
     let online: CpuSet = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let mut found = Found::default();
@@ -62,9 +64,9 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], alike: bool) -> Vec<Cache> {
         if pattern.as_ref().is_some_and(|pattern| found.add_alike(&reader, pattern)) {
             continue;
         }
-        let told = found.add_all(&reader);
+        let new = found.add_all(&reader);
         if number == 0 && alike {
-            pattern = Pattern::of(told, cpu);
+            pattern = Pattern::of(new, cpu);
         }
     }
     let key = |cache: &Cache| (cache.level, cache.kind.clone(), cache.cpus.first());
@@ -73,17 +75,17 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], alike: bool) -> Vec<Cache> {
 }
 
 impl Pattern {
-    fn of(told: Vec<Told>, cpu: &Cpu) -> Option<Self> {
-        let (mut own, shared): (Vec<Told>, Vec<Told>) =
-            told.into_iter().partition(|told| told.cache.cpus == cpu.siblings);
-        own.sort_by_key(|told| told.index);
-        let shared: Vec<u32> = shared.into_iter().map(|told| told.index).collect();
-        let beyond = own.iter().map(|told| told.index).chain(shared.iter().copied()).max()? + 1;
+    fn of(new: Vec<NewCache>, cpu: &Cpu) -> Option<Self> {
+        let (mut own, shared): (Vec<NewCache>, Vec<NewCache>) =
+            new.into_iter().partition(|new| new.cache.cpus == cpu.siblings);
+        own.sort_by_key(|new| new.index);
+        let shared: Vec<u32> = shared.into_iter().map(|new| new.index).collect();
+        let beyond = own.iter().map(|new| new.index).chain(shared.iter().copied()).max()? + 1;
         (!own.is_empty()).then_some(Self { own, shared, beyond })
     }
 }
 
-/// The caches of one CPU.
+/// Reads the caches of one CPU.
 struct Reader<'a> {
     root: &'a dyn Sysfs,
     cpu: &'a Cpu,
@@ -105,10 +107,10 @@ impl Reader<'_> {
         self.root.optional(&format!("{}/size", self.path(index)))
     }
 
-    /// The online CPUs that share a cache.
+    /// Returns the online CPUs that share a cache.
     fn sharers(&self, index: u32) -> CpuSet {
-        // The mask first: every kernel has it, and lists in recordings made by hand are not always kept in step.
-        // Some Itaniums give an empty one; hardware threads of a core share all it has.
+        // Prefer the mask: every kernel has it, and lists in edited recordings can be outdated.
+        // Some Itaniums report an empty mask; hardware threads of a core share all its caches.
         set_of(self.root, &self.path(index), &["shared_cpu_map", "shared_cpu_list"])
             .map(|cpus| cpus.intersection(self.online))
             .filter(|cpus| cpus.contains(self.cpu.id))
@@ -121,8 +123,8 @@ impl Found {
         self.indices.get(&cpu).is_some_and(|known| known.contains(&index))
     }
 
-    /// Adds what a CPU has, but for what is known from others; gives what it added.
-    fn add_all(&mut self, reader: &Reader) -> Vec<Told> {
+    /// Adds the caches of a CPU except those known from others; returns the added ones.
+    fn add_all(&mut self, reader: &Reader) -> Vec<NewCache> {
         let mut all = Vec::new();
         for index in reader.indices() {
             if !self.knows(reader.cpu.id, index) {
@@ -132,7 +134,8 @@ impl Found {
         all
     }
 
-    /// Adds what a CPU has if its core is as the pattern says; false if not, and nothing is added then.
+    /// Adds the caches of a CPU if its core matches the pattern; otherwise returns false and adds
+    /// none.
     fn add_alike(&mut self, reader: &Reader, pattern: &Pattern) -> bool {
         let cpu = reader.cpu;
         let Some(last) = pattern.own.last() else { return false };
@@ -155,7 +158,7 @@ impl Found {
         true
     }
 
-    fn add(&mut self, reader: &Reader, index: u32) -> Option<Told> {
+    fn add(&mut self, reader: &Reader, index: u32) -> Option<NewCache> {
         let size = reader.size(index)?;
         let bytes = parse_size(&size)?;
         let model = self
@@ -165,14 +168,14 @@ impl Found {
         let Model { level, kind, line_bytes, ways } = model.clone()?;
         let cache = Cache { level, kind, bytes, line_bytes, ways, cpus: reader.sharers(index) };
         self.keep(index, cache.clone());
-        Some(Told { index, size, cache })
+        Some(NewCache { index, size, cache })
     }
 
     fn keep(&mut self, index: u32, cache: Cache) {
         for sharer in cache.cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
-        // CPUs of different kinds may count one cache under different indices.
+        // CPUs of different kinds can use different indices for the same cache.
         if self.seen.insert((cache.level, cache.kind.clone(), cache.cpus.clone())) {
             self.caches.push(cache);
         }
@@ -193,7 +196,7 @@ fn model(root: &dyn Sysfs, directory: &str) -> Option<Model> {
     })
 }
 
-/// A size as in `32K` or `1M`, in bytes; none for nothing.
+/// Parses a size such as `32K` or `1M` to bytes; `None` for zero.
 fn parse_size(text: &str) -> Option<u64> {
     let (number, shift) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 10),
@@ -210,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_suffixes() {
+    fn parses_cache_sizes_with_suffixes() {
         assert_eq!(parse_size("32K"), Some(32768));
         assert_eq!(parse_size("1M"), Some(1 << 20));
         assert_eq!(parse_size("512"), Some(512));

@@ -1,15 +1,15 @@
-//! Where the control groups of this process lie
+//! Control groups of this process
 //! (`Documentation/admin-guide/cgroup-v2.rst`, `Documentation/admin-guide/cgroup-v1/`).
 
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Deepest nesting of groups that is walked.
+/// Maximum nesting of groups.
 const MAX_DEPTH: usize = 64;
 
 /// A mounted hierarchy of control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mount {
-    /// The group that is seen at the mount point.
+    /// The group visible at the mount point.
     group: String,
     /// The mount point.
     point: String,
@@ -19,18 +19,18 @@ struct Mount {
     controllers: Vec<String>,
 }
 
-/// The group of this process in one hierarchy.
+/// This process's group in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Its path as the kernel tells it: `/user.slice`.
+    /// Its path, as reported by the kernel: `/user.slice`.
     pub path: String,
     /// Whether its hierarchy is version 2.
     pub v2: bool,
-    /// Directories of the group and of those above it, nearest first.
+    /// Directories of the group and its ancestors, nearest first.
     pub directories: Vec<String>,
 }
 
-/// The control groups of this process.
+/// All control groups of this process.
 #[derive(Debug)]
 pub(super) struct Groups {
     mounts: Vec<Mount>,
@@ -47,7 +47,8 @@ impl Groups {
         });
         let memberships = match root.optional("/proc/self/cgroup") {
             Some(text) => parse_memberships(&text),
-            // Of old, and where a recorded machine lacks the other: the group that sets CPUs, of either version.
+            // On old kernels, or without the other file in a recording: the cpuset group, of either
+            // version.
             None => root
                 .optional("/proc/self/cpuset")
                 .filter(|path| path.starts_with('/'))
@@ -57,7 +58,7 @@ impl Groups {
         Self { mounts: mounts.unwrap_or_else(usual_mounts), memberships }
     }
 
-    /// The group that a controller of version 1 puts this process in, else that of version 2.
+    /// Returns the group of a version 1 controller, or else the version 2 group.
     pub fn of(&self, controller: &str) -> Option<Group> {
         let member = |(controllers, path): &(Vec<String>, String)| {
             let v2 = controllers.is_empty();
@@ -75,10 +76,11 @@ impl Groups {
 }
 
 impl Mount {
-    /// Directories of a group and of those above it up to the mount point, nearest first.
+    /// Returns the directories of a group and its ancestors up to the mount point, nearest first.
     fn directories(&self, path: &str) -> Vec<String> {
         let group = self.group.trim_end_matches('/');
-        // Seen from inside a container, the path may begin above what is mounted, or outside of it (`/../..`).
+        // Inside a container, the path can start above the mounted group or outside of it
+        // (`/../..`).
         let below = match path.strip_prefix(group) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
             _ => path,
@@ -97,7 +99,7 @@ impl Mount {
     }
 }
 
-/// Where systemd mounts them, for machines whose mounts are not known.
+/// Returns systemd's default mount points, for machines with unknown mounts.
 fn usual_mounts() -> Vec<Mount> {
     let mount = |point: &str, v2: bool, controller: &str| Mount {
         group: "/".to_owned(),
@@ -112,7 +114,7 @@ fn usual_mounts() -> Vec<Mount> {
     ]
 }
 
-/// /proc/self/cgroup: `ID:CONTROLLERS:PATH` a line (`cgroups(7)`); `0::PATH` is version 2.
+/// Parses /proc/self/cgroup: lines of `ID:CONTROLLERS:PATH` (`cgroups(7)`); `0::PATH` is version 2.
 fn parse_memberships(text: &str) -> Vec<(Vec<String>, String)> {
     let line = |line: &str| {
         let mut parts = line.splitn(3, ':');
@@ -123,7 +125,7 @@ fn parse_memberships(text: &str) -> Vec<(Vec<String>, String)> {
     text.lines().filter_map(line).collect()
 }
 
-/// /proc/self/mountinfo (`Documentation/filesystems/proc.rst`, 3.5).
+/// Parses /proc/self/mountinfo (`Documentation/filesystems/proc.rst`, 3.5).
 fn parse_mountinfo(text: &str) -> Vec<Mount> {
     let line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -136,7 +138,7 @@ fn parse_mountinfo(text: &str) -> Vec<Mount> {
     text.lines().filter_map(line).collect()
 }
 
-/// /proc/mounts (`fstab(5)`): source, mount point, type, options.
+/// Parses /proc/mounts (`fstab(5)`): source, mount point, type, options.
 fn parse_mounts(text: &str) -> Vec<Mount> {
     let line = |line: &str| {
         let mut fields = line.split(' ').skip(1);
@@ -156,7 +158,7 @@ fn mount(group: &str, point: &str, kind: &str, options: &str) -> Option<Mount> {
     Some(Mount { group: unescaped(group), point: unescaped(point), v2: kind == "cgroup2", controllers })
 }
 
-/// Spaces, tabs, line ends and backslashes are written in octal: `\040`.
+/// Decodes octal escapes of spaces, tabs, line ends and backslashes: `\040`.
 fn unescaped(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_sees_its_own_part() {
+    fn finds_group_directories_inside_a_container() {
         let mount = Mount { group: "/docker/c".into(), point: "/cg".into(), v2: true, controllers: vec![] };
         assert_eq!(mount.directories("/docker/c/in"), ["/cg/in", "/cg"]);
         assert_eq!(mount.directories("/docker/c"), ["/cg"]);

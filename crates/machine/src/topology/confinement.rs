@@ -1,4 +1,4 @@
-//! What this process may use: its control groups and its affinity.
+//! Resources that this process may use, limited by control groups and affinity.
 
 use super::cgroup::{Group, Groups};
 use super::{finding, Confinement, Cpu, Node};
@@ -8,20 +8,21 @@ use crate::set::{CpuSet, IdSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::units::format_size;
 
-/// Limits from here on are no limits: version 1 writes the largest number of pages in bytes for none.
+/// Value from which a limit counts as none: version 1 reports the largest page-aligned number.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Names of the files that tell CPUs and nodes of a cpuset: version 2, version 1, and version 1 without prefix.
-/// The effective sets come first: the configured ones may name what is offline or barred further up.
+/// File names of a cpuset's CPUs and nodes: version 2, version 1, and version 1 without prefix.
+///
+/// Effective sets come first, since configured sets can include offline or excluded ids.
 const CPU_FILES: [&str; 4] = ["cpuset.effective_cpus", "effective_cpus", "cpuset.cpus", "cpus"];
 const NODE_FILES: [&str; 4] = ["cpuset.effective_mems", "effective_mems", "cpuset.mems", "mems"];
 const CPU_FILES_V2: [&str; 1] = ["cpuset.cpus.effective"];
 const NODE_FILES_V2: [&str; 1] = ["cpuset.mems.effective"];
 
-/// Reads what this process may use of online CPUs and of nodes with memory.
+/// Reads the online CPUs and the nodes with memory that this process may use.
 ///
-/// A source that allows nothing of this machine is not of it (a file system root of another machine under our
-/// own /proc/self, or a recording that left it out), and is passed over.
+/// A source that permits no CPU or node of this machine is skipped: it describes another machine (a
+/// foreign root with our own /proc/self, or an incomplete recording).
 pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinement {
     let online: CpuSet = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let with_memory: NodeSet =
@@ -69,8 +70,9 @@ fn narrow_by_group(root: &dyn Sysfs, group: &Group, found: &mut Confinement) {
     }
 }
 
-/// The first of these files, in the group or the nearest above it, that holds a set of something: where a
-/// controller is not enabled for a group, that of the group above counts.
+/// Returns the first of these files that contains a set, in the group or its nearest ancestor.
+///
+/// A group without the controller enabled inherits the set of its ancestor.
 fn nearest_set<T: Id>(
     root: &dyn Sysfs,
     group: &Group,
@@ -84,7 +86,8 @@ fn nearest_set<T: Id>(
     )
 }
 
-/// /proc/self/status (`Documentation/filesystems/proc.rst`, 1.1): what affinity leaves of the cpuset.
+/// Applies /proc/self/status (`Documentation/filesystems/proc.rst`, 1.1): the affinity within the
+/// cpuset.
 fn narrow_by_status(root: &dyn Sysfs, found: &mut Confinement) {
     let text = root.optional("/proc/self/status").unwrap_or_default();
     if narrow(&mut found.cpus, &status_set(&text, "Cpus_allowed_list")) {
@@ -100,7 +103,8 @@ fn status_set<T: Id>(text: &str, key: &str) -> IdSet<T> {
     value.and_then(|(_, list)| IdSet::parse_list(list).ok()).unwrap_or_default()
 }
 
-/// Leaves what is allowed, and tells whether that is less; nothing allowed is no statement about this machine.
+/// Intersects a set with the permitted ids and returns whether it shrank; ignores an empty
+/// intersection.
 fn narrow<T: Id>(left: &mut IdSet<T>, allowed: &IdSet<T>) -> bool {
     let both = left.intersection(allowed);
     if both.is_empty() || both == *left {
@@ -110,27 +114,27 @@ fn narrow<T: Id>(left: &mut IdSet<T>, allowed: &IdSet<T>) -> bool {
     true
 }
 
-/// The least limit of the group and of those above it, with its file.
+/// Returns the lowest limit of the group and its ancestors, with its file.
 fn memory_limit(root: &dyn Sysfs, group: &Group) -> Option<(u64, String)> {
     let limits = group.directories.iter().filter_map(|directory| limit_of(root, group.v2, directory));
     limits.min_by_key(|(bytes, _)| *bytes)
 }
 
-/// The limit of one group, with its file.
+/// Returns the limit of one group, with its file.
 fn limit_of(root: &dyn Sysfs, v2: bool, directory: &str) -> Option<(u64, String)> {
     let path = format!("{directory}/{}", if v2 { "memory.max" } else { "memory.limit_in_bytes" });
-    // Version 2 writes `max` for none.
+    // Version 2 reports `max` for no limit.
     let bytes: u64 = root.value(&path).ok().filter(|bytes| *bytes < NO_LIMIT)?;
     Some((bytes, path))
 }
 
-/// Bytes of memory that this process can still take before the OOM killer of its control group, or of one above it,
-/// wakes; none without a limit.
+/// Returns the bytes that this process can allocate before its control group or an ancestor runs
+/// out of memory; `None` without a limit.
 pub fn memory_left_bytes(root: &dyn Sysfs) -> Option<u64> {
     Groups::read(root).of("memory").and_then(|group| memory_left(root, &group))
 }
 
-/// The least that a limit leaves, of the group and of those above it.
+/// Returns the smallest remaining amount of the group and its ancestors.
 fn memory_left(root: &dyn Sysfs, group: &Group) -> Option<u64> {
     let left = |directory: &String| {
         let (limit, _) = limit_of(root, group.v2, directory)?;
@@ -139,8 +143,8 @@ fn memory_left(root: &dyn Sysfs, group: &Group) -> Option<u64> {
     group.directories.iter().filter_map(left).min()
 }
 
-/// What a group and those below it use, less the page cache, which gives way; nothing where the kernel tells none
-/// (`Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`: there the totals are those of the hierarchy).
+/// Returns the memory use of a group's hierarchy without page cache, which is reclaimable; 0 if
+/// unknown (`Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`).
 fn used_bytes(root: &dyn Sysfs, v2: bool, directory: &str) -> u64 {
     let (usage, cache) = match v2 {
         true => ("memory.current", ["inactive_file", "active_file"]),
@@ -155,8 +159,8 @@ fn used_bytes(root: &dyn Sysfs, v2: bool, directory: &str) -> u64 {
     used.saturating_sub(cached)
 }
 
-/// Says what is excluded.
-pub(super) fn judge(confinement: &Confinement, findings: &mut Vec<Finding>) {
+/// Reports excluded CPUs and memory.
+pub(super) fn add_findings(confinement: &Confinement, findings: &mut Vec<Finding>) {
     if confinement.by.is_empty() {
         return;
     }
@@ -178,6 +182,6 @@ pub(super) fn judge(confinement: &Confinement, findings: &mut Vec<Finding>) {
         "machine",
         &what,
         confinement.by.join("; "),
-        "Run outside the container, job or cpuset to see and measure the whole machine.",
+        "Run outside the container, job or cpuset to access and measure the complete machine.",
     ));
 }

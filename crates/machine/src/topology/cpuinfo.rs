@@ -1,45 +1,45 @@
-//! /proc/cpuinfo, whose form every architecture chooses for itself.
+//! Parser for /proc/cpuinfo, whose format depends on the architecture.
 //!
-//! Its forms stand in the kernel's `arch/*/kernel` (`arch/x86/kernel/cpu/proc.c`, `arch/arm64/kernel/cpuinfo.c`);
-//! no document describes them.
+//! The kernel sources define the formats (`arch/x86/kernel/cpu/proc.c`,
+//! `arch/arm64/kernel/cpuinfo.c` and other files in `arch/*/kernel`); no document describes them.
 
 use crate::ids::{CpuId, PackageId};
 use crate::set::MAX_ID;
 use std::collections::BTreeMap;
 
-/// What /proc/cpuinfo tells.
+/// Contents of /proc/cpuinfo.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CpuInfo {
     /// Online processors in the order of the file.
     pub processors: Vec<Processor>,
-    /// Model name for people; empty if the file has none.
+    /// Model name; empty if absent.
     pub model: String,
-    /// Features of the first processor, sorted, each once.
+    /// Features of the first processor, sorted, without duplicates.
     pub features: Vec<String>,
-    /// Architecture as far as the form of the file gives it away; empty if it does not.
+    /// Architecture implied by the format; empty if unknown.
     pub architecture: &'static str,
-    /// Whether there are processors, and all are of one kind as far as the file tells kinds apart.
+    /// Whether there are processors, all of the same kind as far as the file distinguishes kinds.
     pub alike: bool,
 }
 
-/// Keys that tell kinds of processors apart on x86, Arm, POWER and RISC-V; the same for all of one kind.
+/// Keys that distinguish processor kinds on x86, Arm, POWER and RISC-V.
 const OF_KIND: [&str; 8] =
     ["cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant", "cpu", "uarch"];
 
-/// One processor.
+/// A processor.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Processor {
     /// Its id.
     pub id: CpuId,
-    /// Its package, where told.
+    /// Its package, if reported.
     pub package: Option<PackageId>,
-    /// Its core, where told.
+    /// Its core, if reported.
     pub core: Option<u32>,
-    /// Its frequency now in MHz, where told.
+    /// Its current frequency in MHz, if reported.
     pub mhz: Option<f64>,
 }
 
-/// What identifies the model; the first occurrence of each key counts.
+/// Fields that identify the model; the first occurrence of each key counts.
 #[derive(Default)]
 struct Model<'a> {
     name: Option<&'a str>,
@@ -52,7 +52,7 @@ struct Model<'a> {
     riscv: Option<&'a str>,
 }
 
-/// Parses /proc/cpuinfo of any architecture; what is not understood is passed over.
+/// Parses /proc/cpuinfo of any architecture, skipping unknown lines.
 pub(crate) fn parse(text: &str) -> CpuInfo {
     let mut processors: Vec<Processor> = Vec::new();
     let mut model = Model::default();
@@ -69,7 +69,7 @@ pub(crate) fn parse(text: &str) -> CpuInfo {
                 processors.extend(is_possible.then_some(processor));
             }
             None if is_possible => processors.last_mut().into_iter().for_each(|last| last.note(key, value)),
-            // Of one that no kernel numbers so.
+            // An id that no kernel assigns.
             None => {}
         }
         model.note(key, value);
@@ -121,7 +121,7 @@ impl<'a> Model<'a> {
         features
     }
 
-    /// The name, or what arm64 gives instead of one.
+    /// Returns the model name, or a name derived from arm64's part numbers.
     fn name(&self) -> String {
         match (self.name, self.implementer, self.part) {
             (Some(name), ..) => name.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -161,8 +161,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Name of an Arm server core by the implementer and part number of MIDR_EL1
-/// (`arch/arm64/include/asm/cputype.h`); the numbers themselves where it is not known.
+/// Returns the name of an Arm server core by implementer and part number of MIDR_EL1
+/// (`arch/arm64/include/asm/cputype.h`), or the numbers if it is unknown.
 fn arm_name(implementer: &str, part: &str) -> String {
     let known = match (implementer, part) {
         ("0x41", "0xd08") => "Arm Cortex-A72",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_no_kernel_gives_is_passed_over_with_its_lines() {
+    fn skips_processors_with_impossible_ids() {
         let info =
             parse("processor\t: 0\ncore id\t: 3\nprocessor\t: 4294967295\ncore id\t: 5\nprocessor\t: 1\n");
         let ids: Vec<_> = info.processors.iter().map(|it| (it.id.0, it.core)).collect();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_write_other_keys() {
+    fn parses_formats_of_other_architectures() {
         let arm = parse("processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x48\nCPU part\t: 0xd01\n");
         assert_eq!((arm.architecture, arm.model.as_str()), ("aarch64", "HiSilicon TSV110"));
         let s390 = parse(

@@ -1,4 +1,4 @@
-//! CPUs: which there are, and where they sit.
+//! CPUs and their position in packages, dies and cores.
 
 use super::cpuinfo::CpuInfo;
 use super::{numbered, set_of, Cpu, Node, CPUS};
@@ -7,33 +7,35 @@ use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which CPUs there are.
+/// Sets of CPUs.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Known {
-    /// Those that run.
+    /// Online CPUs.
     pub online: CpuSet,
-    /// Those that are there; possible ones that are not plugged in are not.
+    /// Present CPUs, without possible CPUs that are not plugged in.
     pub present: CpuSet,
-    /// Whether sysfs has directories of them; else nothing is known of where they sit.
+    /// Whether sysfs has CPU directories; otherwise positions are unknown.
     pub described: bool,
 }
 
-/// Finds the CPUs: in sysfs (`Documentation/admin-guide/cputopology.rst`), else in /proc/stat or /proc/cpuinfo.
+/// Finds the CPUs in sysfs (`Documentation/admin-guide/cputopology.rst`), or else in /proc/stat or
+/// /proc/cpuinfo.
 pub(super) fn known(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Known {
     let directories: CpuSet =
         root.names(CPUS).iter().filter_map(|name| numbered(name, "cpu")).map(CpuId).collect();
-    let told = |name: &str| set_of(root, CPUS, &[name]).filter(|set| !set.is_empty());
-    let online = match told("online") {
+    let reported = |name: &str| set_of(root, CPUS, &[name]).filter(|set| !set.is_empty());
+    let online = match reported("online") {
         Some(online) if directories.is_empty() => online,
         Some(online) => online.intersection(&directories),
-        // Kernels before 2.6.26 have no list, but a file for each CPU that can go offline.
+        // Kernels before 2.6.26 have no list, but a file for each CPU that can be set offline.
         None => directories.iter().filter(|cpu| is_online(root, *cpu)).collect(),
     };
     if online.is_empty() {
         let online = from_proc(root, cpuinfo);
         return Known { present: online.clone(), online, described: false };
     }
-    let present = told("present").map_or(directories.clone(), |present| present.intersection(&directories));
+    let present =
+        reported("present").map_or(directories.clone(), |present| present.intersection(&directories));
     Known { present: present.union(&online), online, described: !directories.is_empty() }
 }
 
@@ -41,8 +43,8 @@ fn is_online(root: &dyn Sysfs, cpu: CpuId) -> bool {
     root.optional(&format!("{CPUS}/cpu{cpu}/online")).as_deref() != Some("0")
 }
 
-/// CPUs that have a line in /proc/stat (`Documentation/filesystems/proc.rst`, 1.7) or a block in /proc/cpuinfo;
-/// both hold online CPUs only.
+/// Returns the CPUs with a line in /proc/stat (`Documentation/filesystems/proc.rst`, 1.7) or a
+/// block in /proc/cpuinfo; both contain only online CPUs.
 fn from_proc(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> CpuSet {
     let stat = root.optional("/proc/stat").unwrap_or_default();
     let first_words = stat.lines().filter_map(|line| line.split_whitespace().next());
@@ -54,9 +56,9 @@ fn from_proc(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> CpuSet {
     }
 }
 
-/// Reads where every CPU sits, ascending by id.
+/// Reads the position of every CPU, ascending by id.
 ///
-/// Hardware threads of one core share its place, so the files of one thread stand for all.
+/// Hardware threads of a core share its position, which is read from one of them.
 pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &CpuInfo) -> Vec<Cpu> {
     let owner: BTreeMap<CpuId, NodeId> =
         nodes.iter().flat_map(|node| node.cpus.iter().map(|cpu| (cpu, node.id))).collect();
@@ -92,7 +94,7 @@ pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &Cp
     cpus
 }
 
-/// A CPU of which nothing is known; offline ones have no topology.
+/// Returns a CPU with unknown position; offline CPUs have no topology.
 fn blank(id: CpuId) -> Cpu {
     Cpu {
         id,
@@ -106,8 +108,10 @@ fn blank(id: CpuId) -> Cpu {
     }
 }
 
-/// The name under which this kernel tells the hardware threads of a core, found once rather than for every CPU:
-/// `core_cpus` replaced `thread_siblings` in 5.3, masks are older than lists.
+/// Returns the file name for the hardware threads of a core on this kernel, determined once for all
+/// CPUs.
+///
+/// `core_cpus` replaced `thread_siblings` in 5.3; masks are older than lists.
 fn siblings_file(root: &dyn Sysfs, known: &Known) -> Option<&'static str> {
     let names: BTreeSet<String> = known
         .online
@@ -132,10 +136,10 @@ fn online_cpu(root: &dyn Sysfs, id: CpuId, siblings_file: Option<&str>, known: &
     Cpu { online: true, core: number("core_id"), siblings, ..blank(id) }
 }
 
-/// A number that many CPUs share, read once for all of them where the kernel says which they are (since 5.3).
+/// A number shared by many CPUs, read once for all of them if the kernel lists them (since 5.3).
 struct Shared {
     number: &'static str,
-    /// None where this kernel does not say: then every CPU is asked for its number.
+    /// `None` if this kernel has no such list: then the number is read for every CPU.
     sharers: Option<&'static str>,
     known: BTreeMap<CpuId, Option<u32>>,
 }
@@ -150,7 +154,7 @@ impl Shared {
             return *number;
         }
         let directory = format!("{CPUS}/cpu{cpu}/topology");
-        // -1 where the kernel does not know.
+        // The kernel reports -1 for unknown.
         let number = root.value::<u32>(&format!("{directory}/{}", self.number)).ok();
         let sharers = self.sharers.and_then(|name| set_of(root, &directory, &[name]));
         match sharers {
@@ -161,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Where sysfs tells no place at all (containers that hide it), /proc/cpuinfo may.
+/// Sets positions from /proc/cpuinfo if sysfs has none (containers that hide it).
 fn fill_from_cpuinfo(cpus: &mut [Cpu], cpuinfo: &CpuInfo) {
     if cpus.iter().any(|cpu| cpu.package.is_some() || cpu.core.is_some()) {
         return;
@@ -183,8 +187,10 @@ fn fill_from_cpuinfo(cpus: &mut [Cpu], cpuinfo: &CpuInfo) {
     }
 }
 
-/// Makes core numbers unique within their package. Kernels before 6.x count cores per node or die on some AMD
-/// machines; the cores of such a package are counted anew by their first CPU.
+/// Makes core numbers unique within their package.
+///
+/// Kernels before 6.x number cores per node or die on some AMD machines. In such a package the
+/// cores are renumbered by their first CPU.
 fn number_cores(cpus: &mut [Cpu]) {
     let mut first_of: BTreeMap<(PackageId, u32), Option<CpuId>> = BTreeMap::new();
     let mut ambiguous: BTreeSet<PackageId> = BTreeSet::new();

@@ -5,17 +5,18 @@ use crate::findings::{Finding, Severity};
 use crate::ids::{Id, NodeId};
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Reads `node*/distance` (`Documentation/ABI/stable/sysfs-devices-node`) of the online nodes, ascending.
+/// Reads `node*/distance` (`Documentation/ABI/stable/sysfs-devices-node`) of the online nodes,
+/// ascending.
 ///
-/// A row is indexed by the online nodes in ascending order. A row that is missing or of another length makes
-/// the whole matrix doubtful: it is left out, and said so.
+/// Columns of a row are the online nodes in ascending order. A missing row or a row of another
+/// length makes the matrix unreliable: it is omitted, with a finding.
 pub(super) fn read(root: &dyn Sysfs, nodes: &[NodeId], findings: &mut Vec<Finding>) -> Option<Distances> {
     let texts: Vec<Option<String>> =
         nodes.iter().map(|node| root.optional(&format!("{NODES}/node{node}/distance"))).collect();
     if texts.iter().all(Option::is_none) {
         if nodes.len() > 1 {
             let evidence = format!("{NODES}/node*/distance: absent");
-            findings.push(broken(Severity::Note, "The kernel tells no distances between nodes.", evidence));
+            findings.push(broken(Severity::Note, "The kernel reports no distances between nodes.", evidence));
         }
         return None;
     }
@@ -36,7 +37,7 @@ pub(super) fn read(root: &dyn Sysfs, nodes: &[NodeId], findings: &mut Vec<Findin
     Some(Distances { nodes: nodes.to_vec(), rows })
 }
 
-/// One row: numbers with white space between them, as many as there are online nodes.
+/// Parses a row: white-space-separated numbers, one for each online node.
 fn parse_row(text: &str, nodes: usize) -> Option<Vec<u32>> {
     let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
     row.filter(|row| row.len() == nodes)
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_belong_to_online_nodes() {
+    fn reads_rows_of_online_nodes() {
         let (distances, findings) = read_rows(&[(0, "10 21"), (8, "22 10\n")]);
         let distances = distances.expect("a matrix");
         assert_eq!(distances.between(NodeId(8), NodeId(0)), Some(22));
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_matrix_is_none_and_is_said() {
+    fn omits_a_broken_matrix_with_a_finding() {
         for rows in [[(0, "10 21"), (1, "21")], [(0, "10 21"), (1, "")], [(0, "10 21"), (1, "x 10")]] {
             let (distances, findings) = read_rows(&rows);
             assert_eq!(distances, None);

@@ -1,16 +1,18 @@
-//! One number for what a machine is made of.
+//! Fingerprint of a machine's composition.
 
 use super::Topology;
 use crate::devices::{Device, PciAddress, Sriov};
 use std::collections::BTreeSet;
 
-/// 16 hexadecimal digits over what the machine is made of; see [`super::Identity::fingerprint`].
+/// Returns 16 hexadecimal digits that identify the machine's composition;
+/// see [`super::Identity::fingerprint`].
 ///
-/// FNV-1a (Fowler, Noll, Vo) with 64 bits over one line for each node (CPUs, whether it has memory), each row of
-/// distances and each PCI device (address, ids). How much memory there is does not count: virtual machines get and
-/// lose memory while they run. SR-IOV virtual functions are left out, as they come and go while the machine stays
-/// the same, and so are USB controllers and system peripherals with the bridges above them alone: they move data only
-/// while something is plugged in or a driver is bound.
+/// The hash is 64-bit FNV-1a (Fowler, Noll, Vo) over a line for each node (CPUs, whether it has
+/// memory), each row of distances and each PCI device (address, ids). It excludes the memory size,
+/// which changes in running virtual machines, and SR-IOV virtual functions, which can be created at
+/// run time. It also excludes USB controllers and system peripherals with the bridges that lead
+/// only to them: they count as data-moving devices only while something is plugged in or a driver
+/// is bound.
 pub fn fingerprint(topology: &Topology) -> String {
     format!("{:016x}", fnv1a(text(topology).as_bytes()))
 }
@@ -33,19 +35,19 @@ fn text(topology: &Topology) -> String {
             Some(format!("pci {} {vendor:04x}:{id:04x}\n", device.pci?))
         })
         .collect();
-    // Two devices may hang on one function (the ports of a card): they are one piece of the machine.
+    // Several devices can share a PCI function (the ports of a card), which counts once.
     devices.sort();
     devices.dedup();
     nodes.chain(rows).chain(devices).collect()
 }
 
-/// Whether a function is among the devices only for what is named below it or drives it: class 0c03 (USB) and 0880
-/// (other system peripherals, as DMA engines are).
+/// Returns whether a function is a device only because of its children or driver: class 0c03 (USB)
+/// and 0880 (other system peripherals, such as DMA engines).
 fn comes_and_goes(device: &Device) -> bool {
     device.class.is_some_and(|class| matches!(class >> 8, 0x0c03 | 0x0880))
 }
 
-/// Bridges that are among the devices only for such a function below them.
+/// Returns the bridges that lead only to such functions.
 fn bridges_above_what_comes_and_goes(topology: &Topology) -> BTreeSet<PciAddress> {
     let devices = topology.devices.iter().filter(|device| device.moves_data());
     let (going, staying): (Vec<&Device>, Vec<&Device>) = devices.partition(|device| comes_and_goes(device));
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_fnv_1a() {
-        // Test vectors of the authors of FNV.
+        // Test vectors published by the authors of FNV.
         assert_eq!(fnv1a(b""), 0xcbf29ce484222325);
         assert_eq!(fnv1a(b"foobar"), 0x85944171f73967e8);
     }

@@ -1,4 +1,4 @@
-//! What firmware says of a node's memory: performance from its initiators, and caches in front of it
+//! Firmware-reported performance of a node's memory, and its memory-side caches
 //! (`Documentation/admin-guide/mm/numaperf.rst`).
 
 use super::{Access, MemorySideCache, NODES};
@@ -6,10 +6,10 @@ use crate::ids::NodeId;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// numaperf.rst gives bandwidths in MB/s; HMAT itself counts 10^6 bytes.
+/// Unit of bandwidths: numaperf.rst specifies MB/s, which HMAT defines as 10^6 bytes.
 const BYTES_PER_MB: f64 = 1e6;
 
-/// Reads the access classes 0 and 1 of a node; those without initiators are left out.
+/// Reads the access classes 0 and 1 of a node, except those without initiators.
 pub(super) fn access(root: &dyn Sysfs, node: NodeId) -> Vec<Access> {
     (0..=1).filter_map(|class| access_class(root, node, class)).collect()
 }
@@ -22,7 +22,7 @@ fn access_class(root: &dyn Sysfs, node: NodeId, class: u32) -> Option<Access> {
     if initiators.is_empty() {
         return None;
     }
-    // The kernel writes 0 for what firmware left out.
+    // The kernel reports 0 for values that the firmware omits.
     let value =
         |name: &str| root.value::<u64>(&format!("{directory}/{name}")).ok().filter(|value| *value > 0);
     let bandwidth = |name: &str| value(name).map(|megabytes| megabytes as f64 * BYTES_PER_MB);
@@ -55,7 +55,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn figures_are_scaled_and_zeros_are_unknown() {
+    fn scales_hmat_values_and_ignores_zeros() {
         let mut tree = Tree::new();
         let initiators = format!("{NODES}/node2/access1/initiators");
         tree.link(&format!("{initiators}/node0"), "../../../node0")
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_side_caches_come_by_level() {
+    fn reads_memory_side_caches_by_level() {
         let mut tree = Tree::new();
         tree.file(&format!("{NODES}/node0/memory_side_cache/index2/size"), "64\n")
             .file(&format!("{NODES}/node0/memory_side_cache/index1/size"), "103079215104\n");

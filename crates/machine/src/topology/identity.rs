@@ -1,10 +1,10 @@
-//! Which machine it is.
+//! Identity of the machine.
 
 use super::cpuinfo::CpuInfo;
 use super::Identity;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Reads the identity, all but the fingerprint.
+/// Reads the identity except the fingerprint.
 pub(super) fn read(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Identity {
     let version = root.optional("/proc/version").unwrap_or_default();
     let first =
@@ -21,18 +21,20 @@ pub(super) fn read(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Identity {
     }
 }
 
-/// Name of the host; empty if it has none (`Documentation/admin-guide/sysctl/kernel.rst`, `hostname`).
+/// Returns the host name; empty if unset (`Documentation/admin-guide/sysctl/kernel.rst`,
+/// `hostname`).
 pub fn hostname(root: &dyn Sysfs) -> String {
-    // What Linux says until a name is set (`init/Kconfig`, DEFAULT_HOSTNAME).
+    // Linux reports this until a name is set (`init/Kconfig`, DEFAULT_HOSTNAME).
     root.optional("/proc/sys/kernel/hostname").filter(|name| name != "(none)").unwrap_or_default()
 }
 
-/// Maker and product from DMI (`Documentation/ABI/testing/sysfs-firmware-dmi-tables`), else the device tree's model.
+/// Returns vendor and product from DMI (`Documentation/ABI/testing/sysfs-firmware-dmi-tables`), or
+/// else the device tree's model.
 fn product(root: &dyn Sysfs) -> String {
     for directory in ["/sys/class/dmi/id", "/sys/devices/virtual/dmi/id"] {
         let field = |name: &str| root.optional(&format!("{directory}/{name}")).unwrap_or_default();
         let (vendor, product) = (field("sys_vendor"), field("product_name"));
-        // Some makers write their name into the product, too.
+        // Some vendors repeat their name in the product.
         let whole = if product.starts_with(&vendor) { product } else { format!("{vendor} {product}") };
         if !whole.trim().is_empty() {
             return whole.trim().to_owned();
@@ -41,12 +43,14 @@ fn product(root: &dyn Sysfs) -> String {
     root.optional("/proc/device-tree/model").unwrap_or_default()
 }
 
-/// Release in /proc/version: `Linux version 6.1.0-13-amd64 (...) ...` (`Documentation/filesystems/proc.rst`).
+/// Parses the release in /proc/version: `Linux version 6.1.0-13-amd64 (...) ...`
+/// (`Documentation/filesystems/proc.rst`).
 fn release(version: &str) -> &str {
     version.strip_prefix("Linux version ").and_then(|rest| rest.split_whitespace().next()).unwrap_or_default()
 }
 
-/// What cpuinfo gives away, else the architecture that /proc/version names (its compiler's, mostly).
+/// Returns the architecture from cpuinfo, or else from /proc/version (usually that of the
+/// compiler).
 fn architecture<'a>(cpuinfo: &'a str, version: &str) -> &'a str {
     const KNOWN: [(&str, &str); 6] = [
         ("x86_64", "x86_64"),
@@ -69,7 +73,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_machine_says_who_it_is() {
+    fn reads_host_product_and_kernel() {
         let mut tree = Tree::new();
         tree.file("/proc/sys/kernel/hostname", "node17\n")
             .file("/proc/version", "Linux version 6.1.0-13-amd64 (who@where) (gcc)\n")
@@ -87,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_tree_names_the_board() {
+    fn reads_product_from_device_tree() {
         let mut tree = Tree::new();
         tree.file("/proc/device-tree/model", "Some Board\0");
         assert_eq!(read(&tree, &cpuinfo::parse("")).product, "Some Board");

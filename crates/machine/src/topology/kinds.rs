@@ -1,4 +1,4 @@
-//! What kind of memory a node has, as far as the kernel tells.
+//! Kinds of memory, as far as the kernel reports them.
 
 use super::{numbered, set_of, Node, NODES};
 use crate::ids::NodeId;
@@ -6,7 +6,7 @@ use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 
-/// What of a machine tells the kinds of memory.
+/// Sources that identify kinds of memory.
 struct Evidence {
     gpu: NodeSet,
     dax: BTreeMap<NodeId, &'static str>,
@@ -15,14 +15,14 @@ struct Evidence {
     only_ddr: bool,
 }
 
-/// Fills in the kind of memory where the kernel tells it:
+/// Sets the kind of memory where the kernel reports it:
 ///
 /// - `GPU`: the NVIDIA driver names the node as its memory (`numa_status` of the GPU);
-/// - `PMEM`, `CXL`: a node without CPUs is the target of a dax device below an NVDIMM bus or a CXL decoder
-///   (`Documentation/ABI/testing/sysfs-bus-dax`), or a CXL region lies in its memory
+/// - `PMEM`, `CXL`: a node without CPUs is the target of a dax device below an NVDIMM bus or a CXL
+///   decoder (`Documentation/ABI/testing/sysfs-bus-dax`), or a CXL region lies in its memory
 ///   (`Documentation/ABI/testing/sysfs-bus-cxl`);
-/// - `HBM`: it is the target of specific-purpose memory (`hmem`), and in a faster tier than the memory of CPUs
-///   (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`);
+/// - `HBM`: it is the target of specific-purpose memory (`hmem`), and in a faster tier than the
+///   memory of CPUs (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`);
 /// - `DRAM`: a node with CPUs, no memory-side cache, and every module of the machine is DDR by EDAC
 ///   (`Documentation/admin-guide/ras.rst`).
 pub(super) fn fill(root: &dyn Sysfs, gpu: &BTreeMap<NodeId, NodeSet>, nodes: &mut [Node]) {
@@ -57,7 +57,7 @@ impl Evidence {
     }
 }
 
-/// Nodes that are the memory of NVIDIA GPUs, with the nodes near to the GPU's own PCI slot, if those are known.
+/// Returns the memory nodes of NVIDIA GPUs, with the nodes near the GPU's PCI slot, if known.
 pub(super) fn gpu_nodes(root: &dyn Sysfs, nodes: &[Node]) -> BTreeMap<NodeId, NodeSet> {
     const GPUS: &str = "/proc/driver/nvidia/gpus";
     let gpu = |address: String| {
@@ -67,7 +67,7 @@ pub(super) fn gpu_nodes(root: &dyn Sysfs, nodes: &[Node]) -> BTreeMap<NodeId, No
     root.names(GPUS).into_iter().filter_map(gpu).collect()
 }
 
-/// Nodes near to a PCI device: its `numa_node`, else those of its local CPUs
+/// Returns the nodes near a PCI device: its `numa_node`, or else those of its local CPUs
 /// (`Documentation/ABI/testing/sysfs-bus-pci`).
 fn nodes_near(root: &dyn Sysfs, device: &str, nodes: &[Node]) -> NodeSet {
     if let Ok(node) = root.value::<u32>(&format!("{device}/numa_node")) {
@@ -77,7 +77,7 @@ fn nodes_near(root: &dyn Sysfs, device: &str, nodes: &[Node]) -> NodeSet {
     nodes.iter().filter(|node| !node.cpus.intersection(&local).is_empty()).map(|node| node.id).collect()
 }
 
-/// `Node:      255` among other lines.
+/// Parses the line `Node:      255`.
 fn parse_numa_status(text: &str) -> Option<NodeId> {
     let value = text.lines().find_map(|line| line.strip_prefix("Node:"))?;
     value.trim().parse().ok().map(NodeId)
@@ -106,7 +106,7 @@ fn dax_kind(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Nodes in a tier before that of every node with CPUs; lower numbers are faster.
+/// Returns nodes in a faster tier than all nodes with CPUs; lower numbers are faster.
 fn faster_nodes(root: &dyn Sysfs, nodes: &[Node]) -> NodeSet {
     const TIERS: &str = "/sys/devices/virtual/memory_tiering";
     let mut tiers: Vec<(u32, NodeSet)> = Vec::new();
@@ -121,7 +121,7 @@ fn faster_nodes(root: &dyn Sysfs, nodes: &[Node]) -> NodeSet {
     before.flat_map(|(_, members)| members.iter()).collect()
 }
 
-/// Numbers of the memory blocks in which CXL regions begin.
+/// Returns the memory blocks in which CXL regions start.
 fn cxl_blocks(root: &dyn Sysfs) -> Vec<u64> {
     const CXL: &str = "/sys/bus/cxl/devices";
     let hexadecimal = |path: &str| {
@@ -142,7 +142,7 @@ fn cxl_blocks(root: &dyn Sysfs) -> Vec<u64> {
     regions.iter().filter_map(start).map(|start| start / block_bytes).collect()
 }
 
-/// Whether memory modules are known, and all of them are DDR.
+/// Returns whether memory modules are known, and all are DDR.
 fn only_ddr(root: &dyn Sysfs) -> bool {
     const CONTROLLERS: &str = "/sys/devices/system/edac/mc";
     let mut types = Vec::new();

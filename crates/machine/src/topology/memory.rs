@@ -1,17 +1,19 @@
-//! Memory of a node: meminfo and the pools of huge pages.
+//! Memory of a node: meminfo and huge page pools.
 
 use super::{HugePages, Memory};
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Parses /proc/meminfo (`Documentation/filesystems/proc.rst`) and a node's `meminfo`, whose lines begin with
-/// `Node 3 `. None if no total stands there; a total of nothing is given as such.
+/// Parses /proc/meminfo (`Documentation/filesystems/proc.rst`) or a node's `meminfo`, whose lines
+/// start with `Node 3 `.
+///
+/// Returns `None` without a total; a total of zero is returned as such.
 pub(super) fn parse_meminfo(text: &str) -> Option<Memory> {
     let bytes = |wanted: &str| {
         text.lines().find_map(|line| field(line).filter(|(key, _)| *key == wanted)).map(|(_, bytes)| bytes)
     };
     let or_none = |key: &str| bytes(key).unwrap_or(0);
     let total_bytes = bytes("MemTotal")?;
-    // Kernels before 2.6.28 do not split the lists into file and anonymous pages.
+    // Kernels before 2.6.28 do not separate file pages from anonymous pages.
     let file = match (bytes("Active(file)"), bytes("Inactive(file)")) {
         (Some(active), Some(inactive)) => active.saturating_add(inactive),
         _ => bytes("FilePages").or_else(|| bytes("Cached")).unwrap_or(0).saturating_sub(or_none("Shmem")),
@@ -25,7 +27,7 @@ pub(super) fn parse_meminfo(text: &str) -> Option<Memory> {
     })
 }
 
-/// One line: its key without the node, and its value in bytes.
+/// Parses a line: its key without the node, and its value in bytes.
 fn field(line: &str) -> Option<(&str, u64)> {
     let (key, value) = line.split_once(':')?;
     let key = key.split_whitespace().last()?;
@@ -35,8 +37,8 @@ fn field(line: &str) -> Option<(&str, u64)> {
     Some((key, number.checked_mul(unit)?))
 }
 
-/// Reads the pools in a directory, `hugepages-2048kB` and so on
-/// (`Documentation/admin-guide/mm/hugetlbpage.rst`), by ascending page size.
+/// Reads the pools in a directory, such as `hugepages-2048kB`, by ascending page size
+/// (`Documentation/admin-guide/mm/hugetlbpage.rst`).
 pub(super) fn huge_pages(root: &dyn Sysfs, directory: &str) -> Vec<HugePages> {
     let pool = |name: String| {
         let page_bytes = page_bytes(&name)?;
@@ -60,7 +62,7 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn a_nodes_meminfo_tells_total_free_and_reclaimable() {
+    fn parses_total_free_and_reclaimable_memory() {
         let text = "Node 3 MemTotal:  1000 kB\nNode 3 MemFree:  400 kB\nNode 3 Active(file): 100 kB\n\
             Node 3 Inactive(file):  50 kB\nNode 3 Dirty: 20 kB\nNode 3 Writeback: 5 kB\nNode 3 FilePages: 999 kB\n\
             Node 3 SReclaimable: 30 kB\nNode 3 HugePages_Total: 7\n";
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_broken_files_give_what_they_can() {
+    fn parses_old_and_broken_meminfo() {
         let old = parse_meminfo("MemTotal: 100 kB\nMemFree: 200 kB\nCached: 50 kB\nShmem: 60 kB\n");
         assert_eq!(old, Some(Memory { total_bytes: 102400, free_bytes: 102400, reclaimable_bytes: 0 }));
         assert_eq!(parse_meminfo("Node 0 MemTotal: 0 kB\n").map(|memory| memory.total_bytes), Some(0));
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_come_by_page_size() {
+    fn reads_huge_page_pools_by_page_size() {
         let mut tree = Tree::new();
         for (pool, total, free) in
             [("hugepages-1048576kB", "2", "1"), ("hugepages-2048kB", "64", "60"), ("x", "1", "1")]

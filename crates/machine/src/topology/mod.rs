@@ -1,4 +1,4 @@
-//! A machine's nodes, CPUs, memory, caches and distances, and what this process may use of them.
+//! A machine's nodes, CPUs, memory, caches and distances, and the part that this process may use.
 
 mod caches;
 mod cgroup;
@@ -26,51 +26,54 @@ use crate::set::{CpuSet, IdSet, NodeSet, MAX_ID};
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 
-/// Where the kernel describes nodes.
+/// Directory of nodes.
 const NODES: &str = "/sys/devices/system/node";
-/// Where the kernel describes CPUs.
+/// Directory of CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Everything known about a machine.
+/// Complete description of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Which machine it is.
+    /// Identity of the machine.
     pub identity: Identity,
-    /// Online nodes by ascending id; ids may have gaps. Never empty: a kernel without NUMA has node 0.
+    /// Online nodes by ascending id, possibly with gaps; never empty: without NUMA there is node 0.
     pub nodes: Vec<Node>,
-    /// Nodes the kernel could have, but that are not online.
+    /// Possible nodes that are offline.
     pub offline_nodes: NodeSet,
-    /// CPUs that are present, by ascending id, the offline ones too.
+    /// Present CPUs by ascending id, including offline CPUs.
     pub cpus: Vec<Cpu>,
     /// Caches of online CPUs, each once, by level.
     pub caches: Vec<Cache>,
-    /// SLIT distances, if the kernel tells them.
+    /// SLIT distances, if the kernel reports them.
     pub distances: Option<Distances>,
-    /// What this process may use.
+    /// Part of the machine that this process may use.
     pub confinement: Confinement,
     /// Devices that move data, and the bridges above them.
     pub devices: Vec<Device>,
-    /// Features the CPUs have, as /proc/cpuinfo names them (`flags` or `Features`), sorted.
+    /// CPU features from /proc/cpuinfo (`flags` or `Features`), sorted.
     pub cpu_features: Vec<String>,
-    /// What looks wrong.
+    /// Suspicious conditions.
     pub findings: Vec<Finding>,
 }
 
-/// Which machine it is.
+/// Identity of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Name of the host.
+    /// Host name.
     pub hostname: String,
-    /// Maker and product, from DMI or the device tree.
+    /// Vendor and product, from DMI or the device tree.
     pub product: String,
     /// CPU model name.
     pub cpu_model: String,
-    /// Architecture as the kernel names it: `x86_64`, `aarch64`.
+    /// Architecture, as named by the kernel: `x86_64`, `aarch64`.
     pub architecture: String,
     /// Kernel release.
     pub kernel: String,
-    /// 16 hexadecimal digits over what the machine is made of (nodes, their online CPUs, distances, PCI devices); the
-    /// same after a reboot with the same CPUs online, other than that of another shape of machine.
+    /// 16 hexadecimal digits that identify the composition: nodes with their online CPUs,
+    /// distances, PCI devices.
+    ///
+    /// The same after a reboot with the same online CPUs; different for a machine of another
+    /// composition.
     pub fingerprint: String,
 }
 
@@ -79,33 +82,34 @@ pub struct Identity {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
-    /// Its online CPUs; empty for a node that is memory alone.
+    /// Its online CPUs; empty for a memory-only node.
     pub cpus: CpuSet,
-    /// Its memory; none for a node without.
+    /// Its memory, if any.
     pub memory: Option<Memory>,
     /// Pools of reserved huge pages, by ascending page size.
     pub huge_pages: Vec<HugePages>,
     /// Packages of its CPUs; for a node without CPUs those of its nearest initiators.
     pub packages: Vec<PackageId>,
-    /// Access classes 0 and 1 of HMAT, where the kernel has them
+    /// Access classes 0 and 1 of HMAT, if the kernel reports them
     /// (`Documentation/admin-guide/mm/numaperf.rst`).
     pub access: Vec<Access>,
     /// Memory-side caches, by level.
     pub memory_side_caches: Vec<MemorySideCache>,
     /// Whether this process may allocate here.
     pub memory_allowed: bool,
-    /// What kind of memory, where the kernel tells: `DRAM`, `HBM`, `CXL`, `PMEM`, `GPU`.
+    /// Kind of memory, if the kernel reports it: `DRAM`, `HBM`, `CXL`, `PMEM`, `GPU`.
     pub memory_kind: Option<String>,
 }
 
 /// Memory of a node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// All of it.
+    /// Total.
     pub total_bytes: u64,
     /// Free.
     pub free_bytes: u64,
-    /// Page cache that can be dropped for a new allocation (clean file pages and reclaimable slabs).
+    /// Page cache that can be dropped for a new allocation (clean file pages and reclaimable
+    /// slabs).
     pub reclaimable_bytes: u64,
 }
 
@@ -114,18 +118,18 @@ pub struct Memory {
 pub struct HugePages {
     /// Size of one page in bytes.
     pub page_bytes: u64,
-    /// Pages reserved.
+    /// Number of reserved pages.
     pub total: u64,
-    /// Of those, free.
+    /// Number of free reserved pages.
     pub free: u64,
 }
 
-/// Performance of a node's memory as firmware describes it (HMAT), seen from its initiators.
+/// Firmware-reported performance of a node's memory (HMAT), from its initiators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Access {
     /// 0: from the nearest initiators of any kind; 1: from the nearest CPUs.
     pub class: u32,
-    /// Nodes from which these figures hold.
+    /// Nodes to which these values apply.
     pub initiators: NodeSet,
     /// Read bandwidth in bytes per second.
     pub read_bytes_per_s: Option<f64>,
@@ -137,10 +141,10 @@ pub struct Access {
     pub write_latency_ns: Option<u64>,
 }
 
-/// A cache in front of a node's memory.
+/// A memory-side cache of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySideCache {
-    /// Level, 1 nearest to the memory.
+    /// Level; 1 is nearest to the memory.
     pub level: u32,
     /// Size in bytes.
     pub bytes: u64,
@@ -163,20 +167,20 @@ pub struct Cpu {
     pub core: Option<u32>,
     /// Hardware threads of its core, itself included.
     pub siblings: CpuSet,
-    /// Whether this process may run here.
+    /// Whether this process may run on it.
     pub allowed: bool,
 }
 
-/// A cache of CPUs.
+/// A CPU cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1 nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of a line.
+    /// Line size in bytes.
     pub line_bytes: u32,
     /// Ways of associativity; none if unknown or fully associative.
     pub ways: Option<u32>,
@@ -189,54 +193,55 @@ pub struct Cache {
 pub struct Distances {
     /// Nodes of rows and columns, ascending.
     pub nodes: Vec<NodeId>,
-    /// `rows[i][j]`: from `nodes[i]` to `nodes[j]`.
+    /// `rows[i][j]` is the distance from `nodes[i]` to `nodes[j]`.
     pub rows: Vec<Vec<u32>>,
 }
 
-/// What this process may use of the machine.
+/// Part of the machine that this process may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// CPUs this process may run on.
+    /// CPUs on which this process may run.
     pub cpus: CpuSet,
-    /// Nodes this process may allocate on.
+    /// Nodes on which this process may allocate.
     pub nodes: NodeSet,
-    /// Online CPUs it may not use.
+    /// Online CPUs that it may not use.
     pub excluded_cpus: CpuSet,
-    /// Online nodes with memory it may not use.
+    /// Online nodes with memory that it may not use.
     pub excluded_nodes: NodeSet,
-    /// The control group it is in, if that was found.
+    /// Its control group, if known.
     pub cgroup: Option<String>,
-    /// Bytes of memory the control group allows, if it sets a limit.
+    /// Memory limit of the control group in bytes, if any.
     pub memory_limit_bytes: Option<u64>,
-    /// Bytes of memory that its limits leave beside what is used already; none without a limit.
+    /// Bytes available below the limits; `None` without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_left_bytes: Option<u64>,
-    /// What confines it, in words: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
+    /// Sources of the restrictions: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
     pub by: Vec<String>,
 }
 
 impl Topology {
-    /// A node by id.
+    /// Returns a node by id.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// A CPU by id.
+    /// Returns a CPU by id.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
     }
 
-    /// Nodes with memory, ascending.
+    /// Returns the nodes with memory, ascending.
     pub fn memory_nodes(&self) -> NodeSet {
         self.nodes.iter().filter(|node| node.memory.is_some()).map(|node| node.id).collect()
     }
 
-    /// Nodes with online CPUs, ascending.
+    /// Returns the nodes with online CPUs, ascending.
     pub fn cpu_nodes(&self) -> NodeSet {
         self.nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id).collect()
     }
 
-    /// Neighbours of a node: other nodes of the same package. A node without CPUs has none and is none's.
+    /// Returns a node's neighbors: other nodes with CPUs of the same package; none for a node
+    /// without CPUs.
     pub fn neighbours(&self, id: NodeId) -> NodeSet {
         let Some(node) = self.node(id).filter(|node| !node.cpus.is_empty()) else {
             return NodeSet::new();
@@ -249,7 +254,7 @@ impl Topology {
             .collect()
     }
 
-    /// One CPU of each core of a node that this process may use, the first of its hardware threads.
+    /// Returns the first hardware thread of each core of a node that this process may use.
     pub fn cores(&self, id: NodeId) -> CpuSet {
         let usable = self.usable_cpus(id);
         usable
@@ -262,13 +267,13 @@ impl Topology {
             .collect()
     }
 
-    /// Online CPUs of a node that this process may use.
+    /// Returns the online CPUs of a node that this process may use.
     pub fn usable_cpus(&self, id: NodeId) -> CpuSet {
         let Some(node) = self.node(id) else { return CpuSet::new() };
         node.cpus.iter().filter(|cpu| self.cpu(*cpu).is_some_and(|cpu| cpu.allowed)).collect()
     }
 
-    /// Bytes of the last-level caches that serve these CPUs together; none if no cache is known.
+    /// Returns the total size of the last-level caches of these CPUs; `None` if no cache is known.
     pub fn last_level_cache_bytes(&self, cpus: &CpuSet) -> Option<u64> {
         let serving =
             |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
@@ -282,12 +287,12 @@ impl Topology {
         )
     }
 
-    /// Devices attached to a node, leaving out functions that are only bridges.
+    /// Iterates over the devices attached to a node, except bridges.
     pub fn devices_on(&self, id: NodeId) -> impl Iterator<Item = &Device> {
         self.devices.iter().filter(move |device| device.moves_data() && device.locality.node == Some(id))
     }
 
-    /// Nodes that have devices attached which move data.
+    /// Returns the nodes with attached devices that move data.
     pub fn device_nodes(&self) -> NodeSet {
         self.devices
             .iter()
@@ -298,7 +303,7 @@ impl Topology {
 }
 
 impl Distances {
-    /// Distance from one node to another.
+    /// Returns the distance from one node to another.
     pub fn between(&self, from: NodeId, to: NodeId) -> Option<u32> {
         let row = self.nodes.binary_search(&from).ok()?;
         let column = self.nodes.binary_search(&to).ok()?;
@@ -306,14 +311,14 @@ impl Distances {
     }
 }
 
-/// The number in a name such as `node12`; none if it is not `prefix` and digits.
+/// Parses the number in a name such as `node12`; `None` unless it is `prefix` and digits.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits =
         name.strip_prefix(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok().filter(|number| *number <= MAX_ID)
 }
 
-/// The first of these files in a directory that holds a set of ids: a list, or a mask by the names of masks.
+/// Reads the first of these files in a directory that contains a set of ids, as a list or a mask.
 fn set_of<T: Id>(root: &dyn Sysfs, directory: &str, names: &[&str]) -> Option<IdSet<T>> {
     names.iter().find_map(|name| {
         let text = root.optional(&format!("{directory}/{name}"))?;

@@ -1,4 +1,4 @@
-//! Nodes: which there are, their CPUs, their memory and the packages they belong to.
+//! NUMA nodes with their CPUs, memory and packages.
 
 use super::memory::{huge_pages, parse_meminfo};
 use super::{finding, hmat, numbered, set_of, Cpu, Distances, Memory, Node, NODES};
@@ -8,8 +8,8 @@ use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads the online nodes, ascending, and the set of those that are possible but not online
-/// (`Documentation/ABI/stable/sysfs-devices-node`). Packages and what is allowed are filled in later.
+/// Reads the online nodes, ascending, and the set of possible but offline nodes
+/// (`Documentation/ABI/stable/sysfs-devices-node`); packages and permissions are set later.
 pub(super) fn read(
     root: &dyn Sysfs,
     online_cpus: &CpuSet,
@@ -20,15 +20,16 @@ pub(super) fn read(
     if directories.is_empty() {
         return (vec![assumed(root, online_cpus)], NodeSet::new());
     }
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let text = root.optional(&format!("{NODES}/{name}"))?;
         NodeSet::parse_list(&text).ok()
     };
-    // Kernels before 2.6.25 have no list; a directory is an online node there.
-    let online =
-        told("online").map(|online| online.intersection(&directories)).filter(|online| !online.is_empty());
+    // Kernels before 2.6.25 have no list; there every directory is an online node.
+    let online = reported("online")
+        .map(|online| online.intersection(&directories))
+        .filter(|online| !online.is_empty());
     let online = online.unwrap_or(directories);
-    let offline = told("possible").unwrap_or_default().difference(&online);
+    let offline = reported("possible").unwrap_or_default().difference(&online);
     let mut claimed = BTreeMap::new();
     let mut nodes: Vec<Node> =
         online.iter().map(|id| node(root, id, online_cpus, &mut claimed, findings)).collect();
@@ -38,7 +39,7 @@ pub(super) fn read(
     (nodes, offline)
 }
 
-/// Node 0 of a kernel without NUMA: all CPUs and all memory.
+/// Returns node 0 of a kernel without NUMA: all CPUs and all memory.
 fn assumed(root: &dyn Sysfs, online_cpus: &CpuSet) -> Node {
     Node {
         cpus: online_cpus.clone(),
@@ -70,14 +71,14 @@ fn node(
     findings: &mut Vec<Finding>,
 ) -> Node {
     let directory = format!("{NODES}/node{id}");
-    let told = set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_default();
-    // Some kernels list offline CPUs, too.
-    let told = told.intersection(online_cpus);
-    let taken: CpuSet = told.iter().filter(|cpu| claimed.contains_key(cpu)).collect();
+    let reported = set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_default();
+    // Some kernels also list offline CPUs.
+    let reported = reported.intersection(online_cpus);
+    let taken: CpuSet = reported.iter().filter(|cpu| claimed.contains_key(cpu)).collect();
     if !taken.is_empty() {
         findings.push(overlap(id, &taken, claimed));
     }
-    let cpus = told.difference(&taken);
+    let cpus = reported.difference(&taken);
     claimed.extend(cpus.iter().map(|cpu| (cpu, id)));
     Node {
         cpus,
@@ -99,14 +100,14 @@ fn overlap(id: NodeId, taken: &CpuSet, claimed: &BTreeMap<CpuId, NodeId>) -> Fin
         Severity::Problem,
         "overlapping-cpus",
         &format!("node {id}"),
-        "The firmware assigns CPUs to more than one node; they are counted for the lowest of them.",
-        format!("{NODES}/node{id}/cpulist claims CPUs {taken}, which node {owners} has"),
-        "Update the firmware; until then, trust no figure that depends on these nodes.",
+        "The firmware assigns CPUs to several nodes; numaio counts them for the lowest node.",
+        format!("{NODES}/node{id}/cpulist contains CPUs {taken}, which belong to node {owners}"),
+        "Update the firmware; until then, results for these nodes are unreliable.",
     )
 }
 
-/// Says which nodes lack memory, which lack CPUs, and which CPUs lack a node.
-pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Finding>) {
+/// Reports nodes without memory, nodes without CPUs, and CPUs without node.
+pub(super) fn add_findings(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Finding>) {
     for node in nodes {
         let subject = format!("node {}", node.id);
         if node.memory.is_none() {
@@ -115,8 +116,8 @@ pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Fin
                 severity,
                 "node-without-memory",
                 &subject,
-                "The node has no memory: what runs there uses memory of other nodes.",
-                format!("meminfo of node {} has no total, or none but 0", node.id),
+                "The node has no memory: its programs use memory of other nodes.",
+                format!("meminfo of node {}: total missing or 0", node.id),
                 "Fit memory modules to this node, or run I/O on nodes with memory.",
             ));
         }
@@ -125,9 +126,9 @@ pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Fin
                 Severity::Note,
                 "node-without-cpus",
                 &subject,
-                "The node has no CPUs that are online: it is memory alone, or an initiator other than a CPU.",
-                format!("{NODES}/node{}/cpulist has no online CPU of its own", node.id),
-                "Nothing; threads that use it run on other nodes.",
+                "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
+                format!("{NODES}/node{}/cpulist contains no online CPU", node.id),
+                "None; threads on other nodes use its memory.",
             ));
         }
     }
@@ -138,16 +139,17 @@ pub(super) fn judge(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Fin
             Severity::Warning,
             "cpus-without-node",
             "machine",
-            "CPUs are online that belong to no online node; they are left out of placements.",
+            "Some online CPUs belong to no online node; placements exclude them.",
             format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
-            "Bring their node online, or update the firmware.",
+            "Set their node online, or update the firmware.",
         ));
     }
 }
 
-/// Fills in the packages of every node: those of its CPUs; of a node without CPUs those of its initiators
-/// (class 0, then 1); of a GPU's memory those near to the GPU; else those of the nodes with CPUs that are nearest
-/// by distance, which may be all.
+/// Sets the packages of every node.
+///
+/// They are those of its CPUs; or of its initiators (class 0, then 1); or of the nodes near its
+/// GPU; or of the nearest nodes with CPUs by distance, possibly all.
 pub(super) fn tie_packages(
     nodes: &mut [Node],
     cpus: &[Cpu],
@@ -183,7 +185,7 @@ fn nearest_cpu_nodes(
     if let Some(initiators) = initiators.chain(near_gpu).find(|nodes| !nodes.is_empty()) {
         return initiators;
     }
-    // Both directions, as they differ on some firmware.
+    // Both directions, because they differ on some firmware.
     let distance = |other: NodeId| {
         let distances = distances?;
         Some(u64::from(distances.between(node.id, other)?) + u64::from(distances.between(other, node.id)?))

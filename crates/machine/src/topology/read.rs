@@ -1,4 +1,4 @@
-//! Reading a topology: the order in which its parts are read.
+//! Reading the parts of a topology in order.
 
 use super::{
     caches, confinement, cpuinfo, cpus, distances, finding, identity, kinds, nodes, Topology, CPUS, NODES,
@@ -7,14 +7,15 @@ use crate::findings::{Finding, Severity};
 use crate::ids::NodeId;
 use crate::sysfs::{Sysfs, SysfsExt};
 
-/// Reads nodes, CPUs, memory, caches, distances and confinement; leaves out devices and the fingerprint.
+/// Reads nodes, CPUs, memory, caches, distances and confinement, without devices and the
+/// fingerprint.
 ///
-/// Never fails: what cannot be read is absent from the result or stands among its findings.
+/// Never fails: unreadable files leave values out or add findings.
 pub fn read(root: &dyn Sysfs) -> Topology {
     look(root, true)
 }
 
-/// The same without caches, which a program that is to be started does not wait for.
+/// Reads the topology without caches, for commands that start a program.
 pub fn outline(root: &dyn Sysfs) -> Topology {
     look(root, false)
 }
@@ -30,9 +31,9 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     let gpu_nodes = kinds::gpu_nodes(root, &nodes);
     nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
     kinds::fill(root, &gpu_nodes, &mut nodes);
-    nodes::judge(&nodes, &known.online, &mut findings);
+    nodes::add_findings(&nodes, &known.online, &mut findings);
     let confinement = confinement::read(root, &cpus, &nodes);
-    confinement::judge(&confinement, &mut findings);
+    confinement::add_findings(&confinement, &mut findings);
     for cpu in &mut cpus {
         cpu.allowed = confinement.cpus.contains(cpu.id);
     }
@@ -40,7 +41,8 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
     let caches = || {
-        // The kernel makes a PMU of each kind of core on an Intel hybrid, whose /proc/cpuinfo tells them not apart.
+        // Intel hybrids have a PMU for each kind of core; their /proc/cpuinfo does not distinguish
+        // them.
         caches::read(root, &cpus, cpuinfo.alike && !root.exists("/sys/devices/cpu_core"))
     };
     Topology {
@@ -57,16 +59,16 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     }
 }
 
-/// What the kernel does not tell at all.
+/// Reports missing sysfs or NUMA support.
 fn kernel_findings(root: &dyn Sysfs) -> Vec<Finding> {
     if !root.exists("/sys/devices/system") {
         return vec![finding(
             Severity::Problem,
             "no-sysfs",
             "machine",
-            "There is no /sys: nodes, caches and devices cannot be seen, and node 0 is assumed.",
+            "/sys is not available: nodes, caches and devices are unknown, and node 0 is assumed.",
             "/sys/devices/system: absent".to_owned(),
-            "Mount sysfs, or make it visible in the container.",
+            "Mount sysfs, or make it available in the container.",
         )];
     }
     if root.exists(NODES) {
@@ -76,8 +78,8 @@ fn kernel_findings(root: &dyn Sysfs) -> Vec<Finding> {
         Severity::Note,
         "no-numa-in-kernel",
         "machine",
-        "The kernel tells no NUMA nodes; node 0 with all CPUs and all memory is assumed.",
-        format!("{NODES}: absent, though {CPUS} is looked at"),
-        "Nothing on a machine with one node; else run a kernel with CONFIG_NUMA, and do not boot it with numa=off.",
+        "The kernel reports no NUMA nodes; node 0 with all CPUs and all memory is assumed.",
+        format!("{NODES}: absent, though {CPUS} exists"),
+        "None on a machine with a single node; else boot a kernel with CONFIG_NUMA and without numa=off.",
     )]
 }

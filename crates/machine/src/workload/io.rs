@@ -1,4 +1,4 @@
-//! I/O between memory and a device, and programs that measure it.
+//! I/O between memory and a device, and measurements by external programs.
 
 use super::{Direction, Sampling};
 use crate::ids::NodeId;
@@ -6,38 +6,38 @@ use crate::set::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Streams of I/O of one device, all at once.
+/// Concurrent I/O streams of one device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IoWorkload {
-    /// The device, and what moves its data.
+    /// The device and its access method.
     pub through: IoPath,
-    /// Who streams from where; several groups make a mix.
+    /// Streams by CPUs and node; several groups form a mix.
     pub groups: Vec<StreamGroup>,
-    /// Bytes of one request, message or transfer.
+    /// Size of a request, message or transfer in bytes.
     pub block_bytes: u64,
-    /// Requests of a stream in flight.
+    /// Outstanding requests per stream.
     pub depth: u32,
-    /// When samples are taken, and when to end.
+    /// Sampling and end of the run.
     pub sampling: Sampling,
-    /// Bytes after which the run ends early, of all streams together; none for no limit.
+    /// Total bytes of all streams at which the run ends early; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_bytes: Option<u64>,
 }
 
-/// Streams that run on the same CPUs with buffers on the same node.
+/// Streams on the same CPUs with buffers on the same node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamGroup {
-    /// CPUs on which each of the streams may run.
+    /// CPUs on which each stream may run.
     pub cpus: CpuSet,
-    /// Node of their buffers.
+    /// Node of the buffers.
     pub memory: NodeId,
-    /// How many there are.
+    /// Number of streams.
     pub streams: u32,
     /// Device write or device read.
     pub direction: Direction,
 }
 
-/// The way that data takes to a device.
+/// The path of data to a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "through", rename_all = "lowercase")]
 pub enum IoPath {
@@ -50,28 +50,28 @@ pub enum IoPath {
         /// The driver's index.
         device: u32,
     },
-    /// Nothing: every request is done as soon as it is made. What is measured is our own overhead.
+    /// No device: requests complete immediately, which measures numaio's own overhead.
     Null,
 }
 
-/// Where on a disk.
+/// A range of a disk and its access method.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DiskPath {
-    /// The device or file.
+    /// Path of the device or file.
     pub path: String,
-    /// First byte that may be touched.
+    /// Offset of the range in bytes.
     pub at: u64,
-    /// Bytes that may be touched; streams divide them.
+    /// Size of the range in bytes; streams divide it.
     pub bytes: u64,
-    /// How requests are made.
+    /// Submission method.
     pub method: DiskMethod,
-    /// Whether the page cache is passed by (`O_DIRECT`).
+    /// Whether to bypass the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// In which order.
+    /// Order of the blocks.
     pub order: DiskOrder,
 }
 
-/// How requests to a disk are made.
+/// Submission methods for disk requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskMethod {
@@ -79,77 +79,78 @@ pub enum DiskMethod {
     Uring,
     /// `io_submit` and `io_getevents` (Linux AIO).
     Aio,
-    /// A thread for each request in flight, with `pread` and `pwrite`.
+    /// A thread for each outstanding request, with `pread` and `pwrite`.
     Threads,
 }
 
-/// In which order blocks are touched.
+/// Order in which blocks are accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskOrder {
-    /// One after the other, from the beginning again after the end.
+    /// Sequential, wrapping around at the end.
     Sequential,
-    /// At random, each block as often.
+    /// Random, each block equally often.
     Random,
 }
 
-/// The other end of a network path.
+/// The peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TcpPath {
-    /// Address and port at which the peer listens, as in `192.0.2.7:5201` or `[2001:db8::1]:5201`.
+    /// Listening address and port of the peer, as in `192.0.2.7:5201` or `[2001:db8::1]:5201`.
     pub peer: String,
-    /// The peer's CPUs and node of buffers, if it is to place its streams; it chooses otherwise.
+    /// CPUs and memory node of the peer's streams; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub there: Option<(CpuSet, NodeId)>,
 }
 
-/// Another program, run one or several times at once, each bound to CPUs and a node.
+/// An external program, run as one or several concurrent processes, each bound to CPUs and a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ToolWorkload {
-    /// Its name, found on PATH.
+    /// Name of the program, found on PATH.
     pub program: String,
     /// The processes.
     pub processes: Vec<ToolProcess>,
-    /// Milliseconds after which they are ended.
+    /// Milliseconds after which the processes are killed.
     pub time_limit_ms: u32,
-    /// The other end, of tools that measure between two hosts. `{port}` in a process's arguments stands for the
-    /// port at which its other end listens.
+    /// Peer of tools that measure between two hosts.
+    ///
+    /// `{port}` in a process's arguments is replaced by the listening port of its peer process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<ToolPeer>,
 }
 
-/// The other end of a tool: the same program, started by the numaio there, once for each process here.
+/// The peer processes of a tool, one for each local process, started by the peer's numaio.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ToolPeer {
-    /// Address and port at which the peer's numaio listens, as in [`TcpPath`].
+    /// Listening address and port of the peer's numaio, as in [`TcpPath`].
     pub peer: String,
-    /// Arguments; the port is added to them.
+    /// Arguments; numaio appends the port.
     pub args: Vec<String>,
-    /// CPUs and node of memory to which it is bound there; where the peer chooses otherwise.
+    /// CPUs and memory node of the peer processes; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub there: Option<(CpuSet, NodeId)>,
 }
 
-/// One process of a tool.
+/// A process of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ToolProcess {
     /// Arguments.
     pub args: Vec<String>,
-    /// CPUs it may run on; empty for all that numaio may.
+    /// CPUs on which it may run; empty for all CPUs of numaio.
     pub cpus: CpuSet,
-    /// Node to which its memory is bound; none for the kernel's choice.
+    /// Node of its memory; `None` for the kernel's choice.
     pub memory: Option<NodeId>,
 }
 
 impl IoWorkload {
-    /// Streams of all groups.
+    /// Returns the number of streams in all groups.
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).fold(0, u32::saturating_add)
     }
 }
 
 impl IoPath {
-    /// The device or peer, for people.
+    /// Returns the display name of the device or peer.
     pub fn name(&self) -> String {
         match self {
             Self::Disk(disk) => disk.path.clone(),
@@ -161,10 +162,10 @@ impl IoPath {
 }
 
 impl DiskMethod {
-    /// All methods, the best first.
+    /// All methods, the preferred first.
     pub const ALL: [Self; 3] = [Self::Uring, Self::Aio, Self::Threads];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uring => "uring",

@@ -1,13 +1,13 @@
-//! Latency: one thread follows pointers, each load's address the result of the one before.
+//! Latency workload: a chain of dependent loads.
 
 use super::{Pages, Placement};
 use crate::ids::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// One thread that follows a chain of pointers through a buffer, alone or while others load a path.
+/// A thread that follows a chain of pointers through a buffer, with or without concurrent load.
 ///
-/// The chain visits every place of the buffer once, in an order that is a single random cycle, so that neither
-/// a prefetcher nor a second load in flight can hide a load's time.
+/// The chain is a single random cycle that visits every place of the buffer once. Therefore neither
+/// a prefetcher nor overlapping loads can hide the latency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LatencyWorkload {
     /// CPU of the thread.
@@ -16,37 +16,37 @@ pub struct LatencyWorkload {
     pub memory: NodeId,
     /// Bytes of the buffer.
     pub bytes: u64,
-    /// Distance between the places of the chain, in bytes: a cache line at the least. Two lines or more keep a
-    /// prefetcher of neighbouring lines from helping.
+    /// Distance between places of the chain in bytes, at least a cache line.
+    ///
+    /// Two or more lines prevent adjacent-line prefetching.
     pub stride_bytes: u32,
-    /// Pages behind the buffer: on base pages most loads miss in the TLB too, and the walk is part of the
-    /// figure.
+    /// Page size of the buffer; with base pages most loads also miss the TLB, and the result
+    /// includes the page walk.
     pub pages: Pages,
-    /// Length of the run after one pass of warm-up, in milliseconds.
+    /// Duration of the run after one warm-up pass, in milliseconds.
     pub milliseconds: u32,
-    /// Equal slices the run is cut into; each is a sample.
+    /// Number of equal slices of the run; each is a sample.
     pub slices: u32,
-    /// Threads that load the memory meanwhile; none for idle latency.
+    /// Threads that load the memory meanwhile; `None` for idle latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadWorkload>,
 }
 
-/// Threads that read memory in order, over and over, with gaps.
+/// Threads that repeatedly read memory sequentially, with gaps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LoadWorkload {
-    /// The threads, each with a buffer of its own; the CPU of the chain is not among them.
+    /// The threads, each with its own buffer; they exclude the CPU of the chain.
     #[serde(flatten)]
     pub placement: Placement,
     /// Node of the buffers.
     pub memory: NodeId,
     /// Bytes of each thread's buffer.
     pub bytes_per_thread: u64,
-    /// Time that a thread waits after each [`LoadWorkload::PIECE_BYTES`] it has read, in nanoseconds; 0 for
-    /// full load.
+    /// Pause of a thread after each [`LoadWorkload::PIECE_BYTES`] in nanoseconds; 0 for full load.
     pub gap_ns: u32,
 }
 
 impl LoadWorkload {
-    /// Bytes that a thread reads between two gaps.
+    /// Bytes that a thread reads between two pauses.
     pub const PIECE_BYTES: u64 = 4096;
 }

@@ -1,12 +1,12 @@
-//! Where memory lies.
+//! Memory policy of a task.
 
 use crate::set::NodeSet;
 use serde::{Deserialize, Serialize};
 
-/// Where a task's memory lies.
+/// A memory policy and its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryBinding {
-    /// How strictly, and in which order.
+    /// The policy.
     pub policy: MemoryPolicy,
     /// The nodes.
     pub nodes: NodeSet,
@@ -16,18 +16,18 @@ pub struct MemoryBinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryPolicy {
-    /// These nodes and no others.
+    /// Only these nodes.
     Bind,
-    /// These nodes, and others where they are full: the one nearest to the CPU first.
+    /// These nodes, or other nodes if they are full, nearest to the CPU first.
     Preferred,
-    /// Page by page over these nodes.
+    /// Alternate pages over these nodes.
     Interleave,
-    /// The same by the kernel's weights.
+    /// Alternate pages by the kernel's weights.
     WeightedInterleave,
 }
 
 impl MemoryPolicy {
-    /// The name for people and in documents.
+    /// Returns the name in displays and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bind => "bind",

@@ -1,4 +1,4 @@
-//! A workload: the one noun. It is measured, predicted, planned and placed.
+//! Workloads, which numaio measures, predicts, plans and places.
 
 mod io;
 mod latency;
@@ -18,7 +18,7 @@ use crate::set::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// From which node's memory to which node's memory bytes go.
+/// A data flow from the memory of one node to the memory of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Flow {
     /// Node whose memory is read.
@@ -28,8 +28,10 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The flow that stands for a device on `target` and a buffer on `node`, after Li et al. (ICPP 2013,
-    /// Algorithm 1): a device write has its sink on the target, a device read its source.
+    /// Returns the flow that represents I/O of a device on `target` with a buffer on `node`.
+    ///
+    /// After Li et al. (ICPP 2013, Algorithm 1): the target is the sink of a device write and the
+    /// source of a device read.
     pub fn of(direction: Direction, target: NodeId, node: NodeId) -> Self {
         match direction {
             Direction::Write => Self { source: node, sink: target },
@@ -44,7 +46,7 @@ impl fmt::Display for Flow {
     }
 }
 
-/// The direction of I/O, named from the device.
+/// The direction of I/O, from the view of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -55,7 +57,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// `device write` or `device read`.
+    /// Returns `device write` or `device read`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "device write",
@@ -64,31 +66,31 @@ impl Direction {
     }
 }
 
-/// Where threads run: one thread on each CPU.
+/// CPUs with one thread each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Placement {
-    /// The CPUs; each carries one pinned thread.
+    /// The CPUs; each runs one pinned thread.
     pub cpus: CpuSet,
 }
 
-/// What a machine can be asked to run.
+/// A workload that a machine can run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Workload {
-    /// Threads copy memory, each with its own source and sink, all at once.
+    /// Concurrent threads that copy memory, each with its own source and sink.
     Copy(CopyWorkload),
-    /// Threads run an operation of STREAM.
+    /// Threads that run a STREAM operation.
     Stream(StreamWorkload),
-    /// A thread follows pointers.
+    /// A thread that follows pointers.
     Latency(LatencyWorkload),
-    /// Streams move data between memory and a device.
+    /// Streams that move data between memory and a device.
     Io(IoWorkload),
-    /// Another program measures.
+    /// An external program that measures.
     Tool(ToolWorkload),
 }
 
 impl fmt::Display for Workload {
-    /// One line that tells it from others, for messages.
+    /// Writes one line that identifies the workload in messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Copy(copy) => write!(
@@ -118,10 +120,10 @@ impl fmt::Display for Workload {
     }
 }
 
-/// Threads that copy between two nodes.
+/// Threads that copy memory between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CopyWorkload {
-    /// From where to where.
+    /// Source and sink.
     #[serde(flatten)]
     pub flow: Flow,
     /// The threads.
@@ -129,11 +131,11 @@ pub struct CopyWorkload {
     pub placement: Placement,
     /// The copy loop.
     pub copy_loop: CopyLoop,
-    /// Bytes of each thread's source, and again of its sink.
+    /// Size of each thread's source and of its sink in bytes.
     pub bytes_per_thread: u64,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: Pages,
-    /// When samples are taken, and when to end.
+    /// Sampling and end of the run.
     pub sampling: Sampling,
 }
 
@@ -154,10 +156,10 @@ pub enum CopyLoop {
 }
 
 impl CopyLoop {
-    /// All loops, in the order in which they are tried.
+    /// All loops, in the order of preference.
     pub const ALL: [Self; 5] = [Self::Memcpy, Self::Avx512, Self::Avx2, Self::Stnp, Self::RepMovsb];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memcpy => "memcpy",
@@ -168,9 +170,11 @@ impl CopyLoop {
         }
     }
 
-    /// Bytes that cross the memory bus for each byte copied: read, written, and, where the stores are
-    /// ordinary ones, read once more before they are written (write-allocate). `memcpy` and `rep movsb`
-    /// may choose non-temporal stores for long copies, so theirs is an upper bound.
+    /// Returns the bytes on the memory bus for each copied byte: read, written, and for ordinary
+    /// stores also read before the write (write-allocate).
+    ///
+    /// An upper bound for `memcpy` and `rep movsb`, which may use non-temporal stores for long
+    /// copies.
     pub fn bus_bytes_per_byte(self) -> u32 {
         match self {
             Self::Avx512 | Self::Avx2 | Self::Stnp => 2,
@@ -185,34 +189,35 @@ impl fmt::Display for CopyLoop {
     }
 }
 
-/// Pages behind buffers.
+/// Page sizes of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pages {
-    /// Pages of the base size only.
+    /// Only base pages.
     Base,
-    /// Transparent huge pages asked for by madvise; base pages where there are none.
+    /// Transparent huge pages requested by madvise, or base pages if unavailable.
     Transparent,
     /// Reserved huge pages of the default size (hugetlb).
     Huge,
 }
 
-/// When samples are taken, and when a run ends.
+/// Sampling and end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "sampling", rename_all = "lowercase")]
 pub enum Sampling {
-    /// All threads copy their buffers over and over for this long; the time in which all of them run is
-    /// cut into equal slices, and each slice is a sample of what all threads copied in it.
+    /// All threads copy their buffers repeatedly; the time in which all of them run is divided into
+    /// equal slices, and each slice is a sample of the bytes of all threads.
     Window {
-        /// Length of the run, after the warm-up, in milliseconds.
+        /// Duration of the run after the warm-up, in milliseconds.
         milliseconds: u32,
         /// Number of slices.
         slices: u32,
     },
-    /// Algorithm 1 as printed: all threads start together and copy their buffer once, this many times;
-    /// a sample is one repetition, from the first thread's start to the last thread's end.
+    /// Algorithm 1 as published: all threads start together and copy their buffers once,
+    /// repeatedly; a sample is one repetition, from the first thread's start to the last thread's
+    /// end.
     Repetitions {
-        /// How many.
+        /// Number of repetitions.
         count: u32,
     },
 }

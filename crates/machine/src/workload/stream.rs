@@ -1,31 +1,31 @@
-//! STREAM (McCalpin, 1995): long arrays, read and written in order.
+//! STREAM workload (McCalpin, 1995): sequential reads and writes of long arrays.
 
 use super::{Pages, Placement, Sampling};
 use crate::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Threads that run one of STREAM's operations, all arrays on one node.
+/// Threads that run a STREAM operation with all arrays on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamWorkload {
     /// The operation.
     pub op: StreamOp,
-    /// The loop that does it.
+    /// The loop.
     pub stream_loop: StreamLoop,
     /// Node of the arrays.
     pub memory: NodeId,
-    /// The threads, each with arrays of its own.
+    /// The threads, each with its own arrays.
     #[serde(flatten)]
     pub placement: Placement,
-    /// Bytes of each array of a thread; a thread has [`StreamOp::arrays`] of them.
+    /// Size of each array of a thread in bytes; a thread has [`StreamOp::arrays`] arrays.
     pub bytes_per_array: u64,
-    /// Pages behind the arrays.
+    /// Page size of the arrays.
     pub pages: Pages,
-    /// When samples are taken, and when to end.
+    /// Sampling and end of the run.
     pub sampling: Sampling,
 }
 
-/// An operation on arrays of doubles `a`, `b`, `c` and a number `s`.
+/// An operation on arrays of doubles `a`, `b`, `c` and a scalar `s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamOp {
@@ -43,7 +43,7 @@ impl StreamOp {
     /// All operations, in STREAM's order.
     pub const ALL: [Self; 4] = [Self::Copy, Self::Scale, Self::Add, Self::Triad];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -53,8 +53,10 @@ impl StreamOp {
         }
     }
 
-    /// Arrays that one turn reads or writes; STREAM counts the bytes of each of them once, so its bandwidth is
-    /// the bytes of this many arrays over the time of one pass.
+    /// Returns the number of arrays that the operation reads or writes.
+    ///
+    /// STREAM counts the bytes of each array once: its bandwidth is their total size over the time
+    /// of a pass.
     pub fn arrays(self) -> u32 {
         match self {
             Self::Copy | Self::Scale => 2,
@@ -69,11 +71,11 @@ impl fmt::Display for StreamOp {
     }
 }
 
-/// How a loop of STREAM loads and stores.
+/// Load and store instructions of a STREAM loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamLoop {
-    /// The widest vectors of the CPU and ordinary stores, as a compiler makes it: each line is read before it
+    /// The CPU's widest vectors and ordinary stores, as compiled code: each line is read before it
     /// is written (write-allocate), which STREAM does not count.
     Ordinary,
     /// 64-byte vectors and non-temporal stores (AVX-512).
@@ -85,10 +87,10 @@ pub enum StreamLoop {
 }
 
 impl StreamLoop {
-    /// All loops, in the order in which they are tried.
+    /// All loops, in the order of preference.
     pub const ALL: [Self; 4] = [Self::Ordinary, Self::Avx512, Self::Avx2, Self::Stnp];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ordinary => "ordinary",
@@ -98,8 +100,8 @@ impl StreamLoop {
         }
     }
 
-    /// Bytes that cross the memory bus in one pass over arrays of one byte each: those that STREAM counts, and
-    /// with ordinary stores the written line once more.
+    /// Returns the bytes on the memory bus per array element of one byte: the bytes that STREAM
+    /// counts, and with ordinary stores the written line once more.
     pub fn bus_bytes(self, op: StreamOp) -> u32 {
         op.arrays() + u32::from(self == Self::Ordinary)
     }

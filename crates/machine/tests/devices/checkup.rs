@@ -1,4 +1,4 @@
-//! What costs bandwidth is found, with what shows it and what mends it; what does not is not.
+//! Symptoms with their evidence, effects and fixes.
 
 use crate::support::server::{server, two_sockets, Server, NIC};
 use numaio_machine::checkup::{check, remote_programs, split_stack, stacks, Effect, Program, Symptom};
@@ -13,7 +13,7 @@ use numaio_machine::workload::Direction;
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
 
-/// Everything that is found of a machine.
+/// Returns all symptoms of a machine.
 fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
     topology.devices = devices::read(&server.tree, &topology);
     topology.findings.extend(find(&topology, conditions));
@@ -24,7 +24,7 @@ fn read(server: &Server) -> Vec<Symptom> {
     all(server, two_sockets(), &conditions::read(&server.tree))
 }
 
-/// The one of a rule.
+/// Returns the only symptom of a rule.
 fn only(symptoms: Vec<Symptom>, rule: &str) -> Symptom {
     let rules: Vec<String> = symptoms.iter().map(|it| it.finding.rule.clone()).collect();
     let mut of_rule = symptoms.into_iter().filter(|it| it.finding.rule == rule);
@@ -37,7 +37,7 @@ fn nodes(list: &str) -> NodeSet {
     NodeSet::parse_list(list).expect("a list")
 }
 
-/// A file makes a rule speak, and without it the rule is silent; gives the symptom.
+/// Checks that a rule depends on a file; returns the symptom.
 fn file_shows(rule: &str, path: &str, content: &str) -> Symptom {
     let mut server = server();
     assert!(read(&server).iter().all(|it| it.finding.rule != rule), "{rule} without {path}");
@@ -48,7 +48,7 @@ fn file_shows(rule: &str, path: &str, content: &str) -> Symptom {
 }
 
 #[test]
-fn settings_of_the_kernel_have_their_commands_and_what_takes_them_back() {
+fn kernel_settings_have_fix_and_undo_commands() {
     let reclaim = file_shows("zone-reclaim", "/proc/sys/vm/zone_reclaim_mode", "1");
     assert_eq!(reclaim.fix.commands, ["sysctl -w vm.zone_reclaim_mode=0"]);
     assert_eq!(reclaim.fix.undo, ["sysctl -w vm.zone_reclaim_mode=1"]);
@@ -67,7 +67,7 @@ fn settings_of_the_kernel_have_their_commands_and_what_takes_them_back() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_not_told() {
+fn reports_no_symptoms_of_a_healthy_machine() {
     let mut server = server();
     let before = read(&server).len();
     for (path, content) in [
@@ -86,7 +86,7 @@ fn what_is_as_it_should_be_is_not_told() {
 }
 
 #[test]
-fn broken_files_are_passed_over() {
+fn ignores_broken_files() {
     let mut server = server();
     let before = read(&server).len();
     for path in [
@@ -108,7 +108,7 @@ fn broken_files_are_passed_over() {
 }
 
 #[test]
-fn slow_clocks_are_found_by_governor_limit_and_turbo() {
+fn reports_governor_frequency_limit_and_turbo() {
     let governor = file_shows("cpu-governor", &format!("{CPUFREQ}/scaling_governor"), "schedutil");
     assert_eq!(governor.fix.undo, ["cpupower frequency-set -g schedutil"]);
     assert_eq!(governor.finding.severity, Severity::Note);
@@ -128,7 +128,7 @@ fn slow_clocks_are_found_by_governor_limit_and_turbo() {
 }
 
 #[test]
-fn a_node_that_spills_names_where_its_pages_go() {
+fn reports_spilling_nodes() {
     let file = "/sys/devices/system/node/node1/numastat";
     let spills = file_shows("node-spills", file, "numa_hit 900000\nnuma_miss 3\nnuma_foreign 100000");
     assert!(spills.finding.evidence.ends_with("numa_foreign 100000: 10 %"), "{}", spills.finding.evidence);
@@ -137,13 +137,13 @@ fn a_node_that_spills_names_where_its_pages_go() {
 }
 
 #[test]
-fn memory_without_cpus_and_uneven_memory_are_told() {
+fn reports_memory_only_nodes_and_uneven_memory() {
     let server = server();
     let mut topology = two_sockets();
-    topology.nodes.push(devices_support::machine(&[(2, "", 1)]).nodes.remove(0));
+    topology.nodes.push(crate::support::machine(&[(2, "", 1)]).nodes.remove(0));
     let found = only(all(&server, topology.clone(), &Conditions::default()), "memory-only-node");
     assert_eq!(found.effect, Effect::any_of(nodes("2")));
-    let mut demoting = devices_support::server::server();
+    let mut demoting = crate::support::server::server();
     demoting.tree.file("/sys/kernel/mm/numa/demotion_enabled", "true\n");
     let demotion = only(all(&demoting, topology, &Conditions::default()), "memory-demotion");
     assert_eq!(demotion.fix.commands, ["echo false > /sys/kernel/mm/numa/demotion_enabled"]);
@@ -154,7 +154,7 @@ fn memory_without_cpus_and_uneven_memory_are_told() {
 }
 
 #[test]
-fn huge_pages_are_short_where_none_are_free_and_others_have_some() {
+fn reports_nodes_short_of_huge_pages() {
     let server = server();
     let pool = |total, free| HugePages { page_bytes: 2 << 20, total, free };
     let found = |pools: [HugePages; 2]| {
@@ -163,7 +163,7 @@ fn huge_pages_are_short_where_none_are_free_and_others_have_some() {
         let all = all(&server, topology, &Conditions::default());
         all.into_iter().filter(|it| it.finding.rule == "huge-pages-short").collect::<Vec<Symptom>>()
     };
-    assert!(found([pool(0, 0), pool(0, 0)]).is_empty(), "nobody wants any");
+    assert!(found([pool(0, 0), pool(0, 0)]).is_empty(), "no node has a pool");
     assert!(found([pool(64, 1), pool(64, 64)]).is_empty());
     let missing = found([pool(64, 64), pool(0, 0)]);
     let file = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages";
@@ -171,11 +171,11 @@ fn huge_pages_are_short_where_none_are_free_and_others_have_some() {
     assert_eq!(missing[0].fix.undo, [format!("echo 0 > {file}")]);
     assert_eq!(found([pool(64, 0), pool(64, 9)])[0].finding.subject, "node 0");
     let too_many = found([pool(1 << 40, 1), pool(0, 0)]);
-    assert!(too_many[0].fix.commands.is_empty(), "they do not fit: {:?}", too_many[0].fix);
+    assert!(too_many[0].fix.commands.is_empty(), "the pages do not fit: {:?}", too_many[0].fix);
 }
 
 #[test]
-fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
+fn fixes_foreign_interrupts_with_numaio() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
     let symptom = only(read(&server), "irq-foreign-node");
@@ -187,7 +187,7 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
     let name = symptom.finding.subject.clone();
     assert_eq!(symptom.fix.commands, [format!("numaio irq apply {name}")]);
     assert_eq!(symptom.fix.undo, [format!("numaio irq undo {name}")]);
-    // What balances them would move them again, and numaio irq apply refuses while it runs.
+    // irqbalance would move them again; numaio irq apply rejects changes while it is running.
     server.tree.dir("/sys/fs/cgroup/system.slice/irqbalance.service");
     let symptom = only(read(&server), "irq-foreign-node");
     assert_eq!(symptom.fix.commands[0], "systemctl stop irqbalance");
@@ -196,7 +196,7 @@ fn interrupts_of_an_interface_on_the_other_node_are_moved_by_numaio() {
     assert!(runs.finding.evidence.contains("irqbalance.service"), "{}", runs.finding.evidence);
 }
 
-/// The server, whose adapter has one interface of such a name, and interrupts on another node.
+/// Creates the server with a named interface and interrupts on another node.
 fn with_interface(name: &str) -> Server {
     let mut server = server();
     for name in ["eth2", "eth10"] {
@@ -209,7 +209,7 @@ fn with_interface(name: &str) -> Server {
 }
 
 #[test]
-fn names_are_words_of_a_command_and_no_commands() {
+fn quotes_names_in_commands() {
     let mut server = with_interface("e$(reboot)'");
     server.tree.dir(&format!("/sys/devices/{NIC}/net/e$(reboot)'/queues/rx-0"));
     let found = read(&server);
@@ -221,7 +221,7 @@ fn names_are_words_of_a_command_and_no_commands() {
 }
 
 #[test]
-fn names_are_no_options_of_a_command() {
+fn names_with_dashes_are_not_options() {
     let server = with_interface("--rfs");
     let fix = only(read(&server), "irq-foreign-node").fix;
     assert_eq!(fix.commands, ["numaio irq apply -- --rfs"]);
@@ -247,7 +247,7 @@ fn names_are_no_options_of_a_command() {
 }
 
 #[test]
-fn interrupts_that_the_kernel_manages_have_no_command() {
+fn managed_interrupts_have_no_fix() {
     let mut server = server();
     server.irq(NIC, 40, "0").irq(NIC, 41, "1");
     for irq in [40, 41] {
@@ -257,7 +257,7 @@ fn interrupts_that_the_kernel_manages_have_no_command() {
 }
 
 #[test]
-fn few_queues_and_steering_to_the_other_node_are_found() {
+fn reports_few_queues_and_foreign_rps() {
     let queue = format!("/sys/devices/{NIC}/net/eth2/queues/rx-0/rps_cpus");
     let mut server = server();
     server.tree.file(&queue, "00\n");
@@ -273,18 +273,18 @@ fn few_queues_and_steering_to_the_other_node_are_found() {
     for number in 1..4 {
         server.tree.remove(&format!("/sys/devices/{NIC}/net/eth2/queues/rx-{number}"));
     }
-    // CPUs 4 to 7 are those of its node.
+    // CPUs 4 to 7 are on its node.
     server.tree.file(&queue, "f0\n");
     let rules: Vec<String> = read(&server).into_iter().map(|it| it.finding.rule).collect();
     assert!(!rules.iter().any(|rule| rule == "queues-few" || rule == "rps-foreign-node"), "{rules:?}");
     server.tree.file(&queue, "31\n");
     let far = only(read(&server), "rps-foreign-node");
-    assert!(far.finding.what.contains("as 0"), "{}", far.finding.what);
+    assert!(far.finding.what.contains("such as 0"), "{}", far.finding.what);
     assert!(far.finding.evidence.contains("CPUs 0,4-5"), "{}", far.finding.evidence);
 }
 
 #[test]
-fn an_iommu_that_is_strict_costs_and_one_that_is_lazy_is_noted() {
+fn reports_strict_and_lazy_iommu() {
     let mut server = server();
     server.tree.link(&format!("/sys/devices/{NIC}/iommu_group"), "/sys/kernel/iommu_groups/12");
     let file = "/sys/kernel/iommu_groups/12/type";
@@ -300,19 +300,19 @@ fn an_iommu_that_is_strict_costs_and_one_that_is_lazy_is_noted() {
 }
 
 #[test]
-fn a_link_that_lost_half_its_lanes_costs_half() {
+fn link_loss_is_the_lost_share() {
     let mut server = server();
     server.link(NIC, "16.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "16.0 x8 16.0 x16");
     let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
     assert_eq!(found.expect("a degraded link").effect, Effect::LinkLoss(0.5));
-    // The slot is less than the card.
+    // The slot is slower than the card.
     server.link(NIC, "8.0 x8 16.0 x16").link("pci0000:3a/0000:3a:00.0", "8.0 x8 8.0 x8");
     let found = read(&server).into_iter().find(|it| it.finding.subject == "eth2");
     assert_eq!(found.expect("a narrow slot").effect, Effect::LinkLoss(0.75));
 }
 
 #[test]
-fn the_node_of_a_device_is_closed_to_this_process() {
+fn reports_device_nodes_outside_the_cpuset() {
     let server = server();
     let mut topology = two_sockets();
     topology.nodes[1].memory_allowed = false;
@@ -327,7 +327,7 @@ fn the_node_of_a_device_is_closed_to_this_process() {
 }
 
 #[test]
-fn stacked_devices_are_known_by_their_names() {
+fn lists_stacked_devices_by_name() {
     let mut tree = server().tree;
     for name in ["md0", "dm-3", "mdx", "sda", "dm-"] {
         tree.dir(&format!("/sys/block/{name}"));
@@ -338,27 +338,27 @@ fn stacked_devices_are_known_by_their_names() {
 }
 
 #[test]
-fn where_no_node_has_cpus_nobody_counts_nodes() {
+fn omits_the_node_count_without_cpus() {
     let mut server = server();
     server.tree.file("/sys/devices/pci0000:00/0000:00:17.0/numa_node", "-1\n");
-    let said = |topology: Topology| match only(
+    let explanation = |topology: Topology| match only(
         all(&server, topology, &Conditions::default()),
         "device-node-unknown",
     ) {
-        Symptom { effect: Effect::Unquantified(said), .. } => said,
+        Symptom { effect: Effect::Unquantified(text), .. } => text,
         other => panic!("{other:?}"),
     };
     let mut without = two_sockets();
     without.nodes.iter_mut().for_each(|node| node.cpus = CpuSet::new());
-    assert!(said(two_sockets()).contains("from each of the 2 nodes,"));
-    assert!(said(without).contains("from each node,"));
+    assert!(explanation(two_sockets()).contains("from each of the 2 nodes "));
+    assert!(explanation(without).contains("from each node "));
 }
 
-/// The other controller of the drive, on another node.
+/// Second controller of the drive, on another node.
 const SECOND: &str = "pci0000:80/0000:80:03.0/0000:90:00.0";
 
 #[test]
-fn of_two_devices_of_one_name_each_has_its_own_findings() {
+fn distinguishes_devices_with_the_same_name() {
     let mut server = server();
     server
         .function(SECOND, "0x010802", &[("numa_node", "1")])
@@ -383,15 +383,15 @@ fn of_two_devices_of_one_name_each_has_its_own_findings() {
         let symptom = of(rule).into_iter().find(|it| it.finding.subject == "0000:90:00.0").expect(rule);
         assert_eq!((symptom.device, symptom.target), (Some(second), Some(NodeId(1))), "{rule}");
     }
-    let mends: Vec<_> =
+    let fixes: Vec<_> =
         of("irq-foreign-node").into_iter().map(|it| (&it.fix.commands, &it.fix.undo)).collect();
     let [apply, undo] = ["apply", "undo"].map(|what| vec![format!("numaio irq {what} 0000:90:00.0")]);
-    assert!(mends.contains(&(&apply, &undo)), "{mends:?}");
-    assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::LinkLoss(_)), "the link is its own");
+    assert!(fixes.contains(&(&apply, &undo)), "{fixes:?}");
+    assert!(matches!(of("pcie-link-degraded")[0].effect, Effect::LinkLoss(_)), "it has its own link");
 }
 
 #[test]
-fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
+fn reports_raids_that_span_sockets() {
     let part = |name: &str, node: &str, share: f64| NearDevice {
         index: 0,
         step: 0,
@@ -401,7 +401,7 @@ fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
         share,
         nodes: nodes(node),
     };
-    let told = |devices: Vec<NearDevice>| {
+    let what_of = |devices: Vec<NearDevice>| {
         let raid = Resolved {
             handle: "md0".into(),
             chain: Vec::new(),
@@ -411,14 +411,14 @@ fn a_raid_of_drives_on_two_sockets_is_told_and_one_of_a_socket_is_not() {
         };
         split_stack(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
     };
-    let two = told(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
-    assert_eq!(two.expect("it spans"), "Its parts hang on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
-    assert_eq!(told(vec![part("nvme0n1", "0", 0.5), part("nvme2n1", "0", 0.5)]), None);
-    assert_eq!(told(vec![part("nvme0n1", "0", 1.0), part("standby", "1", 0.0)]), None);
+    let two = what_of(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
+    assert_eq!(two.expect("it spans"), "Its members are on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
+    assert_eq!(what_of(vec![part("nvme0n1", "0", 0.5), part("nvme2n1", "0", 0.5)]), None);
+    assert_eq!(what_of(vec![part("nvme0n1", "0", 1.0), part("standby", "1", 0.0)]), None);
     assert_eq!(
-        told(vec![part("nvme0n1", "0", 0.5), part("far", "", 0.5)]),
+        what_of(vec![part("nvme0n1", "0", 0.5), part("far", "", 0.5)]),
         None,
-        "of one nobody knows the node"
+        "the node of a member is unknown"
     );
 }
 
@@ -437,7 +437,7 @@ fn program(pid: u32, bytes_per_s: Option<f64>) -> Program {
 }
 
 #[test]
-fn a_program_that_moves_much_is_told_with_how_to_move_it_and_others_are_counted() {
+fn reports_busy_remote_programs_and_counts_others() {
     let topology = two_sockets();
     let found =
         remote_programs(&topology, &[program(7, Some(35e6)), program(8, Some(1e3)), program(9, None)]);

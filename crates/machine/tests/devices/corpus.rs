@@ -1,7 +1,7 @@
-//! Devices of recorded machines, compared with what hwloc's lstopo sees in the same files.
+//! Devices of recorded machines, compared with hwloc's lstopo.
 //!
-//! The machines lie in the folder `NUMAIO_CORPUS`, else in `shared/data/hwloc-machines` beside the project. Without
-//! them, or without tar and lstopo, the test says so and passes.
+//! The machines are in the directory `NUMAIO_CORPUS`, or else in `shared/data/hwloc-machines`
+//! beside the project. Without them, tar or lstopo the tests log a message and pass.
 
 use crate::support::{load, machine_of, table};
 use numaio_machine::devices::{self, Device};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Where we differ from lstopo on purpose: machine, address or name, and why.
+/// Intended differences to lstopo: machine, address or name, and reason.
 const DELIBERATE: [(&str, &str, &str); 6] = [
     ("2pa-pcidomain32bits", "controlD64", "control nodes of graphics cards serve nothing since Linux 4.15"),
     ("2pa-pcidomain32bits", "10000:00:04.0", "lstopo leaves out PCI domains of 32 bits"),
@@ -25,10 +25,10 @@ const DELIBERATE: [(&str, &str, &str); 6] = [
     ("32em64t-2n8c+1mic", "dax1.3", "memory that is mapped, not a device that moves data"),
 ];
 
-/// Classes of which every function is a device that moves data.
+/// Classes whose functions are all devices that move data.
 const MOVING: [&str; 6] = ["01", "02", "03", "12", "0b40", "0c06"];
 
-/// What lstopo says of one PCI function.
+/// A PCI function as reported by lstopo.
 #[derive(Debug, Default)]
 struct Function {
     class: String,
@@ -36,19 +36,19 @@ struct Function {
     names: BTreeSet<String>,
 }
 
-/// What lstopo says of a machine.
+/// A machine as reported by lstopo.
 #[derive(Debug, Default)]
 struct Witness {
     functions: BTreeMap<String, Function>,
-    /// Devices that are not on PCI.
+    /// Devices outside of PCI.
     others: BTreeSet<String>,
 }
 
 #[test]
-fn recorded_machines_have_the_devices_that_lstopo_sees() {
+fn devices_match_lstopo() {
     let machines = match recorded_machines() {
         Ok(machines) => machines,
-        Err(why) => return say(&format!("skipped: {why}")),
+        Err(why) => return log(&format!("skipped: {why}")),
     };
     let mut compared = 0;
     let mut on_purpose = BTreeSet::new();
@@ -63,23 +63,24 @@ fn recorded_machines_have_the_devices_that_lstopo_sees() {
                 assert!(differences.is_empty(), "{name}: {differences:#?}\n{}", table(&machine.devices));
                 compared += 1;
             }
-            Err(why) => say(&format!("{name} not compared: {why}")),
+            Err(why) => log(&format!("{name} not compared: {why}")),
         }
     }
     for (machine, about, _) in DELIBERATE {
         let seen = machines.iter().any(|(folder, _)| folder.ends_with(machine)) && compared == machines.len();
-        assert!(!seen || on_purpose.contains(about), "{machine}: {about} is no difference any more");
+        assert!(!seen || on_purpose.contains(about), "{machine}: {about} does not differ any more");
     }
-    say(&format!("{} machines read, {compared} compared with lstopo", machines.len()));
+    log(&format!("{} machines read, {compared} compared with lstopo", machines.len()));
 }
 
 #[test]
-fn localities_of_recorded_machines_are_found() {
+fn finds_localities_of_recorded_machines() {
     let machines = match recorded_machines() {
         Ok(machines) => machines,
-        Err(why) => return say(&format!("skipped: {why}")),
+        Err(why) => return log(&format!("skipped: {why}")),
     };
-    // Machine, device, node: by numa_node, by local CPUs, unknown, and against local CPUs that say nothing.
+    // Machine, device, node: from numa_node, from local CPUs, unknown, and with meaningless local
+    // CPUs.
     let expected = [
         ("32em64t-2n8c+1mic", "ib0", Some(1)),
         ("32em64t-2n8c+1mic", "nvme0n1", Some(0)),
@@ -94,7 +95,7 @@ fn localities_of_recorded_machines_are_found() {
         let Some(tree) = tree_of(machines, name) else { continue };
         let devices = devices::read(tree, &machine_of(tree));
         assert_eq!(
-            devices_support::named(&devices, device).locality.node,
+            crate::support::named(&devices, device).locality.node,
             node.map(NodeId),
             "{name} {device}"
         );
@@ -102,10 +103,10 @@ fn localities_of_recorded_machines_are_found() {
 }
 
 #[test]
-fn healthy_links_of_a_recorded_machine_are_no_fault() {
+fn reports_no_fault_of_healthy_links() {
     let machines = match recorded_machines() {
         Ok(machines) => machines,
-        Err(why) => return say(&format!("skipped: {why}")),
+        Err(why) => return log(&format!("skipped: {why}")),
     };
     let Some(tree) = tree_of(machines, "32intel64-2p8co2t+8ve") else { return };
     let mut machine = machine_of(tree);
@@ -116,7 +117,8 @@ fn healthy_links_of_a_recorded_machine_are_no_fault() {
         .filter(|finding| finding.rule.starts_with("pcie"))
         .map(|finding| (finding.rule.as_str(), finding.subject.as_str(), finding.severity))
         .collect();
-    // Two switches with five cards of sixteen lanes each behind sixteen; the slow lane of the chipset's NIC is none.
+    // Two switches connect five cards of sixteen lanes each by sixteen lanes; the slow lane of the
+    // chipset's NIC is not a fault.
     let shared = |port| ("pcie-link-shared", port, Severity::Note);
     assert_eq!(about_links, [shared("0000:18:00.0"), shared("0000:3b:00.0")]);
 }
@@ -124,12 +126,12 @@ fn healthy_links_of_a_recorded_machine_are_no_fault() {
 fn tree_of<'a>(machines: &'a [Machine], name: &str) -> Option<&'a Tree> {
     let machine = machines.iter().find(|(folder, _)| folder.ends_with(name));
     if machine.is_none() {
-        say(&format!("{name} is not among the machines"));
+        log(&format!("{name} is not in the corpus"));
     }
     machine.map(|(_, tree)| tree)
 }
 
-/// The folder of a recorded machine, and its files.
+/// The directory of a recorded machine, and its files.
 type Machine = (PathBuf, Tree);
 
 /// Recorded machines, loaded once for all tests.
@@ -144,7 +146,7 @@ fn recorded_machines() -> Result<&'static [Machine], &'static str> {
     }
 }
 
-/// Unpacked machines that have devices; an error says why there are none.
+/// Returns the unpacked machines with devices, or the reason why there are none.
 fn unpacked_machines() -> Result<Vec<PathBuf>, String> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/hwloc-machines");
     let folder = std::env::var_os("NUMAIO_CORPUS").map_or_else(|| PathBuf::from(beside), PathBuf::from);
@@ -163,7 +165,7 @@ fn unpacked_machines() -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// The folder of an archive's content, if PCI functions are in it.
+/// Returns the directory of an archive's content, if it has PCI functions.
 fn unpacked(archive: &Path) -> Result<Option<PathBuf>, String> {
     let tar = |arguments: &[&str]| -> Result<String, String> {
         let output = Command::new("tar")
@@ -205,10 +207,10 @@ fn lstopo(folder: &Path) -> Result<Witness, String> {
     Ok(parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// lstopo's XML has one object to a line, and its children between it and `</object>`.
+/// Parses lstopo's XML: an object per line, with its children up to `</object>`.
 fn parse(xml: &str) -> Witness {
     let mut witness = Witness::default();
-    // Address of the function and nodes of the objects that are open.
+    // Function address and nodes of the enclosing objects.
     let mut open: Vec<(Option<String>, NodeSet)> = vec![Default::default()];
     for line in xml.lines().map(str::trim) {
         if line == "</object>" {
@@ -252,7 +254,7 @@ fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line[start..].split('"').next()
 }
 
-/// What we and lstopo see differently; what is on purpose is put apart.
+/// Returns the unintended differences to lstopo, and collects the intended ones.
 fn differences(
     machine: &str,
     devices: &[Device],
@@ -305,8 +307,8 @@ fn differences(
     found
 }
 
-/// Tells the person who runs the tests.
-fn say(what: &str) {
-    // Nothing is lost if nobody listens.
+/// Writes a line to standard error.
+fn log(what: &str) {
+    // A closed standard error is not a failure.
     let _ = writeln!(std::io::stderr(), "devices_corpus: {what}");
 }

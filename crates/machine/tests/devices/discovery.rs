@@ -1,4 +1,4 @@
-//! Reading devices from trees built for the purpose.
+//! Discovery of devices in synthetic trees.
 
 use crate::support::server::{server, two_sockets, Server};
 use crate::support::{machine, named, table, Here};
@@ -15,7 +15,7 @@ fn read(server: &Server) -> Vec<Device> {
 }
 
 #[test]
-fn every_device_that_moves_data_is_there_once() {
+fn finds_each_device_once() {
     let devices = read(&server());
     let seen: Vec<(String, DeviceKind, String)> = devices
         .iter()
@@ -46,7 +46,7 @@ fn every_device_that_moves_data_is_there_once() {
 }
 
 #[test]
-fn a_nic_is_known_in_full() {
+fn reads_all_attributes_of_a_nic() {
     let devices = read(&server());
     let nic = named(&devices, "eth2");
     assert_eq!((nic.driver.as_deref(), nic.port_bits_per_s), (Some("mlx5_core"), Some(100_000_000_000)));
@@ -70,7 +70,7 @@ fn a_nic_is_known_in_full() {
 }
 
 #[test]
-fn virtual_functions_know_their_physical_one_and_share_its_link() {
+fn virtual_functions_refer_to_their_physical_function() {
     let devices = read(&server());
     let nic = named(&devices, "0000:3b:00.0");
     let functions = ["0000:3b:00.2", "0000:3b:00.3"].map(|text| text.parse().expect("an address")).to_vec();
@@ -83,7 +83,7 @@ fn virtual_functions_know_their_physical_one_and_share_its_link() {
 }
 
 #[test]
-fn a_node_is_looked_for_above_and_among_local_cpus() {
+fn finds_nodes_by_bridges_and_local_cpus() {
     let mut server = server();
     server
         .function("pci0000:c0/0000:c0:01.0", "0x020000", &[("numa_node", "-1"), ("local_cpulist", "4-5")])
@@ -118,7 +118,7 @@ fn a_node_is_looked_for_above_and_among_local_cpus() {
 }
 
 #[test]
-fn devices_that_are_not_on_pci_are_found_too() {
+fn finds_devices_outside_of_pci() {
     let mut server = Server::default();
     let nic = "platform/HISI00C2:00";
     server
@@ -144,11 +144,11 @@ fn devices_that_are_not_on_pci_are_found_too() {
     let pmem = named(&devices, "pmem1");
     assert_eq!((pmem.kind, pmem.locality.source), (DeviceKind::Block, LocalitySource::ParentBridge));
     assert_eq!(named(&devices, "dasda").names, ["dasda"]);
-    assert_eq!(devices.len(), 3, "a disk across a network hangs on no node: {}", table(&devices));
+    assert_eq!(devices.len(), 3, "a networked disk has no node: {}", table(&devices));
 }
 
 #[test]
-fn virtio_and_infiniband_are_what_hangs_below_them() {
+fn kind_depends_on_names_below_virtio_and_infiniband() {
     let mut server = Server::default();
     let (disk, scsi, hca, bare) = (
         "pci0000:00/0000:00:04.0",
@@ -185,7 +185,7 @@ fn virtio_and_infiniband_are_what_hangs_below_them() {
 }
 
 #[test]
-fn class_directories_of_old_kernels_lead_to_the_device_by_a_link() {
+fn reads_class_directories_of_old_kernels() {
     let mut server = Server::default();
     server.function("pci0000:00/0000:00:04.0", "0x020000", &[]).function(
         "pci0000:00/0000:00:05.0",
@@ -204,7 +204,7 @@ fn class_directories_of_old_kernels_lead_to_the_device_by_a_link() {
 }
 
 #[test]
-fn this_machine_can_be_read() {
+fn reads_this_machine() {
     let devices = devices::read(&Here, &machine(&[(0, "0", 0)]));
     for device in &devices {
         assert!(Here.exists(&device.path), "{}", device.path);
@@ -218,7 +218,7 @@ fn this_machine_can_be_read() {
     }
 }
 
-/// What a file may hold that a kernel never wrote, and what comes close.
+/// Arbitrary and nearly valid content of a file.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
@@ -233,7 +233,7 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The server with garbage in every file, and some links bent to the paths of others.
+/// The server with garbage in every file, and some links to paths of others.
 fn spoilt() -> impl Strategy<Value = Tree> {
     let tree = server().tree;
     let count = tree.entries().count();
@@ -261,13 +261,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn garbage_in_every_file_is_survived(tree in spoilt()) {
+    fn garbage_in_every_file_never_panics(tree in spoilt()) {
         let mut machine = two_sockets();
         machine.devices = devices::read(&tree, &machine);
         let mut addresses: Vec<_> = machine.devices.iter().filter_map(|device| device.pci).collect();
         let count = addresses.len();
         addresses.dedup();
-        prop_assert_eq!(addresses.len(), count, "a function stands there twice");
+        prop_assert_eq!(addresses.len(), count, "each function once");
         for finding in findings::find(&machine, &Conditions::default()) {
             prop_assert!(!finding.subject.is_empty() && !finding.evidence.is_empty(), "{:?}", finding);
         }
@@ -275,7 +275,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_plugged_in_or_driven_does_not_change_the_fingerprint() {
+fn fingerprint_ignores_usb_devices_and_drivers() {
     let print = |server: &Server| discover(&server.tree).identity.fingerprint;
     let usb = "pci0000:00/0000:00:14.0/0000:05:00.0";
     let mut server = server();
@@ -289,8 +289,8 @@ fn what_is_plugged_in_or_driven_does_not_change_the_fingerprint() {
     }
     server.tree.remove("/sys/devices/pci0000:00/0000:00:01.0/dma");
     assert!(!discover(&server.tree).devices.iter().any(|device| device.has_name("0000:00:01.0")));
-    assert_eq!(print(&server), before, "a driver that was unloaded");
-    // A bridge above something else still counts.
+    assert_eq!(print(&server), before, "an unloaded driver");
+    // A bridge above another device counts.
     server.function("pci0000:00/0000:00:14.0/0000:05:00.1", "0x010802", &[]);
     assert_ne!(print(&server), before, "a drive");
 }

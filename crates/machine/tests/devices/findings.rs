@@ -1,4 +1,4 @@
-//! What is found wrong, and what is not.
+//! Findings about links, nodes, interrupts and settings.
 
 use crate::support::machine;
 use crate::support::server::{server, two_sockets, Server, NIC, SWITCH};
@@ -18,7 +18,7 @@ fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) ->
     find(&topology, conditions)
 }
 
-/// Severity and words of the findings of one rule about one thing.
+/// Returns severity and text of the findings of a rule about a subject.
 fn about(server: &Server, rule: &str, subject: &str) -> Vec<(Severity, String)> {
     let all = findings(server, two_sockets(), &Conditions::default());
     let these = all.into_iter().filter(|finding| finding.rule == rule && finding.subject == subject);
@@ -32,29 +32,29 @@ fn link_of(server: &Server, subject: &str) -> Option<(Severity, String)> {
 }
 
 #[test]
-fn a_link_with_lanes_missing_is_a_problem() {
+fn reports_missing_lanes_as_problem() {
     let mut server = server();
-    assert_eq!(link_of(&server, "eth2"), None, "it runs at its best");
+    assert_eq!(link_of(&server, "eth2"), None, "the link has full capability");
     for end in [NIC, NIC_PORT] {
         server.link(end, "16.0 x8 16.0 x16");
     }
-    let (severity, what) = link_of(&server, "eth2").expect("half its lanes are gone");
+    let (severity, what) = link_of(&server, "eth2").expect("half of the lanes are missing");
     assert_eq!(severity, Severity::Problem);
     assert!(what.contains("from 0000:3b:00.0 up to 0000:3a:00.0"), "{what}");
-    assert!(what.contains("16 GT/s x8 where its ends can do 16 GT/s x16"), "{what}");
+    assert!(what.contains("16 GT/s x8, although its ends support 16 GT/s x16"), "{what}");
 }
 
 #[test]
-fn a_slot_that_is_less_than_the_card_is_worth_a_note() {
+fn reports_slots_slower_than_the_card_as_note() {
     let mut server = server();
     server.link(NIC, "8.0 x8 16.0 x16").link(NIC_PORT, "8.0 x8 8.0 x8");
     let (severity, what) = link_of(&server, "eth2").expect("the card could do more");
     assert_eq!(severity, Severity::Note);
-    assert!(what.contains("eth2 can do 16 GT/s x16") && what.contains("no more than 8 GT/s x8"), "{what}");
+    assert!(what.contains("eth2 supports 16 GT/s x16") && what.contains("only 8 GT/s x8"), "{what}");
 }
 
 #[test]
-fn a_slow_link_is_a_problem_but_not_of_a_device_that_sleeps() {
+fn reports_slow_links_unless_saving_power() {
     let mut server = server();
     for end in [NIC, NIC_PORT, GPU, GPU_PORT] {
         server.link(end, "2.5 x16 16.0 x16");
@@ -73,7 +73,7 @@ fn a_slow_link_is_a_problem_but_not_of_a_device_that_sleeps() {
 }
 
 #[test]
-fn the_link_of_a_switch_is_found_from_the_devices_below() {
+fn reports_links_of_switches() {
     let mut server = server();
     let place = "from 0000:81:00.0 up to 0000:80:01.0";
     for gpu in ["cuda:0", "cuda:1"] {
@@ -85,7 +85,7 @@ fn the_link_of_a_switch_is_found_from_the_devices_below() {
         server.link(end, "8.0 x8 16.0 x8");
     }
     let (severity, what) = link_of(&server, "cuda:1").expect("it is slow as well");
-    assert_eq!(severity, Severity::Problem, "a shared link does not sleep: {what}");
+    assert_eq!(severity, Severity::Problem, "a shared link does not save power: {what}");
     assert!(what.contains(place), "{what}");
     for end in [SWITCH, ROOT_PORT] {
         server.link(end, "16.0 x16 16.0 x16");
@@ -100,11 +100,14 @@ fn the_link_of_a_switch_is_found_from_the_devices_below() {
     for end in [SWITCH, ROOT_PORT] {
         server.link(end, "32.0 x16 32.0 x16");
     }
-    assert!(about(&server, "pcie-link-shared", "0000:81:00.0").is_empty(), "twice as fast is enough for two");
+    assert!(
+        about(&server, "pcie-link-shared", "0000:81:00.0").is_empty(),
+        "double speed is sufficient for two"
+    );
 }
 
 #[test]
-fn a_sleeping_device_does_not_hide_a_narrow_switch() {
+fn reports_a_narrow_switch_above_an_idle_device() {
     let mut server = server();
     for end in [GPU, GPU_PORT] {
         server.link(end, "2.5 x16 16.0 x16");
@@ -118,7 +121,7 @@ fn a_sleeping_device_does_not_hide_a_narrow_switch() {
 }
 
 #[test]
-fn functions_of_one_card_do_not_share_a_link_with_each_other() {
+fn functions_of_a_card_count_once() {
     let mut server = Server::default();
     for port in [ROOT_PORT, SWITCH, GPU_PORT] {
         server.function(port, "0x060400", &[("numa_node", "0")]).link(port, "16.0 x16 16.0 x16");
@@ -131,7 +134,7 @@ fn functions_of_one_card_do_not_share_a_link_with_each_other() {
 }
 
 #[test]
-fn where_the_root_port_is_hidden_the_switch_is_not_taken_for_a_link() {
+fn finds_links_below_a_hidden_root_port() {
     let mut server = Server::default();
     let (upper, lower) = ("pci0000:80/0000:81:00.0", "pci0000:80/0000:81:00.0/0000:82:00.0");
     let drive = format!("{lower}/0000:83:00.0");
@@ -146,7 +149,7 @@ fn where_the_root_port_is_hidden_the_switch_is_not_taken_for_a_link() {
 }
 
 #[test]
-fn links_without_a_meaning_are_left_alone() {
+fn ignores_meaningless_links() {
     let mut server = server();
     for end in [NIC, NIC_PORT] {
         server.link(end, "16.0 x8 16.0 x16");
@@ -165,7 +168,7 @@ fn links_without_a_meaning_are_left_alone() {
 }
 
 #[test]
-fn a_lone_end_is_doubted_but_heard() {
+fn reports_a_link_with_one_known_end() {
     let mut server = Server::default();
     let nic = "pci0000:00/0000:00:04.0";
     server.function(nic, "0x020000", &[]).link(nic, "16.0 x8 16.0 x16");
@@ -175,7 +178,7 @@ fn a_lone_end_is_doubted_but_heard() {
 }
 
 #[test]
-fn devices_without_a_node_are_told() {
+fn reports_devices_with_unknown_node() {
     let mut server = server();
     server
         .function("pci0000:c0/0000:c0:02.0", "0x010802", &[("numa_node", "-1"), ("local_cpulist", "0-7")])
@@ -188,11 +191,11 @@ fn devices_without_a_node_are_told() {
     let absent = about(&server, "device-node-unknown", "0000:c0:05.0");
     assert!(absent.len() == 1 && absent[0].1.contains("does not have"), "{absent:?}");
     let one = findings(&server, machine(&[(0, "0-7", 0)]), &Conditions::default());
-    assert!(!one.iter().any(|finding| finding.rule == "device-node-unknown"), "there is but one: {one:?}");
+    assert!(!one.iter().any(|finding| finding.rule == "device-node-unknown"), "a single node: {one:?}");
 }
 
 #[test]
-fn devices_on_a_node_that_lacks_something_are_told() {
+fn reports_devices_on_incomplete_nodes() {
     let mut topology = two_sockets();
     topology.nodes[1].cpus = CpuSet::new();
     let all = findings(&server(), topology, &Conditions::default());
@@ -200,27 +203,28 @@ fn devices_on_a_node_that_lacks_something_are_told() {
         let these = all.iter().filter(|it| it.rule == "device-node-without-cpus" && it.subject == "eth2");
         these.map(|it| (it.severity, it.what.clone())).collect::<Vec<_>>()
     };
-    assert_eq!(about_nic(&all), [(Severity::Warning, "eth2 hangs on node 1, which has no CPUs.".to_owned())]);
+    assert_eq!(about_nic(&all), [(Severity::Warning, "eth2 is on node 1, which has no CPUs.".to_owned())]);
     let mut topology = two_sockets();
     topology.nodes[1].memory = None;
     let all = findings(&server(), topology, &Conditions::default());
-    assert_eq!(about_nic(&all), [(Severity::Note, "eth2 hangs on node 1, which has no memory.".to_owned())]);
+    assert_eq!(about_nic(&all), [(Severity::Note, "eth2 is on node 1, which has no memory.".to_owned())]);
     assert!(about(&server(), "device-node-without-cpus", "eth2").is_empty());
 }
 
 #[test]
-fn gpus_of_one_package_are_noted() {
+fn reports_all_gpus_on_one_package() {
     let on_one = |server: &Server, topology| -> Vec<String> {
         let all = findings(server, topology, &Conditions::default());
         all.into_iter().filter(|it| it.rule == "devices-on-one-socket").map(|it| it.what).collect()
     };
     let mut server = server();
     let found = on_one(&server, two_sockets());
-    assert!(found.len() == 1 && found[0].starts_with("All 2 GPUs hang on package 1"), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with("All 2 GPUs are on package 1"), "{found:?}");
     let mut one_package = two_sockets();
     one_package.nodes.iter_mut().for_each(|node| node.packages = vec![PackageId(0)]);
     assert!(on_one(&server, one_package).is_empty());
-    // A display of the management controller on the other package changes nothing; a third GPU does.
+    // A display of the management controller on the other package changes nothing; a third GPU
+    // does.
     let display = [("numa_node", "0"), ("vendor", "0x1a03")];
     server.function("pci0000:00/0000:00:09.0", "0x030000", &display);
     assert_eq!(on_one(&server, two_sockets()), found);
@@ -229,7 +233,7 @@ fn gpus_of_one_package_are_noted() {
 }
 
 #[test]
-fn interrupts_far_from_their_device_are_counted() {
+fn counts_foreign_interrupts() {
     let mut server = server();
     let foreign = |server: &Server| about(server, "irq-foreign-node", "eth2");
     assert!(foreign(&server).is_empty(), "CPUs 4 and 5 are of node 1");
@@ -239,7 +243,7 @@ fn interrupts_far_from_their_device_are_counted() {
     server.irq(NIC, 40, "0,3");
     let (severity, what) = foreign(&server).pop().expect("all do");
     assert_eq!((severity, what.starts_with("2 of 2 interrupts")), (Severity::Warning, true), "{what}");
-    // Where the kernel does not tell where they go, it counts where they may go: to all CPUs.
+    // Without effective affinity the permitted CPUs count, which are all CPUs.
     server.tree.remove("/proc/irq/40/effective_affinity_list").remove("/proc/irq/41/effective_affinity_list");
     assert!(foreign(&server).is_empty());
     let one = findings(&server, machine(&[(0, "0-7", 0)]), &Conditions::default());
@@ -247,7 +251,7 @@ fn interrupts_far_from_their_device_are_counted() {
 }
 
 #[test]
-fn settings_and_memory_that_spoil_measurements_are_told() {
+fn reports_settings_and_low_memory() {
     let rules = |topology: Topology, numa_balancing| -> Vec<String> {
         let conditions = Conditions { numa_balancing, ..Conditions::default() };
         find(&topology, &conditions).into_iter().map(|finding| finding.rule).collect()

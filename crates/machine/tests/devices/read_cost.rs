@@ -1,4 +1,4 @@
-//! How much is read of a machine with many functions.
+//! Number of accesses for machines with many PCI functions.
 
 use crate::support::server::{two_sockets, Server};
 use numaio_machine::sysfs::{ReadError, Sysfs};
@@ -6,7 +6,7 @@ use numaio_machine::tree::Tree;
 use numaio_machine::{devices, discover};
 use std::cell::Cell;
 
-/// Counts what is asked of a tree.
+/// A tree that counts accesses.
 struct Counting<'a> {
     tree: &'a Tree,
     asked: Cell<usize>,
@@ -31,14 +31,14 @@ impl Sysfs for Counting<'_> {
     }
 }
 
-/// How many times a machine is asked, and how many devices it has.
+/// Returns the number of accesses and devices of a discovery.
 fn asked(server: &Server) -> (usize, usize) {
     let counting = Counting { tree: &server.tree, asked: Cell::new(0) };
     let devices = devices::read(&counting, &two_sockets());
     (counting.asked.get(), devices.len())
 }
 
-/// Functions with `uevent`, as kernels have it.
+/// Creates functions with `uevent`.
 fn functions(class: &str, count: u32, attributes: &[(&str, &str)]) -> Server {
     let mut server = Server::default();
     for index in 0..count {
@@ -55,7 +55,7 @@ fn path(index: u32) -> String {
     format!("pci{domain:04x}:00/{domain:04x}:00:{:02x}.{}", index >> 3 & 31, index & 7)
 }
 
-/// How often each of 2,000 functions asks, in the mean.
+/// Returns the mean number of accesses per function for 2,000 functions.
 fn for_each(server: &Server) -> f64 {
     let (none, _) = asked(&Server::default());
     let (many, _) = asked(server);
@@ -73,7 +73,7 @@ fn a_device_costs_a_few_reads_however_many_there_are() {
     let server = functions("0x020000", 2000, &[("numa_node", "0")]);
     assert_eq!(asked(&server).1, 2000);
     assert!(for_each(&server) <= 9.1, "{} for each", for_each(&server));
-    // Where numa_node says -1, what bridges said is remembered: local CPUs are what comes on top.
+    // With numa_node -1 the nodes of bridges are cached; only the local CPUs are additional reads.
     let server = functions("0x020000", 2000, &[("numa_node", "-1"), ("local_cpulist", "4-7")]);
     assert!(for_each(&server) <= 10.2, "{} for each", for_each(&server));
 }

@@ -1,9 +1,10 @@
-//! Recorded machines against an independent witness.
+//! Topologies of recorded machines, compared with hwloc.
 //!
-//! hwloc's own tests hold trees of /sys and /proc of real machines. They are no part of this repository: the
-//! test looks for them beside it (`../shared/data/hwloc-machines`) or where `NUMAIO_CORPUS` says, and says so
-//! where they, `tar` or `lstopo` are missing. Every difference to what hwloc sees stands in [`DELIBERATE`] with
-//! its reason; one that is not there fails, and so does one there that no longer shows (with hwloc 2.9).
+//! hwloc's test suite contains trees of /sys and /proc of real machines, which are not part of this
+//! repository: the tests read them from `NUMAIO_CORPUS`, or from `../shared/data/hwloc-machines`
+//! beside it. Without them, `tar` or `lstopo` the tests log a message and pass. [`DELIBERATE`]
+//! lists every intended difference with its reason; unlisted differences and obsolete entries fail
+//! (with hwloc 2.9).
 
 use crate::support::witness::{self, Witness};
 use crate::support::{machines, say};
@@ -13,19 +14,19 @@ use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::{self, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Differences on purpose: machine, what differs, why.
+/// Intended differences: machine, property, reason.
 ///
-/// What differs is compared up to the colon: `allowed CPUs`, `memory of node 3`.
+/// A property matches up to the colon: `allowed CPUs`, `memory of node 3`.
 const DELIBERATE: &[(&str, &str, &str)] = &[
     (
         "128ia64-17n4s2c",
         "packages near node 16",
-        "node 16 is equally far (14) from every node with CPUs: all are nearest, where hwloc names none",
+        "node 16 is equally far (14) from every node with CPUs: numaio lists all as nearest, hwloc none",
     ),
     (
         "40intel64-4n10c+pci-conflicts",
         "packages",
-        "core_siblings of CPU 3 was falsified by hand; we go by physical_package_id, and hwloc drops package 3",
+        "core_siblings of CPU 3 was falsified by hand; numaio uses physical_package_id, and hwloc drops package 3",
     ),
     (
         "40intel64-4n10c+pci-conflicts",
@@ -42,19 +43,19 @@ const DELIBERATE: &[(&str, &str, &str)] = &[
     (
         "fakeheterocpunuma",
         "nodes",
-        "nodes 3, 4 and 5 overlap: hwloc drops 4 and 5; we keep them with the CPUs that no lower node has",
+        "nodes 3, 4 and 5 overlap: hwloc drops 4 and 5; numaio keeps them with the CPUs of no lower node",
     ),
     ("fakeheterocpunuma", "allowed nodes", "as its nodes"),
     (
         "nvidiagpunumanodes",
         "allowed CPUs",
-        "the cpuset is configured for 0-175, but is effectively 0-87: hwloc 2.9 reads what is configured",
+        "the cpuset is configured for 0-175, but is effectively 0-87: hwloc 2.9 reads the configured set",
     ),
     ("nvidiagpunumanodes", "allowed nodes", "the same: configured 0,8,250-255, effectively 0"),
 ];
 
 #[test]
-fn every_recorded_machine_makes_sense() {
+fn recorded_machines_are_consistent() {
     for (name, root) in machines() {
         let tree = crate::support::load(&root);
         let machine = topology::read(&tree);
@@ -71,17 +72,17 @@ fn every_recorded_machine_makes_sense() {
         for cpu in &machine.cpus {
             assert!(cpu.siblings.contains(cpu.id), "{name}: CPU {} is not its own sibling", cpu.id);
         }
-        let stored = serde_json::to_string(&machine).expect("a topology can be stored");
-        assert_eq!(serde_json::from_str::<Topology>(&stored).expect("and read again"), machine, "{name}");
+        let stored = serde_json::to_string(&machine).expect("a serialized topology");
+        assert_eq!(serde_json::from_str::<Topology>(&stored).expect("a topology"), machine, "{name}");
         assert_eq!(topology::fingerprint(&machine).len(), 16, "{name}");
-        let told =
+        let has_model =
             std::fs::read_to_string(root.join("proc/cpuinfo")).is_ok_and(|text| !text.trim().is_empty());
-        assert_eq!(!machine.identity.cpu_model.is_empty(), told, "{name}: CPU model");
+        assert_eq!(!machine.identity.cpu_model.is_empty(), has_model, "{name}: CPU model");
     }
 }
 
 #[test]
-fn a_tape_of_a_recorded_machine_shows_the_same_machine() {
+fn tape_of_a_recorded_machine_replays_it() {
     for (name, root) in machines() {
         let header = TapeHeader {
             tape: TAPE_SCHEMA.to_owned(),
@@ -101,7 +102,7 @@ fn a_tape_of_a_recorded_machine_shows_the_same_machine() {
 }
 
 #[test]
-fn recorded_machines_are_seen_as_hwloc_sees_them() {
+fn topology_matches_hwloc() {
     let mut differences: BTreeSet<(String, String)> = BTreeSet::new();
     let mut figures_of = BTreeMap::new();
     let mut compared = 0;
@@ -135,13 +136,16 @@ fn recorded_machines_are_seen_as_hwloc_sees_them() {
             .collect()
     };
     let new = list(differences.difference(&known).collect());
-    let gone = list(known.difference(&differences).collect());
-    // Another version of hwloc may have come to agree.
-    let gone = if version.starts_with(witness::KNOWN_VERSION) { gone } else { String::new() };
-    assert!(new.is_empty() && gone.is_empty(), "differences not listed:{new}\nlisted but not there:{gone}");
+    let obsolete = list(known.difference(&differences).collect());
+    // Another version of hwloc may agree.
+    let obsolete = if version.starts_with(witness::KNOWN_VERSION) { obsolete } else { String::new() };
+    assert!(
+        new.is_empty() && obsolete.is_empty(),
+        "differences not listed:{new}\nlisted but absent:{obsolete}"
+    );
 }
 
-/// What differs, and the figures of both.
+/// Returns the differing properties with both values.
 fn compare(ours: &Topology, witness: &Witness) -> Vec<(String, String)> {
     let mut differences = Vec::new();
     let mut check = |what: &str, ours: String, theirs: String| {
@@ -168,7 +172,7 @@ fn compare(ours: &Topology, witness: &Witness) -> Vec<(String, String)> {
         let bytes = node.memory.map_or(0, |memory| memory.total_bytes);
         check(&format!("memory of node {id}"), bytes.to_string(), theirs.memory_bytes.to_string());
         if node.cpus.is_empty() {
-            // hwloc gives a node without CPUs those that are near to it; we say their packages.
+            // hwloc lists the CPUs near a node without CPUs; numaio lists their packages.
             let near = packages_of(ours, &theirs.cpus);
             check(&format!("packages near node {id}"), format!("{:?}", node.packages), format!("{near:?}"));
         } else {

@@ -1,4 +1,4 @@
-//! Whatever stands in the files of a machine, reading it ends, and with a value that makes sense.
+//! Malformed files: reading a machine always terminates with a consistent result.
 
 use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};
 use numaio_machine::topology::{self, Topology};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// A machine that has something in every file that is read of a topology and of conditions.
+/// Creates a machine with content in every file that topology and conditions read.
 fn machine() -> Tree {
     let mut tree = Tree::new();
     conformance::fill(|path, content| {
@@ -103,7 +103,7 @@ fn kinds(tree: &mut Tree) {
     }
 }
 
-/// Remembers which files are read.
+/// A tree that records which files are read.
 struct Watched<'a>(&'a Tree, RefCell<BTreeSet<String>>);
 
 impl Sysfs for Watched<'_> {
@@ -120,7 +120,7 @@ impl Sysfs for Watched<'_> {
     }
 }
 
-/// Paths of files that are read of [`machine`].
+/// Returns the paths of the files read from [`machine`].
 fn files_read() -> Vec<String> {
     let tree = machine();
     let watched = Watched(&tree, RefCell::default());
@@ -143,19 +143,18 @@ fn check(tree: &Tree) {
         assert!(distances.rows.iter().all(|row| row.len() == machine.nodes.len()));
     }
     assert_eq!(topology::fingerprint(&machine).len(), 16);
-    let stored =
-        serde_json::to_string(&(&machine, conditions::read(tree))).expect("what is read can be stored");
-    let (again, _): (Topology, conditions::Conditions) =
-        serde_json::from_str(&stored).expect("and read again");
+    let stored = serde_json::to_string(&(&machine, conditions::read(tree))).expect("serialized results");
+    let (again, _): (Topology, conditions::Conditions) = serde_json::from_str(&stored).expect("results");
     assert_eq!(again, machine);
 }
 
 #[test]
-fn the_whole_machine_is_read() {
+fn fixture_covers_every_file() {
     let tree = machine();
     check(&tree);
     let read: BTreeSet<String> = files_read().into_iter().collect();
-    // /proc/meminfo counts where nodes have none; the rest belongs to other parts or is shared by threads.
+    // /proc/meminfo counts where nodes have none; the rest belongs to other parts or is shared by
+    // threads.
     let unread: Vec<&str> = tree
         .entries()
         .filter(|(path, entry)| matches!(entry, Entry::File(_)) && !read.contains(*path))
@@ -163,11 +162,11 @@ fn the_whole_machine_is_read() {
         .filter(|path| !path.contains("/cpu1/") && !path.contains("/cpu3/") && !path.contains("pci0000:00"))
         .filter(|path| !path.contains("cpu2/cache/index0") && *path != "/proc/meminfo")
         .collect();
-    assert_eq!(unread, [""; 0], "a file that is not read is not tried with garbage");
+    assert_eq!(unread, [""; 0], "every file of the fixture is read, so that garbage in it is tested");
 }
 
 #[test]
-fn a_machine_without_one_of_its_files_is_read() {
+fn reads_a_machine_with_a_missing_file() {
     for path in files_read() {
         let mut tree = machine();
         tree.remove(&path);
@@ -175,7 +174,7 @@ fn a_machine_without_one_of_its_files_is_read() {
     }
 }
 
-/// Anything, and what is nearly right.
+/// Arbitrary content, and nearly valid content.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..120),

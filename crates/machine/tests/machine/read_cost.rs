@@ -1,4 +1,4 @@
-//! A machine with 64 nodes and 1,024 CPUs is read from few files.
+//! Number of file reads for a machine with 64 nodes and 1,024 CPUs.
 
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
@@ -11,7 +11,7 @@ use std::cell::Cell;
 const NODES: usize = 64;
 const CPUS: usize = 1024;
 
-/// Counts what is asked of a machine.
+/// A tree that counts accesses.
 struct Counted(Tree, Cell<usize>);
 
 impl Sysfs for Counted {
@@ -29,7 +29,7 @@ impl Sysfs for Counted {
     }
 }
 
-/// The kernel's mask of a list of CPUs below 1,024.
+/// Formats a list of CPUs below 1,024 as the kernel's mask.
 fn mask(list: &str) -> String {
     let set = CpuSet::parse_list(list).expect("a list");
     let word = |base: u32| {
@@ -39,7 +39,8 @@ fn mask(list: &str) -> String {
     words.join(",")
 }
 
-/// CPU n and CPU n + 512 are threads of one core; eight cores a node, eight nodes a package; an L3 for each node.
+/// CPU n and CPU n + 512 are threads of one core; eight cores a node, eight nodes a package; an L3
+/// for each node.
 fn large() -> Tree {
     let mut tree = Tree::new();
     let cores = CPUS / 2;
@@ -89,13 +90,14 @@ fn large() -> Tree {
 }
 
 #[test]
-fn a_large_machine_is_read_from_few_files() {
+fn reads_few_files_of_a_large_machine() {
     let counted = Counted(large(), Cell::new(0));
     let machine = topology::read(&counted);
     assert_eq!((machine.nodes.len(), machine.cpus.len()), (NODES, CPUS));
     assert_eq!(machine.caches.len(), 3 * CPUS / 2 + NODES);
     assert_eq!(machine.neighbours(NodeId(9)).to_string(), "8,10-15");
-    // The files of CPUs and caches are more than 30,000; at 5 us each, reading all would take 150 ms.
+    // The files of CPUs and caches are more than 30,000; at 5 us each, reading all would take 150
+    // ms.
     let asked = counted.1.get();
     assert!(asked < 4_500, "{asked} questions for a topology");
     counted.1.set(0);
@@ -104,7 +106,7 @@ fn a_large_machine_is_read_from_few_files() {
 }
 
 #[test]
-fn cores_of_another_kind_keep_their_caches() {
+fn reads_caches_of_different_core_kinds() {
     let other = "/sys/devices/system/cpu/cpu7/cache";
     let level_1 = |tree: Tree| {
         let caches = topology::read(&tree).caches;
@@ -116,7 +118,7 @@ fn cores_of_another_kind_keep_their_caches() {
         tree.file(&format!("{other}/index0/size"), size);
         tree
     };
-    // Nothing but the size of the first level tells this core from others, which no hardware is known to do.
+    // Only the size of its first level distinguishes this core, which no known hardware does.
     assert_eq!(level_1(with_level_1("64K")), [48, 32]);
     let mut tree = with_level_1("64K");
     tree.file(&format!("{other}/index2/size"), "4096K");
@@ -126,11 +128,11 @@ fn cores_of_another_kind_keep_their_caches() {
     assert_eq!(level_1(tree), [64, 32], "a second level shared by cores");
     let mut tree = with_level_1("64K");
     tree.file(&format!("{other}/index4/size"), "64M");
-    assert_eq!(level_1(tree), [64, 32], "a cache more");
+    assert_eq!(level_1(tree), [64, 32], "an additional cache");
     let mut tree = with_level_1("64K");
     tree.file("/sys/devices/cpu_core/cpus", "0-6");
     assert_eq!(level_1(tree), [64, 32], "an Intel hybrid");
     let mut tree = with_level_1("64K");
     tree.file("/proc/cpuinfo", "processor: 0\nCPU part: 0xd05\nprocessor: 7\nCPU part: 0xd0b\n");
-    assert_eq!(level_1(tree), [64, 32], "two parts of Arm's");
+    assert_eq!(level_1(tree), [64, 32], "two part numbers of Arm");
 }

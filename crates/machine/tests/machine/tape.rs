@@ -1,4 +1,4 @@
-//! A tape gives back what was recorded, survives being cut, and keeps hostile text within limits.
+//! Tapes: round trips, replay, truncation and hostile input.
 
 use numaio_machine::conformance;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -39,7 +39,7 @@ fn outcome(ns: u64) -> Outcome {
     })
 }
 
-/// A tree of everything a machine's files can be.
+/// Creates a tree with every kind of entry.
 fn tree() -> Tree {
     let mut tree = Tree::new();
     tree.link("/proc/self", "4242")
@@ -61,7 +61,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// A machine whose runs differ each time.
+/// A machine whose runs all differ.
 struct Machine(Cell<u64>);
 
 impl Probe for Machine {
@@ -93,19 +93,19 @@ fn tape() -> Tape {
 }
 
 #[test]
-fn a_tape_of_everything_comes_back() {
+fn tape_round_trips() {
     assert_eq!(Tape::parse(&tape().to_text()), Ok(tape()));
     assert_eq!(Tape::parse_bytes(tape().to_text().as_bytes()), Ok(tape()));
 }
 
 #[test]
-fn a_tape_cut_anywhere_keeps_its_whole_lines() {
+fn truncated_tape_keeps_complete_lines() {
     let text = tape().to_text();
     let header_ends = text.find('\n').expect("a line");
     for cut in 0..text.len() {
         match Tape::parse_bytes(&text.as_bytes()[..cut]) {
             Ok(read) => {
-                // The header is a whole line, too; it is no entry.
+                // The header is also a complete line, but not an entry.
                 let whole = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
                 let changes: usize = read.changes.values().map(Vec::len).sum();
                 let kept = read.files.entries().count() + changes + read.runs.len();
@@ -117,12 +117,12 @@ fn a_tape_cut_anywhere_keeps_its_whole_lines() {
 }
 
 #[test]
-fn runs_replay_each_once_in_order() {
+fn replays_each_run_once_in_order() {
     let recording = Recording::new(Machine(Cell::new(0)), header());
     let asked = [0, 1, 0, 9, 8, 0, 9];
     let gave: Vec<_> = asked.map(|cpu| recording.run(&copy(cpu))).into();
     let replay = Replay::new(Tape::parse(&recording.tape().to_text()).expect("a tape"));
-    // Another order among workloads, the same within each; what was interrupted was not recorded.
+    // Another order of workloads, but the recorded order within each; interrupted runs are absent.
     for index in [1, 3, 0, 2, 6, 5] {
         assert_eq!(replay.run(&copy(asked[index])), gave[index], "run {index}");
     }
@@ -132,7 +132,7 @@ fn runs_replay_each_once_in_order() {
 }
 
 #[test]
-fn a_replay_keeps_the_rules_of_the_seam() {
+fn replay_passes_sysfs_conformance() {
     let mut tree = Tree::new();
     conformance::fill(|path, content| {
         tree.file(path, content);
@@ -161,16 +161,16 @@ fn look(machine: &dyn Sysfs, how: Look, path: &str) -> Result<Vec<String>, ReadE
     seen.map_err(|error| error.why)
 }
 
-/// Records looks at a machine, then checks that the tape gives each the same.
+/// Records accesses to a machine and checks that the tape replays each of them.
 fn check(tree: &Tree, looks: &[(Look, String)]) {
     let recording = Recording::new(tree.clone(), header());
     let seen: Vec<_> = looks.iter().map(|(how, path)| look(&recording, *how, path)).collect();
     for ((how, path), seen) in looks.iter().zip(&seen) {
-        assert_eq!(look(tree, *how, path), *seen, "recording changes nothing: {how:?} {path}");
+        assert_eq!(look(tree, *how, path), *seen, "recording returns the original result: {how:?} {path}");
     }
     let tape = recording.tape();
     let read = Tape::parse(&tape.to_text()).expect("a tape");
-    assert_eq!(read, tape, "a tape comes back");
+    assert_eq!(read, tape, "the tape round-trips");
     let replay = Replay::new(read);
     for ((how, path), seen) in looks.iter().zip(&seen) {
         assert_eq!(look(&replay, *how, path), *seen, "{how:?} {path} of {looks:?}");
@@ -178,10 +178,10 @@ fn check(tree: &Tree, looks: &[(Look, String)]) {
 }
 
 #[test]
-fn what_was_seen_is_on_the_tape() {
+fn replays_recorded_accesses() {
     use Look::{List, Read, Resolve};
     let looks: [(Look, &str); 22] = [
-        (Read, "/sys/class/net/eth0/device/numa_node"), // before the links are known
+        (Read, "/sys/class/net/eth0/device/numa_node"), // before the links are recorded
         (Read, "/sys/class/net/eth0/speed"),
         (List, "/sys/class/net"),
         (List, "/sys/class/net/eth0"),
@@ -212,9 +212,10 @@ fn what_was_seen_is_on_the_tape() {
     check(&tree(), &reversed);
 }
 
-/// The tape of a file read through a link holds the link where it stands, and leads there by other ways too.
+/// The tape of a file read through a link holds the link where it stands, and leads there by other
+/// ways too.
 #[test]
-fn links_are_kept_where_they_stand() {
+fn records_links_at_their_own_paths() {
     let recording = Recording::new(tree(), header());
     recording.text("/sys/class/net/eth0/device/numa_node").expect("a file");
     let replay = Replay::new(recording.tape());
@@ -225,7 +226,7 @@ fn links_are_kept_where_they_stand() {
 }
 
 #[test]
-fn hostile_tapes_are_refused_or_harmless() {
+fn rejects_or_contains_hostile_tapes() {
     let first = serde_json::to_string(&header()).expect("a header") + "\n";
     let long = "/a".repeat(MAX_PATH_BYTES);
     let bad = [
@@ -256,9 +257,9 @@ fn hostile_tapes_are_refused_or_harmless() {
         r#"{"file":"","text":"nowhere"}"#.to_owned(),
     ];
     let read = Tape::parse(&(first + &harmless.join("\n") + "\n")).expect("a tape");
-    assert_eq!(read.files.text(&deep).expect("deep, but not too deep"), "deep");
+    assert_eq!(read.files.text(&deep).expect("a deep path within the limit"), "deep");
     assert!(read.files.read("/l/x").is_err());
-    assert_eq!(read.files.text("/x").expect("never above the root"), "no way out");
+    assert_eq!(read.files.text("/x").expect("a path clamped to the root"), "no way out");
     assert_eq!(read.files.read("/").expect_err("a directory").why, ReadErrorKind::WrongKind);
 }
 
@@ -293,7 +294,7 @@ fn any_look() -> impl Strategy<Value = (Look, String)> {
     (prop_oneof![Just(Look::Read), Just(Look::List), Just(Look::Resolve)], path())
 }
 
-/// A machine of a few files, each with what it holds at each reading, over and over.
+/// A machine of a few files that cycle through given contents.
 struct Changing(Tree, RefCell<BTreeMap<String, Vec<Vec<u8>>>>);
 
 impl Sysfs for Changing {
@@ -319,9 +320,9 @@ fn changing(contents: [Vec<Vec<u8>>; 2]) -> Changing {
     Changing(tree, RefCell::new(paths.into_iter().zip(contents).collect()))
 }
 
-/// Load and frequencies before and after a campaign are two readings of the same files.
+/// Files such as load and frequencies are read before and after a campaign.
 #[test]
-fn each_reading_of_a_file_that_changes_is_on_the_tape() {
+fn records_every_content_of_a_changing_file() {
     let contents = ["1", "1", "2", "\u{ff}", "1"].map(|text| text.as_bytes().to_vec()).to_vec();
     let recording = Recording::new(changing([contents.clone(), contents]), header());
     let paths = ["/proc/stat", "/proc/self/stat", "/proc/7/stat", "/proc/stat", "/proc/7/stat", "/proc/stat"];
@@ -331,14 +332,14 @@ fn each_reading_of_a_file_that_changes_is_on_the_tape() {
     let replay = Replay::new(tape.clone());
     let again: Vec<_> = paths.iter().map(|path| replay.read(path).expect("a file")).collect();
     assert_eq!(again, seen);
-    assert_eq!(replay.read("/proc/stat").expect("a file"), b"2", "the last one stays");
+    assert_eq!(replay.read("/proc/stat").expect("a file"), b"2", "the last content repeats");
     tape.changes.clear();
     let old = Replay::new(tape);
     assert!((0..4).all(|_| old.read("/proc/stat").is_ok_and(|content| content == b"1")));
 }
 
 #[test]
-fn a_file_that_always_changes_does_not_fill_the_memory() {
+fn limits_recorded_changes_of_a_file() {
     let contents: Vec<Vec<u8>> = (0..1000u32).map(|number| number.to_string().into_bytes()).collect();
     let recording = Recording::new(changing([contents.clone(), contents]), header());
     (0..1000).for_each(|_| drop(recording.read("/proc/stat")));
@@ -349,12 +350,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_look_at_any_tree_replays(tree in any_tree(), looks in proptest::collection::vec(any_look(), 1..8)) {
+    fn any_access_replays(tree in any_tree(), looks in proptest::collection::vec(any_look(), 1..8)) {
         check(&tree, &looks);
     }
 
     #[test]
-    fn any_readings_of_changing_files_replay(
+    fn any_reads_of_changing_files_replay(
         contents in any_contents(), others in any_contents(), reads in proptest::collection::vec(0..3usize, 1..20),
     ) {
         let paths = ["/proc/stat", "/proc/7/stat", "/proc/self/stat"];
@@ -370,13 +371,13 @@ proptest! {
     }
 
     #[test]
-    fn any_tree_survives_the_tape(files in any_tree()) {
+    fn any_tree_round_trips(files in any_tree()) {
         let tape = Tape { files, ..Tape::new(header()) };
         prop_assert_eq!(Tape::parse(&tape.to_text()), Ok(tape));
     }
 
     #[test]
-    fn any_bytes_are_a_tape_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn parse_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let first = serde_json::to_string(&header()).expect("a header") + "\n";
         let _ = Tape::parse_bytes(&bytes);
         let _ = Tape::parse_bytes(&[first.as_bytes(), &bytes].concat());

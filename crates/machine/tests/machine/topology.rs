@@ -1,4 +1,4 @@
-//! Small machines of our own making, each with one thing that is odd.
+//! Topologies of small synthetic machines, each with one peculiarity.
 
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::{CpuId, NodeId, PackageId};
@@ -9,7 +9,7 @@ use numaio_machine::tree::Tree;
 const NODES: &str = "/sys/devices/system/node";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// A node with CPUs of one package, without hardware threads, and memory in kB.
+/// Adds a node with CPUs of one package, without hardware threads, and memory in kB.
 fn node(tree: &mut Tree, id: u32, package: u32, cpus: &str, kilobytes: u64) {
     let directory = format!("{NODES}/node{id}");
     tree.file(&format!("{directory}/cpulist"), format!("{cpus}\n")).file(
@@ -25,7 +25,7 @@ fn node(tree: &mut Tree, id: u32, package: u32, cpus: &str, kilobytes: u64) {
     }
 }
 
-/// Two packages of two nodes with two CPUs each, node ids with gaps: 0, 1, 8 and 9.
+/// Creates two packages of two nodes with two CPUs each and the node ids 0, 1, 8 and 9.
 fn four_nodes() -> Tree {
     let mut tree = Tree::new();
     node(&mut tree, 0, 0, "0-1", 4 << 20);
@@ -61,7 +61,7 @@ fn found<'a>(machine: &'a Topology, rule: &str) -> &'a Finding {
 }
 
 #[test]
-fn node_ids_may_have_gaps() {
+fn reads_node_ids_with_gaps() {
     let machine = read(&four_nodes());
     assert_eq!(machine.cpu_nodes(), nodes("0-1,8-9"));
     assert_eq!(machine.node(NodeId(8)).expect("node 8").cpus, list("4-5"));
@@ -70,13 +70,13 @@ fn node_ids_may_have_gaps() {
     assert_eq!(distances.between(NodeId(0), NodeId(8)), Some(22));
     assert_eq!(distances.between(NodeId(9), NodeId(8)), Some(16));
     assert_eq!(machine.cpu(CpuId(6)).expect("CPU 6").package, Some(PackageId(1)));
-    assert_eq!(rules(&machine), [""; 0], "a sound machine has no findings");
+    assert_eq!(rules(&machine), [""; 0], "a healthy machine has no findings");
     assert_eq!(machine.confinement.cpus, list("0-7"));
     assert!(machine.nodes.iter().all(|node| node.memory_allowed));
 }
 
 #[test]
-fn a_node_may_have_cpus_and_no_memory() {
+fn reads_a_node_without_memory() {
     let mut tree = four_nodes();
     tree.file(&format!("{NODES}/node1/meminfo"), "Node 1 MemTotal:       0 kB\n");
     let machine = read(&tree);
@@ -88,11 +88,11 @@ fn a_node_may_have_cpus_and_no_memory() {
 }
 
 #[test]
-fn hmat_ties_a_node_without_cpus_to_a_package() {
+fn hmat_assigns_a_memory_only_node_to_a_package() {
     let mut tree = four_nodes();
     node(&mut tree, 10, 0, "", 64 << 20);
     tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
-    // Nearer to package 0 by distance, tied to package 1 by HMAT: HMAT is the more precise.
+    // Nearest to package 0 by distance, to package 1 by HMAT: HMAT is more precise.
     for (id, row) in
         [(0, "10 16 22 22 11"), (1, "16 10 22 22 11"), (8, "22 22 10 16 30"), (9, "22 22 16 10 30")]
     {
@@ -115,22 +115,22 @@ fn hmat_ties_a_node_without_cpus_to_a_package() {
 }
 
 #[test]
-fn what_is_offline_is_known_and_not_used() {
+fn lists_but_excludes_offline_cpus_and_nodes() {
     let mut tree = four_nodes();
     tree.file(&format!("{CPUS}/online"), "0-2,4-7\n").file(&format!("{NODES}/possible"), "0-3,8-9\n");
     let machine = read(&tree);
     assert_eq!(machine.offline_nodes, nodes("2-3"));
     let offline = machine.cpu(CpuId(3)).expect("it is present");
     assert!(!offline.online && !offline.allowed && offline.node.is_none());
-    assert_eq!(machine.node(NodeId(1)).expect("node 1").cpus, list("2"), "a list may name offline CPUs");
-    // Kernels without the list have a file for each CPU that can go offline.
+    assert_eq!(machine.node(NodeId(1)).expect("node 1").cpus, list("2"), "a list can contain offline CPUs");
+    // Kernels without the list have a file for each CPU that can be set offline.
     tree.remove(&format!("{CPUS}/online")).file(&format!("{CPUS}/cpu6/online"), "0\n");
     tree.file(&format!("{CPUS}/cpu3/online"), "1\n");
     assert_eq!(read(&tree).confinement.cpus, list("0-5,7"));
 }
 
 #[test]
-fn cpus_that_no_node_has_are_said() {
+fn reports_cpus_without_node() {
     let mut tree = four_nodes();
     tree.file(&format!("{NODES}/online"), "0-1,8\n");
     for (id, row) in [(0, "10 16 22"), (1, "16 10 22"), (8, "22 22 10")] {
@@ -144,7 +144,7 @@ fn cpus_that_no_node_has_are_said() {
 }
 
 #[test]
-fn a_cpu_stays_with_the_first_node_that_claims_it() {
+fn counts_overlapping_cpus_for_the_first_node() {
     let mut tree = four_nodes();
     tree.file(&format!("{NODES}/node8/cpulist"), "2-5\n");
     let machine = read(&tree);
@@ -155,7 +155,7 @@ fn a_cpu_stays_with_the_first_node_that_claims_it() {
 }
 
 #[test]
-fn broken_distances_are_left_out() {
+fn omits_broken_distances() {
     let mut tree = four_nodes();
     tree.file(&format!("{NODES}/node9/distance"), "22 22 16\n");
     let machine = read(&tree);
@@ -164,7 +164,7 @@ fn broken_distances_are_left_out() {
 }
 
 #[test]
-fn a_cgroup_of_version_2_confines() {
+fn applies_cgroup_v2_limits() {
     let mut tree = four_nodes();
     tree.file("/proc/self/cgroup", "0::/jobs/7/step\n")
         .file("/proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
@@ -179,7 +179,7 @@ fn a_cgroup_of_version_2_confines() {
     let confinement = &machine.confinement;
     assert_eq!((&confinement.cpus, &confinement.excluded_cpus), (&list("2-4"), &list("0-1,5-7")));
     assert_eq!((&confinement.nodes, &confinement.excluded_nodes), (&nodes("0-1"), &nodes("8-9")));
-    assert_eq!(confinement.memory_limit_bytes, Some(3 << 30), "the least on the way up");
+    assert_eq!(confinement.memory_limit_bytes, Some(3 << 30), "the lowest limit of the ancestors");
     assert_eq!(confinement.cgroup.as_deref(), Some("/jobs/7/step"));
     assert_eq!(
         confinement.by,
@@ -196,7 +196,7 @@ fn a_cgroup_of_version_2_confines() {
 }
 
 #[test]
-fn a_cgroup_of_version_1_confines() {
+fn applies_cgroup_v1_limits() {
     let mut tree = four_nodes();
     tree.file("/proc/self/cgroup", "5:cpuset:/job\n4:memory:/job\n0::/\n")
         .file(
@@ -210,13 +210,14 @@ fn a_cgroup_of_version_1_confines() {
     let machine = read(&tree);
     assert_eq!(machine.confinement.cpus, list("0-1,6"));
     assert_eq!(machine.confinement.nodes, nodes("8"));
-    assert_eq!(machine.confinement.memory_limit_bytes, None, "the largest number is no limit");
+    assert_eq!(machine.confinement.memory_limit_bytes, None, "the largest number means no limit");
     assert_eq!(machine.confinement.by, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
 }
 
-/// What a group uses already counts, less the page cache; of several groups the one with the least left.
+/// What a group uses already counts, less the page cache; of several groups the one with the least
+/// left.
 #[test]
-fn a_group_leaves_what_its_limit_is_above_its_use() {
+fn memory_left_is_limit_minus_use() {
     let mut tree = four_nodes();
     tree.file("/proc/self/cgroup", "0::/pod/7\n")
         .file("/proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
@@ -237,7 +238,7 @@ fn a_group_leaves_what_its_limit_is_above_its_use() {
         .file("/proc/self/mountinfo", "30 24 0:26 / /mem rw - cgroup cgroup rw,memory\n")
         .file("/mem/memory.limit_in_bytes", "9223372036854771712\n")
         .file("/mem/job/memory.limit_in_bytes", "4294967296\n");
-    assert_eq!(confinement(&tree), (Some(4 << 30), Some(4 << 30)), "nothing tells the use");
+    assert_eq!(confinement(&tree), (Some(4 << 30), Some(4 << 30)), "the use is unknown");
     tree.file("/mem/job/memory.usage_in_bytes", "3221225472\n").file(
         "/mem/job/memory.stat",
         "inactive_file 7\ntotal_inactive_file 1073741824\ntotal_active_file 0\n",
@@ -248,7 +249,7 @@ fn a_group_leaves_what_its_limit_is_above_its_use() {
 }
 
 #[test]
-fn our_own_status_does_not_confine_another_machine() {
+fn ignores_own_status_for_another_machine() {
     let mut tree = four_nodes();
     tree.file("/proc/self/status", "Cpus_allowed_list:\t64-127\nMems_allowed_list:\t3\n");
     let machine = read(&tree);
@@ -258,7 +259,7 @@ fn our_own_status_does_not_confine_another_machine() {
 }
 
 #[test]
-fn a_kernel_without_numa_has_node_0() {
+fn assumes_node_0_without_numa() {
     let mut tree = Tree::new();
     tree.file(&format!("{CPUS}/online"), "0-3\n")
         .file("/proc/meminfo", "MemTotal:  8388608 kB\nMemFree: 1024 kB\n")
@@ -274,7 +275,7 @@ fn a_kernel_without_numa_has_node_0() {
 }
 
 #[test]
-fn a_machine_without_sysfs_has_node_0() {
+fn assumes_node_0_without_sysfs() {
     let mut tree = Tree::new();
     tree.file("/proc/stat", "cpu  1 2 3 4\ncpu0 1 2 3 4\ncpu2 1 2 3 4\nintr 0\n")
         .file("/proc/meminfo", "MemTotal: 4 kB\n");
@@ -293,14 +294,14 @@ fn a_machine_without_sysfs_has_node_0() {
 }
 
 #[test]
-fn nothing_at_all_is_still_node_0() {
+fn assumes_node_0_without_any_file() {
     let machine = read(&Tree::new());
     assert_eq!((machine.nodes.len(), machine.cpus.len()), (1, 0));
     assert_eq!(rules(&machine), ["no-sysfs", "node-without-memory", "node-without-cpus"]);
 }
 
 #[test]
-fn threads_share_cores_and_caches() {
+fn reads_shared_cores_and_caches() {
     let mut tree = four_nodes();
     for (cpu, siblings) in [(0, "0,4"), (4, "0,4"), (1, "1"), (2, "2")] {
         tree.file(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list"), siblings);
@@ -334,7 +335,7 @@ fn threads_share_cores_and_caches() {
 }
 
 #[test]
-fn a_core_that_does_not_name_its_own_thread_is_not_believed() {
+fn ignores_siblings_without_the_cpu_itself() {
     let mut tree = four_nodes();
     tree.file(&format!("{CPUS}/cpu2/topology/thread_siblings_list"), "0\n");
     let machine = read(&tree);
@@ -343,7 +344,7 @@ fn a_core_that_does_not_name_its_own_thread_is_not_believed() {
 }
 
 #[test]
-fn where_distances_differ_by_direction_both_count() {
+fn nearest_nodes_use_both_distance_directions() {
     let mut tree = four_nodes();
     node(&mut tree, 10, 0, "", 1 << 20);
     tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
@@ -357,13 +358,13 @@ fn where_distances_differ_by_direction_both_count() {
     tree.file(&format!("{NODES}/node10/distance"), "30 30 17 30 10");
     assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [PackageId(1)]);
     tree.remove(&format!("{NODES}/node10/distance"));
-    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [], "nothing tells what is near");
+    assert_eq!(read(&tree).node(NodeId(10)).expect("node 10").packages, [], "the nearest node is unknown");
 }
 
 #[test]
-fn core_numbers_are_unique_within_their_package() {
+fn makes_core_numbers_unique_per_package() {
     let mut tree = four_nodes();
-    // As on processors of two dies whose cores are counted anew in each.
+    // As on processors with two dies that both number their cores from 0.
     for (cpu, core) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
         tree.file(&format!("{CPUS}/cpu{cpu}/topology/core_id"), core.to_string());
     }
@@ -373,7 +374,7 @@ fn core_numbers_are_unique_within_their_package() {
 }
 
 #[test]
-fn the_kernel_may_tell_the_kind_of_memory() {
+fn reads_memory_kinds() {
     let mut tree = four_nodes();
     for id in 10..=13 {
         node(&mut tree, id, 0, "", 16 << 20);
@@ -396,7 +397,7 @@ fn the_kernel_may_tell_the_kind_of_memory() {
     assert_eq!(kind(&machine, 11).as_deref(), Some("PMEM"));
     assert_eq!(kind(&machine, 13).as_deref(), Some("GPU"));
     assert_eq!(machine.node(NodeId(13)).expect("node 13").packages, [PackageId(1)]);
-    assert_eq!(kind(&machine, 12), None, "specific-purpose memory alone may be anything");
+    assert_eq!(kind(&machine, 12), None, "specific-purpose memory alone is ambiguous");
     assert_eq!(kind(&machine, 0), None);
     let tiers = "/sys/devices/virtual/memory_tiering";
     tree.file(&format!("{tiers}/memory_tier4/nodelist"), "0-1,8-9")
@@ -410,7 +411,7 @@ fn the_kernel_may_tell_the_kind_of_memory() {
 }
 
 #[test]
-fn memory_that_firmware_onlines_may_lie_in_a_cxl_region() {
+fn finds_firmware_onlined_cxl_memory() {
     let mut tree = four_nodes();
     node(&mut tree, 10, 0, "", 16 << 20);
     tree.file(&format!("{NODES}/online"), "0-1,8-10\n")
@@ -425,17 +426,20 @@ fn memory_that_firmware_onlines_may_lie_in_a_cxl_region() {
 }
 
 #[test]
-fn a_fingerprint_is_of_the_machine_and_not_of_the_moment() {
+fn fingerprint_ignores_the_current_state() {
     let mut tree = four_nodes();
     let print = |tree: &Tree| fingerprint(&read(tree));
     let before = print(&tree);
-    assert_eq!(before, "3c92baf87f353105", "stored plans bear it: changing how it is made orphans them");
+    assert_eq!(
+        before, "3c92baf87f353105",
+        "stored plans contain it: a different algorithm would invalidate them"
+    );
     tree.file("/proc/sys/kernel/hostname", "other\n").file("/proc/self/status", "Cpus_allowed_list: 0\n");
     let kernel_took_a_little = "Node 0 MemTotal: 4190000 kB\nNode 0 MemFree: 77 kB\n";
     let got_more = "Node 0 MemTotal: 8388608 kB\n";
     for memory in [got_more, kernel_took_a_little] {
         tree.file(&format!("{NODES}/node0/meminfo"), memory);
-        assert_eq!(print(&tree), before, "virtual machines get and lose memory while they run");
+        assert_eq!(print(&tree), before, "the memory of virtual machines changes while they run");
     }
     for (path, text) in [
         ("node0/meminfo", "Node 0 MemTotal: 0 kB\n"),

@@ -1,5 +1,5 @@
-//! What the tests of devices share.
-#![allow(dead_code)] // each test uses its own part
+//! Helpers of the device tests.
+#![allow(dead_code)] // not every test module uses all helpers
 
 pub mod server;
 
@@ -12,7 +12,7 @@ use numaio_machine::tree::Tree;
 use std::fs;
 use std::path::Path;
 
-/// A machine of these nodes: id, CPUs, package.
+/// Creates a machine from nodes: id, CPUs, package.
 pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
     let node = |(id, cpus, package): &(u32, &str, u32)| {
         let memory = Memory { total_bytes: 64 << 30, free_bytes: 32 << 30, reclaimable_bytes: 1 << 30 };
@@ -46,7 +46,7 @@ pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
     Topology { nodes: nodes.iter().map(node).collect(), cpus, ..Topology::default() }
 }
 
-/// Nodes and their CPUs as a tree tells them; packages by `physical_package_id`.
+/// Reads nodes with CPUs from a tree, and packages from `physical_package_id`.
 pub fn machine_of(root: &dyn Sysfs) -> Topology {
     const NODES: &str = "/sys/devices/system/node";
     let mut nodes: Vec<(u32, String, u32)> = Vec::new();
@@ -68,10 +68,10 @@ pub fn machine_of(root: &dyn Sysfs) -> Topology {
     machine(&nodes)
 }
 
-/// Large folders that devices are not read from.
+/// Large directories without device attributes.
 const UNUSED: [&str; 4] = ["cache", "cpuidle", "hugepages", "memory"];
 
-/// A recorded machine in a folder, as a tree; only what devices are read from.
+/// Loads the device-related files of a recorded machine as a tree.
 pub fn load(folder: &Path) -> Tree {
     let mut tree = Tree::new();
     for part in ["sys/bus", "sys/class", "sys/block", "sys/devices", "proc"] {
@@ -105,7 +105,7 @@ fn load_below(tree: &mut Tree, root: &Path, folder: &Path) {
     }
 }
 
-/// The files of the machine that runs the test.
+/// Files of the machine that runs the test.
 pub struct Here;
 
 impl Here {
@@ -137,7 +137,7 @@ impl Sysfs for Here {
     }
 }
 
-/// The device that answers to a name or an address.
+/// Returns the device with a name or an address.
 pub fn named<'a>(devices: &'a [Device], name: &str) -> &'a Device {
     devices
         .iter()
@@ -145,7 +145,7 @@ pub fn named<'a>(devices: &'a [Device], name: &str) -> &'a Device {
         .unwrap_or_else(|| panic!("no {name}: {}", table(devices)))
 }
 
-/// Devices as lines, to look at.
+/// Formats devices as lines for messages.
 pub fn table(devices: &[Device]) -> String {
     let line = |device: &Device| {
         let node = device.locality.node.map_or("?".to_owned(), |node| node.to_string());

@@ -1,17 +1,17 @@
-//! A server whose every file is known.
+//! A synthetic server with known files.
 
 use super::machine;
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;
 
-/// A machine's PCI functions, written as sysfs shows them.
+/// PCI functions of a machine in sysfs format.
 #[derive(Default)]
 pub struct Server {
     pub tree: Tree,
 }
 
 impl Server {
-    /// Adds a function at a path below /sys/devices, with more attributes.
+    /// Adds a function with attributes at a path below /sys/devices.
     pub fn function(&mut self, path: &str, class: &str, attributes: &[(&str, &str)]) -> &mut Self {
         let address = path.rsplit('/').next().expect("an address");
         let full = format!("/sys/devices/{path}");
@@ -24,7 +24,7 @@ impl Server {
         self
     }
 
-    /// Gives a function a link: speed and width now and at best, `16.0 x8 32.0 x16`.
+    /// Sets the link of a function: current and maximum speed and width, `16.0 x8 32.0 x16`.
     pub fn link(&mut self, path: &str, link: &str) -> &mut Self {
         let words: Vec<&str> = link.split(' ').collect();
         let names = ["current_link_speed", "current_link_width", "max_link_speed", "max_link_width"];
@@ -44,7 +44,8 @@ impl Server {
         self
     }
 
-    /// Adds a class entry below a device, with its attributes: `class("net", "eth0", "pci.../net/eth0", ..)`.
+    /// Adds a class entry below a device, with its attributes:
+    /// `class("net", "eth0", "pci.../net/eth0", ..)`.
     pub fn class(&mut self, class: &str, path: &str, attributes: &[(&str, &str)]) -> &mut Self {
         let name = path.rsplit('/').next().expect("a name");
         self.tree.dir(&format!("/sys/devices/{path}"));
@@ -55,7 +56,7 @@ impl Server {
         self
     }
 
-    /// Adds an MSI interrupt of a function that goes to these CPUs.
+    /// Adds an MSI interrupt of a function on these CPUs.
     pub fn irq(&mut self, path: &str, number: u32, cpus: &str) -> &mut Self {
         self.tree.file(&format!("/sys/devices/{path}/msi_irqs/{number}"), "msix\n");
         self.tree.file(&format!("/proc/irq/{number}/smp_affinity_list"), "0-7\n");
@@ -66,18 +67,18 @@ impl Server {
 
 /// The NIC of [`server`].
 pub const NIC: &str = "pci0000:3a/0000:3a:00.0/0000:3b:00.0";
-/// Its drive.
+/// The drive of [`server`].
 pub const DRIVE: &str = "pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0/10000:01:00.0";
-/// The upstream port of its switch.
+/// The upstream port of the switch of [`server`].
 pub const SWITCH: &str = "pci0000:80/0000:80:01.0/0000:81:00.0";
 
-/// Two packages of a node and four CPUs each.
+/// Creates two packages with a node of four CPUs each.
 pub fn two_sockets() -> Topology {
     machine(&[(0, "0-3", 0), (1, "4-7", 1)])
 }
 
-/// A NIC with virtual functions and RDMA, a drive with two paths behind VMD, two GPUs below a switch, a disk
-/// behind a controller, and engines.
+/// Creates a server with a NIC with virtual functions and RDMA, a drive with two paths behind VMD,
+/// two GPUs below a switch, a disk behind a controller, and engines.
 pub fn server() -> Server {
     let mut server = Server::default();
     nic(&mut server);

@@ -1,4 +1,4 @@
-//! Block devices.
+//! Resolution of block devices.
 
 use super::machine::{nodes, rules, shares, Machine};
 
@@ -10,7 +10,7 @@ fn two_drives() -> Machine {
 }
 
 #[test]
-fn a_drive_its_controller_and_its_partition() {
+fn resolves_nvme_disk_controller_and_partition() {
     let mut machine = two_drives();
     machine.partition("nvme0n1", "nvme0n1p1", "259:1");
     assert_eq!(machine.line("nvme0n1"), "nvme0n1 -> 0000:3b:00.0 -> node 1");
@@ -22,7 +22,7 @@ fn a_drive_its_controller_and_its_partition() {
     );
 }
 
-/// An encrypted logical volume upon a RAID of partitions.
+/// Adds an encrypted logical volume on a RAID of partitions.
 fn stack(machine: &mut Machine) {
     machine.partition("nvme0n1", "nvme0n1p1", "259:1");
     machine.partition("nvme1n1", "nvme1n1p1", "259:17");
@@ -35,7 +35,7 @@ fn stack(machine: &mut Machine) {
 }
 
 #[test]
-fn volumes_encryption_and_raid_lead_to_every_drive() {
+fn resolves_volumes_encryption_and_raid() {
     let mut machine = two_drives();
     stack(&mut machine);
     let wanted = "dm-3 -> dm-0 -> md0 -> nvme0n1p1, nvme1n1p1 -> nvme0n1, nvme1n1 -> 0000:3b:00.0, 0000:17:00.0 -> node 1, node 0";
@@ -47,12 +47,15 @@ fn volumes_encryption_and_raid_lead_to_every_drive() {
     let way = resolved.path_to(&resolved.devices[1]);
     let way: Vec<&str> = way.iter().map(|step| step.what.as_str()).collect();
     assert_eq!(way, ["dm-3", "dm-0", "md0", "nvme1n1p1", "nvme1n1", "0000:17:00.0"]);
-    let said: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.value.as_str()).collect();
-    assert_eq!(said, ["logical volume vg-data: dm-0", "encrypted secret: md0", "raid0: nvme0n1p1 nvme1n1p1"]);
+    let values: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.value.as_str()).collect();
+    assert_eq!(
+        values,
+        ["logical volume vg-data: dm-0", "encrypted secret: md0", "raid0: nvme0n1p1 nvme1n1p1"]
+    );
 }
 
 #[test]
-fn device_files_are_found_by_name_where_no_kernel_can_be_asked() {
+fn resolves_device_files_by_name_without_kernel() {
     let mut machine = two_drives();
     stack(&mut machine);
     machine.answers = Default::default();
@@ -62,7 +65,7 @@ fn device_files_are_found_by_name_where_no_kernel_can_be_asked() {
 }
 
 #[test]
-fn paths_through_two_adapters_are_both_followed() {
+fn resolves_multipath_through_both_adapters() {
     let mut machine = Machine::new();
     for (address, host, disk, at, node) in
         [("0000:3b:00.0", 1, "sda", "8:0", 1), ("0000:17:00.0", 2, "sdb", "8:16", 0)]
@@ -80,7 +83,7 @@ fn paths_through_two_adapters_are_both_followed() {
 }
 
 #[test]
-fn nvme_with_two_controllers_and_across_a_network() {
+fn resolves_multipath_and_networked_nvme() {
     let mut machine = two_drives();
     machine.nic("0000:18:00.0", "eth0", 0);
     let subsystem = "/sys/devices/virtual/nvme-subsystem/nvme-subsys5";
@@ -102,7 +105,7 @@ fn nvme_with_two_controllers_and_across_a_network() {
 }
 
 #[test]
-fn nvme_over_fibre_channel_is_behind_its_adapter() {
+fn resolves_nvme_over_fibre_channel() {
     let mut machine = Machine::new();
     let function = machine.pci("0000:3b:00.0", "0x0c0400", 1);
     let port = format!("{function}/host4/fc_host/host4");
@@ -120,7 +123,7 @@ fn nvme_over_fibre_channel_is_behind_its_adapter() {
 }
 
 #[test]
-fn iscsi_goes_through_the_card_to_its_target() {
+fn resolves_iscsi_by_the_route_to_its_target() {
     let mut machine = Machine::new();
     machine.nic("0000:3b:00.0", "eth0", 1);
     let session = "/sys/devices/platform/host3/session1";
@@ -133,7 +136,7 @@ fn iscsi_goes_through_the_card_to_its_target() {
 }
 
 #[test]
-fn disks_that_lead_nowhere_say_why() {
+fn reports_disks_without_device() {
     let mut machine = two_drives();
     for (name, at) in [("zram0", "252:0"), ("loop0", "7:0"), ("zd0", "230:0"), ("nullb0", "251:0")] {
         machine.stacked(name, at, &[]);
@@ -145,7 +148,7 @@ fn disks_that_lead_nowhere_say_why() {
 }
 
 #[test]
-fn stacks_that_contain_themselves_end() {
+fn detects_recursive_stacks() {
     let mut machine = two_drives();
     machine.stacked("dm-0", "253:0", &["dm-1"]);
     machine.stacked("dm-1", "253:1", &["dm-0", "nvme0n1"]);
@@ -155,7 +158,7 @@ fn stacks_that_contain_themselves_end() {
 }
 
 #[test]
-fn stacks_that_are_too_high_or_too_broad_end() {
+fn limits_depth_and_size_of_stacks() {
     let mut machine = two_drives();
     let rows = 40;
     for row in 0..rows {

@@ -1,4 +1,4 @@
-//! Files and directories.
+//! Resolution of files and directories.
 
 use super::machine::{nodes, rules, shares, Machine};
 use numaio_machine::locate::PathKind;
@@ -16,7 +16,7 @@ fn machine() -> Machine {
 }
 
 #[test]
-fn a_file_goes_through_its_mount_and_the_stack_below() {
+fn resolves_files_through_mounts() {
     let mut machine = machine();
     machine.stacked("md0", "9:0", &["nvme0n1", "nvme1n1"]);
     machine.stacked("dm-3", "253:3", &["md0"]);
@@ -31,7 +31,7 @@ fn a_file_goes_through_its_mount_and_the_stack_below() {
 }
 
 #[test]
-fn a_file_that_is_still_to_be_written_lies_where_its_directory_does() {
+fn resolves_a_missing_file_by_its_directory() {
     let mut machine = machine();
     machine.absent("/new");
     machine.absent("/no/such/new");
@@ -41,7 +41,7 @@ fn a_file_that_is_still_to_be_written_lies_where_its_directory_does() {
 }
 
 #[test]
-fn a_loop_device_leads_to_its_file_and_on() {
+fn resolves_loop_devices() {
     let mut machine = machine();
     machine.stacked("loop0", "7:0", &[]);
     machine.tree.file("/sys/class/block/loop0/loop/backing_file", "/images/a.img\n");
@@ -53,7 +53,7 @@ fn a_loop_device_leads_to_its_file_and_on() {
 }
 
 #[test]
-fn a_loop_device_whose_file_lies_on_itself_ends() {
+fn detects_recursive_loop_devices() {
     let mut machine = machine();
     machine.stacked("loop0", "7:0", &[]);
     machine.tree.file("/sys/class/block/loop0/loop/backing_file", "/mnt/a.img\n");
@@ -63,7 +63,7 @@ fn a_loop_device_whose_file_lies_on_itself_ends() {
 }
 
 #[test]
-fn btrfs_has_numbers_of_its_own_and_several_devices() {
+fn resolves_all_devices_of_btrfs() {
     let mut machine = machine();
     for name in ["nvme0n1", "nvme1n1"] {
         let path = format!("/sys/class/block/{name}");
@@ -71,17 +71,17 @@ fn btrfs_has_numbers_of_its_own_and_several_devices() {
     }
     machine.tree.dir("/sys/fs/btrfs/features");
     machine.mount(60, "0:50", "/pool", "btrfs", "/dev/nvme1n1", ",subvolid=5");
-    // A subvolume has yet another number than its mount.
+    // A subvolume has a different number than its mount.
     machine.folder("/pool/sub", "0:51", 60);
     let resolved = machine.resolve("/pool/sub");
     assert_eq!(shares(&resolved), [("nvme0n1", 0.5), ("nvme1n1", 0.5)]);
     machine.answers = Default::default();
     machine.folder("/pool/sub", "0:51", 60);
-    assert_eq!(shares(&machine.resolve("/pool/sub")).len(), 2, "the device is known by its name");
+    assert_eq!(shares(&machine.resolve("/pool/sub")).len(), 2, "the device is found by its name");
 }
 
 #[test]
-fn zfs_pools_are_known_by_the_labels_that_udev_read() {
+fn resolves_zfs_pools_by_udev_labels() {
     let mut machine = machine();
     machine.partition("nvme0n1", "nvme0n1p1", "259:1");
     let label = |pool: &str| format!("S:disk/by-id/x\nE:ID_FS_LABEL={pool}\nE:ID_FS_TYPE=zfs_member\n");
@@ -98,7 +98,7 @@ fn zfs_pools_are_known_by_the_labels_that_udev_read() {
 }
 
 #[test]
-fn a_file_of_an_overlay_is_in_one_layer_and_its_directory_in_all() {
+fn resolves_overlay_files_and_directories() {
     let mut machine = machine();
     machine.mount(41, "259:16", "/lower", "ext4", "/dev/nvme1n1", "");
     machine.mount(
@@ -123,7 +123,7 @@ fn a_file_of_an_overlay_is_in_one_layer_and_its_directory_in_all() {
 }
 
 #[test]
-fn an_overlay_in_a_container_does_not_show_its_layers() {
+fn reports_hidden_overlay_layers() {
     let mut machine = Machine::new();
     machine.mount(70, "0:70", "/", "overlay", "overlay", ",lowerdir=/var/lib/x,upperdir=/var/lib/y");
     machine.folder("/", "0:70", 70);
@@ -131,7 +131,7 @@ fn an_overlay_in_a_container_does_not_show_its_layers() {
 }
 
 #[test]
-fn network_file_systems_lead_to_the_card_toward_their_servers() {
+fn resolves_network_file_systems() {
     let mut machine = machine();
     machine.mount(80, "0:80", "/home", "nfs4", "store1:/home", ",vers=4.2,addr=10.0.0.9");
     machine.folder("/home/me", "0:80", 80);
@@ -143,7 +143,7 @@ fn network_file_systems_lead_to_the_card_toward_their_servers() {
 }
 
 #[test]
-fn file_systems_without_a_device_say_so() {
+fn reports_file_systems_without_device() {
     let mut machine = machine();
     for (id, kind, source, options, rule) in [
         (90, "tmpfs", "tmpfs", "", "near-memory"),
@@ -162,7 +162,7 @@ fn file_systems_without_a_device_say_so() {
 }
 
 #[test]
-fn device_files_of_gpus_and_of_rdma() {
+fn resolves_gpu_and_rdma_device_files() {
     let mut machine = machine();
     let gpu = machine.pci("0000:e3:00.0", "0x030200", 1);
     machine
@@ -182,9 +182,9 @@ fn device_files_of_gpus_and_of_rdma() {
     for handle in ["/dev/nvidia0", "card1", "GPU-8f4bd4c1-05", "GPU-8f", "cuda:0"] {
         assert!(machine.line(handle).ends_with(" -> 0000:e3:00.0 -> node 1"), "{}", machine.line(handle));
     }
-    assert!(rules(&machine.resolve("cuda:0")).is_empty(), "one GPU has but one number");
+    assert!(rules(&machine.resolve("cuda:0")).is_empty(), "a single GPU has a unique index");
     assert_eq!(machine.dead_end("/dev/nvidiactl"), ["near-no-device"]);
-    assert_eq!(machine.resolve("cuda:1").findings[0].remedy, "There are cuda:0.");
+    assert_eq!(machine.resolve("cuda:1").findings[0].remedy, "Known GPUs: cuda:0.");
     let second = machine.pci("0000:e4:00.0", "0x030200", 1);
     machine
         .tree

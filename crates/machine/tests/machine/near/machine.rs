@@ -1,4 +1,4 @@
-//! A machine of two nodes in memory, on which stacks are built as Linux shows them.
+//! An in-memory machine of two nodes, to which tests add devices and stacks.
 
 use numaio_machine::discover::discover;
 use numaio_machine::locate::{
@@ -22,7 +22,7 @@ fn number(text: &str) -> DeviceNumber {
 }
 
 impl Machine {
-    /// Two nodes of two CPUs, without devices.
+    /// Creates two nodes of two CPUs without devices.
     pub fn new() -> Self {
         let mut tree = Tree::new();
         tree.file("/sys/devices/system/node/online", "0-1\n")
@@ -41,7 +41,7 @@ impl Machine {
         self.tree.file(path, format!("{content}\n"));
     }
 
-    /// A PCI function on a node (-1 for one that does not tell), and its path.
+    /// Adds a PCI function on a node (-1 for unknown) and returns its path.
     pub fn pci(&mut self, address: &str, class: &str, node: i32) -> String {
         let path = format!("/sys/devices/pci0000:00/{address}");
         for (file, content) in [("class", class), ("vendor", "0x15b3"), ("device", "0x1017")] {
@@ -52,7 +52,7 @@ impl Machine {
         path
     }
 
-    /// A network card with an interface, and the interface's path.
+    /// Adds a network card with an interface and returns the interface's path.
     pub fn nic(&mut self, address: &str, name: &str, node: i32) -> String {
         let function = self.pci(address, "0x020000", node);
         let path = self.interface(&format!("{function}/net/{name}"), 1);
@@ -60,7 +60,7 @@ impl Machine {
         path
     }
 
-    /// An interface that software makes, and its path.
+    /// Adds a virtual interface and returns its path.
     pub fn virtual_interface(&mut self, name: &str) -> String {
         self.interface(&format!("/sys/devices/virtual/net/{name}"), 1)
     }
@@ -85,19 +85,19 @@ impl Machine {
         self.file(&format!("/sys/class/net/{name}/{file}"), content);
     }
 
-    /// Puts one interface upon another, as the kernel links them.
+    /// Stacks an interface on another with the kernel's links.
     pub fn upon(&mut self, upper: &str, lower: &str) {
         self.tree.link(&format!("/sys/class/net/{upper}/lower_{lower}"), &format!("/sys/class/net/{lower}"));
         self.tree.link(&format!("/sys/class/net/{lower}/upper_{upper}"), &format!("/sys/class/net/{upper}"));
     }
 
-    /// Puts a port below a bridge or bond.
+    /// Attaches a port to a bridge or bond.
     pub fn enslave(&mut self, master: &str, port: &str) {
         self.upon(master, port);
         self.tree.link(&format!("/sys/class/net/{port}/master"), &format!("/sys/class/net/{master}"));
     }
 
-    /// A bridge and its ports.
+    /// Adds a bridge with ports.
     pub fn bridge(&mut self, name: &str, ports: &[&str]) {
         self.virtual_interface(name);
         self.net(name, "uevent", "DEVTYPE=bridge");
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// A pair, both ends here.
+    /// Adds a veth pair with both ends in this namespace.
     pub fn pair(&mut self, one: &str, other: &str) {
         let (first, second) = (self.interfaces + 1, self.interfaces + 2);
         self.virtual_interface(one);
@@ -121,7 +121,7 @@ impl Machine {
         self.net(other, "iflink", &first.to_string());
     }
 
-    /// A block device below a path, with its number.
+    /// Adds a block device with a number below a path.
     fn disk_at(&mut self, path: &str, at: &str) {
         let name = path.rsplit('/').next().expect("a name");
         self.file(&format!("{path}/dev"), at);
@@ -131,7 +131,7 @@ impl Machine {
         self.device_file(&format!("/dev/{name}"), PathKind::Block, at);
     }
 
-    /// An NVMe drive with one namespace.
+    /// Adds an NVMe drive with one namespace.
     pub fn nvme(&mut self, address: &str, index: u32, node: i32) {
         let function = self.pci(address, "0x010802", node);
         let controller = format!("{function}/nvme/nvme{index}");
@@ -142,7 +142,7 @@ impl Machine {
         self.disk_at(&format!("{controller}/nvme{index}n1"), &format!("259:{}", index * 16));
     }
 
-    /// A partition of a disk.
+    /// Adds a partition of a disk.
     pub fn partition(&mut self, disk: &str, name: &str, at: &str) {
         let path = format!("/sys/class/block/{disk}/{name}");
         self.file(&format!("{path}/partition"), "1");
@@ -150,7 +150,7 @@ impl Machine {
         self.disk_at(&path, at);
     }
 
-    /// A block device that software makes, upon others.
+    /// Adds a virtual block device on others.
     pub fn stacked(&mut self, name: &str, at: &str, below: &[&str]) {
         let path = format!("/sys/devices/virtual/block/{name}");
         self.disk_at(&path, at);
@@ -159,7 +159,7 @@ impl Machine {
         }
     }
 
-    /// Names a mapping, as `dm/name` and `dm/uuid` do.
+    /// Sets `dm/name` and `dm/uuid` of a mapping.
     pub fn mapped(&mut self, disk: &str, name: &str, uuid: &str) {
         self.file(&format!("/sys/class/block/{disk}/dm/name"), name);
         self.file(&format!("/sys/class/block/{disk}/dm/uuid"), uuid);
@@ -179,13 +179,13 @@ impl Machine {
         facts
     }
 
-    /// Mounts a file system; options as mountinfo shows them at the end.
+    /// Mounts a file system, with options as in the last field of mountinfo.
     pub fn mount(&mut self, id: u64, at: &str, place: &str, kind: &str, source: &str, options: &str) {
         let place = place.replace(' ', "\\040");
         self.mounts += &format!("{id} 1 {at} / {place} rw,relatime shared:1 - {kind} {source} rw{options}\n");
     }
 
-    /// A file or directory on a mount.
+    /// Adds a file or directory on a mount.
     pub fn place(&mut self, path: &str, kind: PathKind, on: &str, mount: u64) -> PathFacts {
         let facts = PathFacts { canonical: path.into(), kind, on: number(on), is: None, mount: Some(mount) };
         self.answers.add(LocateQuery::Path { path: path.into() }, Ok(LocateAnswer::Path(facts.clone())));
@@ -201,14 +201,14 @@ impl Machine {
         self.answers.add(LocateQuery::Path { path: path.into() }, Err(why));
     }
 
-    /// The addresses of a host.
+    /// Adds a host with addresses.
     pub fn host(&mut self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
         self.answers
             .add(LocateQuery::Addresses { host: name.into() }, Ok(LocateAnswer::Addresses(addresses)));
     }
 
-    /// An address and the interfaces that lead to it, with weights.
+    /// Adds routes to an address by interfaces with weights.
     pub fn route(&mut self, to: &str, by: &[(&str, u32)]) {
         self.host(to, &[to]);
         let to = to.parse().expect("an address");
@@ -225,7 +225,7 @@ impl Machine {
         self.answers.add(LocateQuery::Routes { to }, Err(LocateError::NoRoute(to)));
     }
 
-    /// What a process has open: what its links say, and what it is.
+    /// Adds open files of a process: link targets and their attributes.
     pub fn opened(&mut self, pid: u32, same_network: bool, files: &[(&str, Option<PathFacts>)]) {
         let file = |(fd, (target, facts)): (usize, &(&str, Option<PathFacts>))| OpenFile {
             fd: fd as u32,
@@ -246,12 +246,12 @@ impl Machine {
         resolve(ResolveContext { root: &tree, locate: &self.answers, topology: &topology }, &handle)
     }
 
-    /// The chain of a handle; several lines are joined by semicolons.
+    /// Returns the chain of a handle, lines joined by semicolons.
     pub fn line(&self, handle: &str) -> String {
         self.resolve(handle).lines().join("; ")
     }
 
-    /// Where a handle leads no further: the rules of its findings, and that it leads to no device.
+    /// Returns the rules of a handle's findings; panics if it resolves to a device.
     pub fn dead_end(&self, handle: &str) -> Vec<String> {
         let resolved = self.resolve(handle);
         assert!(resolved.devices.is_empty() && resolved.nodes.is_empty(), "{resolved:#?}");
@@ -260,13 +260,13 @@ impl Machine {
     }
 }
 
-/// Names and shares of devices.
+/// Returns names and shares of devices.
 pub fn shares(resolved: &Resolved) -> Vec<(&str, f64)> {
     let rounded = |share: f64| (share * 1000.0).round() / 1000.0;
     resolved.devices.iter().map(|device| (device.name.as_str(), rounded(device.share))).collect()
 }
 
-/// Nodes and shares.
+/// Returns nodes and shares.
 pub fn nodes(resolved: &Resolved) -> Vec<(u32, f64)> {
     resolved.nodes.iter().map(|near| (near.node.0, (near.share * 1000.0).round() / 1000.0)).collect()
 }

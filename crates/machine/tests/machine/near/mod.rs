@@ -1,4 +1,4 @@
-//! Handles resolved on machines in memory, whose files are as Linux shows them.
+//! Resolution of handles on in-memory machines.
 
 mod block;
 mod file;

@@ -1,4 +1,4 @@
-//! Network interfaces, hosts and routes.
+//! Resolution of network interfaces, hosts and routes.
 
 use super::machine::{nodes, rules, shares, Machine};
 
@@ -21,7 +21,7 @@ fn bond(machine: &mut Machine, mode: &str, active: &str) {
 }
 
 #[test]
-fn a_card_by_its_name_or_address() {
+fn resolves_names_and_pci_addresses() {
     let machine = two_cards();
     assert_eq!(machine.line("eth0"), "eth0 -> 0000:3b:00.0 -> node 1");
     assert_eq!(machine.line("3b:00.0"), "0000:3b:00.0 -> node 1");
@@ -31,7 +31,7 @@ fn a_card_by_its_name_or_address() {
 }
 
 #[test]
-fn a_bond_divides_by_speed_and_what_stands_by_has_no_share() {
+fn bond_shares_follow_speed_and_active_port() {
     let mut machine = two_cards();
     bond(&mut machine, "802.3ad 4", "");
     machine.net("eth0", "speed", "25000");
@@ -49,13 +49,13 @@ fn a_bond_divides_by_speed_and_what_stands_by_has_no_share() {
     let mut machine = two_cards();
     bond(&mut machine, "active-backup 1", "eth1");
     assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.0), ("eth1", 1.0)]);
-    // While both are down.
+    // Both links are down.
     machine.net("bond0", "bonding/active_slave", "");
     assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.5), ("eth1", 0.5)]);
 }
 
 #[test]
-fn a_vlan_upon_a_bond_and_a_macvlan_upon_that() {
+fn resolves_vlan_and_macvlan_on_a_bond() {
     let mut machine = two_cards();
     bond(&mut machine, "balance-rr 0", "");
     for (upper, lower, kind) in [("bond0.5", "bond0", "vlan"), ("mv0", "bond0.5", "macvlan")] {
@@ -68,7 +68,7 @@ fn a_vlan_upon_a_bond_and_a_macvlan_upon_that() {
 }
 
 #[test]
-fn a_vlan_of_an_old_kernel_is_found_by_its_link() {
+fn resolves_vlans_of_old_kernels() {
     let mut machine = two_cards();
     machine.virtual_interface("eth0.5");
     machine.net("eth0.5", "iflink", "2");
@@ -77,7 +77,7 @@ fn a_vlan_of_an_old_kernel_is_found_by_its_link() {
 }
 
 #[test]
-fn a_containers_interface_goes_through_its_bridge() {
+fn resolves_container_interfaces_through_bridges() {
     let mut machine = two_cards();
     machine.pair("in0", "veth1");
     machine.pair("in1", "veth2");
@@ -91,7 +91,7 @@ fn a_containers_interface_goes_through_its_bridge() {
 }
 
 #[test]
-fn an_open_vswitch_is_a_bridge_too() {
+fn resolves_open_vswitch() {
     let mut machine = two_cards();
     machine.pair("in0", "veth1");
     machine.virtual_interface("ovs-system");
@@ -101,7 +101,7 @@ fn an_open_vswitch_is_a_bridge_too() {
 }
 
 #[test]
-fn a_virtual_function_is_near_its_node() {
+fn resolves_virtual_functions() {
     let mut machine = two_cards();
     let function = machine.pci("0000:3b:00.2", "0x020000", 1);
     machine.tree.link(&format!("{function}/physfn"), "../0000:3b:00.0");
@@ -114,7 +114,7 @@ fn a_virtual_function_is_near_its_node() {
 }
 
 #[test]
-fn rdma_of_a_card_of_a_bond_and_of_software() {
+fn resolves_rdma_devices() {
     let mut machine = two_cards();
     bond(&mut machine, "802.3ad 4", "");
     let rdma = |machine: &mut Machine, name: &str, path: &str, interface: &str| {
@@ -130,12 +130,12 @@ fn rdma_of_a_card_of_a_bond_and_of_software() {
 }
 
 #[test]
-fn interfaces_that_lead_nowhere_say_why() {
+fn reports_interfaces_without_device() {
     let mut machine = two_cards();
     machine.virtual_interface("dummy0");
     machine.virtual_interface("c0");
     machine.net("c0", "iflink", "70");
-    // By chance the other end has the number that a card has here.
+    // The index of the other end coincides with that of a local card.
     machine.virtual_interface("c1");
     machine.net("c1", "iflink", "2");
     machine.pair("a", "b");
@@ -149,21 +149,21 @@ fn interfaces_that_lead_nowhere_say_why() {
 }
 
 #[test]
-fn unknown_names_offer_the_nearest() {
+fn suggests_similar_names() {
     let machine = two_cards();
     let resolved = machine.resolve("eth2");
     assert!(resolved.is_unknown());
-    assert_eq!(resolved.findings[0].remedy, "There are eth0, eth1.");
-    // Nothing is like it: all, as the topology has them.
+    assert_eq!(resolved.findings[0].remedy, "Known devices: eth0, eth1.");
+    // No name is similar: suggest all, in the order of the topology.
     let unlike = machine.resolve("wholly-else");
-    assert_eq!(unlike.findings[0].remedy, "There are eth1, eth0.");
+    assert_eq!(unlike.findings[0].remedy, "Known devices: eth1, eth0.");
     let mut many = Machine::new();
     many.loopback();
     for card in 0..10 {
         many.nic(&format!("0000:1{card}:00.0"), &format!("net{card}"), 0);
     }
-    let first = "There are net0, net1, net2, net3, net4, net5, net6, net7";
-    let remedy = format!("{first}, and 2 others, which numaio topology lists.");
+    let first = "Known devices: net0, net1, net2, net3, net4, net5, net6, net7";
+    let remedy = format!("{first}, and 2 others listed by numaio topology.");
     assert_eq!(many.resolve("wholly-else").findings[0].remedy, remedy);
     for handle in ["0000:99:00.0", "nvme7n1", "cuda:0", "GPU-12", "/dev/sdq"] {
         let mut machine = two_cards();
@@ -173,7 +173,7 @@ fn unknown_names_offer_the_nearest() {
 }
 
 #[test]
-fn a_device_whose_node_is_not_told_is_a_device_all_the_same() {
+fn resolves_devices_with_unknown_node() {
     let mut machine = Machine::new();
     machine.nic("0000:3b:00.0", "eth0", -1);
     let resolved = machine.resolve("eth0");
@@ -182,7 +182,7 @@ fn a_device_whose_node_is_not_told_is_a_device_all_the_same() {
 }
 
 #[test]
-fn hosts_by_name_address_and_zone() {
+fn resolves_hosts_by_name_address_and_zone() {
     let mut machine = two_cards();
     machine.host("store1", &["fd00::9", "10.0.0.9"]);
     machine.no_route("fd00::9");
@@ -195,7 +195,7 @@ fn hosts_by_name_address_and_zone() {
 }
 
 #[test]
-fn hosts_that_lead_nowhere_say_why() {
+fn reports_unresolvable_hosts() {
     let mut machine = two_cards();
     machine.route("127.0.0.1", &[("lo", 1)]);
     machine.no_route("10.9.9.9");

@@ -1,10 +1,10 @@
-//! Processes.
+//! Resolution of processes.
 
 use super::machine::{nodes, rules, Machine};
 use numaio_machine::locate::PathKind;
 
 #[test]
-fn files_devices_and_peers_of_a_process() {
+fn resolves_files_devices_and_peers_of_a_process() {
     let mut machine = Machine::new();
     machine.nvme("0000:3b:00.0", 0, 1);
     machine.nic("0000:18:00.0", "eth0", 0);
@@ -34,10 +34,10 @@ fn files_devices_and_peers_of_a_process() {
     ];
     machine.opened(77, true, &[files, others.to_vec()].concat());
     let resolved = machine.resolve("pid:77");
-    // Six are looked at: three files, a device file of the kernel's own, two connections, one of them to itself.
+    // Six are examined: three files, a virtual device file, and two connections, one to itself.
     assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
     assert_eq!(rules(&resolved), ["near-others-open"]);
-    assert!(resolved.findings[0].what.starts_with("4 others"), "{:?}", resolved.findings);
+    assert!(resolved.findings[0].what.starts_with("4 of its open files"), "{:?}", resolved.findings);
     let lines = [
         "process 77 -> /data/a -> ext4 on /dev/nvme0n1 -> nvme0n1 -> 0000:3b:00.0 -> node 1",
         "process 77 -> 10.0.0.9 -> eth0 -> 0000:18:00.0 -> node 0",
@@ -48,7 +48,7 @@ fn files_devices_and_peers_of_a_process() {
 }
 
 #[test]
-fn a_process_that_has_nothing_or_is_not_there() {
+fn reports_processes_without_open_files() {
     let mut machine = Machine::new();
     machine.opened(5, true, &[("pipe:[9]", None)]);
     assert_eq!(machine.dead_end("pid:5"), ["near-nothing-open"]);

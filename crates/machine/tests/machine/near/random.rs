@@ -1,4 +1,4 @@
-//! Whatever a machine's files and answers say, a resolution ends, and says something.
+//! Resolution on random machines always terminates with a device or a finding.
 
 use super::machine::Machine;
 use numaio_machine::locate::PathKind;
@@ -113,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_resolution_ends_with_a_device_or_a_reason(changes in prop::collection::vec(change(), 0..40)) {
+    fn every_resolution_has_a_device_or_a_finding(changes in prop::collection::vec(change(), 0..40)) {
         let mut machine = Machine::new();
         machine.nic("0000:3b:00.0", "eth0", 1);
         machine.loopback();

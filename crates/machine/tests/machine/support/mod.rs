@@ -1,4 +1,4 @@
-//! Helpers of the tests: recorded machines from disk, and what hwloc says of them.
+//! Test helpers: recorded machines on disk, and their hwloc topologies.
 
 pub mod witness;
 
@@ -7,17 +7,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes past the capture of the test harness, so that a test that could not run says so.
+/// Writes to the standard error without the capture of the test harness, to report skipped tests.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The recorded machines by name, unpacked.
+/// Returns the unpacked recorded machines by name.
 pub fn machines() -> Vec<(String, PathBuf)> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hwloc-machines");
     let corpus = std::env::var_os("NUMAIO_CORPUS").map_or(beside, PathBuf::from);
     let Ok(entries) = std::fs::read_dir(&corpus) else {
-        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see crates/machine/tests/corpus.rs");
+        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see crates/machine/tests/machine/corpus.rs");
         return Vec::new();
     };
     let mut machines = Vec::new();
@@ -33,9 +33,10 @@ pub fn machines() -> Vec<(String, PathBuf)> {
     machines
 }
 
-/// Unpacks an archive of a machine below the target directory and gives the root in it.
+/// Unpacks an archive of a machine below the target directory and returns its root.
 fn unpack(archive: &Path, name: &str) -> Result<PathBuf, String> {
-    // Tests of one run share the folder; each process unpacks into its own, as they may run at the same time.
+    // Tests of one run share the folder; each process unpacks into its own, as they may run at the
+    // same time.
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hwloc-machines").join(name);
     if let Some(root) = only_child(&unpacked) {
         return Ok(root);
@@ -50,7 +51,7 @@ fn unpack(archive: &Path, name: &str) -> Result<PathBuf, String> {
         Ok(output) => Err(format!("tar: {}", String::from_utf8_lossy(&output.stderr).trim())),
         Err(error) => Err(format!("tar: {error}")),
     };
-    // The first to finish wins; the others' copies are the same.
+    // The first to finish wins; all copies are identical.
     let _ = std::fs::rename(&fresh, &unpacked);
     let _ = std::fs::remove_dir_all(&fresh);
     result?;

@@ -1,4 +1,4 @@
-//! What hwloc's lstopo sees of a recorded machine.
+//! Topologies of recorded machines by hwloc's lstopo.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// A machine as hwloc sees it.
+/// A machine as reported by hwloc.
 #[derive(Debug, Default)]
 pub struct Witness {
     pub cpus: CpuSet,
@@ -14,7 +14,7 @@ pub struct Witness {
     pub allowed_cpus: CpuSet,
     pub allowed_nodes: NodeSet,
     pub nodes: BTreeMap<NodeId, WitnessNode>,
-    /// By the kernel's number; packages that share a number are one.
+    /// By the kernel's number; packages with the same number are merged.
     pub packages: BTreeMap<u32, CpuSet>,
     /// `L2 Unified 1048576 of 0-1`.
     pub caches: BTreeSet<String>,
@@ -26,10 +26,10 @@ pub struct WitnessNode {
     pub memory_bytes: u64,
 }
 
-/// Versions whose differences the tests know exactly.
+/// Version whose differences the tests list exactly.
 pub const KNOWN_VERSION: &str = "2.9.";
 
-/// The program and its version; none if it is not installed.
+/// Returns the program and its version, if installed.
 pub fn lstopo() -> Option<(&'static str, String)> {
     ["lstopo-no-graphics", "lstopo"].into_iter().find_map(|program| {
         let output = Command::new(program).arg("--version").output().ok()?;
@@ -38,7 +38,7 @@ pub fn lstopo() -> Option<(&'static str, String)> {
     })
 }
 
-/// Asks lstopo about the machine below `root`.
+/// Runs lstopo on the machine below `root`.
 pub fn ask(program: &str, root: &Path) -> Witness {
     let output = Command::new(program)
         .args([
@@ -55,7 +55,7 @@ pub fn ask(program: &str, root: &Path) -> Witness {
         .env("HWLOC_FSROOT", root)
         .env("HWLOC_THISSYSTEM", "0")
         .env("HWLOC_COMPONENTS", "linux,stop")
-        // It hides the memory of GPUs otherwise.
+        // Otherwise it hides the memory of GPUs.
         .env("HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES", "1")
         .output()
         .expect("lstopo runs");
@@ -100,7 +100,7 @@ fn parse(xml: &str) -> Witness {
     witness
 }
 
-/// The attributes of an XML tag.
+/// Returns the attributes of an XML tag.
 pub fn attributes(tag: &str) -> BTreeMap<&str, &str> {
     let mut attributes = BTreeMap::new();
     let mut rest = tag;
@@ -112,7 +112,7 @@ pub fn attributes(tag: &str) -> BTreeMap<&str, &str> {
     attributes
 }
 
-/// hwloc's masks leave out words of nothing: `0xff,,0x0`.
+/// Parses hwloc's masks, which omit empty words: `0xff,,0x0`.
 fn mask(text: &str) -> CpuSet {
     let words: Vec<&str> = text.split(',').map(|word| if word.is_empty() { "0" } else { word }).collect();
     CpuSet::parse_mask(&words.join(",")).unwrap_or_default()
