@@ -2,7 +2,7 @@
 
 use crate::ground::Ground;
 use crate::words::{all_harmless, is_harmless};
-use numaio_cli::decoders::{self, Called, Config, Terms};
+use numaio_cli::decoders::{self, Config, DecodedRequest, Grants};
 use numaio_linux::files::Base;
 use numaio_linux::port::net::PublicKey;
 use numaio_mover::wire::Side;
@@ -46,14 +46,14 @@ fn key(text: &str) -> PublicKey {
 pub fn calls(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         hello(text.lines().next().unwrap_or_default());
-        if let Some((system, file)) = decoders::there(text) {
+        if let Some((system, file)) = decoders::remote_system(text) {
             assert!(
                 is_harmless(&system) && file.starts_with('/') && !file.contains('\n'),
                 "{system:?} {file:?}"
             );
         }
     }
-    if let Some(user) = decoders::request(input) {
+    if let Some(user) = decoders::admission_request(input) {
         assert!(input.len() <= LONGEST, "{} bytes", input.len());
         assert!(said(input).is_none_or(|said| said["user"] == user), "{user:?}");
     }
@@ -80,9 +80,9 @@ fn hello(text: &str) {
         match decoders::hello(&DAEMON, key(of), text) {
             Ok(it) => {
                 assert_eq!(Some(&it.user[..]), owner);
-                assert!(MAY.contains(&(&it.user, &it.root, it.takes)), "{it:?}");
+                assert!(MAY.contains(&(&it.user, &it.root, it.is_source)), "{it:?}");
                 if let Some(said) = said(text.as_bytes()) {
-                    assert!(said["root"] == it.root && said["take"] == it.takes, "{it:?}");
+                    assert!(said["root"] == it.root && said["take"] == it.is_source, "{it:?}");
                     assert!(said["user"].is_null() || said["user"] == it.user, "{it:?}");
                 }
             }
@@ -90,7 +90,7 @@ fn hello(text: &str) {
                 assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
                 assert!(line.len() <= LONGEST + 1, "{} bytes", line.len());
                 let heard = decoders::greeting(line.as_bytes()).expect_err("a refusal");
-                assert!(!heard.starts_with("host:1: this is no greeting"), "{heard}");
+                assert!(!heard.starts_with("host:1: expected a greeting"), "{heard}");
             }
         }
     }
@@ -111,11 +111,11 @@ fn greeting(input: &[u8]) {
 /// An answer is the same when it is said again; data connections are tried first where ssh leads.
 fn answer(input: &[u8]) {
     let at = IpAddr::from([192, 0, 2, 7]);
-    match decoders::answer(input, at) {
+    match decoders::peer_reply(input, at) {
         Ok(said) => {
-            let again = decoders::answer(said.answer.as_bytes(), at).expect("what it says can be heard");
-            assert_eq!((&again.answer, &again.doors), (&said.answer, &said.doors));
-            let doors = &said.doors;
+            let again = decoders::peer_reply(said.reply.as_bytes(), at).expect("what it says can be heard");
+            assert_eq!((&again.reply, &again.addresses), (&said.reply, &said.addresses));
+            let doors = &said.addresses;
             assert!(doors.len() <= 3 && doors.first().is_none_or(|first| first.ip() == at), "{doors:?}");
         }
         Err(words) => assert!(words.len() <= 1_024 && is_harmless(&words), "{words:?}"),
@@ -136,27 +136,27 @@ fn call(said: &[u8]) {
     let ground = Ground::new();
     let taken = [Side::Source, Side::Sink].into_iter().filter(|side| {
         let Ok(called) = allowed(said, *side, &ground) else { return false };
-        let again = allowed(called.call.as_bytes(), *side, &ground).expect("what it says can be heard");
-        assert_eq!(again.call, called.call);
+        let again = allowed(called.request.as_bytes(), *side, &ground).expect("what it says can be heard");
+        assert_eq!(again.request, called.request);
         let choices = [None, Some("\"Lanes\"\n"), Some("\"Tunnel\"\n")];
-        assert!(choices.contains(&called.choice.as_deref()), "{:?}", called.choice);
+        assert!(choices.contains(&called.route.as_deref()), "{:?}", called.route);
         true
     });
     assert!(taken.count() <= 1, "it is the side that the hello said");
 }
 
 /// A call of somebody who may ask for that side: nothing happens outside of the root, and all else is within limits.
-fn allowed(said: &[u8], side: Side, ground: &Ground) -> Result<Called, String> {
-    let terms = Terms {
+fn allowed(said: &[u8], side: Side, ground: &Ground) -> Result<DecodedRequest, String> {
+    let terms = Grants {
         base: Base::below(&ground.root).expect("a directory"),
         side,
         streams: STREAMS,
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
     };
-    let called = decoders::call(said, &terms);
+    let called = decoders::peer_request(said, &terms);
     if let Ok(called) = &called {
-        check(&called.call, side);
+        check(&called.request, side);
         let directories = called.directories.as_deref().unwrap_or_default();
         assert!(directories.iter().all(|at| at.starts_with(&ground.root)), "{directories:?}");
     }
@@ -277,7 +277,7 @@ mod tests {
         let ground = Ground::new();
         let understood = |seed: &[u8]| {
             let text = std::str::from_utf8(seed).expect("text");
-            let terms = |side| Terms {
+            let terms = |side| Grants {
                 base: Base::below(&ground.root).expect("a directory"),
                 side,
                 streams: STREAMS,
@@ -285,18 +285,18 @@ mod tests {
                 set_id: false,
             };
             let called =
-                |side| decoders::call(seed, &terms(side)).is_ok_and(|called| called.directories.is_ok());
+                |side| decoders::peer_request(seed, &terms(side)).is_ok_and(|called| called.directories.is_ok());
             let is_greeting = text.starts_with("{\"Refused\"") || text.starts_with("{\"Busy\"");
-            is_greeting && decoders::greeting(seed).is_err_and(|words| !words.contains("no greeting"))
+            is_greeting && decoders::greeting(seed).is_err_and(|words| !words.contains("expected a greeting"))
                 || decoders::hello(&DAEMON, key(ADA), text).is_ok()
                 || decoders::hello(&DAEMON, key(ADA), text)
                     .is_err_and(|line| line.contains("there is no root"))
                 || decoders::greeting(seed).is_ok()
-                || decoders::answer(seed, at).is_ok_and(|said| !said.doors.is_empty())
-                || decoders::answer(seed, at).is_err_and(|words| words == "no port")
+                || decoders::peer_reply(seed, at).is_ok_and(|said| !said.addresses.is_empty())
+                || decoders::peer_reply(seed, at).is_err_and(|words| words == "no port")
                 || decoders::event(seed).is_some()
-                || decoders::there(text).is_some()
-                || decoders::request(seed).is_some()
+                || decoders::remote_system(text).is_some()
+                || decoders::admission_request(seed).is_some()
                 || called(Side::Source)
                 || called(Side::Sink)
         };

@@ -1,7 +1,7 @@
 //! Files that are kept: that of a daemon, and those that numaio writes and reads again, which others may have damaged.
 
 use crate::words::is_harmless;
-use numaio_cli::decoders::{self, Config, Fault};
+use numaio_cli::decoders::{self, Config, ConfigError};
 use numaio_linux::port::net::PublicKey;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub fn serve_config(input: &[u8]) {
         Ok(config) => check(config, lines),
         Err(faults) => {
             assert!(!faults.is_empty() && faults.is_sorted());
-            for Fault { line, text } in faults {
+            for ConfigError { line, text } in faults {
                 assert!((1..=lines).contains(line), "line {line} of {lines}: {text}");
                 assert!(!text.is_empty() && is_harmless(text), "{text:?}");
             }
@@ -34,8 +34,8 @@ pub fn serve_config(input: &[u8]) {
         }
         (Err(faults), Err(lower)) => {
             // What the whole file lacks is told at its first line.
-            let same = |fault: &Fault| {
-                let at = |line| lower.contains(&Fault { line, text: fault.text.clone() });
+            let same = |fault: &ConfigError| {
+                let at = |line| lower.contains(&ConfigError { line, text: fault.text.clone() });
                 at(fault.line + 1) || fault.line == 1 && at(1)
             };
             assert!(faults.len() == lower.len() && faults.iter().all(same), "{faults:?} {lower:?}");
@@ -88,20 +88,20 @@ fn known(text: &str) {
     let rest = written.strip_prefix(SCHEME).expect("it begins with its scheme");
     assert_eq!(decoders::address(rest), Ok((written.clone(), place.clone())), "it is read as it is written");
     let key: PublicKey = KEY.parse().expect("a key");
-    let more = decoders::remembered(list, &place, key);
-    match decoders::known(list, &place) {
+    let more = decoders::with_known_key(list, &place, key);
+    match decoders::known_keys(list, &place) {
         Ok(mut keys) => {
             let other = "other.example:1";
             if place != other {
-                assert_eq!(decoders::known(&more, other), decoders::known(list, other));
+                assert_eq!(decoders::known_keys(&more, other), decoders::known_keys(list, other));
             }
             keys.push(key);
-            assert_eq!(decoders::known(&more, &place), Ok(keys));
+            assert_eq!(decoders::known_keys(&more, &place), Ok(keys));
         }
         Err(words) => {
             let line = words.split(' ').find_map(|word| word.parse().ok()).expect("the number of a line");
             assert!((1..=list.lines().count()).contains(&line) && is_harmless(&words), "{words:?}");
-            assert_eq!(decoders::known(&more, &place), Err(words), "what is wrong stays so");
+            assert_eq!(decoders::known_keys(&more, &place), Err(words), "what is wrong stays so");
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         let [list, key, job] = [list, key, job].map(|seed| std::str::from_utf8(seed).expect("text"));
         let (address, list) = list.split_once('\n').expect("lines");
         let (_, place) = decoders::address(address.as_bytes()).expect("an address");
-        assert_eq!(decoders::known(list, &place).map(|keys| keys.len()), Ok(1));
+        assert_eq!(decoders::known_keys(list, &place).map(|keys| keys.len()), Ok(1));
         assert!(decoders::private_key(key).is_ok() && decoders::job(job).is_ok());
         assert!(PublicKey::from_der(der).is_some());
         let [example, .., wrong] = &config_seeds()[..] else { panic!("seeds") };

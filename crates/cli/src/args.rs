@@ -48,9 +48,9 @@ impl Args {
         if !is_copy || error.kind() != ErrorKind::UnknownArgument {
             return error;
         }
-        let command = Self::command().mut_subcommand("copy", copy::with_absent);
+        let command = Self::command().mut_subcommand("copy", copy::with_unsupported_options);
         let mut error = command.try_get_matches_from(words).err().unwrap_or(error);
-        copy::not_proposed(&mut error);
+        copy::remove_unsupported_suggestion(&mut error);
         error
     }
 }

@@ -3,14 +3,16 @@
 //! Lines of a control channel, with what a daemon makes of them; the file of a daemon; what another numaio or another host
 //! tells; files that are kept here and may be damaged.
 
-pub use crate::commands::copy::decoded::{address, answer, call, event, greeting, there, Answered, Called};
-pub use crate::commands::copy::peer::Terms;
-pub use crate::commands::serve::config::{Config, Fault};
-pub use crate::commands::serve::decoded::{hello, request, Admitted};
+pub use crate::commands::copy::decode::{
+    address, event, greeting, peer_reply, peer_request, remote_system, DecodedReply, DecodedRequest,
+};
+pub use crate::commands::copy::peer::Grants;
+pub use crate::commands::serve::config::{Config, ConfigError};
+pub use crate::commands::serve::decode::{admission_request, hello, Admitted};
 
 use crate::failure::Failure;
 use crate::jobs;
-use crate::keys::{self, Known};
+use crate::keys::{self, KnownDaemons};
 use numaio_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
 use std::ffi::OsString;
@@ -20,13 +22,13 @@ use std::path::Path;
 ///
 /// # Errors
 /// What is wrong in the list, for people.
-pub fn known(list: &str, place: &str) -> Result<Vec<PublicKey>, String> {
-    told(Known::of(Path::new("list"), list).keys(place))
+pub fn known_keys(list: &str, place: &str) -> Result<Vec<PublicKey>, String> {
+    message(KnownDaemons::parse(Path::new("list"), list).keys(place))
 }
 
 /// The list with one more key.
-pub fn remembered(list: &str, place: &str, key: PublicKey) -> String {
-    Known::of(Path::new("list"), list).with(place, key)
+pub fn with_known_key(list: &str, place: &str, key: PublicKey) -> String {
+    KnownDaemons::parse(Path::new("list"), list).with_key(place, key)
 }
 
 /// The key in a file of one, and its public half.
@@ -34,7 +36,9 @@ pub fn remembered(list: &str, place: &str, key: PublicKey) -> String {
 /// # Errors
 /// What is wrong with the file, for people.
 pub fn private_key(text: &str) -> Result<(PrivateKey, PublicKey), String> {
-    told(keys::of(Path::new("key"), text).and_then(|key| keys::public(&key).map(|public| (key, public))))
+    message(
+        keys::parse(Path::new("key"), text).and_then(|key| keys::public(&key).map(|public| (key, public))),
+    )
 }
 
 /// A job that was noted: as it is noted again, as it is shown alone and in a list, and its command.
@@ -42,15 +46,15 @@ pub fn private_key(text: &str) -> Result<(PrivateKey, PublicKey), String> {
 /// # Errors
 /// Why it is none, for people.
 pub fn job(text: &str) -> Result<(String, [String; 2], Vec<OsString>), String> {
-    let job = told(jobs::of(Path::new("job"), text))?;
+    let job = message(jobs::parse(Path::new("job"), text))?;
     let again = jobs::json(&job).map_err(|error| error.to_string())?;
     let style = TextStyle::default();
     let shown =
         [numaio_report::job_text(&job, &style), numaio_report::jobs_text(std::slice::from_ref(&job), &style)];
-    let command = job.command.iter().map(jobs::typed).collect();
+    let command = job.command.iter().map(jobs::to_os_string).collect();
     Ok((String::from_utf8_lossy(&again).into_owned(), shown, command))
 }
 
-fn told<T>(done: Result<T, Failure>) -> Result<T, String> {
+fn message<T>(done: Result<T, Failure>) -> Result<T, String> {
     done.map_err(|failure| failure.message)
 }

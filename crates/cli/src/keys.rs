@@ -10,12 +10,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of the file of a key.
-const LONGEST_KEY: u64 = 4 << 10;
+const MAX_KEY_BYTES: u64 = 4 << 10;
 /// Most bytes of the file of known daemons.
-const LONGEST_KNOWN: u64 = 4 << 20;
+const MAX_KNOWN_BYTES: u64 = 4 << 20;
 
 /// The file of a user's key: the one that was named, or that in the folder of what users decide.
-pub fn file(named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub fn path(named: Option<&Path>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.to_owned()),
         None => Ok(folder()?.join("key")),
@@ -44,11 +44,11 @@ pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
         return Err(Failure::file(path, format!("others may use this key: its mode is {mode:03o}"))
             .hint("chmod 600 it; if others could have read it, make a new one"));
     }
-    of(path, &text(&mut file, LONGEST_KEY).map_err(unread)?)
+    parse(path, &text(&mut file, MAX_KEY_BYTES).map_err(unread)?)
 }
 
 /// The key in the text of a file.
-pub fn of(path: &Path, text: &str) -> Result<PrivateKey, Failure> {
+pub fn parse(path: &Path, text: &str) -> Result<PrivateKey, Failure> {
     let lines: Vec<&str> = lines(text).map(|(_, line)| line).collect();
     match lines[..] {
         [line] => line.parse().map_err(|error| Failure::file(path, error)),
@@ -63,11 +63,11 @@ pub fn public(key: &PrivateKey) -> Result<PublicKey, Failure> {
 }
 
 /// Makes a key in a file of its own, which is not there yet.
-pub fn make(path: &Path) -> Result<PublicKey, Failure> {
+pub fn generate(path: &Path) -> Result<PublicKey, Failure> {
     let key = PrivateKey::generate().map_err(Failure::new)?;
     let public = public(&key)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_private(folder)?;
+        create_private_folder(folder)?;
     }
     let text =
         format!("# Whoever has this is you. The public half, for others:\n# {public}\n{}\n", key.text());
@@ -90,28 +90,28 @@ pub fn make(path: &Path) -> Result<PublicKey, Failure> {
 
 /// Daemons that were trusted before: lines of a host with its port, and a key.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownDaemons {
     pub path: PathBuf,
     text: String,
 }
 
-impl Known {
+impl KnownDaemons {
     /// What is known; nothing if there is no file.
     pub fn read() -> Result<Self, Failure> {
         let path = folder()?.join("known_hosts");
-        let text = Self::there(&path)?;
+        let text = Self::read_or_empty(&path)?;
         Ok(Self { path, text })
     }
 
-    fn there(path: &Path) -> Result<String, Failure> {
-        match File::open(path).and_then(|mut file| text(&mut file, LONGEST_KNOWN)) {
+    fn read_or_empty(path: &Path) -> Result<String, Failure> {
+        match File::open(path).and_then(|mut file| text(&mut file, MAX_KNOWN_BYTES)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|error| Failure::file(path, error)),
         }
     }
 
     /// What a text says that stands in a file.
-    pub fn of(path: &Path, text: &str) -> Self {
+    pub fn parse(path: &Path, text: &str) -> Self {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
@@ -134,7 +134,7 @@ impl Known {
     }
 
     /// The text with one more key.
-    pub fn with(&self, host: &str, key: PublicKey) -> String {
+    pub fn with_key(&self, host: &str, key: PublicKey) -> String {
         let end = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         format!("{}{end}{host} {key}\n", self.text)
     }
@@ -142,19 +142,19 @@ impl Known {
     /// From now on this is a key of that host. What others wrote to the file since it was read stays.
     pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Failure> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        make_private(folder)?;
+        create_private_folder(folder)?;
         // One at a time, where the file system has locks (flock(2)).
-        let turn = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
-        self.text = Self::there(&self.path)?;
-        self.text = self.with(host, key);
+        let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
+        self.text = Self::read_or_empty(&self.path)?;
+        self.text = self.with_key(host, key);
         let written = store::write_file(&self.path, self.text.as_bytes());
-        drop(turn);
+        drop(lock);
         written
     }
 }
 
 /// Makes a folder, if it is not there, that is its owner's alone.
-fn make_private(folder: &Path) -> Result<(), Failure> {
+fn create_private_folder(folder: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| failure::unwritten(folder, &error))
 }

@@ -1,6 +1,6 @@
 //! numaio on another host, started by the system's ssh: its configuration, agent and jump hosts come free.
 
-pub mod words;
+pub mod stderr_relay;
 
 use crate::failure::Failure;
 use numaio_linux::child_group::ChildGroup;
@@ -10,25 +10,25 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use words::Words;
+use stderr_relay::StderrRelay;
 
 /// Exit status of ssh itself.
 pub const SSH_FAILED: i32 = 255;
 /// Exit status of shells that found no such program.
 pub const NOT_FOUND: i32 = 127;
-const LOOK_EACH: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The variable that names another program than ssh.
-const OTHER: &str = "NUMAIO_SSH";
+const PROGRAM_VARIABLE: &str = "NUMAIO_SSH";
 
 /// The program that gets to other hosts, and options of it. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
 pub fn program() -> OsString {
-    let other = std::env::var_os(OTHER).filter(|other| !other.as_bytes().trim_ascii().is_empty());
+    let other = std::env::var_os(PROGRAM_VARIABLE).filter(|other| !other.as_bytes().trim_ascii().is_empty());
     other.unwrap_or_else(|| "ssh".into())
 }
 
 /// That program with its options, which come after blanks; there are no quotes.
-pub fn begun(program: &OsStr) -> Command {
+pub fn base_command(program: &OsStr) -> Command {
     let words = program.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let mut words = words.map(OsStr::from_bytes);
     let mut command = Command::new(words.next().unwrap_or("ssh".as_ref()));
@@ -37,53 +37,53 @@ pub fn begun(program: &OsStr) -> Command {
 }
 
 /// What to do if there is no such program.
-pub fn install() -> &'static str {
-    match std::env::var_os(OTHER) {
+pub fn missing_program_hint() -> &'static str {
+    match std::env::var_os(PROGRAM_VARIABLE) {
         Some(_) => "NUMAIO_SSH names it: a program, and its options after blanks, without quotes",
         None => "it is Debian's openssh-client",
     }
 }
 
 /// The path of a program on another host, where no shell reads it: a session begins at home.
-pub fn path_there(typed: &str) -> Result<String, Infallible> {
+pub fn remote_path(typed: &str) -> Result<String, Infallible> {
     let below = typed.strip_prefix("~/").map(|path| format!("./{}", path.trim_start_matches('/')));
     Ok(below.unwrap_or_else(|| typed.to_owned()))
 }
 
 /// The numaio of another host with some arguments; `ssh` is the program that gets there.
-pub fn command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[&str]) -> Command {
+pub fn numaio_command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[&str]) -> Command {
     let mut line = quoted(numaio.as_ref());
     for arg in args {
         line.push(" ");
         line.push(arg);
     }
-    shell(ssh, host, &line, Agent::Here)
+    session_command(ssh, host, &line, AgentForwarding::Off)
 }
 
 /// Whether programs on the other host may use our ssh agent, and so go on to further hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Agent {
-    Here,
-    Forwarded,
+pub enum AgentForwarding {
+    Off,
+    On,
 }
 
 /// A line for the shell of another host, which goes on as long as we do. A connection of ssh that is there is used (ssh_config(5),
 /// `ControlPath`), and this one is for nobody else: it ends with us.
-pub fn shell(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: Agent) -> Command {
-    let mut command = begun(ssh.as_ref());
+pub fn session_command(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: AgentForwarding) -> Command {
+    let mut command = base_command(ssh.as_ref());
     command.args(["-o", "ControlMaster=no"]);
-    if agent == Agent::Forwarded {
+    if agent == AgentForwarding::On {
         command.arg("-A");
     }
-    there(command, host, line)
+    with_host(command, host, line)
 }
 
 /// One that ends soon, and may leave a connection for the next one.
-pub fn step(ssh: &OsStr, host: &str, line: &OsStr) -> Command {
-    there(begun(ssh), host, line)
+pub fn step_command(ssh: &OsStr, host: &str, line: &OsStr) -> Command {
+    with_host(base_command(ssh), host, line)
 }
 
-fn there(mut ssh: Command, host: &str, line: &OsStr) -> Command {
+fn with_host(mut ssh: Command, host: &str, line: &OsStr) -> Command {
     ssh.args(["-T", "-o", "ConnectTimeout=15", "--", host]).arg(line);
     ssh
 }
@@ -109,21 +109,21 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 
 /// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
 /// standard input does. Its words for people are passed on, those that were kept back when this is dropped.
-pub struct Started {
-    apart: ChildGroup,
-    patience: Duration,
+pub struct ManagedProcess {
+    group: ChildGroup,
+    exit_timeout: Duration,
     pub stdin: Option<ChildStdin>,
     pub stdout: Option<ChildStdout>,
-    words: Option<Words>,
+    stderr: Option<StderrRelay>,
 }
 
-impl Started {
-    /// Starts it; it has `patience` to end by itself.
+impl ManagedProcess {
+    /// Starts it; it has `exit_timeout` to end by itself.
     ///
     /// # Errors
     /// If the program cannot be started; `hint` says what to do about that.
-    pub fn begin(command: Command, patience: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, (None, false))
+    pub fn start(command: Command, exit_timeout: Duration, hint: &str) -> Result<Self, Failure> {
+        Self::spawn(command, exit_timeout, hint, (None, false))
     }
 
     /// As [`begin`](Self::begin); its words are passed on as those of some host. Those of a quiet one are kept back until it is known
@@ -131,80 +131,80 @@ impl Started {
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn begin_on(
+    pub fn start_on(
         (host, quiet): (&str, bool),
         command: Command,
-        patience: Duration,
+        exit_timeout: Duration,
         hint: &str,
     ) -> Result<Self, Failure> {
-        Self::spawn(command, patience, hint, (Some(host.to_owned()), quiet))
+        Self::spawn(command, exit_timeout, hint, (Some(host.to_owned()), quiet))
     }
 
     /// Words that were kept back are not needed.
-    pub fn forget_words(&mut self) {
-        self.words = None;
+    pub fn discard_stderr(&mut self) {
+        self.stderr = None;
     }
 
     fn spawn(
         mut command: Command,
-        patience: Duration,
+        exit_timeout: Duration,
         hint: &str,
-        (who, quiet): (Option<String>, bool),
+        (source, quiet): (Option<String>, bool),
     ) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is ours, and the other side ends when we say so.
-        let mut apart = ChildGroup::spawn(&mut command).map_err(|error| {
+        let mut group = ChildGroup::spawn(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
         })?;
-        let child = &mut apart.child;
-        let words = child.stderr.take().map(|from| Words::pass_on(from, who, quiet));
+        let child = &mut group.child;
+        let stderr = child.stderr.take().map(|from| StderrRelay::start(from, source, quiet));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { apart, patience, stdin, stdout, words })
+        Ok(Self { group, exit_timeout, stdin, stdout, stderr })
     }
 
     /// Its exit status, if it ends soon.
     pub fn status(&mut self) -> Option<i32> {
         self.stdin = None;
         let began = Instant::now();
-        while began.elapsed() < self.patience {
-            if let Ok(Some(status)) = self.apart.try_wait() {
-                self.hear_out();
+        while began.elapsed() < self.exit_timeout {
+            if let Ok(Some(status)) = self.group.ended() {
+                self.drain_stderr();
                 return status.code();
             }
-            thread::sleep(LOOK_EACH);
+            thread::sleep(POLL_INTERVAL);
         }
         None
     }
 
     /// Waits for its last words; it has ended.
-    fn hear_out(&self) {
-        if let Some(words) = &self.words {
+    fn drain_stderr(&self) {
+        if let Some(words) = &self.stderr {
             words.wait();
         }
     }
 
     /// It is ended as soon as this is dropped.
-    pub fn hurry(&mut self) {
-        self.patience = Duration::ZERO;
+    pub fn terminate_on_drop(&mut self) {
+        self.exit_timeout = Duration::ZERO;
     }
 }
 
-impl Drop for Started {
+impl Drop for ManagedProcess {
     fn drop(&mut self) {
         // A connection that hangs is ended by us.
         let _ = self.status();
-        drop(self.apart.terminate());
-        self.hear_out();
-        if let Some(words) = self.words.take() {
-            words.tell();
+        drop(self.group.end());
+        self.drain_stderr();
+        if let Some(words) = self.stderr.take() {
+            words.print_held();
         }
     }
 }
 
 /// Adds why what was started with some exit status does not answer; its own words stand on standard error. `instead`
 /// goes on after "try ssh HOST true".
-pub fn hinted(failure: Failure, host: &str, status: Option<i32>, instead: &str) -> Failure {
+pub fn with_hint(failure: Failure, host: &str, status: Option<i32>, instead: &str) -> Failure {
     match status {
         Some(SSH_FAILED) => {
             let ssh = program();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn options_of_the_program_come_after_blanks() {
         let words = |program: &str| {
-            let command = shell(program, "h", "numaio".as_ref(), Agent::Here);
+            let command = session_command(program, "h", "numaio".as_ref(), AgentForwarding::Off);
             let args = command.get_args().map(OsStr::to_os_string).collect::<Vec<_>>();
             [vec![command.get_program().to_os_string()], args].concat().join(OsStr::new(" "))
         };
@@ -242,7 +242,7 @@ mod tests {
     fn a_path_there_begins_at_home() {
         let cases = [("~/bin/numaio", "./bin/numaio"), ("~//n", "./n"), ("numaio", "numaio"), ("/n", "/n")];
         for (typed, wanted) in cases {
-            assert_eq!(path_there(typed).as_deref(), Ok(wanted));
+            assert_eq!(remote_path(typed).as_deref(), Ok(wanted));
         }
     }
 

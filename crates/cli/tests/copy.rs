@@ -267,7 +267,7 @@ fn wrong_usage_is_said() {
     home.file("f", "f");
     for (args, words) in [
         (&["f"][..], "required"),
-        (&["--delete", "f", "g"], "--delete is about directories"),
+        (&["--delete", "f", "g"], "--delete needs directories"),
         (&["a:f", "b:f", "g"], "the sources are on different hosts"),
         (&["-oProxyCommand=x:f", "g"], "unexpected"),
         (&["--", "-oProxyCommand=x:f", "g"], "names no host"),

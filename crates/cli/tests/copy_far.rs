@@ -178,7 +178,7 @@ fn figures_beyond_all_bounds_are_added_up() {
             .output()
             .expect("numaio"),
     );
-    said.failed(1, &["the numaio there was lost"]);
+    said.failed(1, &["the connection was lost"]);
 }
 
 /// A hostile host tells names that are longer than any: the job can still be read.
@@ -236,7 +236,7 @@ fn who_failed_is_told() {
     Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
     // Whoever prints something else than events is no numaio.
     let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).output();
-    Said::of(echo.expect("numaio")).failed(1, &["tells no events"]);
+    Said::of(echo.expect("numaio")).failed(1, &["expected an event"]);
     assert!(hosts.jobs().iter().all(|job| job.state == JobState::Failed));
 }
 
@@ -315,7 +315,7 @@ fn what_stands_in_the_way_of_a_bootstrap_is_told() {
         let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
         Said::of(command.env("PATH", &path).output().expect("numaio"))
     };
-    copy("three:g").failed(1, &["three does not tell what it is", "/ssh three true"]);
+    copy("three:g").failed(1, &["cannot identify the system of three", "/ssh three true"]);
     program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
     copy("one:g").failed(1, &["one is Linux riscv64", "--remote-numaio"]);
     fs::remove_file(bin.join("uname")).expect("removed");
@@ -349,7 +349,7 @@ exec {NUMAIO} \"$@\"
     let args =
         ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
     let said = Said::of(hosts.command(&args).output().expect("numaio"));
-    said.failed(1, &["trying again in 0.5 s", "trying again in 1.0 s"]);
+    said.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
     assert!(!hosts.path("one/dst/large").exists());
     hosts.copy(&[&src, "one:dst"]).ok();
     assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
@@ -375,7 +375,7 @@ fn a_host_of_two_that_is_lost_is_reached_again() {
         let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
         kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
         let said = Said::of(child.wait_with_output().expect("ended"));
-        assert!(said.err.contains("trying again in 0.5 s"), "{lost}: {}", said.err);
+        assert!(said.err.contains("retrying in 0.5 s"), "{lost}: {}", said.err);
         let events: Vec<serde_json::Value> =
             said.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
         assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", said.out);

@@ -81,7 +81,7 @@ fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
         return skipped("no right to mount a small file system");
     };
     assert!(said.err.contains("large: cannot write: no space left on device (destination)"), "{}", said.err);
-    let told = |line: &&str| !line.contains("moved") && !line.contains("stand above");
+    let told = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
     let lines: Vec<&str> = said.out.lines().filter(told).collect();
     assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", said.out, said.err);
 }
@@ -425,7 +425,7 @@ fn a_network_that_vanishes_without_a_word_is_noticed_on_both_sides() {
         let Some(said) = way.join().expect("a way") else { return skipped("no right to make a network") };
         let lines: Vec<&str> = said.out.lines().filter(|line| !line.contains("moved")).collect();
         assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", said.out, said.err);
-        assert!(said.err.contains("the transfer ended: the connection to the"), "{}", said.err);
+        assert!(said.err.contains("the transfer failed: the connection to the"), "{}", said.err);
     }
 }
 

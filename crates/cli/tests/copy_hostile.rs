@@ -474,7 +474,7 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         let _ = fs::remove_file(home.0.join("new"));
         let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
         let is_refused =
-            ["not requested", "invalid data from the peer", "the transfer ended"].iter().any(|it| said.err.contains(it));
+            ["not requested", "invalid data from the peer", "the transfer failed"].iter().any(|it| said.err.contains(it));
         assert!(!is_refused, "{args:?}: {}", said.err);
     }
     assert_eq!(names(&home, "outside"), Vec::<String>::new());

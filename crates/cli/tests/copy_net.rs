@@ -266,7 +266,7 @@ fn a_connection_that_is_cut_is_made_anew_and_the_tree_is_right() {
         let said = copy(&home, &args);
         assert_eq!(said.code, Some(0), "{}", said.err);
         assert!(cuts.load(Ordering::SeqCst) > 0, "nothing was cut");
-        assert!(said.err.contains("trying again in 0.5 s"), "{}", said.err);
+        assert!(said.err.contains("retrying in 0.5 s"), "{}", said.err);
         assert_eq!(said.out.lines().count(), 1, "one summary: {}", said.out);
         assert_eq!(calls(&home), 2);
         same(&home, "there");
@@ -302,7 +302,7 @@ fn what_is_changed_on_the_way_ends_in_words() {
         let said = copy(&home, &args);
         assert_eq!(said.code, Some(1), "{}", said.err);
         assert!(
-            said.err.contains("the transfer ended: the connection to the destination was lost"),
+            said.err.contains("the transfer failed: the connection to the destination was lost"),
             "{words}: {}",
             said.err
         );
@@ -322,7 +322,7 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     );
     let said = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("trying again"), "{}", said.err);
+    assert!(said.err.contains("retrying"), "{}", said.err);
     assert_eq!((calls(&home), said.out.lines().count()), (2, 1), "{}", said.out);
     same(&home, "back");
     let sums = fs::read_to_string(home.0.join("sums")).expect("a manifest");
@@ -333,7 +333,7 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
     let said = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("no numaio answers on host; trying again"), "{}", said.err);
+    assert!(said.err.contains("no numaio answers on host; retrying"), "{}", said.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
     // A try that is refused ends what others before it began.
     fs::remove_file(home.0.join("calls")).expect("calls");
@@ -354,7 +354,7 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
         drop(fs::remove_file(home.0.join("calls")));
         ssh(&home, body);
         let said = copy(&home, &args);
-        assert!(!said.err.contains("trying again") && said.code != Some(0), "{args:?}: {}", said.err);
+        assert!(!said.err.contains("retrying") && said.code != Some(0), "{args:?}: {}", said.err);
         assert_eq!(calls(&home), 1, "{args:?}");
     }
 }
@@ -382,7 +382,7 @@ fn a_far_side_that_is_killed_is_started_again() {
     let said = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
     assert!(killer.join().expect("looked"), "it was gone before it was killed");
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("trying again"), "{}", said.err);
+    assert!(said.err.contains("retrying"), "{}", said.err);
     same(&home, "there");
 }
 
@@ -393,7 +393,7 @@ fn wrong_options_are_said() {
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
         (&["--streams", "0"], "no whole number from 1 to 32"),
         (&["--streams", "33"], "no whole number from 1 to 32"),
-        (&["--data-port", "7-5"], "a port is a number"),
+        (&["--data-port", "7-5"], "expected a port"),
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),
     ] {

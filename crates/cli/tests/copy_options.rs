@@ -267,7 +267,7 @@ fn a_list_of_names_is_read_with_care() {
     assert!(tree(&home, "through-dst").is_empty());
     let out = home.file("out", "../absent\n");
     copy(&home, &["--files-from", &out, "src", "dst"])
-        .failed(1, &["\"../absent\" is no name below the source"]);
+        .failed(1, &["\"../absent\" is not a name below the source"]);
     let cut = home.file("cut", "d/./a\n");
     copy(&home, &["--files-from", &cut, "src", "dst"]).failed(1, &["d/./a"]);
     let zeros = home.file("zeros", "a\0b\0");
@@ -481,7 +481,7 @@ fn another_host_takes_part_in_lists_hashes_and_manifests() {
     // As it is told there, a letter of this list takes two bytes for each of its own.
     let long = home.file("long", &format!("{}\n", "\u{436}".repeat(50)).repeat(90_000));
     copy_far(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
-        .failed(1, &["the lists of names and rules are too long for another host", "copy in parts"]);
+        .failed(1, &["the name and rule lists are too long for a remote transfer", "copy in parts"]);
     let names = |manifest: &str| {
         let text = fs::read_to_string(home.0.join(manifest)).expect("a manifest");
         let mut names: Vec<String> = text.lines().map(|line| line[66..].to_owned()).collect();

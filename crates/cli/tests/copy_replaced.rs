@@ -172,7 +172,7 @@ fn a_link_does_not_replace_what_it_leads_to() {
             copy(&home, &[options, &[from, to]].concat()).failed(2, &["is source and destination"]);
         }
     }
-    copy(&home, &["-r", ".rc", "to-plain", "dot/"]).failed(2, &[".rc is source and destination"]);
+    copy(&home, &["-r", ".rc", "to-plain", "dot/"]).failed(2, &["'.rc' is source and destination"]);
     for name in ["dot/.rc", "plain"] {
         assert_eq!(fs::read_to_string(home.0.join(name)).expect("a file"), name);
     }

@@ -139,7 +139,7 @@ fn who_is_no_numaio_is_told_by_what_it_says() {
         for way in [["file", "host:to"], ["host:file", "to"]] {
             // So much memory that a limit on what is read is noticed where there is none.
             let said = Said::of(command(&home, &way).output().expect("numaio"));
-            said.failed(1, &["numaio: what answers on host is not numaio: ", words, "ssh host true"]);
+            said.failed(1, &["numaio: the program on host is not numaio: ", words, "ssh host true"]);
             assert!(!far_runs(&home), "the other side was left behind: {run}");
             assert!(!home.0.join("to").exists());
         }

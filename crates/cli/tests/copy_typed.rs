@@ -62,7 +62,7 @@ fn help_says_how_hosts_daemons_and_slashes_are_written() {
     let page = fs::read_to_string(home.0.join("man/numaio-copy.1")).expect("a man page");
     let page = page.replace("\\-", "-").replace('\n', " ");
     let long = copy(&home, &["--help"]).ok().split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["USER@HOST:PATH", "numaio://HOST/ROOT/PATH", "SRC/ with a slash at its end"] {
+    for part in ["USER@HOST:PATH", "numaio://HOST/ROOT/PATH", "SRC/ with a slash means"] {
         assert!(long.contains(part) && page.contains(part), "{part}: {long}");
     }
     assert!(copy(&home, &["-h"]).ok().contains("HOST:PATH by ssh"));
@@ -71,7 +71,7 @@ fn help_says_how_hosts_daemons_and_slashes_are_written() {
 #[test]
 fn directories_above_the_last_one_are_not_made() {
     let home = home();
-    let words = ["new/deep/x: there is no directory new/deep, and only the last one is made"];
+    let words = ["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"];
     for args in [&["-r", "s"][..], &["s/f"], &["-rn", "s"], &["-n", "s/f"]] {
         copy(&home, &[args, &["new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
         copy_far(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
@@ -79,7 +79,7 @@ fn directories_above_the_last_one_are_not_made() {
     assert!(!home.0.join("new").exists());
     // With a slash, too, it is a file.
     for args in [&["-r", "s", "s/f/"][..], &["-n", "s/f", "s/f//"]] {
-        copy(&home, args).failed(1, &["s/f is no directory", "name a directory"]);
+        copy(&home, args).failed(1, &["'s/f' is not a directory", "name a directory"]);
     }
     copy(&home, &["-r", "s", "s/f/x"]).failed(1, &["s/f: Not a directory"]);
     copy(&home, &["-rn", "s", "new"]).ok();
@@ -113,5 +113,5 @@ fn the_way_to_another_host_may_have_options() {
     copy_by(&home, &ssh, &["copy", "--remote-numaio", "~/own", "s/f", "host:second"]).ok();
     assert!(home.0.join("second").exists());
     copy_by(&home, "no-ssh -p 22", &["copy", "s/f", "host:third"])
-        .failed(1, &["cannot start no-ssh:", "NUMAIO_SSH names it"]);
+        .failed(1, &["cannot start no-ssh:", "NUMAIO_SSH names a program"]);
 }

@@ -180,7 +180,7 @@ fn one_that_runs_is_ended_in_order() {
     let home = Home::new();
     large(&home, 40);
     let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
-    home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 runs"]);
+    home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 is running"]);
     let said = home.run(&["jobs", "cancel", "1"]);
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
@@ -188,7 +188,7 @@ fn one_that_runs_is_ended_in_order() {
     assert_eq!((job.state, job.why.as_str()), (JobState::Cut, "it was interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
-    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 does not run: it is cut"]);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is cut"]);
     home.run(&["copy", "-r", "src/", "dst"]).ok();
     same(&home, "dst");
 }
@@ -242,7 +242,7 @@ fn another_process_with_its_number_is_not_taken_for_it() {
     (job.process.pid, job.process.began) = (other.id(), began + 1);
     write(&home, &job);
     assert_eq!(shown(&home, 1).state, JobState::Cut);
-    home.run(&["jobs", "cancel", "1"]).failed(2, &["does not run"]);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
     assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
     // It is the process, and it was another start of the machine.
     job.process.began = began;
@@ -271,9 +271,9 @@ fn damage_is_told_and_the_others_are_shown() {
     {
         fs::write(&next, damage).expect("a file");
         let said = home.run(&["jobs", "list"]);
-        assert!(said.err.contains("2.json: it is no job"), "{damage:?}: {}", said.err);
+        assert!(said.err.contains("2.json: not a job record"), "{damage:?}: {}", said.err);
         assert!(said.ok().contains("numaio copy f g"), "{damage:?}");
-        home.run(&["jobs", "show", "2"]).failed(1, &["it is no job"]);
+        home.run(&["jobs", "show", "2"]).failed(1, &["not a job record"]);
     }
     fs::write(&next, b"\xff\xfe").expect("a file");
     home.run(&["jobs", "show", "2"]).failed(1, &["2.json"]);
@@ -283,16 +283,16 @@ fn damage_is_told_and_the_others_are_shown() {
     let mut job = noted(&home, 1);
     for (command, directory, words) in [
         (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
-        (&["topology"], home.path(""), "no numaio copy"),
+        (&["topology"], home.path(""), "not numaio copy"),
         (&["copy", "f", "g"], home.path("gone"), "gone"),
     ] {
         job.command = command.iter().map(|word| Word::Text((*word).to_owned())).collect();
         job.directory = Word::Text(directory);
         write(&home, &job);
-        home.run(&["jobs", "resume", "1"]).failed(1, &["job 1 cannot be resumed", words]);
+        home.run(&["jobs", "resume", "1"]).failed(1, &["cannot resume job 1", words]);
     }
-    home.run(&["jobs", "show", "9"]).failed(2, &["there is no job 9"]);
-    home.run(&["jobs", "cancel", "9"]).failed(2, &["there is no job 9"]);
+    home.run(&["jobs", "show", "9"]).failed(2, &["job 9 not found"]);
+    home.run(&["jobs", "cancel", "9"]).failed(2, &["job 9 not found"]);
     home.run(&["jobs", "resume", "1", "--json"]).failed(2, &["--json"]);
     home.run(&["jobs", "--machine", "amd-2p"]).failed(2, &["on this machine"]);
 }
@@ -375,7 +375,7 @@ fn a_transfer_that_cannot_be_noted_is_carried_out() {
     home.file("f", "f");
     home.file("state", "in the way");
     let said = home.run(&["copy", "f", "g"]);
-    assert!(said.code == Some(0) && said.err.contains("not among the jobs"), "{:?} {}", said.code, said.err);
+    assert!(said.code == Some(0) && said.err.contains("cannot record this transfer as a job"), "{:?} {}", said.code, said.err);
     let said = home.run(&["copy", "--no-job", "f", "h"]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     assert!(home.0.join("g").exists() && home.0.join("h").exists());
@@ -392,7 +392,7 @@ fn one_of_another_host_is_not_resumed_here() {
     (job.state, job.process.host) = (JobState::Cut, "elsewhere".to_owned());
     write(&home, &job);
     fs::remove_file(home.0.join("g")).expect("a file");
-    home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "type its command anew"]);
+    home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "run its command again"]);
     assert!(!home.0.join("g").exists());
     assert_eq!(noted(&home, 1).state, JobState::Cut);
 }
@@ -421,7 +421,7 @@ fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
     home.run(&["jobs", "resume", "1"]).ok();
     fs::rename(home.0.join("from"), home.0.join("away")).expect("renamed");
     fs::create_dir(home.0.join("from")).expect("a folder");
-    home.run(&["jobs", "resume", "1"]).failed(1, &["may be another one now", "type its command anew"]);
+    home.run(&["jobs", "resume", "1"]).failed(1, &["may have been replaced", "run its command again"]);
     assert!(home.0.join("to/f").exists());
     home.run(&["jobs", "resume", "2"]).ok();
 }
@@ -441,7 +441,7 @@ fn one_that_read_standard_input_is_not_resumed() {
         home.run(&["copy", "-r", "--delete", "--exclude-from", input, "from/", "to/"]).ok();
         assert!(!home.0.join("to/kept").exists(), "no rule left it out");
         home.file("to/kept", "");
-        home.run(&["jobs", "resume", id]).failed(1, &[told, "type its command anew"]);
+        home.run(&["jobs", "resume", id]).failed(1, &[told, "run its command again"]);
         assert!(home.0.join("to/kept").exists());
     }
 }

@@ -173,12 +173,12 @@ fn the_other_host_is_reached_over_ssh() {
     let absent = ["--peer", "example", "--remote-numaio", "/no/such 'program'"];
     with_ssh(&home, script, &absent).failed(1, &["no numaio serves on example", "--remote-numaio"]);
     with_ssh(&home, "echo no route >&2; exit 255", &["--peer", "example"])
-        .failed(1, &["no route", "ssh could not get there"]);
+        .failed(1, &["no route", "ssh failed to connect"]);
     // Started by one that ignores the ends of children, too.
     let mut command = home.command_by(&["env", "--ignore-signal=CHLD"], &net(&["--peer", "example"]));
     let path = format!("{}:{}", home.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
     let said = Said::of(command.env("PATH", path).output().expect("started"));
-    said.failed(1, &["no route", "ssh could not get there"]);
+    said.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
     with_ssh(&home, other, &["--peer", "example"])
         .failed(1, &["speaks version 99", "same numaio at both ends"]);

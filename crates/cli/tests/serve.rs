@@ -100,7 +100,7 @@ fn files_go_to_a_root_and_come_back() {
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
     for args in ["-r", "-rn"] {
         let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
-        said.failed(1, &["new/deep/x: there is no directory new/deep, and only the last one is made"]);
+        said.failed(1, &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"]);
     }
     assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
     // A second time there is nothing to do; options are those of ssh.
@@ -209,7 +209,7 @@ fn a_daemon_is_known_by_its_key() {
     let mut homeless = user.home.command_by(&[], &["copy", "-r", "--key", &key, &trust, "src/", &to]);
     let said = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").output().expect("numaio");
     let words = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success() && words.contains("is not kept: there is no folder for keys"), "{words}");
+    assert!(said.status.success() && words.contains("cannot remember"), "{words}");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_user_is_known_by_a_key() {
     // A key that others can read is none, nor is one that is not there.
     let key = user.home.0.join(".config/numaio/key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("a mode");
-    user.copy(&["-r", "src/", &to]).failed(1, &["others may use this key", "chmod 600"]);
+    user.copy(&["-r", "src/", &to]).failed(1, &["other users may access this key", "chmod 600"]);
     user.copy(&["-r", "--key", "absent", "src/", &to]).failed(1, &["absent: ", "numaio keygen"]);
     let key = stranger.home.path(".config/numaio/key");
     user.copy(&["-r", "--key", &key, "src/", &to]).failed(1, &["no user here has the key"]);
@@ -385,18 +385,18 @@ fn what_a_hostile_user_asks_for_is_refused() {
     }
     // Another direction than was said at first, and what is no order.
     let line = answer(take, &asked(&user, &["-r", "src", "h:."]));
-    assert!(line.contains("another direction"), "{line}");
+    assert!(line.contains("another side"), "{line}");
     assert!(answer(take, "nonsense\n").contains("Refused"));
     // What is no hello.
     for (hello, why) in
-        [("nonsense", "no hello"), ("{}", "no hello"), (&take.replace("data", "../outside"), "no root")]
+        [("nonsense", "expected the hello"), ("{}", "expected the hello"), (&take.replace("data", "../outside"), "no root")]
     {
         let (_, greeting) = greeted(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }
     // Whoever has said a long call already hears it too.
     let (_, greeting) = greeted(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
-    assert!(greeting.contains("no hello"), "{greeting}");
+    assert!(greeting.contains("expected the hello"), "{greeting}");
     assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }
@@ -423,7 +423,7 @@ fn strangers_are_let_go_and_others_served() {
     let mut lost = connect();
     lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
     assert!(is_closed(&lost));
-    daemon.said_soon("a data connection of no session");
+    daemon.said_soon("data connection with an unknown ticket");
     // Silent ones, and one that sends a byte now and then, are let go; meanwhile there is no place for a further one.
     let (silent, slow) = (connect(), connect());
     let drip = slow.try_clone().expect("a socket");
@@ -435,7 +435,7 @@ fn strangers_are_let_go_and_others_served() {
     });
     assert!(is_closed(&silent) && is_closed(&slow));
     dripping.join().expect("ended");
-    daemon.said_soon("it did not say who it is within 1 s");
+    daemon.said_soon("the client did not authenticate within 1 s");
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }
 
@@ -489,10 +489,10 @@ fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
     let config = format!("{HEAD}{OPEN}{}bytes_per_second = 1\n", user.known_as("alice"));
     daemon.configure(&config);
     daemon.signal("-HUP");
-    daemon.said_soon("bytes_per_second is a text in quotes");
+    daemon.said_soon("bytes_per_second: expected a string");
     daemon.configure(&config.replace("= 1\n", "= \"1\"\n"));
     daemon.signal("-HUP");
-    daemon.said_soon("was read again");
+    daemon.said_soon("reloaded ");
     let to = daemon.url("data/slow");
     let mut slow = user.copying(&["-r", "src/", &to]);
     let part = || fs::read_dir(daemon.home.0.join("data/slow")).into_iter().flatten().count() > 0;
@@ -519,10 +519,10 @@ fn a_session_that_is_killed_takes_nothing_with_it() {
     let root = daemon.home.0.join("data");
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
     kill("-KILL", session(&daemon));
-    daemon.said_soon("was ended by signal 9");
+    daemon.said_soon("was killed by signal 9");
     // The other side comes again by itself.
     let said = Said::of(child.wait_with_output().expect("ended"));
-    assert!(said.err.contains("trying again"), "{}", said.err);
+    assert!(said.err.contains("retrying"), "{}", said.err);
     said.ok();
     same(&user.home, "src", &root);
     assert!(daemon.is_running());
@@ -564,13 +564,13 @@ fn sighup_reads_the_file_again() {
     second.trust(&daemon);
     daemon.configure("nonsense\n");
     daemon.signal("-HUP");
-    let said = daemon.said_soon("what was read before still counts");
+    let said = daemon.said_soon("keeping the previous configuration");
     assert!(said.contains("serve.toml:1: "), "{said}");
     user.copy(&["src/small", &daemon.url("data/")]).ok();
     second.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     daemon.configure(&format!("{HEAD}{OPEN}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    daemon.said_soon("was read again");
+    daemon.said_soon("reloaded ");
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     assert!(daemon.is_running());
@@ -604,7 +604,7 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
         user.known_as("alice")
     ));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("what was read before still counts");
+    let said = daemon.said_soon("keeping the previous configuration");
     assert!(
         said.find("none").expect("a key") < said.find("weather").expect("a fault"),
         "in their order: {said}"
@@ -650,9 +650,9 @@ fn faults_of_a_file_are_told_with_their_lines() {
     assert_eq!(check(&good).ok(), "serve.toml: no faults; 1 root, 1 user\n");
     let bad =
         good.replace("FOLDER\"\nread = \"*\"", "FOLDER/none\"\nread = [\"*\"]\n").replace("/key", "/other");
-    check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 faults"]);
+    check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 errors"]);
     // Also where the text has faults.
-    let wrong = ["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "serve.toml:8: ", "3 faults"];
+    let wrong = ["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "serve.toml:8: ", "3 errors"];
     check(&(bad + "speed = 1\n")).failed(1, &wrong);
     let bad = good.replace("\"*\"", "\"b\"\nspeed = 1");
     check(&bad).failed(
@@ -685,7 +685,7 @@ fn the_file_that_help_shows_has_no_faults() {
         home.run(&["serve", "--check", "--config", "serve.toml"])
     };
     // Whoever forgets to put keys there lets nobody in.
-    check(&text).failed(1, &["2 faults"]);
+    check(&text).failed(1, &["2 errors"]);
     for name in ["alice", "bob"] {
         let key = home.run(&["keygen", name]).ok();
         text = text.replacen("ed25519:...", key.trim(), 1);
@@ -739,14 +739,14 @@ fn keys_are_made_for_their_owner_alone() {
     let mode = |name: &str| fs::metadata(home.0.join(name)).expect("a file").permissions().mode() & 0o777;
     assert_eq!((mode(".config/numaio/key"), mode(".config/numaio")), (0o600, 0o700));
     let text = fs::read_to_string(home.0.join(".config/numaio/key")).expect("a key");
-    home.run(&["keygen"]).failed(1, &["it is there already", "--public"]);
+    home.run(&["keygen"]).failed(1, &["the file already exists", "--public"]);
     assert_eq!(fs::read_to_string(home.0.join(".config/numaio/key")).expect("a key"), text);
     assert_eq!(home.run(&["keygen", "--public"]).ok(), public);
     assert_ne!(home.run(&["keygen", "other"]).ok(), public);
     home.file("no", "hello\n");
     fs::set_permissions(home.0.join("no"), fs::Permissions::from_mode(0o600)).expect("a mode");
     home.run(&["keygen", "--public", "no"]).failed(1, &["invalid private key"]);
-    home.run(&["keygen", "--public", "absent"]).failed(1, &["numaio keygen makes a key"]);
+    home.run(&["keygen", "--public", "absent"]).failed(1, &["numaio keygen generates a key"]);
 }
 
 #[test]
@@ -757,7 +757,7 @@ fn addresses_that_cannot_be_are_refused() {
         .failed(2, &["it names no root", "numaio://[USER@]HOST[:PORT]/ROOT/PATH"]);
     home.run(&["copy", "numaio://a/r/f", "b:f"]).failed(2, &["a daemon sends nothing to another host"]);
     home.run(&["copy", "numaio://a/r/f", "numaio://a/s/f", "."]).failed(2, &["different roots"]);
-    home.run(&["copy", "f", "numaio://a/r"]).failed(1, &["key: ", "numaio keygen makes a key"]);
+    home.run(&["copy", "f", "numaio://a/r"]).failed(1, &["key: ", "numaio keygen generates a key"]);
     home.run(&["keygen"]).ok();
     home.run(&["copy", "f", "numaio://127.0.0.1:1/r"])
         .failed(1, &["no numaio daemon answers at 127.0.0.1:1"]);

@@ -8,31 +8,31 @@ use numaio_machine::sysfs::MAX_FILE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that Linux can have (`NODES_SHIFT` of 10).
-const MOST_NODES: usize = 1024;
+const MAX_NODES: usize = 1024;
 /// CPUs that Linux can have (`NR_CPUS` with `MAXSMP`).
-const MOST_CPUS: u32 = 8192;
-const MOST_DEVICES: usize = 1 << 16;
+const MAX_CPUS: u32 = 8192;
+const MAX_DEVICES: usize = 1 << 16;
 /// Memory of a node, so that 1,024 nodes' fit into 64 bits.
-const MOST_MEMORY: u64 = 1 << 53;
+const MAX_MEMORY_BYTES: u64 = 1 << 53;
 /// Width of a CPU's column in /proc/interrupts.
 const BYTES_PER_COUNT: u64 = 11;
 /// MSI-X vectors of a function.
-const MOST_IRQS: u32 = 2048;
+const MAX_IRQS: u32 = 2048;
 
-type Checked = Result<(), BadSpec>;
+type CheckResult = Result<(), BadSpec>;
 
-fn ensure(holds: bool, at: impl FnOnce() -> String, why: &str) -> Checked {
+fn ensure(holds: bool, at: impl FnOnce() -> String, why: &str) -> CheckResult {
     match holds {
         true => Ok(()),
         false => Err(BadSpec { at: at(), why: why.to_owned() }),
     }
 }
 
-fn positive(number: f64, at: impl FnOnce() -> String) -> Checked {
+fn positive(number: f64, at: impl FnOnce() -> String) -> CheckResult {
     ensure(number.is_finite() && number > 0.0, at, "must be a positive number")
 }
 
-fn share(number: f64, at: &str) -> Checked {
+fn share(number: f64, at: &str) -> CheckResult {
     ensure((0.0..=1.0).contains(&number), || at.to_owned(), "must be from 0 to 1")
 }
 
@@ -42,7 +42,7 @@ impl Spec {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn check(&self) -> Checked {
+    pub fn check(&self) -> CheckResult {
         ensure(self.schema == SPEC_SCHEMA, || "schema".to_owned(), "is no numaio/spec/1")?;
         let words =
             [&self.name, &self.architecture, &self.vendor, &self.product, &self.cpu_model, &self.kernel];
@@ -56,16 +56,16 @@ impl Spec {
         self.check_conditions()
     }
 
-    fn check_nodes(&self) -> Checked {
+    fn check_nodes(&self) -> CheckResult {
         let at = || "nodes".to_owned();
         ensure(!self.nodes.is_empty(), at, "are none")?;
-        ensure(self.nodes.len() <= MOST_NODES, at, "are more than 1024")?;
+        ensure(self.nodes.len() <= MAX_NODES, at, "are more than 1024")?;
         ensure(self.nodes.windows(2).all(|pair| pair[0].id < pair[1].id), at, "must have ascending ids")?;
         for node in &self.nodes {
             let at = || format!("node {}", node.id);
-            ensure(node.id.0 < MOST_NODES as u32, at, "has an id beyond 1023")?;
+            ensure(node.id.0 < MAX_NODES as u32, at, "has an id beyond 1023")?;
             ensure(node.free_bytes <= node.memory_bytes, at, "has more memory free than it has")?;
-            ensure(node.memory_bytes <= MOST_MEMORY, at, "has more than 8 PiB")?;
+            ensure(node.memory_bytes <= MAX_MEMORY_BYTES, at, "has more than 8 PiB")?;
             ensure(!self.offline_nodes.contains(node.id), at, "is online and offline")?;
             check_pools(node)?;
             let known = ["DRAM", "HBM", "CXL", "PMEM"].contains(&node.memory_kind.as_str());
@@ -76,11 +76,11 @@ impl Spec {
         ensure(fits, || "distances".to_owned(), "must be empty or have a row and a column for each node")
     }
 
-    fn check_cpus(&self) -> Checked {
+    fn check_cpus(&self) -> CheckResult {
         let mut metadata = CpuSet::new();
         for node in &self.nodes {
             let at = || format!("node {}", node.id);
-            ensure(node.cpus.iter().all(|cpu| cpu.0 < MOST_CPUS), at, "has a CPU beyond 8191")?;
+            ensure(node.cpus.iter().all(|cpu| cpu.0 < MAX_CPUS), at, "has a CPU beyond 8191")?;
             ensure(metadata.intersection(&node.cpus).is_empty(), at, "has a CPU of another node")?;
             let threads = node.threads_per_core as usize;
             ensure(threads > 0 && node.cpus.len() % threads == 0, at, "has a core with too few threads")?;
@@ -105,7 +105,7 @@ impl Spec {
         Ok(())
     }
 
-    fn check_paths(&self) -> Checked {
+    fn check_paths(&self) -> CheckResult {
         let mut links = BTreeSet::new();
         for link in &self.links {
             positive(link.bytes_per_s, || format!("link {}", link.name))?;
@@ -136,8 +136,8 @@ impl Spec {
         )
     }
 
-    fn check_devices(&self) -> Checked {
-        ensure(self.devices.len() <= MOST_DEVICES, || "devices".to_owned(), "are too many")?;
+    fn check_devices(&self) -> CheckResult {
+        ensure(self.devices.len() <= MAX_DEVICES, || "devices".to_owned(), "are too many")?;
         let mut metadata: BTreeMap<PciAddress, DeviceKind> = BTreeMap::new();
         let mut names = BTreeSet::new();
         for device in &self.devices {
@@ -150,7 +150,7 @@ impl Spec {
                 at,
                 "is on a node that is not there",
             )?;
-            ensure(device.irqs <= MOST_IRQS, at, "has more than 2048 interrupts")?;
+            ensure(device.irqs <= MAX_IRQS, at, "has more than 2048 interrupts")?;
             ensure(device.names.iter().all(|name| is_name(name)), at, "has a name that is no file name")?;
             ensure(device.names.iter().all(|name| names.insert(name)), at, "has a name that another has")?;
             ensure(device.driver.as_deref().is_none_or(is_name), at, "has a driver that is no file name")?;
@@ -174,7 +174,7 @@ impl Spec {
         self.devices.iter().try_for_each(|device| check_sriov(device, &metadata))
     }
 
-    fn check_noise(&self) -> Checked {
+    fn check_noise(&self) -> CheckResult {
         let noise = &self.noise;
         share(noise.sample, "noise.sample")?;
         share(noise.run, "noise.run")?;
@@ -197,7 +197,7 @@ impl Spec {
         Ok(())
     }
 
-    fn check_conditions(&self) -> Checked {
+    fn check_conditions(&self) -> CheckResult {
         let conditions = &self.conditions;
         share(conditions.stolen, "conditions.stolen")?;
         let cost = (0.0..1.0).contains(&conditions.balancing_cost);
@@ -227,7 +227,7 @@ impl Spec {
 }
 
 /// Reserved pages and firmware's figures of a node.
-fn check_pools(node: &NodeSpec) -> Checked {
+fn check_pools(node: &NodeSpec) -> CheckResult {
     let at = || format!("node {}", node.id);
     for pool in &node.huge_pages {
         let size = pool.page_bytes.is_power_of_two() && pool.page_bytes >= 1024 && pool.free <= pool.total;
@@ -238,13 +238,13 @@ fn check_pools(node: &NodeSpec) -> Checked {
     figures.flatten().try_for_each(|figure| positive(figure, at))
 }
 
-fn check_rates(rates: &IoRates, nodes: usize, at: impl Fn() -> String) -> Checked {
+fn check_rates(rates: &IoRates, nodes: usize, at: impl Fn() -> String) -> CheckResult {
     ensure(rates.nodes.len() == nodes, &at, "must have a rate for each node")?;
     let mut figures = rates.nodes.iter().chain([&rates.cap]).chain(&rates.stream);
     figures.try_for_each(|figure| positive(*figure, &at))
 }
 
-fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>) -> Checked {
+fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>) -> CheckResult {
     let known = match &device.sriov {
         Some(Sriov::Physical { functions, .. }) => {
             functions.iter().all(|function| metadata.contains_key(function))

@@ -1,10 +1,10 @@
 //! A transfer carried out chunk by chunk: threads fill buffers of a node, other threads empty them, and all share
 //! devices and links max-min fairly. It knows no plan and no prediction: only threads, bytes and rates.
 
-use crate::sharing::{share, Use};
+use crate::sharing::{share, CapacityUse};
 
 /// Bytes that are rounding errors.
-const NOTHING: f64 = 1e-6;
+const ROUNDING: f64 = 1e-6;
 
 /// A transfer.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +75,7 @@ pub enum Stuck {
 }
 
 /// Most chunks of a simulation.
-const MOST_CHUNKS: u64 = 10_000_000;
+const MAX_CHUNKS: u64 = 10_000_000;
 
 /// Carries a transfer out.
 ///
@@ -95,14 +95,14 @@ pub fn execute(transfer: &Transfer) -> Result<Execution, Stuck> {
         }
         if state.moving.is_empty() {
             let left: f64 = state.left.iter().sum();
-            return if left > NOTHING * transfer.chunk_bytes {
+            return if left > ROUNDING * transfer.chunk_bytes {
                 Err(Stuck::Still(left))
             } else {
                 Ok(state.done())
             };
         }
-        if state.chunks > MOST_CHUNKS {
-            return Err(Stuck::TooLong(MOST_CHUNKS));
+        if state.chunks > MAX_CHUNKS {
+            return Err(Stuck::TooLong(MAX_CHUNKS));
         }
         let rates = state.rates();
         let ends = state.moving.iter().zip(&rates).map(|(chunk, rate)| chunk.left / rate);
@@ -198,7 +198,7 @@ impl<'a> State<'a> {
         let bytes = self.left[pool].min(self.transfer.chunk_bytes);
         let node = self.pools[pool].node;
         let has = if self.fills(pool) { self.free[node] } else { self.ready[node] };
-        let rounding = NOTHING * self.transfer.chunk_bytes;
+        let rounding = ROUNDING * self.transfer.chunk_bytes;
         if self.idle[pool] == 0 || bytes <= rounding || has < bytes - rounding {
             return;
         }
@@ -223,7 +223,7 @@ impl<'a> State<'a> {
                 self.transfer.shared.iter().enumerate().filter(|(_, (_, of))| of.contains(&chunk.pool));
             let crossed = shared.map(|(place, _)| pools + place).chain([chunk.pool, first_thread + number]);
             let weight = self.weight(chunk.pool);
-            flows.push(crossed.map(|capacity| Use { capacity, weight }).collect());
+            flows.push(crossed.map(|capacity| CapacityUse { capacity, weight }).collect());
         }
         let shares = share(&capacities, &flows);
         shares.into_iter().zip(&self.moving).map(|(share, chunk)| share * self.weight(chunk.pool)).collect()
@@ -244,7 +244,7 @@ impl<'a> State<'a> {
         for (chunk, rate) in self.moving.iter_mut().zip(rates) {
             chunk.left -= rate * seconds;
         }
-        let rounding = NOTHING * self.transfer.chunk_bytes;
+        let rounding = ROUNDING * self.transfer.chunk_bytes;
         let (done, moving): (Vec<Chunk>, Vec<Chunk>) =
             std::mem::take(&mut self.moving).into_iter().partition(|chunk| chunk.left <= rounding);
         self.moving = moving;

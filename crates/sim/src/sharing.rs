@@ -6,7 +6,7 @@
 
 /// Use of one capacity by a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Use {
+pub struct CapacityUse {
     /// Index of the capacity.
     pub capacity: usize,
     /// Units of the capacity that one unit of the flow takes; a copy within one memory takes two.
@@ -21,8 +21,8 @@ const SAME: f64 = 1e-12;
 ///
 /// `flows[i]` names what flow `i` crosses; naming a capacity twice adds up. Weights that are not positive are
 /// passed over, and so is a capacity that does not exist. A flow that crosses nothing is infinite.
-pub fn share(capacities: &[f64], flows: &[Vec<Use>]) -> Vec<f64> {
-    let counts = |one: &&Use| one.weight > 0.0 && one.capacity < capacities.len();
+pub fn share(capacities: &[f64], flows: &[Vec<CapacityUse>]) -> Vec<f64> {
+    let counts = |one: &&CapacityUse| one.weight > 0.0 && one.capacity < capacities.len();
     let mut rates = vec![f64::INFINITY; flows.len()];
     let mut left: Vec<f64> = capacities.to_vec();
     let mut growing: Vec<usize> =
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn crossing(capacities: &[usize]) -> Vec<Use> {
-        capacities.iter().map(|capacity| Use { capacity: *capacity, weight: 1.0 }).collect()
+    fn crossing(capacities: &[usize]) -> Vec<CapacityUse> {
+        capacities.iter().map(|capacity| CapacityUse { capacity: *capacity, weight: 1.0 }).collect()
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_weight_counts_as_often() {
-        let local = vec![Use { capacity: 0, weight: 2.0 }];
+        let local = vec![CapacityUse { capacity: 0, weight: 2.0 }];
         assert_eq!(share(&[12.0], &[local.clone(), crossing(&[0])]), [4.0, 4.0]);
         let twice = crossing(&[0, 0]);
         assert_eq!(share(&[12.0], &[twice]), share(&[12.0], &[local]));
@@ -100,13 +100,13 @@ mod tests {
         assert!(share(&[], &[]).is_empty());
     }
 
-    fn case() -> impl Strategy<Value = (Vec<f64>, Vec<Vec<Use>>)> {
-        let one = (0usize..8, 0.25f64..4.0).prop_map(|(capacity, weight)| Use { capacity, weight });
+    fn case() -> impl Strategy<Value = (Vec<f64>, Vec<Vec<CapacityUse>>)> {
+        let one = (0usize..8, 0.25f64..4.0).prop_map(|(capacity, weight)| CapacityUse { capacity, weight });
         let flow = proptest::collection::vec(one, 1..5);
         (proptest::collection::vec(0.5f64..100.0, 8), proptest::collection::vec(flow, 1..20))
     }
 
-    fn load(flows: &[Vec<Use>], rates: &[f64], capacity: usize) -> f64 {
+    fn load(flows: &[Vec<CapacityUse>], rates: &[f64], capacity: usize) -> f64 {
         let uses = flows.iter().zip(rates).flat_map(|(flow, rate)| flow.iter().map(move |one| (one, rate)));
         uses.filter(|(one, _)| one.capacity == capacity).map(|(one, rate)| one.weight * rate).sum()
     }
@@ -130,7 +130,7 @@ mod tests {
             for (flow, rate) in flows.iter().zip(&rates) {
                 let bottleneck = flow.iter().any(|one| {
                     let full = load(&flows, &rates, one.capacity) >= capacities[one.capacity] * (1.0 - 1e-9);
-                    let crosses = |other: &Vec<Use>| other.iter().any(|use_| use_.capacity == one.capacity);
+                    let crosses = |other: &Vec<CapacityUse>| other.iter().any(|use_| use_.capacity == one.capacity);
                     let most = flows.iter().zip(&rates).filter(|(other, _)| crosses(other)).map(|(_, rate)| *rate);
                     full && most.fold(0.0, f64::max) <= rate * (1.0 + 1e-9)
                 });

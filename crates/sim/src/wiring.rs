@@ -1,6 +1,6 @@
 //! How fast workloads run: threads, the paths and links they cross, and what each gets.
 
-use crate::sharing::{share, Use};
+use crate::sharing::{share, CapacityUse};
 use crate::spec::Spec;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
@@ -8,16 +8,16 @@ use numaio_machine::workload::{CopyLoop, Flow, LoadWorkload, StreamWorkload};
 use std::collections::BTreeMap;
 
 /// Part of a path's latency that waiting in its queues adds, at half load.
-const QUEUEING: f64 = 0.5;
+const QUEUEING_DELAY: f64 = 0.5;
 /// Use of a capacity beyond which queues grow no longer: memory controllers stop taking requests then.
-const FULLEST: f64 = 0.95;
+const MAX_UTILIZATION: f64 = 0.95;
 
 /// A machine's capacities, and where each path's stand among them.
 #[derive(Debug)]
 pub(crate) struct Wiring {
     capacities: Vec<f64>,
     paths: BTreeMap<(NodeId, NodeId), Path>,
-    cpus: BTreeMap<CpuId, CpuPlace>,
+    cpus: BTreeMap<CpuId, CpuLocation>,
     /// Share of a node's pages that lie elsewhere, and where.
     misplaced: BTreeMap<NodeId, (NodeId, f64)>,
     /// Others' copies.
@@ -33,7 +33,7 @@ struct Path {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct CpuPlace {
+struct CpuLocation {
     node: NodeId,
     /// The capacity that is its core's time: one second a second.
     core: usize,
@@ -65,8 +65,8 @@ impl Wiring {
         let mut cpus = BTreeMap::new();
         for node in &spec.nodes {
             for core in node.cores() {
-                let place = CpuPlace { node: node.id, core: add(1.0) };
-                cpus.extend(core.iter().map(|cpu| (cpu, place)));
+                let location = CpuLocation { node: node.id, core: add(1.0) };
+                cpus.extend(core.iter().map(|cpu| (cpu, location)));
             }
         }
         let misplaced =
@@ -100,17 +100,19 @@ impl Wiring {
     /// Waiting grows as in a queue with one server, u / (1 - u) of its use, of the fullest capacity that both
     /// cross; without load it is the path's own latency.
     pub fn latency_ns(&self, cpu: CpuId, memory: NodeId, load: Option<&LoadWorkload>) -> f64 {
-        let Some(place) = self.cpus.get(&cpu) else { return 0.0 };
-        let used = load.map_or(0.0, |load| self.fullest(place.node, memory, load)).min(FULLEST);
-        let wait = 1.0 + QUEUEING * used / (1.0 - used);
+        let Some(location) = self.cpus.get(&cpu) else { return 0.0 };
+        let used = load
+            .map_or(0.0, |load| self.highest_utilization(location.node, memory, load))
+            .min(MAX_UTILIZATION);
+        let wait = 1.0 + QUEUEING_DELAY * used / (1.0 - used);
         let parts = self.parts(memory).into_iter();
         let idle =
-            parts.filter_map(|(node, part)| Some(part * self.paths.get(&(place.node, node))?.latency_ns));
+            parts.filter_map(|(node, part)| Some(part * self.paths.get(&(location.node, node))?.latency_ns));
         idle.sum::<f64>() * wait
     }
 
     /// Greatest use, as a share, of what loads from a node to a memory cross.
-    fn fullest(&self, cpus: NodeId, memory: NodeId, load: &LoadWorkload) -> f64 {
+    fn highest_utilization(&self, cpus: NodeId, memory: NodeId, load: &LoadWorkload) -> f64 {
         let Some(path) = self.paths.get(&(cpus, memory)) else { return 0.0 };
         let rates = self.load_rates(load);
         let mut unbounded = self.capacities.clone();
@@ -127,10 +129,10 @@ impl Wiring {
     }
 
     /// Rates of own threads; others' copies take their share.
-    fn share(&self, capacities: &[f64], own: Vec<Vec<Use>>) -> Vec<f64> {
+    fn share(&self, capacities: &[f64], own: Vec<Vec<CapacityUse>>) -> Vec<f64> {
         let threads = own.len();
         let others = self.others.iter().map(|(cpu, flow)| self.uses(*cpu, *flow, CopyLoop::Memcpy));
-        let flows: Vec<Vec<Use>> = own.into_iter().chain(others).collect();
+        let flows: Vec<Vec<CapacityUse>> = own.into_iter().chain(others).collect();
         let mut rates = share(capacities, &flows);
         rates.truncate(threads);
         rates
@@ -144,14 +146,14 @@ impl Wiring {
     }
 
     /// What a copying thread crosses, per byte copied. An ordinary store first reads the line it writes.
-    fn uses(&self, cpu: CpuId, flow: Flow, copy_loop: CopyLoop) -> Vec<Use> {
+    fn uses(&self, cpu: CpuId, flow: Flow, copy_loop: CopyLoop) -> Vec<CapacityUse> {
         let allocate = f64::from(copy_loop.bus_bytes_per_byte()) - 2.0;
         // What a core copies in a second, it both loads and stores.
         self.uses_of(cpu, &[(flow.source, 1.0, 0.0), (flow.sink, allocate, 1.0)], 1.0)
     }
 
     /// What a thread of STREAM crosses, per byte that STREAM counts.
-    fn uses_of_stream(&self, cpu: CpuId, stream: &StreamWorkload) -> Vec<Use> {
+    fn uses_of_stream(&self, cpu: CpuId, stream: &StreamWorkload) -> Vec<CapacityUse> {
         let arrays = f64::from(stream.op.arrays());
         let allocate = f64::from(stream.stream_loop.bus_bytes(stream.op)) - arrays;
         let (loads, stores) = ((arrays - 1.0 + allocate) / arrays, 1.0 / arrays);
@@ -159,31 +161,31 @@ impl Wiring {
     }
 
     /// What a reading thread crosses, per byte read. Its gaps are a capacity of its own, added here.
-    fn uses_of_load(&self, cpu: CpuId, load: &LoadWorkload, capacities: &mut Vec<f64>) -> Vec<Use> {
+    fn uses_of_load(&self, cpu: CpuId, load: &LoadWorkload, capacities: &mut Vec<f64>) -> Vec<CapacityUse> {
         let mut uses = self.uses_of(cpu, &[(load.memory, 1.0, 0.0)], 0.5);
         let core = uses.last().map_or(0.0, |core| core.weight);
         let piece = LoadWorkload::PIECE_BYTES as f64;
         capacities.push(piece / (piece * core + f64::from(load.gap_ns) / 1e9));
-        uses.push(Use { capacity: capacities.len() - 1, weight: 1.0 });
+        uses.push(CapacityUse { capacity: capacities.len() - 1, weight: 1.0 });
         uses
     }
 
     /// What a thread crosses that for each of its bytes loads and stores a number of bytes at nodes, and of
     /// whose bytes a copied one is worth `copied`. Its core's time comes last.
-    fn uses_of(&self, cpu: CpuId, at: &[(NodeId, f64, f64)], copied: f64) -> Vec<Use> {
-        let Some(place) = self.cpus.get(&cpu) else { return Vec::new() };
+    fn uses_of(&self, cpu: CpuId, at: &[(NodeId, f64, f64)], copied: f64) -> Vec<CapacityUse> {
+        let Some(location) = self.cpus.get(&cpu) else { return Vec::new() };
         let mut uses = Vec::new();
         let mut slowest: f64 = 0.0;
         let parts = at.iter().flat_map(|(node, loads, stores)| {
             self.parts(*node).into_iter().map(move |(node, part)| (node, part * loads, part * stores))
         });
         for (node, load, store) in parts {
-            let Some(path) = self.paths.get(&(place.node, node)) else { continue };
-            uses.extend(path.load.iter().map(|capacity| Use { capacity: *capacity, weight: load }));
-            uses.extend(path.store.iter().map(|capacity| Use { capacity: *capacity, weight: store }));
+            let Some(path) = self.paths.get(&(location.node, node)) else { continue };
+            uses.extend(path.load.iter().map(|capacity| CapacityUse { capacity: *capacity, weight: load }));
+            uses.extend(path.store.iter().map(|capacity| CapacityUse { capacity: *capacity, weight: store }));
             slowest = slowest.max(copied / path.core_bytes_per_s);
         }
-        uses.push(Use { capacity: place.core, weight: slowest });
+        uses.push(CapacityUse { capacity: location.core, weight: slowest });
         uses
     }
 

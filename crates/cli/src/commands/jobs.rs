@@ -23,15 +23,15 @@ pub struct JobsArgs {
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
-    pub what: Option<What>,
+    pub action: Option<JobAction>,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub enum What {
+pub enum JobAction {
     /// Show all of them; so does numaio jobs alone
     List,
     /// Show all of one, with what failed
-    Show {
+    TransferOutput {
         /// Its number; without it the newest
         #[arg(value_name = "ID")]
         id: Option<u32>,
@@ -53,19 +53,19 @@ pub enum What {
 }
 
 /// How often we look whether to go on waiting.
-const LOOK_EACH: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub fn run(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("jobs run on this machine, not on a recorded one"));
     }
-    match args.what.unwrap_or(What::List) {
-        What::List => list(common, args),
-        What::Show { id } => show(common, args, id),
-        What::Cancel { id } => cancel(common, args, id),
-        What::Resume { .. } if args.json => Err(Failure::usage("--json is about jobs that are shown")
+    match args.action.unwrap_or(JobAction::List) {
+        JobAction::List => list(common, args),
+        JobAction::TransferOutput { id } => show(common, args, id),
+        JobAction::Cancel { id } => cancel(common, args, id),
+        JobAction::Resume { .. } if args.json => Err(Failure::usage("--json is about jobs that are shown")
             .hint("a job prints JSON if its command had --json")),
-        What::Resume { id } => resume(id),
+        JobAction::Resume { id } => resume(id),
     }
 }
 
@@ -108,7 +108,7 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     if !job.state.is_alive() {
         return Err(Failure::usage(format!("job {id} does not run: it is {}", job.state.name())));
     }
-    if !jobs::is_here(&job) {
+    if !jobs::is_local(&job) {
         let host = &job.process.host;
         return Err(Failure::new(format!("job {id} runs on {host}")).hint("end it there"));
     }
@@ -125,7 +125,7 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
             JobState::Ending => running.send_continue(),
             _ => running.interrupt().map_err(failed)?,
         }
-        while !running.exits_within(LOOK_EACH).map_err(failed)? {
+        while !running.exits_within(POLL_INTERVAL).map_err(failed)? {
             if interrupt::interrupted() {
                 let failure = Failure::new(format!("job {id} was asked to end, and has not ended yet"));
                 return Err(Failure { code: INTERRUPTED, ..failure });
@@ -145,48 +145,50 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
 }
 
 fn resume(id: u32) -> Result<ExitCode, Failure> {
-    let turn = jobs::turn();
+    let lock = jobs::lock();
     let job = jobs::find(id)?;
     if job.state.is_alive() {
         return Err(Failure::usage(format!("job {id} runs")).hint(format!("numaio jobs show {id}")));
     }
-    let words = std::iter::once(OsString::from("numaio")).chain(job.command.iter().map(jobs::typed));
-    let no_command = |error: String| {
+    let words = std::iter::once(OsString::from("numaio")).chain(job.command.iter().map(jobs::to_os_string));
+    let cannot_resume = |error: String| {
         Failure::new(format!("job {id} cannot be resumed: {error}")).hint("type its command anew")
     };
-    if !jobs::is_here(&job) {
+    if !jobs::is_local(&job) {
         // What its paths name here may be something else.
-        return Err(no_command(format!("it ran on {}", job.process.host)));
+        return Err(cannot_resume(format!("it ran on {}", job.process.host)));
     }
     // Another version of numaio may have other options.
-    let args = args::Args::try_parse_from(words).map_err(|error| no_command(error.to_string()))?;
+    let args = args::Args::try_parse_from(words).map_err(|error| cannot_resume(error.to_string()))?;
     let args::Command::Copy(command) = &args.command else {
-        return Err(no_command("its command is no numaio copy".to_owned()));
+        return Err(cannot_resume("its command is no numaio copy".to_owned()));
     };
-    let directory = jobs::typed(&job.directory);
+    let directory = jobs::to_os_string(&job.directory);
     std::env::set_current_dir(&directory)
-        .map_err(|error| no_command(format!("{}: {error}", directory.to_string_lossy())))?;
-    if let Some(path) = command.gone() {
+        .map_err(|error| cannot_resume(format!("{}: {error}", directory.to_string_lossy())))?;
+    if let Some(path) = command.unrepeatable_input() {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-        return Err(no_command(format!("it read {name}, which is gone: no regular file keeps what it was")));
+        return Err(cannot_resume(format!(
+            "it read {name}, which is gone: no regular file keeps what it was"
+        )));
     }
     // What an empty mount point does not have would go.
     let is_another = |(before, now): (&u64, u64)| *before != 0 && *before != now;
-    if command.delete && job.places.iter().zip(command.places()).any(is_another) {
-        return Err(no_command(
+    if command.delete && job.places.iter().zip(command.source_inodes()).any(is_another) {
+        return Err(cannot_resume(
             "a directory that it reads may be another one now, and it has --delete".to_owned(),
         ));
     }
-    if command.goes_by_ssh() && !jobs::environment().eq(job.environment.clone()) {
+    if command.uses_ssh() && !jobs::environment().eq(job.environment.clone()) {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let first = if first.is_empty() { "not set".to_owned() } else { first.join(" ") };
         output::remark(&args.common, &format!("NUMAIO_SSH is another one than in the first run: {first}"));
     }
-    command.note.resume(job)?;
-    drop(turn);
+    command.recorder.resume(job)?;
+    drop(lock);
     let ended = copy::run(&args.common, command);
     // Also that of a transfer that could not begin.
-    command.note.end(&ended);
+    command.recorder.end(&ended);
     ended
 }

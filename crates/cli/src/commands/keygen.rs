@@ -29,7 +29,7 @@ Examples:
   numaio keygen --public                   what to tell others";
 
 pub fn run(common: &Common, args: &KeygenArgs) -> Result<ExitCode, Failure> {
-    let path = keys::file(args.file.as_deref())?;
+    let path = keys::path(args.file.as_deref())?;
     if path.is_dir() {
         return Err(
             Failure::file(&path, "it is a directory").hint("name the file in it that is to have the key")
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &KeygenArgs) -> Result<ExitCode, Failure> {
     }
     let public = match args.public {
         true => keys::public(&keys::read(&path)?)?,
-        false => keys::make(&path)?,
+        false => keys::generate(&path)?,
     };
     output::print(&format!("{public}\n"))?;
     if !args.public {

@@ -3,9 +3,9 @@
 //! `jobs/NUMBER.json` in the folder of our state. A file is replaced whole, so whoever is killed at whatever moment leaves
 //! one that can be read.
 
-mod note;
+mod recorder;
 
-pub use note::{environment, json, Note};
+pub use recorder::{environment, json, JobRecorder};
 
 use crate::failure::Failure;
 use crate::output::harmless;
@@ -23,12 +23,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Most jobs that are kept; those that run are kept always.
-const MOST: usize = 100;
+const MAX_JOBS: usize = 100;
 /// How long a job is kept that nobody goes on with.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 /// Most bytes that are read of a job: [`Job::MOST_PROBLEMS`] and [`Job::MOST_LINES`] with the longest names and words, which are less
 /// than 48 MiB, and what was typed.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Where jobs are noted; none where there is no place for our state.
 fn folder() -> Option<PathBuf> {
@@ -37,7 +37,7 @@ fn folder() -> Option<PathBuf> {
 
 /// As long as it is kept, no other process has its turn: so a job that runs nowhere is still that when it is noted as running here. None
 /// where there are no jobs, or the file system has no locks (flock(2)).
-pub fn turn() -> Option<File> {
+pub fn lock() -> Option<File> {
     let folder = File::open(folder()?).ok()?;
     folder.lock().ok()?;
     Some(folder)
@@ -66,10 +66,10 @@ fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
 pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
     let Some(folder) = folder() else { return Ok(Default::default()) };
     let numbers = numbers(&folder).map_err(|error| Failure::file(&folder, error))?;
-    let here = Here::look();
+    let host = LocalHost::current();
     let (mut jobs, mut failures) = (Vec::new(), Vec::new());
     for id in numbers {
-        match read(&file(&folder, id), &here) {
+        match read(&file(&folder, id), &host) {
             Ok(Some(job)) => jobs.push(job),
             // Another process took it away meanwhile.
             Ok(None) => {}
@@ -82,20 +82,20 @@ pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
 /// The job of this number.
 pub fn find(id: u32) -> Result<Job, Failure> {
     let found = match folder() {
-        Some(folder) => read(&file(&folder, id), &Here::look())?,
+        Some(folder) => read(&file(&folder, id), &LocalHost::current())?,
         None => None,
     };
     found.ok_or_else(|| Failure::usage(format!("there is no job {id}")).hint("numaio jobs lists them"))
 }
 
 /// A job as it is now: one whose process is gone without an end was cut. None if there is no such file.
-fn read(path: &Path, here: &Here) -> Result<Option<Job>, Failure> {
-    let Some(job) = as_noted(path)? else { return Ok(None) };
-    if here.may_run(&job) {
+fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
+    let Some(job) = read_record(path)? else { return Ok(None) };
+    if host.may_run(&job) {
         return Ok(Some(job));
     }
     // It may have ended, and said so, since it was read.
-    Ok(as_noted(path)?.map(|mut job| {
+    Ok(read_record(path)?.map(|mut job| {
         if job.state.is_alive() {
             job.state = JobState::Cut;
             job.why = "its process is gone".to_owned();
@@ -104,34 +104,34 @@ fn read(path: &Path, here: &Here) -> Result<Option<Job>, Failure> {
     }))
 }
 
-fn as_noted(path: &Path) -> Result<Option<Job>, Failure> {
+fn read_record(path: &Path) -> Result<Option<Job>, Failure> {
     let mut text = String::new();
-    match File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)) {
+    match File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| Failure::file(path, error))?,
     };
-    of(path, &text).map(Some)
+    parse(path, &text).map(Some)
 }
 
 /// The job in the text of a file.
-pub fn of(path: &Path, text: &str) -> Result<Job, Failure> {
+pub fn parse(path: &Path, text: &str) -> Result<Job, Failure> {
     // Why it is none may repeat what stands there, and a terminal is to obey none of it.
-    let no_job = |error| harmless(&format!("it is no job: {error}"));
-    Job::from_json(text).map_err(|error| Failure::file(path, no_job(error)))
+    let invalid = |error| harmless(&format!("it is no job: {error}"));
+    Job::from_json(text).map_err(|error| Failure::file(path, invalid(error)))
 }
 
-/// Makes room: ended jobs beyond the newest [`MOST`], those of more than [`LONGEST`] ago, and what a kill left behind.
-fn prune(folder: &Path, here: &Here) {
+/// Makes room: ended jobs beyond the newest [`MAX_JOBS`], those of more than [`MAX_AGE`] ago, and what a kill left behind.
+fn prune(folder: &Path, host: &LocalHost) {
     let now = SystemTime::now();
     let entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
     let is_old = |entry: &fs::DirEntry| {
         let written = entry.metadata().and_then(|found| found.modified());
-        written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > LONGEST))
+        written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > MAX_AGE))
     };
     let left = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
     entries.iter().filter(left).for_each(|entry| drop(fs::remove_file(entry.path())));
     let numbers = numbers(folder).unwrap_or_default();
-    let surplus = &numbers[..numbers.len().saturating_sub(MOST)];
+    let surplus = &numbers[..numbers.len().saturating_sub(MAX_JOBS)];
     for entry in &entries {
         let path = entry.path();
         let is_surplus = surplus.iter().any(|id| file(folder, *id) == path);
@@ -139,22 +139,22 @@ fn prune(folder: &Path, here: &Here) {
             continue;
         }
         // One that runs is written now and then, wherever that is; not by a host that is no more, or has another name now.
-        let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != here.host);
-        if !read(&path, here).is_ok_and(|job| job.is_some_and(may_run)) {
+        let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != host.host);
+        if !read(&path, host).is_ok_and(|job| job.is_some_and(may_run)) {
             drop(fs::remove_file(path));
         }
     }
 }
 
 /// This host, and this start of its kernel.
-struct Here {
+struct LocalHost {
     root: Option<Root>,
     boot: Option<String>,
     host: String,
 }
 
-impl Here {
-    fn look() -> Self {
+impl LocalHost {
+    fn current() -> Self {
         let root = Root::live().ok();
         let boot = root.as_ref().and_then(|root| boot_id(root));
         Self { host: root.as_ref().map(|root| hostname(root)).unwrap_or_default(), boot, root }
@@ -176,12 +176,12 @@ impl Here {
 }
 
 /// Whether the process of a job is on this host.
-pub fn is_here(job: &Job) -> bool {
-    Here::look().host == job.process.host
+pub fn is_local(job: &Job) -> bool {
+    LocalHost::current().host == job.process.host
 }
 
 /// Bytes as a word of a job.
-pub fn word(bytes: &OsStr) -> Word {
+pub fn to_word(bytes: &OsStr) -> Word {
     match bytes.to_str() {
         Some(text) => Word::Text(text.to_owned()),
         None => Word::Bytes(bytes.as_bytes().to_vec()),
@@ -189,7 +189,7 @@ pub fn word(bytes: &OsStr) -> Word {
 }
 
 /// A word of a job as it was typed.
-pub fn typed(word: &Word) -> OsString {
+pub fn to_os_string(word: &Word) -> OsString {
     match word {
         Word::Text(text) => text.into(),
         Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn what_is_no_job_is_told_without_harm() {
         let job = include_str!("../../../schema/tests/fixtures/job-1.json");
-        assert!(of(Path::new("7.json"), job).is_ok());
+        assert!(parse(Path::new("7.json"), job).is_ok());
         let damaged = job.replace("\"cut\"", "\"\\u001b[2J\"");
-        let failure = of(Path::new("7.json"), &damaged).expect_err("no job");
+        let failure = parse(Path::new("7.json"), &damaged).expect_err("no job");
         assert!(failure.message.starts_with("7.json: it is no job: "), "{}", failure.message);
         assert!(failure.message.contains("\u{fffd}[2J") && !failure.message.contains('\u{1b}'));
     }

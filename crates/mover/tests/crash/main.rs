@@ -170,13 +170,13 @@ fn full_disk_is_reported_and_does_not_affect_complete_files() {
         let mut chance = Chance::new(seed);
         let source = trees::source(&mut chance, 0);
         let mut world = World::new(source, Disk::default(), seed);
-        world.sink.room = chance.below(4 << 20);
+        world.sink.capacity = chance.below(4 << 20);
         let options = Options { eager: seed.is_multiple_of(2), ..Options::plain() };
         let ended = world.run(&options, None);
         assert!(ended.done, "seed {seed}: the transfer continues: {ended:?}");
         oracle::finished_are_right(&world.source, &world.sink, &world.before, seed);
         let reported = oracle::missing_are_reported(&world.source, &world.sink, &ended.failures, seed);
-        world.sink.room = u64::MAX;
+        world.sink.capacity = u64::MAX;
         let again = world.run(&options, None);
         assert!(
             again.done && again.failures.is_empty(),

@@ -287,8 +287,8 @@ impl World {
                 sink.core
             );
         }
-        self.source.process_ends();
-        self.sink.process_ends();
+        self.source.end_process();
+        self.sink.end_process();
         let done = sink.core.outcome() == Some(&numaio_mover::report::TransferOutcome::Done);
         if done && !cut {
             assert_eq!(manifest, received_manifest, "seed {}: both sides have the manifest", self.seed);
@@ -336,12 +336,12 @@ impl World {
         while !pending.is_empty() && self.chance.once_in(2) {
             let index = self.chance.below(pending.len() as u64) as usize;
             let (_, operation) = pending.swap_remove(index);
-            self.sink.run_in_part(operation, &mut self.chance);
+            self.sink.run_partially(operation, &mut self.chance);
         }
-        self.source.process_ends();
-        self.sink.process_ends();
+        self.source.end_process();
+        self.sink.end_process();
         if kind == Interruption::Power {
-            self.sink.power_is_lost(&mut self.chance);
+            self.sink.lose_power(&mut self.chance);
             self.boots += 1;
         }
     }
@@ -393,7 +393,7 @@ impl World {
                 let fault = || Fault::new(FaultKind::NoSpace, "the journal is full");
                 let mut results: Vec<_> = record.after.iter().map(|_| Ok(())).collect();
                 results.push(Err(fault()));
-                self.sink.run_in_part(operation, &mut self.chance);
+                self.sink.run_partially(operation, &mut self.chance);
                 Outcome::Results(results)
             }
             _ => self.sink.run(operation),

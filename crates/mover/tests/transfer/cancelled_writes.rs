@@ -39,7 +39,7 @@ fn resumes_after_cancelled_writes() {
             if problem.about == ProblemSubject::Transfer && problem.reason == Reason::Cancelled)
     };
     assert!(reports.iter().all(is_it) && reports.len() == 1, "no file may fail: {reports:?}");
-    to.process_ends();
+    to.end_process();
     let (mut second_sink, mut second_source) = (sink(false), source(false, false));
     run(
         (&mut second_source, &mut second_sink),

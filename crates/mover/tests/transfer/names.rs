@@ -103,12 +103,12 @@ fn hard_link_to_a_failed_file_keeps_its_old_content() {
     from.link(b"a", b"b");
     to.put(b"a", file(b"old"));
     to.put(b"b", file(&[9; 900]));
-    to.room = 10;
+    to.capacity = 10;
     let both = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
     assert_eq!(copy(&mut from, &mut to, by_name), both);
     assert_eq!(content(&to, "a"), Some(b"old".to_vec()));
     assert_eq!(content(&to, "b"), Some(vec![9; 900]));
-    to.room = u64::MAX;
+    to.capacity = u64::MAX;
     assert_eq!(copy(&mut from, &mut to, by_name), BTreeSet::new());
     assert_eq!(to.tree()[&b"a"[..]].0, to.tree()[&b"b"[..]].0, "hard links of one file");
 }
@@ -121,7 +121,7 @@ fn hard_link_to_a_failed_file_keeps_old_content_of_equal_age() {
     from.link(b"a", b"b");
     to.put(b"a", file(&[0; 900]));
     to.put(b"b", file(&[9; 900]));
-    to.room = 10;
+    to.capacity = 10;
     let ignore_times = SinkOptions {
         ignore_times: true,
         ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())

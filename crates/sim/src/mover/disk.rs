@@ -30,7 +30,7 @@ impl Chance {
 }
 
 /// A directory of which a part was listed, and the names that are left.
-pub(super) type Open = (u64, Vec<Box<[u8]>>);
+pub(super) type OpenListing = (u64, Vec<Box<[u8]>>);
 
 /// A simulated file system.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub struct Disk {
     next: u64,
     clock: i64,
     /// Listings that are not over: names that are left.
-    pub(super) listings: BTreeMap<u64, Open>,
+    pub(super) listings: BTreeMap<u64, OpenListing>,
     /// Files that were begun in place.
     pub(super) in_place: BTreeMap<FilePath, u64>,
     /// Whether a process has the journal.
@@ -52,7 +52,7 @@ pub struct Disk {
     /// Bytes that were read since it was made.
     pub read: u64,
     /// Bytes that it has room for; beyond them writes fail.
-    pub room: u64,
+    pub capacity: u64,
 }
 
 impl Default for Disk {
@@ -77,7 +77,7 @@ impl Default for Disk {
             journal: None,
             written: 0,
             read: 0,
-            room: u64::MAX,
+            capacity: u64::MAX,
         }
     }
 }
@@ -121,14 +121,14 @@ impl Disk {
     }
 
     /// The process that used it is gone.
-    pub fn process_ends(&mut self) {
+    pub fn end_process(&mut self) {
         self.listings.clear();
         self.in_place.clear();
         self.journal = None;
     }
 
     /// The machine stops, and is started anew.
-    pub fn power_is_lost(&mut self, chance: &mut Chance) {
+    pub fn lose_power(&mut self, chance: &mut Chance) {
         let keep = 1 + chance.below(4);
         for change in std::mem::take(&mut self.pending) {
             let kept = chance.below(5) < keep;
@@ -142,7 +142,7 @@ impl Disk {
             }
         }
         self.now = self.durable.clone();
-        self.process_ends();
+        self.end_process();
     }
 
     /// Puts something under a name, as if it had been there for ever.

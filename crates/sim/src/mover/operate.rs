@@ -45,22 +45,22 @@ impl Disk {
             }
             Operation::ListMore { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
             Operation::Stat { at, details, links } => {
-                let mut found: Vec<_> = at.iter().map(|at| self.look(at, details)).collect();
+                let mut found: Vec<_> = at.iter().map(|at| self.stat(at, details)).collect();
                 for (index, target) in links {
                     if let Ok(Some(found)) = &mut found[index] {
-                        found.is_link_destination =
-                            found.metadata.kind != FileKind::Symlink && self.is_led_to(&at[index].name, &target);
+                        found.is_link_destination = found.metadata.kind != FileKind::Symlink
+                            && self.resolves_into(&at[index].name, &target);
                     }
                 }
                 Outcome::Stat(found)
             }
             Operation::Read { pieces, hash, pack } => {
                 let mut data = Vec::with_capacity(BLOCK);
-                let results = pieces.iter().map(|piece| self.piece(piece, hash, &mut data)).collect();
+                let results = pieces.iter().map(|piece| self.read_piece(piece, hash, &mut data)).collect();
                 let packed = pack.map(|pack| packed(pack, &mut data));
                 Outcome::Read { results, data, packed }
             }
-            Operation::HashFile(summing) => Outcome::HashedFile(self.sum(summing)),
+            Operation::HashFile(summing) => Outcome::HashedFile(self.hash_range(summing)),
             Operation::Write { puts, data, hash, packed } => {
                 let bytes = match (data, packed) {
                     (Some(data), Some(packed)) => unpacked(&packed, &data),
@@ -74,12 +74,12 @@ impl Disk {
             }
             Operation::Create(all) => Outcome::Results(all.iter().map(|making| self.make(making)).collect()),
             Operation::SetAttributes(all) => {
-                let mut adorn = |at: &FilePath, attributes: &Attributes| {
+                let mut set_attributes = |at: &FilePath, attributes: &Attributes| {
                     let inode = self.find(&at.name)?;
-                    self.adorn(inode, attributes);
+                    self.set_attributes(inode, attributes);
                     Ok(())
                 };
-                Outcome::Results(all.iter().map(|(at, attributes)| adorn(at, attributes)).collect())
+                Outcome::Results(all.iter().map(|(at, attributes)| set_attributes(at, attributes)).collect())
             }
             Operation::Remove(all) => Outcome::Results(all.iter().map(|at| self.remove(at)).collect()),
             Operation::OpenJournal { journal, most } => Outcome::OpenedJournal(self.open(&journal, most)),
@@ -92,7 +92,7 @@ impl Disk {
     }
 
     /// The process was killed while an operation was under way: some of it was done.
-    pub fn run_in_part(&mut self, operation: Operation<Vec<u8>>, chance: &mut Chance) {
+    pub fn run_partially(&mut self, operation: Operation<Vec<u8>>, chance: &mut Chance) {
         match operation {
             Operation::Write { mut puts, data, hash, packed } => {
                 puts.truncate(chance.below(puts.len() as u64 + 1) as usize);
@@ -129,7 +129,7 @@ impl Disk {
         Ok(at)
     }
 
-    fn place<'a>(&self, at: &'a FilePath) -> Result<(u64, &'a [u8]), Fault> {
+    fn parent_and_name<'a>(&self, at: &'a FilePath) -> Result<(u64, &'a [u8]), Fault> {
         let slash = at.name.iter().rposition(|&byte| byte == b'/');
         let parent = self.find(slash.map_or(&b""[..], |slash| &at.name[..slash]))?;
         match self.now.0.get(&parent).map(|inode| &inode.object) {
@@ -184,7 +184,7 @@ impl Disk {
     }
 
     /// Whether a link with a relative target would lead to what is in its place, or into it, if there is no other link on the way.
-    fn is_led_to(&self, name: &[u8], target: &[u8]) -> bool {
+    fn resolves_into(&self, name: &[u8], target: &[u8]) -> bool {
         let mut path: Vec<&[u8]> = name.split(|&byte| byte == b'/').collect();
         path.pop();
         for part in target.split(|&byte| byte == b'/') {
@@ -199,7 +199,7 @@ impl Disk {
         into && self.find(&path).is_ok()
     }
 
-    fn look(&self, at: &FilePath, details: Details) -> Result<Option<FileInfo>, Fault> {
+    fn stat(&self, at: &FilePath, details: Details) -> Result<Option<FileInfo>, Fault> {
         match self.find(&at.name) {
             Ok(inode) => Ok(self.found(inode, details)),
             Err(_) => Ok(None),
@@ -211,7 +211,7 @@ impl Disk {
         match self.now.0.get(&number).map(|inode| &inode.object) {
             Some(Object::Directory(names)) => {
                 let names = names.keys().rev().cloned().collect();
-                self.part(number, names, most, details)
+                self.next_batch(number, names, most, details)
             }
             _ => Err(fault(FaultKind::NotFound)),
         }
@@ -219,10 +219,10 @@ impl Disk {
 
     fn more(&mut self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
         let (number, names) = self.listings.remove(&listing).ok_or_else(|| fault(FaultKind::Other))?;
-        self.part(number, names, most, details)
+        self.next_batch(number, names, most, details)
     }
 
-    fn part(
+    fn next_batch(
         &mut self,
         number: u64,
         mut names: Vec<Box<[u8]>>,
@@ -246,7 +246,7 @@ impl Disk {
         Ok(Listing { found, more, names: NameMatching::Exact })
     }
 
-    fn piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {
+    fn read_piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {
         let number = self.find(&piece.at.name)?;
         let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
         if found.metadata.identity() != piece.identity || found.metadata.kind != FileKind::File {
@@ -262,7 +262,7 @@ impl Disk {
         Ok(hash(bytes))
     }
 
-    fn sum(&mut self, mut summing: ContentHash) -> Result<ContentHash, Fault> {
+    fn hash_range(&mut self, mut summing: ContentHash) -> Result<ContentHash, Fault> {
         let number = self.find(&summing.at.name)?;
         let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
         if summing.identity.is_some_and(|identity| identity != found.metadata.identity()) {
@@ -293,25 +293,25 @@ impl Disk {
                 return Err(fault(FaultKind::Mismatch));
             }
         }
-        let number = self.begin(put)?;
+        let number = self.open_for_write(put)?;
         for part in &put.parts {
             let bytes = data.get(part.bytes.clone()).ok_or_else(|| fault(FaultKind::Other))?;
-            if self.written + bytes.len() as u64 > self.room {
+            if self.written + bytes.len() as u64 > self.capacity {
                 return Err(fault(FaultKind::NoSpace));
             }
             self.written += bytes.len() as u64;
             self.change(Change::Data(number, part.offset, bytes.to_vec()));
             let mtime = self.tick();
-            self.adorn(number, &Attributes { mtime: Some(mtime), ..Attributes::default() });
+            self.set_attributes(number, &Attributes { mtime: Some(mtime), ..Attributes::default() });
         }
         match &put.settle {
-            Some(settle) => self.settle(&put.at, number, settle),
+            Some(settle) => self.finish_file(&put.at, number, settle),
             None => Ok(()),
         }
     }
 
-    fn begin(&mut self, put: &FileWrite) -> Result<u64, Fault> {
-        let (directory, name) = self.place(&put.at)?;
+    fn open_for_write(&mut self, put: &FileWrite) -> Result<u64, Fault> {
+        let (directory, name) = self.parent_and_name(&put.at)?;
         let there = self.find(&put.at.name).ok();
         let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
         match (put.begin, there, object) {
@@ -348,16 +348,16 @@ impl Disk {
         }
     }
 
-    fn settle(&mut self, at: &FilePath, number: u64, settle: &FileCompletion) -> Result<(), Fault> {
+    fn finish_file(&mut self, at: &FilePath, number: u64, settle: &FileCompletion) -> Result<(), Fault> {
         self.change(Change::Size(number, settle.size));
-        self.adorn(number, &settle.attributes);
+        self.set_attributes(number, &settle.attributes);
         if settle.sync {
             self.sync_one(number);
         }
         if *at == settle.name {
             return Ok(());
         }
-        let (from, to) = (self.place(at)?, self.place(&settle.name)?);
+        let (from, to) = (self.parent_and_name(at)?, self.parent_and_name(&settle.name)?);
         self.not_a_directory(&settle.name)?;
         self.change(Change::Names(vec![(from.0, from.1.into(), None), (to.0, to.1.into(), Some(number))]));
         Ok(())
@@ -371,7 +371,7 @@ impl Disk {
         }
     }
 
-    fn adorn(&mut self, number: u64, wanted: &Attributes) {
+    fn set_attributes(&mut self, number: u64, wanted: &Attributes) {
         let Some(inode) = self.now.0.get(&number) else { return };
         let new = Inode {
             object: Object::Special(Kind::Fifo),
@@ -385,7 +385,7 @@ impl Disk {
     }
 
     fn make(&mut self, making: &NewObject) -> Result<(), Fault> {
-        let (directory, name) = self.place(&making.at)?;
+        let (directory, name) = self.parent_and_name(&making.at)?;
         if let Wanted::HardLink(to) = &making.object {
             let number = self.find(&to.name)?;
             self.not_a_directory(&making.at)?;
@@ -412,7 +412,7 @@ impl Disk {
         let number = self.add(Object::Special(object), if is_link { 0o777 } else { 0o600 });
         self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
         let mode = making.attributes.mode.filter(|_| !is_link);
-        self.adorn(number, &Attributes { mode, ..making.attributes.clone() });
+        self.set_attributes(number, &Attributes { mode, ..making.attributes.clone() });
         Ok(())
     }
 
@@ -420,7 +420,7 @@ impl Disk {
         if self.find(&at.name).is_err() {
             return Ok(());
         }
-        let (directory, name) = self.place(at)?;
+        let (directory, name) = self.parent_and_name(at)?;
         self.change(Change::Names(vec![(directory, name.into(), None)]));
         Ok(())
     }
@@ -453,7 +453,7 @@ impl Disk {
         let number = match self.journal {
             Some(number) => number,
             None => {
-                let (directory, name) = self.place(&record.journal)?;
+                let (directory, name) = self.parent_and_name(&record.journal)?;
                 let number = self.add(Object::File(Vec::new(), BTreeSet::new()), 0o600);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
                 number

@@ -2,7 +2,7 @@
 
 use super::{admit_samples, refused, start_skew_ns, Simulated};
 use crate::noise::Random;
-use crate::sharing::{share, Use};
+use crate::sharing::{share, CapacityUse};
 use crate::spec::{DeviceSpec, IoRates, IoSpec};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// CPU time of a request, in nanoseconds: about what a system call and an interrupt take.
 const REQUEST_NS: u64 = 5_000;
 /// Most streams of a run; a limit against workloads that no machine starts.
-const MOST_STREAMS: u32 = 1 << 16;
+const MAX_STREAMS: u32 = 1 << 16;
 
 impl Simulated {
     /// What each group of streams moves without noise, in bytes per second: what measurements scatter around.
@@ -27,14 +27,14 @@ impl Simulated {
     }
 
     fn admit_io(&self, io: &IoWorkload) -> Result<&IoSpec, ProbeError> {
-        let device = self.io_device(&io.through)?;
+        let device = self.device_of_path(&io.through)?;
         if io.block_bytes == 0 || io.depth == 0 {
             return refused("run", "requests of no bytes, or none in flight");
         }
         if io.groups.is_empty() || io.groups.iter().any(|group| group.streams == 0) {
             return refused("run", "no streams");
         }
-        if io.streams() > MOST_STREAMS {
+        if io.streams() > MAX_STREAMS {
             return refused(&format!("{} streams", io.streams()), "more than a simulated machine starts");
         }
         if let IoPath::Disk(disk) = &io.through {
@@ -54,7 +54,7 @@ impl Simulated {
 
     /// The device that a path leads to: a disk by the name of its file, a network by its first interface, a GPU by
     /// its index.
-    fn io_device(&self, through: &IoPath) -> Result<&IoSpec, ProbeError> {
+    fn device_of_path(&self, through: &IoPath) -> Result<&IoSpec, ProbeError> {
         let of_kind = |kind| self.spec.devices.iter().filter(move |device| device.kind == kind);
         let named = |device: &&DeviceSpec, path: &str| {
             path.rsplit_once('/').is_some_and(|(_, name)| device.names.iter().any(|other| other == name))
@@ -98,8 +98,9 @@ impl Simulated {
             self.path_of_buffers(rates, *node).min(own)
         };
         let capacities: Vec<f64> = [rates.cap].into_iter().chain(nodes.iter().map(demand)).collect();
-        let crosses = |capacity| Use { capacity, weight: 1.0 };
-        let flows: Vec<Vec<Use>> = (1..=nodes.len()).map(|own| vec![crosses(0), crosses(own)]).collect();
+        let crosses = |capacity| CapacityUse { capacity, weight: 1.0 };
+        let flows: Vec<Vec<CapacityUse>> =
+            (1..=nodes.len()).map(|own| vec![crosses(0), crosses(own)]).collect();
         share(&capacities, &flows)
     }
 

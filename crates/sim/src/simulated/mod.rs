@@ -2,8 +2,9 @@
 
 mod copy;
 mod io;
+mod irq_steering;
 mod latency;
-mod steer;
+
 mod stream;
 
 use crate::noise::{run_factor, Random};
@@ -23,7 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 /// Most samples of a run; a limit against workloads that would never end.
-const MOST_SAMPLES: u32 = 1_000_000;
+const MAX_SAMPLES: u32 = 1_000_000;
 const BASE_PAGE: u64 = 4096;
 const HUGE_PAGE: u64 = 2 << 20;
 /// What one thread zeroes of fresh memory per second, by page faults.
@@ -200,7 +201,7 @@ fn admit_samples(sampling: Sampling) -> Result<(), ProbeError> {
     };
     match samples {
         0 => refused("run", "no samples to take"),
-        samples if samples > MOST_SAMPLES => {
+        samples if samples > MAX_SAMPLES => {
             refused(&format!("{samples} samples"), "more than a simulated machine takes")
         }
         _ => Ok(()),
@@ -281,7 +282,7 @@ impl Control for Simulated {
             | Change::RpsFlows { .. }
             | Change::XpsCpus { .. }
             | Change::SockFlowEntries { .. } => {
-                steer::apply(change, &self.spec.online_cpus(), &mut self.tree.borrow_mut())
+                irq_steering::apply(change, &self.spec.online_cpus(), &mut self.tree.borrow_mut())
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum Event {
     /// How far it is; with `--progress`.
     Progress(Progress),
     /// It is over.
-    End(End),
+    End(EndEvent),
     /// What a newer numaio may tell.
     #[serde(other)]
     Other,
@@ -49,7 +49,7 @@ pub struct Change {
 
 /// How a transfer ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct End {
+pub struct EndEvent {
     /// Whether it was not given up.
     pub done: bool,
     /// How long it took.
@@ -78,7 +78,7 @@ impl Event {
     }
 
     /// The same with no longer names and words than there are: what another host tells may be told on, and is kept.
-    pub fn cut(self) -> Self {
+    pub fn truncated(self) -> Self {
         let change = |Change { action, name, bytes }| {
             let (action, name) = (Job::words(action), Job::name(name));
             Change { action, name, bytes }
@@ -118,19 +118,19 @@ fn escaped(line: &str) -> String {
 }
 
 /// A problem for people and programs; `name` is what it is about.
-pub fn told(problem: &Problem, name: Option<String>) -> JobProblem {
+pub fn to_job_problem(problem: &Problem, name: Option<String>) -> JobProblem {
     JobProblem {
         name,
-        side: side(problem.side).to_owned(),
+        side: side_name(problem.side).to_owned(),
         reason: format!("{:?}", problem.reason),
         text: problem.text.as_str().to_owned(),
     }
 }
 
 /// A problem that another numaio told.
-pub fn heard(problem: &JobProblem) -> Problem {
+pub fn from_job_problem(problem: &JobProblem) -> Problem {
     let is_it = |reason: &&Reason| format!("{reason:?}") == problem.reason;
-    let from_source = problem.side == side(Side::Source);
+    let from_source = problem.side == side_name(Side::Source);
     Problem {
         about: ProblemSubject::Transfer,
         side: if from_source { Side::Source } else { Side::Sink },
@@ -140,7 +140,7 @@ pub fn heard(problem: &JobProblem) -> Problem {
 }
 
 /// The word for a side.
-pub fn side(side: Side) -> &'static str {
+pub fn side_name(side: Side) -> &'static str {
     match side {
         Side::Source => "source",
         Side::Sink => "destination",
@@ -166,13 +166,13 @@ mod tests {
             Event::Did(change),
             Event::Problem(problem.clone()),
             Event::Progress(Progress { totals, reached: Some(9) }),
-            Event::End(End { done: true, seconds: 0.5, totals }),
+            Event::End(EndEvent { done: true, seconds: 0.5, totals }),
         ] {
             assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);
         }
         let newer = "{\"event\": \"weather\", \"sun\": true}";
         assert_eq!(serde_json::from_str::<Event>(newer).expect("an event"), Event::Other);
-        assert_eq!(told(&heard(&problem), None), problem);
+        assert_eq!(to_job_problem(&from_job_problem(&problem), None), problem);
     }
 
     #[test]
@@ -195,15 +195,15 @@ mod tests {
         let longest = [&longest[..]; 16].join("/");
         let problem = |name: String| JobProblem {
             name: Some(name),
-            side: side(Side::Source).to_owned(),
+            side: side_name(Side::Source).to_owned(),
             reason: "NoSpace".to_owned(),
             text: String::new(),
         };
         let told = Event::Problem(problem(longest));
-        assert_eq!(told.clone().cut(), told);
+        assert_eq!(told.clone().truncated(), told);
         let change = || Change { action: name(100_000), name: name(100_000), bytes: 7 };
         for event in [Event::Did(change()), Event::Would(change()), Event::Problem(problem(name(100_000)))] {
-            let length = event.cut().line().len();
+            let length = event.truncated().line().len();
             assert!(length < 33_000, "{length} bytes");
         }
     }

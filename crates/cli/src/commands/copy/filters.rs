@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A rule as it is told to the other side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct FilterRule {
     /// Whether what matches is moved.
     pub include: bool,
     /// The pattern's bytes.
@@ -19,9 +19,9 @@ pub struct Rule {
 
 /// Where rules stand.
 #[derive(Debug, Clone)]
-pub enum From {
+pub enum RuleSource {
     /// On the command line; whether it includes.
-    Typed(bool, Vec<u8>),
+    ForwardedOptions(bool, Vec<u8>),
     /// In a file, a pattern a line; whether they include.
     File(bool, PathBuf),
 }
@@ -29,7 +29,7 @@ pub enum From {
 /// Rules in order, of which the first that matches decides.
 #[derive(Debug, Clone, Default)]
 pub struct FilterArgs {
-    pub rules: Vec<From>,
+    pub rules: Vec<RuleSource>,
 }
 
 const INCLUDE: &str = "include";
@@ -69,15 +69,15 @@ impl Args for FilterArgs {
 
 impl FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut rules: Vec<(usize, From)> = Vec::new();
+        let mut rules: Vec<(usize, RuleSource)> = Vec::new();
         for name in [INCLUDE, EXCLUDE, INCLUDE_FROM, EXCLUDE_FROM] {
             let values = matches.get_many::<OsString>(name).into_iter().flatten();
             for (index, value) in matches.indices_of(name).into_iter().flatten().zip(values) {
-                let typed = |include| From::Typed(include, value.as_bytes().to_vec());
+                let typed = |include| RuleSource::ForwardedOptions(include, value.as_bytes().to_vec());
                 let from = match name {
                     INCLUDE => typed(true),
                     EXCLUDE => typed(false),
-                    name => From::File(name == INCLUDE_FROM, PathBuf::from(value)),
+                    name => RuleSource::File(name == INCLUDE_FROM, PathBuf::from(value)),
                 };
                 rules.push((index, from));
             }
@@ -93,13 +93,14 @@ impl FromArgMatches for FilterArgs {
 }
 
 /// The filter of some rules.
-pub fn filter(rules: &[Rule]) -> Result<Filter, Failure> {
-    let mut filter = Filter::default();
+pub fn build_filter(rules: &[FilterRule]) -> Result<Filter, Failure> {
+    let mut build_filter = Filter::default();
     for rule in rules {
         let action = if rule.include { Action::Include } else { Action::Exclude };
         let shown = String::from_utf8_lossy(&rule.pattern);
         let pattern = Pattern::new(&rule.pattern);
-        filter.add(action, pattern.map_err(|error| Failure::usage(format!("pattern {shown:?}: {error}")))?);
+        build_filter
+            .add(action, pattern.map_err(|error| Failure::usage(format!("pattern {shown:?}: {error}")))?);
     }
-    Ok(filter)
+    Ok(build_filter)
 }

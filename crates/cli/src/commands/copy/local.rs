@@ -1,7 +1,7 @@
 //! Both sides on this machine.
 
-use super::order::Order;
-use super::show::Show;
+use super::request::TransferRequest;
+use super::transfer_output::TransferOutput;
 use super::CopyArgs;
 use crate::args::Common;
 use crate::failure::Failure;
@@ -15,32 +15,32 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-pub fn run(common: &Common, args: &CopyArgs, order: &Order) -> Result<ExitCode, Failure> {
-    if let Some((path, why)) = order.lost() {
+pub fn run(common: &Common, args: &CopyArgs, request: &TransferRequest) -> Result<ExitCode, Failure> {
+    if let Some((path, why)) = request.source_loss() {
         return Err(Failure::usage(format!("{} is source and destination", path.display())).hint(why));
     }
-    let (from, mut source) = order.source()?;
+    let (from, mut source) = request.source()?;
     // Buffers are handed over: there is no way that could be slow.
     source.compress = CompressMode::None;
-    let (to, mut sink) = order.sink(order.is_one_file())?;
-    sink.protected = order.read_here();
-    (source.skip_directory, source.links) = (order.target(), order.has_links());
+    let (to, mut sink) = request.sink(request.is_one_file())?;
+    sink.protected = request.protected_paths();
+    (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);
     let (mut from, mut to) = FilePort::pair(from.setting(None)?, to.setting(None)?).map_err(Failure::new)?;
     let began = Instant::now();
     let clock = || began.elapsed();
-    let mut show = Show::new(common, args);
+    let mut show = TransferOutput::new(common, args);
     let moved: io::Result<()> = thread::scope(|scope| {
         thread::Builder::new().name("source".to_owned()).spawn_scoped(scope, move || {
             // What happens is told by the sink, which hears of everything.
             drive(&mut source, &mut from, clock, |source| drop(source.reports()));
         })?;
-        drive(&mut sink, &mut to, clock, |sink| show.look(sink));
-        show.look(&mut sink);
+        drive(&mut sink, &mut to, clock, |sink| show.update(sink));
+        show.update(&mut sink);
         drop(to);
         Ok(())
     });
     moved.map_err(Failure::new)?;
-    super::end(show, &sink.totals())
+    super::finish(show, &sink.totals())
 }

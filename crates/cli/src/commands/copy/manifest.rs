@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 pub struct Manifest {
     path: PathBuf,
     /// Where it is until then; none once it has its name, or if it is no file.
-    part: Option<PathBuf>,
+    temporary: Option<PathBuf>,
     /// Whether a terminal shows it, which would obey what is in names.
-    is_shown: bool,
+    is_terminal: bool,
     /// Whether lines are missing, which was told.
-    is_cut: bool,
+    is_incomplete: bool,
     to: BufWriter<File>,
 }
 
@@ -40,46 +40,52 @@ impl Manifest {
     }
 
     pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let (path, part, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
-        Ok(Self { path, part, is_shown: to.is_terminal(), is_cut: false, to: BufWriter::new(to) })
+        let (path, temporary, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
+        Ok(Self {
+            path,
+            temporary,
+            is_terminal: to.is_terminal(),
+            is_incomplete: false,
+            to: BufWriter::new(to),
+        })
     }
 
     /// Takes back all that was said. What was written to a pipe stays.
-    pub fn begin_anew(&mut self) -> Result<(), Failure> {
-        let emptied = self.to.flush().and_then(|()| match &self.part {
+    pub fn restart(&mut self) -> Result<(), Failure> {
+        let emptied = self.to.flush().and_then(|()| match &self.temporary {
             Some(_) => self.to.get_ref().set_len(0).and_then(|()| self.to.rewind()),
             None => Ok(()),
         });
-        self.is_whole_if(emptied)
+        self.keep_result(emptied)
     }
 
     pub fn add(&mut self, there: &ManifestEntry) -> Result<(), Failure> {
-        let written = self.to.write_all(line(there, self.is_shown).as_bytes());
-        self.is_whole_if(written)
+        let written = self.to.write_all(line(there, self.is_terminal).as_bytes());
+        self.keep_result(written)
     }
 
-    fn is_whole_if(&mut self, done: io::Result<()>) -> Result<(), Failure> {
-        self.is_cut |= done.is_err();
+    fn keep_result(&mut self, done: io::Result<()>) -> Result<(), Failure> {
+        self.is_incomplete |= done.is_err();
         done.map_err(|error| failure::unwritten(&self.path, &error))
     }
 
     /// Gives it its name, if the file system took all of it: one that lost lines would seem whole.
     pub fn end(mut self) -> Result<(), Failure> {
-        if self.is_cut {
+        if self.is_incomplete {
             return Ok(());
         }
-        let name = |part: PathBuf| fs::rename(part, &self.path);
+        let name = |temporary: PathBuf| fs::rename(temporary, &self.path);
         let written = self.to.flush().and_then(|()| files::flush(self.to.get_ref()));
-        let named = written.and_then(|()| self.part.take().map_or(Ok(()), name));
+        let named = written.and_then(|()| self.temporary.take().map_or(Ok(()), name));
         named.map_err(|error| failure::unwritten(&self.path, &error))
     }
 }
 
 impl Drop for Manifest {
     fn drop(&mut self) {
-        if let Some(part) = &self.part {
+        if let Some(temporary) = &self.temporary {
             // Of a transfer that was given up.
-            let _ = fs::remove_file(part);
+            let _ = fs::remove_file(temporary);
         }
     }
 }
@@ -94,30 +100,30 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         Place::File(file) => file,
     };
     // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
-    let part = file.with_file_name(files::temporary_name()?);
-    let to = File::create_new(&part)?;
+    let temporary = file.with_file_name(files::temporary_name()?);
+    let to = File::create_new(&temporary)?;
     // What is replaced keeps its mode, and where that may be its owner.
     if let Ok(there) = fs::metadata(&file) {
         let _ = fchown(&to, Some(there.uid()), Some(there.gid()));
         let _ = to.set_permissions(Permissions::from_mode(there.mode() & 0o777));
     }
-    Ok((file, Some(part), to))
+    Ok((file, Some(temporary), to))
 }
 
 /// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
-fn line(there: &ManifestEntry, is_shown: bool) -> String {
+fn line(there: &ManifestEntry, is_terminal: bool) -> String {
     let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = String::from_utf8_lossy(there.name.as_bytes());
     let (mark, name) = match name.contains(['\\', '\n', '\r']) {
         true => ("\\", name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")),
         false => ("", name.into_owned()),
     };
-    let name = if is_shown { shown(&name) } else { name };
+    let name = if is_terminal { for_terminal(&name) } else { name };
     format!("{mark}{hash}  {name}\n")
 }
 
 /// As a terminal may have it. Words are cut where they are long, and names are not.
-fn shown(name: &str) -> String {
+fn for_terminal(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     chars.chunks(256).map(|some| harmless(&some.iter().collect::<String>())).collect()
 }
@@ -165,9 +171,9 @@ mod tests {
 
     #[test]
     fn names_do_nothing_to_a_terminal_and_are_whole() {
-        let line = |name: &[u8], is_shown| {
+        let line = |name: &[u8], is_terminal| {
             let there = ManifestEntry { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
-            line(&there, is_shown).split_off(64)
+            line(&there, is_terminal).split_off(64)
         };
         let evil = b"a\x1b]0;title\x07\xc2\x9b2Jz";
         assert_eq!(line(evil, true), "  a\u{fffd}]0;title\u{fffd}\u{fffd}2Jz\n");

@@ -1,57 +1,57 @@
 //! `numaio copy`: files from one place to another, checked on the way.
 
-mod absent;
-mod address;
-mod again;
 mod bootstrap;
-mod channel;
-mod daemon;
-pub mod decoded;
-mod ends;
+mod daemon_address;
+mod daemon_client;
+pub mod daemon_hello;
+mod daemon_limits;
+mod data_connections;
+pub mod decode;
+mod endpoint;
 mod event;
-mod far;
+mod file_lists;
 mod filters;
-mod first;
-mod guarded;
-pub mod hello;
-mod how;
-mod kept;
-mod lists;
+mod first_reply;
+mod forwarded_options;
+mod host_to_host;
 mod local;
-mod lookup;
 mod manifest;
-mod net;
-mod network;
-mod order;
+mod net_options;
+mod network_placement;
 pub mod peer;
-mod place;
-mod planned;
+mod peer_process;
 mod remote;
-mod share;
-mod show;
-mod third;
-mod typed;
+mod request;
+mod retry;
+mod rsync_noop;
+mod rsync_unsupported;
+mod side_placement;
+mod side_plan;
+mod ssh_hostname;
+mod transfer_options;
+mod transfer_output;
+mod work_sharing;
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::jobs::Note;
+use crate::jobs::JobRecorder;
 use crate::output;
-pub use absent::{not_proposed, with_absent};
-pub use address::PORT as DAEMON_PORT;
-pub use channel::Street;
 use clap::{ArgAction, Args as ClapArgs};
-use ends::{End, Host};
+pub use daemon_address::DEFAULT_PORT as DAEMON_PORT;
+pub use data_connections::DataPath;
+use endpoint::{Endpoint, Host};
 use filters::FilterArgs;
-use how::HowArgs;
-use kept::KeptArgs;
-use net::NetArgs;
+use forwarded_options::ForwardedOptions;
+use net_options::NetArgs;
 use numaio_machine::units::parse_size;
-use order::Order;
-use remote::Remote;
+use remote::RemoteTransfer;
+use request::TransferRequest;
+use rsync_noop::RsyncNoopArgs;
+pub use rsync_unsupported::{remove_unsupported_suggestion, with_unsupported_options};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use typed::Typed;
+use transfer_options::TransferArgs;
 
 /// Exit status if some files could not be moved, and the others were.
 pub const SOME_FAILED: u8 = 3;
@@ -71,7 +71,7 @@ pub const SOME_FAILED: u8 = 3;
 pub struct CopyArgs {
     /// It comes first: what follows takes its options away
     #[command(flatten)]
-    pub typed: Typed,
+    pub forwarded: ForwardedOptions,
     /// From where, and last to where: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH at a daemon; SRC/ is what is in SRC
     #[arg(value_name = "PATH", required = true, num_args = 1..)]
     pub paths: Vec<OsString>,
@@ -82,7 +82,7 @@ pub struct CopyArgs {
     #[arg(long, short)]
     pub archive: bool,
     #[command(flatten)]
-    pub kept: KeptArgs,
+    pub rsync_noop: RsyncNoopArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
     /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
@@ -137,13 +137,13 @@ pub struct CopyArgs {
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     #[command(flatten)]
-    pub how: HowArgs,
+    pub transfer: TransferArgs,
     #[command(flatten)]
     pub net: NetArgs,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub display: DisplayArgs,
     /// Where numaio is on the other host, if it is not on the PATH of an ssh session; a path, not a command
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::path_there)]
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::remote_path)]
     pub remote_numaio: String,
     /// Where the other host has no numaio, copy this one to ~/.cache/numaio there
     #[arg(long)]
@@ -165,7 +165,7 @@ pub struct CopyArgs {
     human_readable: bool,
     /// Where this transfer notes itself
     #[arg(skip)]
-    pub note: Note,
+    pub recorder: JobRecorder,
 }
 
 impl CopyArgs {
@@ -175,11 +175,11 @@ impl CopyArgs {
             let words = format!("{} is one path, and SRC and DST are required", only.display());
             return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
         }
-        if self.inputs() > 1 {
+        if self.stdin_count() > 1 {
             return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
         }
         if let Some(path) = &self.manifest {
-            manifest::Manifest::check(path, self.shown.json)?;
+            manifest::Manifest::check(path, self.display.json)?;
         }
         if self.files_from.is_some() && self.paths.len() != 2 {
             return Err(Failure::usage("--files-from is about names below one source")
@@ -194,7 +194,7 @@ impl CopyArgs {
 
 #[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(next_help_heading = "What is shown")]
-pub struct ShownArgs {
+pub struct DisplayArgs {
     /// Print what happens as lines of JSON
     #[arg(long, conflicts_with = "verbose")]
     pub json: bool,
@@ -227,39 +227,39 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("there is no destination"));
     };
     args.check()?;
-    let from = from.iter().map(|path| End::of(path)).collect::<Result<Vec<_>, _>>()?;
-    let to = End::of(to)?;
-    if args.net.data_port.is_some() && from.iter().chain([&to]).any(End::is_at_daemon) {
+    let from = from.iter().map(|path| Endpoint::parse(path)).collect::<Result<Vec<_>, _>>()?;
+    let to = Endpoint::parse(to)?;
+    if args.net.data_port.is_some() && from.iter().chain([&to]).any(Endpoint::is_at_daemon) {
         return Err(Failure::usage("a daemon takes data connections at its own port")
             .hint("leave out --data-port; --tunnel sends all over one connection"));
     }
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
-        third::watch();
+        host_to_host::stop_with_stdin();
     }
-    let order = Order::new(common, args, &from, &to)?;
+    let request = TransferRequest::new(common, args, &from, &to)?;
     if !args.no_job && !args.dry_run {
-        args.note.begin(common, args.places());
+        args.recorder.begin(common, args.source_inodes());
     }
-    let ended = carry_out(common, args, &order, (&from, &to));
-    args.note.end(&ended);
+    let ended = run_transfer(common, args, &request, (&from, &to));
+    args.recorder.end(&ended);
     if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
-        End::wildcards(&from).into_iter().for_each(|words| output::remark(common, words));
+        Endpoint::wildcard_hint(&from).into_iter().for_each(|words| output::remark(common, words));
     }
     ended
 }
 
-fn carry_out(
+fn run_transfer(
     common: &Common,
     args: &CopyArgs,
-    order: &Order,
-    (from, to): (&[End], &End),
+    request: &TransferRequest,
+    (from, to): (&[Endpoint], &Endpoint),
 ) -> Result<ExitCode, Failure> {
-    match (End::same_host(from)?, &to.host) {
-        (None, None) => local::run(common, args, order),
-        (Some(host), None) => Remote { common, args, order, host: &host, is_source: false }.run(),
-        (None, Some(host)) => Remote { common, args, order, host, is_source: true }.run(),
-        (Some(Host::Ssh(host)), Some(_)) => third::run(common, args, order, (&host, to)),
+    match (Endpoint::common_host(from)?, &to.host) {
+        (None, None) => local::run(common, args, request),
+        (Some(host), None) => RemoteTransfer { common, args, request, host: &host, is_source: false }.run(),
+        (None, Some(host)) => RemoteTransfer { common, args, request, host, is_source: true }.run(),
+        (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(common, args, request, (&host, to)),
         (Some(Host::Daemon(_)), Some(_)) => {
             Err(Failure::usage("a daemon sends nothing to another host by itself")
                 .hint("run numaio copy on one of the two hosts, or copy to here first"))
@@ -268,16 +268,19 @@ fn carry_out(
 }
 
 /// Tells the end of a transfer, and what that says to the shell. Who interrupted it may not be there any more to read it.
-fn end(show: show::Show, totals: &numaio_mover::report::Totals) -> Result<ExitCode, Failure> {
+fn finish(
+    show: transfer_output::TransferOutput,
+    totals: &numaio_mover::report::Totals,
+) -> Result<ExitCode, Failure> {
     let was_given_up = show.given_up.is_some();
     match show.end(totals) {
-        Err(_) if was_given_up && numaio_linux::interrupt::interrupted() => Ok(exit(0, true)),
-        ended => ended.map(|(failed, given_up)| exit(failed, given_up)),
+        Err(_) if was_given_up && numaio_linux::interrupt::interrupted() => Ok(exit_code(0, true)),
+        ended => ended.map(|(failed, given_up)| exit_code(failed, given_up)),
     }
 }
 
 /// What a finished transfer says to the shell.
-fn exit(failed: u64, given_up: bool) -> ExitCode {
+fn exit_code(failed: u64, given_up: bool) -> ExitCode {
     match (given_up, numaio_linux::interrupt::interrupted(), failed) {
         (true, true, _) => ExitCode::from(crate::failure::INTERRUPTED),
         (true, false, _) => ExitCode::FAILURE,

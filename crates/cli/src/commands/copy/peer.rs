@@ -2,11 +2,11 @@
 //! channel (its standard streams, or the connection to the daemon) what to do, and data goes over connections of its own, or
 //! over the same channel.
 
-use super::channel::{directed, open, Choice, Offer, Opened, Street};
-use super::far::{From, To};
-use super::guarded::Guarded;
-use super::order::{Order, Takes, VERSION};
-use super::place::Site;
+use super::daemon_limits::LimitedPort;
+use super::data_connections::{open_listener, split_by_direction, DataEndpoint, DataPath, DataRoute, Offer};
+use super::peer_process::{PeerReader, PeerWriter};
+use super::request::{Capabilities, TransferRequest, VERSION};
+use super::side_placement::SideSetup;
 use crate::commands::json_line;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
@@ -27,14 +27,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest order, and longest answer to one.
-pub const LONGEST_LINE: u64 = 16 << 20;
+pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// How long a transfer may go on when the one who asked for it has closed the control channel: at the end of a transfer
 /// that overtakes the last packets.
-const GRACE: Duration = Duration::from_secs(3);
+const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 
 /// How long the last message that opens a data connection may be under way: the other side has sent all when it chooses them.
-const LAST_STEP: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, ClapArgs)]
 pub struct PeerArgs {
@@ -45,45 +45,48 @@ pub struct PeerArgs {
 
 /// What a peer is asked to be, and how data is to get to it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Call {
-    pub ask: Ask,
+pub struct PeerRequest {
+    #[serde(rename = "ask")]
+    pub role: PeerRole,
     /// Data connections; without it data goes over the standard streams.
     pub offer: Option<Offer>,
 }
 
 /// What a peer is asked to be.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Ask {
+pub enum PeerRole {
     /// The side with the files.
-    Source(Order),
+    Source(TransferRequest),
     /// The side where they go; whether the source is a single file.
-    Sink(Order, bool),
+    Sink(TransferRequest, bool),
 }
 
 /// What a peer answers, in one line.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum PeerReply {
     /// It is ready.
     Ready {
         /// Whether its source is a single file.
-        one_file: bool,
-        /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`Choice`].
-        door: Option<Result<Opened, String>>,
+        #[serde(rename = "one_file")]
+        is_one_file: bool,
+        /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`DataRoute`].
+        #[serde(rename = "door")]
+        endpoint: Option<Result<DataEndpoint, String>>,
         /// Whether it can pack and unpack data; an older one does not say so, nor what follows.
-        #[serde(default)]
-        packs: bool,
+        #[serde(default, rename = "packs")]
+        can_decompress: bool,
         /// What it takes as a sink.
         #[serde(flatten)]
-        takes: Takes,
+        capabilities: Capabilities,
     },
     /// It is not, and why.
     Refused(String),
 }
 
-impl Ask {
-    fn order(&self) -> &Order {
+impl PeerRole {
+    fn transfer(&self) -> &TransferRequest {
         match self {
-            Self::Source(order) | Self::Sink(order, _) => order,
+            Self::Source(transfer) | Self::Sink(transfer, _) => transfer,
         }
     }
 
@@ -98,7 +101,7 @@ impl Ask {
 
 /// What one of its users may ask a daemon for.
 #[derive(Debug)]
-pub struct Terms {
+pub struct Grants {
     /// Where paths begin.
     pub base: Base,
     pub side: Side,
@@ -110,22 +113,22 @@ pub struct Terms {
 
 /// A daemon, for one of its users.
 #[derive(Debug)]
-pub struct Service {
-    pub terms: Terms,
+pub struct DaemonService {
+    pub grants: Grants,
     /// Where data connections come.
-    pub street: Street,
+    pub data_path: DataPath,
 }
 
-impl Terms {
-    fn apply(&self, call: &mut Call) -> Result<(), Failure> {
-        if call.ask.side() != self.side {
+impl Grants {
+    fn apply(&self, request: &mut PeerRequest) -> Result<(), Failure> {
+        if request.role.side() != self.side {
             return Err(Failure::new("another direction was asked for than at first"));
         }
-        let (Ask::Source(order) | Ask::Sink(order, _)) = &mut call.ask;
-        order.confine(self.base.clone(), self.bytes_per_second, self.set_id);
+        let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
+        transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
         // Else its users would learn whose each number is: they may give files any ACL, and take them back.
-        order.takes.acls &= self.set_id;
-        if let Some(offer) = &mut call.offer {
+        transfer.capabilities.named_acls &= self.set_id;
+        if let Some(offer) = &mut request.offer {
             offer.limit(self.streams);
         }
         Ok(())
@@ -133,9 +136,9 @@ impl Terms {
 }
 
 /// What the one who calls says, and what it hears.
-struct Streams {
-    from: From,
-    to: To,
+struct ControlStreams {
+    from: PeerReader,
+    to: PeerWriter,
 }
 
 /// The side that ssh starts.
@@ -143,7 +146,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side was told why not, and tells its user.
-    Ok(match attend(ends, None) {
+    Ok(match serve(ends, None) {
         Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
@@ -153,103 +156,121 @@ pub fn run() -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// Why it was not begun; the other side was told.
-pub fn attend(ends: StreamPair, service: Option<&Service>) -> Result<(TransferOutcome, u64), Failure> {
-    let (terms, street) = service.map(|service| (&service.terms, &service.street)).unzip();
-    let mut streams = Streams { from: BufReader::new(ends.from), to: ends.to };
-    let call = called(&mut streams.from, terms);
-    let mut call = streams.told(call)?;
-    match &mut call.ask {
-        Ask::Source(order) => {
-            let (site, options) = streams.told(order.source())?;
-            let source = streams.told(Source::new(options).map_err(Failure::new))?;
-            let way = Way::agree(call.offer.as_ref(), street, (order.is_one_file(), order.takes), streams)?;
-            through(source, way.port(site, true)?, terms)
+pub fn serve(ends: StreamPair, service: Option<&DaemonService>) -> Result<(TransferOutcome, u64), Failure> {
+    let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
+    let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
+    let request = receive_request(&mut streams.from, grants);
+    let mut request = streams.report_failure(request)?;
+    match &mut request.role {
+        PeerRole::Source(transfer) => {
+            let (site, options) = streams.report_failure(transfer.source())?;
+            let source = streams.report_failure(Source::new(options).map_err(Failure::new))?;
+            let channel = DataChannel::negotiate(
+                request.offer.as_ref(),
+                data_path,
+                (transfer.is_one_file(), transfer.capabilities),
+                streams,
+            )?;
+            run_transfer(source, channel.into_port(site, true)?, grants)
         }
-        Ask::Sink(order, one_file) => {
-            order.look_there();
-            let (site, options) = streams.told(order.sink(*one_file))?;
-            let way = Way::agree(call.offer.as_ref(), street, (*one_file, order.takes), streams)?;
-            through(Sink::new(options), way.port(site, false)?, terms)
+        PeerRole::Sink(transfer, is_one_file) => {
+            transfer.inspect_destination();
+            let (site, options) = streams.report_failure(transfer.sink(*is_one_file))?;
+            let channel = DataChannel::negotiate(
+                request.offer.as_ref(),
+                data_path,
+                (*is_one_file, transfer.capabilities),
+                streams,
+            )?;
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, grants)
         }
     }
 }
 
 /// What is asked for, and may be.
-pub fn called(from: &mut From, terms: Option<&Terms>) -> Result<Call, Failure> {
-    let mut call: Call = hear(from)
+pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result<PeerRequest, Failure> {
+    let mut request: PeerRequest = receive(from)
         .map_err(|error| Failure::new(format!("this is not what numaio copy asks for: {error}")))?;
-    let theirs = call.ask.order().numaio_copy;
+    let theirs = request.role.transfer().numaio_copy;
     if theirs != VERSION {
         return Err(Failure::new(format!(
             "the other numaio speaks version {theirs}, and this one {VERSION}"
         )));
     }
-    terms.map_or(Ok(()), |terms| terms.apply(&mut call))?;
-    Ok(call)
+    grants.map_or(Ok(()), |grants| grants.apply(&mut request))?;
+    Ok(request)
 }
 
 /// One line of the other side.
-pub fn hear<T: DeserializeOwned>(from: &mut From) -> io::Result<T> {
+pub fn receive<T: DeserializeOwned>(from: &mut PeerReader) -> io::Result<T> {
     let mut line = String::new();
-    from.by_ref().take(LONGEST_LINE).read_line(&mut line)?;
+    from.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
-impl Streams {
-    fn answer(&mut self, answer: &Answer) -> Result<(), Failure> {
-        let line = json_line(answer).map_err(Failure::new)?;
+impl ControlStreams {
+    fn reply(&mut self, reply: &PeerReply) -> Result<(), Failure> {
+        let line = json_line(reply).map_err(Failure::new)?;
         self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(Failure::new)
     }
 
     /// The other side tells its user what failed.
-    fn told<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+    fn report_failure<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(failure) = &done {
-            self.answer(&Answer::Refused(failure.message.clone()))?;
+            self.reply(&PeerReply::Refused(failure.message.clone()))?;
         }
         done
     }
 }
 
 /// How data gets to the other side.
-enum Way {
-    Streams(Streams),
-    Lanes(DataListener, Streams),
+enum DataChannel {
+    ControlChannel(ControlStreams),
+    DataConnections(DataListener, ControlStreams),
 }
 
-impl Way {
+impl DataChannel {
     /// Says that all is ready, and hears which way was chosen.
-    fn agree(
+    fn negotiate(
         offer: Option<&Offer>,
-        street: Option<&Street>,
-        (one_file, takes): (bool, Takes),
-        mut streams: Streams,
+        data_path: Option<&DataPath>,
+        (is_one_file, capabilities): (bool, Capabilities),
+        mut streams: ControlStreams,
     ) -> Result<Self, Failure> {
-        let (door, opened) = match offer.map(|offer| open(offer, street)) {
+        let (door, opened) = match offer.map(|offer| open_listener(offer, data_path)) {
             None => (None, None),
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.answer(&Answer::Ready { one_file, door: opened, packs: true, takes })?;
+        streams.reply(&PeerReply::Ready {
+            is_one_file,
+            endpoint: opened,
+            can_decompress: true,
+            capabilities,
+        })?;
         if offer.is_none() {
-            return Ok(Self::Streams(streams));
+            return Ok(Self::ControlChannel(streams));
         }
-        match (hear(&mut streams.from), door) {
-            (Ok(Choice::Tunnel), _) => Ok(Self::Streams(streams)),
-            (Ok(Choice::Lanes), Some(door)) => Ok(Self::Lanes(door, streams)),
-            (Ok(Choice::Lanes), None) => Err(Failure::new("there is no door for data connections")),
+        match (receive(&mut streams.from), door) {
+            (Ok(DataRoute::ControlChannel), _) => Ok(Self::ControlChannel(streams)),
+            (Ok(DataRoute::DataConnections), Some(door)) => Ok(Self::DataConnections(door, streams)),
+            (Ok(DataRoute::DataConnections), None) => {
+                Err(Failure::new("there is no door for data connections"))
+            }
             (Err(_), _) => Err(Failure::new("the other side left before the transfer began")),
         }
     }
 
     /// A port whose link is this way.
-    fn port(self, site: Site<'_>, is_source: bool) -> Result<Linked, Failure> {
+    fn into_port(self, site: SideSetup<'_>, is_source: bool) -> Result<LinkedPort, Failure> {
         let left = Arc::new(OnceLock::new());
         let (port, to) = match self {
-            Self::Streams(Streams { from, to }) => {
+            Self::ControlChannel(ControlStreams { from, to }) => {
                 (FilePort::over(site.setting(None)?, StreamPair { from: Box::new(from), to }), None)
             }
-            Self::Lanes(door, Streams { mut from, to }) => {
-                let lanes = directed(door.into_streams(LAST_STEP).map_err(Failure::new)?, is_source);
+            Self::DataConnections(door, ControlStreams { mut from, to }) => {
+                let lanes =
+                    split_by_direction(door.lanes(HANDSHAKE_TIMEOUT).map_err(Failure::new)?, is_source);
                 let left = left.clone();
                 // Nothing is said there any more; its end means that nobody waits for us.
                 thread::spawn(move || {
@@ -259,26 +280,26 @@ impl Way {
                 (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some(to))
             }
         };
-        Ok(Linked { port: port.map_err(Failure::new)?, left, to })
+        Ok(LinkedPort { port: port.map_err(Failure::new)?, left, to })
     }
 }
 
 /// A port with a link to the other side.
-struct Linked {
+struct LinkedPort {
     port: FilePort,
     /// Since when the control channel is closed, if it is another one.
     left: Arc<OnceLock<Instant>>,
     /// That channel: when we are done it is ended, and the other side needs not ask for that.
-    to: Option<To>,
+    to: Option<PeerWriter>,
 }
 
-fn through<C: TransferCore<numaio_linux::port::Slab>>(
+fn run_transfer<C: TransferCore<numaio_linux::port::Slab>>(
     mut core: C,
-    Linked { port, left, to }: Linked,
-    terms: Option<&Terms>,
+    LinkedPort { port, left, to }: LinkedPort,
+    grants: Option<&Grants>,
 ) -> Result<(TransferOutcome, u64), Failure> {
-    let (limit, set_id) = terms.map_or((None, true), |terms| (terms.bytes_per_second, terms.set_id));
-    let mut port = Guarded::new(port, limit, set_id);
+    let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
+    let mut port = LimitedPort::new(port, limit, set_id);
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {
@@ -287,7 +308,7 @@ fn through<C: TransferCore<numaio_linux::port::Slab>>(
         if numaio_linux::interrupt::interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }
-        if left.get().is_some_and(|left| left.elapsed() > GRACE) {
+        if left.get().is_some_and(|left| left.elapsed() > CLOSED_CHANNEL_GRACE) {
             core.stop(Reason::Cancelled, "the control channel was closed");
         }
     });

@@ -1,17 +1,17 @@
 //! One side on another host.
 
-use super::again::{wait, Again, Watched};
-use super::channel::{directed, Choice, Ours};
-use super::ends::Host;
-use super::far::{From, Reached, To, Via, Way};
-use super::first::cut_short;
-use super::how;
-use super::net::DataSecurity;
-use super::order::{Order, Takes};
-use super::peer::{Answer, Ask, Call};
-use super::place::Site;
-use super::show::Show;
-use super::{end, CopyArgs};
+use super::data_connections::{split_by_direction, DataRoute, LocalOffer};
+use super::endpoint::Host;
+use super::first_reply::interrupted_before_reply;
+use super::net_options::DataSecurity;
+use super::peer::{PeerReply, PeerRequest, PeerRole};
+use super::peer_process::{PeerConnection, PeerProcess, PeerReader, PeerTarget, PeerWriter};
+use super::request::{Capabilities, TransferRequest};
+use super::retry::{wait_for_retry, RetryState, WatchedPort};
+use super::side_placement::SideSetup;
+use super::transfer_options;
+use super::transfer_output::TransferOutput;
+use super::{finish, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::harmless;
@@ -29,17 +29,17 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// A transfer with one side on another host.
-pub struct Remote<'a> {
+pub struct RemoteTransfer<'a> {
     pub common: &'a Common,
     pub args: &'a CopyArgs,
-    pub order: &'a Order,
+    pub request: &'a TransferRequest,
     pub host: &'a Host,
     /// Whether the source is on this host.
     pub is_source: bool,
 }
 
 /// How one try went.
-enum Tried {
+enum AttemptOutcome {
     /// Another one would end no otherwise.
     Over(Totals),
     /// The connection was lost, when so much had been done and was there.
@@ -49,27 +49,27 @@ enum Tried {
 }
 
 /// The other side, which waits for the first packet.
-struct Far {
+struct ReadyPeer {
     /// Before what leads there, which ends when nothing holds its streams.
-    link: Link,
-    via: Via,
+    link: DataLink,
+    connection: PeerConnection,
     /// Whether its source is a single file.
-    one_file: bool,
+    is_one_file: bool,
     /// Whether it can pack and unpack data.
-    packs: bool,
+    can_decompress: bool,
     /// What it takes as a sink.
-    takes: Takes,
+    capabilities: Capabilities,
 }
 
 /// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
-enum Link {
-    Tunnel(StreamPair),
-    Lanes(StreamSet, To, From),
+enum DataLink {
+    ControlChannel(Ends),
+    DataConnections(Lanes, PeerWriter, PeerReader),
 }
 
-impl Remote<'_> {
+impl RemoteTransfer<'_> {
     /// The side of this host.
-    fn near(&self) -> Side {
+    fn local_side(&self) -> Side {
         if self.is_source {
             Side::Source
         } else {
@@ -80,157 +80,174 @@ impl Remote<'_> {
     /// Moves all, and tries again where the connection is lost.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         // Before anything is started.
-        self.args.net.others()?;
-        let way = Way::find(self.host, self.args)?;
-        let mut show = Show::new(self.common, self.args);
-        let mut again = Again::new(self.args.net.retry());
+        self.args.net.extra_addresses()?;
+        let target = PeerTarget::find(self.host, self.args)?;
+        let mut show = TransferOutput::new(self.common, self.args);
+        let mut retries = RetryState::new(self.args.net.retry());
         loop {
-            let tried = match self.attempt(&mut show, &way, again.so_far()) {
+            let tried = match self.attempt(&mut show, &target, retries.earlier_totals()) {
                 // It is over, and what came before it was moved all the same.
-                Err(failure) if !again.is_first() => {
-                    show.give_up(self.near().other(), &failure.message);
-                    return end(show, &again.total());
+                Err(failure) if !retries.is_first() => {
+                    show.give_up(self.local_side().other(), &failure.message);
+                    return finish(show, &retries.total());
                 }
                 tried => tried?,
             };
             let why = match tried {
-                Tried::Over(totals) => return end(show, &again.sum(totals)),
-                Tried::Lost(totals, reached) => {
-                    again.lost(totals, reached);
+                AttemptOutcome::Over(totals) => return finish(show, &retries.total_with(totals)),
+                AttemptOutcome::Lost(totals, reached) => {
+                    retries.record_lost_attempt(totals, reached);
                     show.why()
                 }
-                Tried::Unreachable(failure) if again.is_first() => return Err(failure),
-                Tried::Unreachable(failure) => {
+                AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
+                AttemptOutcome::Unreachable(failure) => {
                     // It counts more than how the last one was lost that began.
-                    show.give_up(self.near().other(), &failure.message);
+                    show.give_up(self.local_side().other(), &failure.message);
                     failure.message
                 }
             };
-            let pause = again.pause().filter(|_| !interrupted());
+            let pause = retries.next_pause().filter(|_| !interrupted());
             let Some(pause) = pause else {
                 if show.given_up.is_none() {
-                    show.give_up(self.near().other(), &why);
+                    show.give_up(self.local_side().other(), &why);
                 }
-                return end(show, &again.total());
+                return finish(show, &retries.total());
             };
             let seconds = pause.as_secs_f64();
-            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host.shown()));
-            wait(pause);
+            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host.display_name()));
+            wait_for_retry(pause);
         }
     }
 
     /// Tries once. Of what was interrupted before it began just that is told, whatever else came of it.
-    fn attempt(&self, show: &mut Show, way: &Way<'_>, earlier: Option<Totals>) -> Result<Tried, Failure> {
-        match self.begin(show, way, earlier) {
-            Err(_) | Ok(Tried::Unreachable(_)) if interrupted() => {
-                Ok(Tried::Unreachable(cut_short(&self.host.shown())))
+    fn attempt(
+        &self,
+        show: &mut TransferOutput,
+        target: &PeerTarget<'_>,
+        earlier: Option<Totals>,
+    ) -> Result<AttemptOutcome, Failure> {
+        match self.begin(show, target, earlier) {
+            Err(_) | Ok(AttemptOutcome::Unreachable(_)) if interrupted() => {
+                Ok(AttemptOutcome::Unreachable(interrupted_before_reply(&self.host.display_name())))
             }
             tried => tried,
         }
     }
 
     /// Reaches the other side, and moves all if that is ready.
-    fn begin(&self, show: &mut Show, way: &Way<'_>, earlier: Option<Totals>) -> Result<Tried, Failure> {
-        let mut order = self.order.of_another_try(earlier.is_some())?;
+    fn begin(
+        &self,
+        show: &mut TransferOutput,
+        target: &PeerTarget<'_>,
+        earlier: Option<Totals>,
+    ) -> Result<AttemptOutcome, Failure> {
+        let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
-            order.look_there();
-            let far = match self.start(show, way, Ask::Source(order.clone()))? {
-                Ok(far) => far,
-                Err(failure) => return Ok(Tried::Unreachable(failure)),
+            request.inspect_destination();
+            let peer = match self.start(show, target, PeerRole::Source(request.clone()))? {
+                Ok(peer) => peer,
+                Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
-            let (site, options) = order.sink(far.one_file && order.may_be_one_file())?;
+            let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file())?;
             show.begin(earlier);
-            return self.through(show, Sink::new(options), site, far);
+            return self.run_transfer(show, Sink::new(options), site, peer);
         }
-        let (site, mut options) = order.source()?;
-        let far = match self.start(show, way, Ask::Sink(order.clone(), order.is_one_file()))? {
-            Ok(far) => far,
-            Err(failure) => return Ok(Tried::Unreachable(failure)),
+        let (site, mut options) = request.source()?;
+        let peer = match self.start(show, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
+            Ok(peer) => peer,
+            Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
         };
-        if !far.packs {
+        if !peer.can_decompress {
             options.compress = CompressMode::None;
         }
-        let Takes { unasked, holes, links, acls, changed } = far.takes;
-        (options.eager, options.holes, options.links) = (unasked, holes, links);
-        (options.acls, options.changed) = (acls, changed);
+        let Capabilities { eager_data, holes, hard_links, named_acls, change_times } = peer.capabilities;
+        (options.eager, options.holes, options.links) = (eager_data, holes, hard_links);
+        (options.acls, options.changed) = (named_acls, change_times);
         show.begin(earlier);
-        self.through(show, Source::new(options).map_err(Failure::new)?, site, far)
+        self.run_transfer(show, Source::new(options).map_err(Failure::new)?, site, peer)
     }
 
-    fn through<C: TransferCore<Slab>>(
+    fn run_transfer<C: TransferCore<Slab>>(
         &self,
-        show: &mut Show,
+        show: &mut TransferOutput,
         mut core: C,
-        site: Site<'_>,
-        far: Far,
-    ) -> Result<Tried, Failure> {
-        let (port, streams) = match far.link {
-            Link::Tunnel(ends) => (FilePort::over(site.setting(None)?, ends), None),
-            Link::Lanes(lanes, to, from) => {
+        site: SideSetup<'_>,
+        peer: ReadyPeer,
+    ) -> Result<AttemptOutcome, Failure> {
+        let (port, streams) = match peer.link {
+            DataLink::ControlChannel(ends) => (FilePort::over(site.setting(None)?, ends), None),
+            DataLink::DataConnections(lanes, to, from) => {
                 (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some((to, from)))
             }
         };
-        let mut port = Watched { port: port.map_err(Failure::new)?, closed: false };
+        let mut port = WatchedPort { port: port.map_err(Failure::new)?, closed: false };
         let began = Instant::now();
-        drive(&mut core, &mut port, || began.elapsed(), |core| show.look(core));
-        show.look(&mut core);
+        drive(&mut core, &mut port, || began.elapsed(), |core| show.update(core));
+        show.update(&mut core);
         let closed = port.closed;
-        let ours = self.near();
+        let ours = self.local_side();
         drop(port);
         drop(streams);
-        far.via.end();
+        peer.connection.end();
         Ok(match show.is_lost(ours, closed) {
-            true => Tried::Lost(core.totals(), core.progress()),
-            false => Tried::Over(core.totals()),
+            true => AttemptOutcome::Lost(core.totals(), core.progress()),
+            false => AttemptOutcome::Over(core.totals()),
         })
     }
 
     /// The numaio on the other host, ready to begin; or why it was not reached.
-    fn start(&self, show: &Show, way: &Way<'_>, ask: Ask) -> Result<Result<Far, Failure>, Failure> {
-        let (args, host) = (self.args, self.host.shown());
-        let others = match args.net.others() {
+    fn start(
+        &self,
+        show: &TransferOutput,
+        target: &PeerTarget<'_>,
+        role: PeerRole,
+    ) -> Result<Result<ReadyPeer, Failure>, Failure> {
+        let (args, host) = (self.args, self.host.display_name());
+        let others = match args.net.extra_addresses() {
             Ok(others) => others,
             // They had addresses at first, and will again.
             Err(failure) => return Ok(Err(failure)),
         };
-        let mut reached = match way.reach(show, args, &others, ask.side())? {
-            Ok(reached) => reached,
+        let mut process = match target.connect(show, args, &others, role.side())? {
+            Ok(process) => process,
             Err(failure) => return Ok(Err(failure)),
         };
-        let streams = reached.streams().unwrap_or(args.net.streams());
-        let ours = (!args.net.tunnel).then(|| Ours::new(&args.net, streams));
+        let streams = process.streams().unwrap_or(args.net.streams());
+        let ours = (!args.net.tunnel).then(|| LocalOffer::new(&args.net, streams));
         let ours = ours.transpose().map_err(Failure::new)?;
-        let offer = ours.as_ref().map(|ours| reached.offer(ours, args.net.data_port));
-        reached.say(&Call { ask, offer })?;
-        let most_streams = match reached.welcome()? {
+        let offer = ours.as_ref().map(|ours| process.offer(ours, args.net.data_port));
+        process.send(&PeerRequest { role, offer })?;
+        let most_streams = match process.receive_greeting()? {
             Ok(streams) => streams,
             Err(failure) => return Ok(Err(failure)),
         };
-        let (one_file, door, packs, takes) = match reached.answer() {
-            Some(Answer::Ready { one_file, door, packs, takes }) => (one_file, door, packs, takes),
-            Some(Answer::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
-            None => return Ok(Err(reached.silent(&host))),
+        let (is_one_file, endpoint, can_decompress, capabilities) = match process.receive_reply() {
+            Some(PeerReply::Ready { is_one_file, endpoint, can_decompress, capabilities }) => {
+                (is_one_file, endpoint, can_decompress, capabilities)
+            }
+            Some(PeerReply::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
+            None => return Ok(Err(process.missing_reply(&host))),
         };
         let lanes = ours.map(|ours| {
-            let opened = door.unwrap_or_else(|| Err("it opened no port".to_owned()));
+            let opened = endpoint.unwrap_or_else(|| Err("it opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
-            self.tell_of_kernels(show, opened.by_kernel);
-            let lanes = reached.lanes(ours, most_streams, opened, &others)?;
-            missed(show, &others, &lanes);
+            self.report_kernel_tls(show, opened.kernel_tls);
+            let lanes = process.connect_data(ours, most_streams, opened, &others)?;
+            report_unused_addresses(show, &others, &lanes);
             Ok(lanes)
         });
-        let (via, link) = match self.agree(show, way, lanes, reached)? {
+        let (connection, link) = match self.choose_route(show, target, lanes, process)? {
             Ok(agreed) => agreed,
             Err(failure) => return Ok(Err(failure)),
         };
-        if !packs && self.order.compress != how::Compress::None {
+        if !can_decompress && self.request.compress != transfer_options::Compress::None {
             show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
         }
-        Ok(Ok(Far { via, link, one_file, packs, takes }))
+        Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities }))
     }
 
-    /// Says where numaio has to encrypt and decrypt by itself although the kernel was to, which it is `there` or not.
-    fn tell_of_kernels(&self, show: &Show, there: bool) {
+    /// Says where numaio has to encrypt and decrypt by itself although the kernel was to, which it is `remote` or not.
+    fn report_kernel_tls(&self, show: &TransferOutput, remote: bool) {
         if self.args.net.data_security != DataSecurity::KernelTls {
             return;
         }
@@ -239,39 +256,48 @@ impl Remote<'_> {
                 "no kernel TLS here, as the module tls is not loaded: numaio encrypts and decrypts by itself",
             );
         }
-        if !there {
-            let host = self.host.shown();
+        if !remote {
+            let host = self.host.display_name();
             show.notice(&format!("no kernel TLS on {host}: numaio encrypts and decrypts there by itself"));
         }
     }
 
     /// Says which way data goes, if there was a choice; or why there is none.
-    fn agree(
+    fn choose_route(
         &self,
-        show: &Show,
-        way: &Way<'_>,
+        show: &TransferOutput,
+        target: &PeerTarget<'_>,
         lanes: Option<Result<Vec<Box<dyn DataStream>>, String>>,
-        mut reached: Reached,
-    ) -> Result<Result<(Via, Link), Failure>, Failure> {
+        mut process: PeerProcess,
+    ) -> Result<Result<(PeerConnection, DataLink), Failure>, Failure> {
         match lanes {
             None => {}
             Some(Ok(lanes)) => {
-                reached.say(&Choice::Lanes)?;
-                let link = Link::Lanes(directed(lanes, self.is_source), reached.to, reached.from);
-                return Ok(Ok((reached.via, link)));
+                process.send(&DataRoute::DataConnections)?;
+                let link = DataLink::DataConnections(
+                    split_by_direction(lanes, self.is_source),
+                    process.to,
+                    process.from,
+                );
+                return Ok(Ok((process.connection, link)));
             }
-            Some(Err(why)) => match self.fall_back(show, way, &why) {
-                None => reached.say(&Choice::Tunnel)?,
+            Some(Err(why)) => match self.fall_back_to_control_channel(show, target, &why) {
+                None => process.send(&DataRoute::ControlChannel)?,
                 Some(failure) => return Ok(Err(failure)),
             },
         }
-        let ends = StreamPair { from: Box::new(reached.from), to: reached.to };
-        Ok(Ok((reached.via, Link::Tunnel(ends))))
+        let ends = StreamPair { from: Box::new(process.from), to: process.to };
+        Ok(Ok((process.connection, DataLink::ControlChannel(ends))))
     }
 
     /// Data goes through the control channel, unless a port was asked for: then that is a failure.
-    fn fall_back(&self, show: &Show, way: &Way<'_>, why: &str) -> Option<Failure> {
-        let (host, channel) = (self.host.shown(), way.channel());
+    fn fall_back_to_control_channel(
+        &self,
+        show: &TransferOutput,
+        target: &PeerTarget<'_>,
+        why: &str,
+    ) -> Option<Failure> {
+        let (host, channel) = (self.host.display_name(), target.channel_name());
         if self.args.net.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
             return Some(failure.hint(format!(
@@ -284,7 +310,7 @@ impl Remote<'_> {
 }
 
 /// Says which of the further addresses no data goes by.
-fn missed(show: &Show, others: &[SocketAddr], lanes: &[Box<dyn DataStream>]) {
+fn report_unused_addresses(show: &TransferOutput, others: &[SocketAddr], lanes: &[Box<dyn DataStream>]) {
     let peers: Vec<IpAddr> =
         lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
     for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {

@@ -4,19 +4,19 @@
 //! connection gets a process of its own ([`session`]), which finds out whose it is, and confines itself before it does anything for them.
 
 pub mod config;
-pub mod decoded;
-mod desk;
-mod house;
+pub mod decode;
 mod listener;
-mod lobby;
 mod notify;
+mod pending_connections;
 mod session;
+mod session_ipc;
+mod session_table;
 
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::{input, output};
 use clap::Args as ClapArgs;
-use config::{Config, Fault};
+use config::{Config, ConfigError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,11 +69,11 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("a daemon serves this machine, not a recorded one"));
     }
-    let told = Told::read(&args.config)?;
+    let loaded = LoadedConfig::read(&args.config)?;
     if !args.check {
-        return listener::run(common, &args.config, told);
+        return listener::run(common, &args.config, loaded);
     }
-    let Config { roots, users, .. } = &told.config;
+    let Config { roots, users, .. } = &loaded.config;
     let (path, roots, users) = (args.config.display(), roots.len(), users.len());
     output::print(&format!("{path}: no faults; {}, {}\n", count(roots, "root"), count(users, "user")))?;
     Ok(ExitCode::SUCCESS)
@@ -84,69 +84,69 @@ fn count(count: usize, what: &str) -> String {
 }
 
 /// What the daemon was told, and its text, which sessions are told.
-struct Told {
+struct LoadedConfig {
     config: Config,
     text: String,
 }
 
-impl Told {
+impl LoadedConfig {
     /// Reads a file, and looks at what it names. All faults are told on standard error.
     fn read(path: &Path) -> Result<Self, Failure> {
-        let (told, mut faults) = Self::parse(path)?;
-        faults.extend(told.config.look_at_roots());
-        faults.extend(told.config.look_at_key());
-        faults.sort();
-        told.unless(path, &faults)
+        let (loaded, mut errors) = Self::parse(path)?;
+        errors.extend(loaded.config.check_roots());
+        errors.extend(loaded.config.check_key());
+        errors.sort();
+        loaded.ok_without(path, &errors)
     }
 
     /// Reads a file for a daemon that runs, and looks at its key. Roots that cannot be used are no reason to go by the old file: whoever
     /// was taken out of it would keep what they had.
-    fn read_again(path: &Path) -> Result<Self, Failure> {
-        let (told, mut faults) = Self::parse(path)?;
-        faults.extend(told.config.look_at_key());
-        faults.sort();
-        told.unless(path, &faults)
+    fn reload(path: &Path) -> Result<Self, Failure> {
+        let (loaded, mut errors) = Self::parse(path)?;
+        errors.extend(loaded.config.check_key());
+        errors.sort();
+        loaded.ok_without(path, &errors)
     }
 
     /// Tells which roots cannot be used, and how many. It waits for each as long as that does not answer.
-    fn look_at_roots(&self, common: &Common, path: &Path) {
-        let bad = self.config.look_at_roots();
-        tell(path, &bad);
+    fn check_roots(&self, common: &Common, path: &Path) {
+        let bad = self.config.check_roots();
+        print_errors(path, &bad);
         if !bad.is_empty() {
             let (path, bad) = (path.display(), count(bad.len(), "root"));
             log(common, &format!("{bad} cannot be used as {path} says"));
         }
     }
 
-    fn unless(self, path: &Path, faults: &[Fault]) -> Result<Self, Failure> {
-        match faults {
+    fn ok_without(self, path: &Path, errors: &[ConfigError]) -> Result<Self, Failure> {
+        match errors {
             [] => Ok(self),
-            faults => Err(refused(path, faults)),
+            errors => Err(invalid_config(path, errors)),
         }
     }
 
     /// What can be read of a file, and the faults of its text.
-    fn parse(path: &Path) -> Result<(Self, Vec<Fault>), Failure> {
+    fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), Failure> {
         let text = input::bytes(path).map_err(|error| {
             Failure::file(path, error).hint("--config names the file; numaio serve --help shows a short one")
         })?;
         let text = String::from_utf8(text).map_err(|_| Failure::file(path, "it is no text"))?;
-        let (config, faults) = Config::parse_in_part(&text);
-        Ok((Self { config, text }, faults))
+        let (config, errors) = Config::parse_recoverable(&text);
+        Ok((Self { config, text }, errors))
     }
 }
 
-fn tell(path: &Path, faults: &[Fault]) {
+fn print_errors(path: &Path, errors: &[ConfigError]) {
     let shown = path.display();
     let lines: String =
-        faults.iter().map(|Fault { line, text }| format!("{shown}:{line}: {text}\n")).collect();
+        errors.iter().map(|ConfigError { line, text }| format!("{shown}:{line}: {text}\n")).collect();
     // Nobody to tell if this fails.
     let _ = io::stderr().write_all(lines.as_bytes());
 }
 
-fn refused(path: &Path, faults: &[Fault]) -> Failure {
-    tell(path, faults);
-    Failure::file(path, format!("it has {}", count(faults.len(), "fault")))
+fn invalid_config(path: &Path, errors: &[ConfigError]) -> Failure {
+    print_errors(path, errors);
+    Failure::file(path, format!("it has {}", count(errors.len(), "fault")))
         .hint("docs/serve.md has all that it may say")
 }
 

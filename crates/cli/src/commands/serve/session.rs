@@ -2,12 +2,14 @@
 //! it, and then is the side of a transfer that ssh would start.
 
 use super::config::{Config, Root, User};
-use super::desk::{hear, say, Request, Start, Verdict, Wanted, LONGEST_START};
 use super::log;
+use super::session_ipc::{
+    receive, send, AdmissionReply, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_START_BYTES,
+};
 use crate::args::Common;
-use crate::commands::copy::hello::{Greeting, Hello, LONGEST};
-use crate::commands::copy::peer::{attend, Service, Terms};
-use crate::commands::copy::Street;
+use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
+use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
+use crate::commands::copy::DataPath;
 use crate::failure::Failure;
 use crate::keys;
 use crate::output::harmless;
@@ -29,13 +31,13 @@ use std::thread;
 use std::time::Duration;
 
 /// How long the daemon may take to answer; it is the same machine.
-const DESK: Duration = Duration::from_secs(60);
+const DAEMON_REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long somebody who is refused may take to hear it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is to be done for whom.
-pub struct Admitted<'a> {
+pub struct AdmittedUser<'a> {
     pub user: &'a str,
     limits: &'a User,
     pub root: &'a str,
@@ -45,13 +47,13 @@ pub struct Admitted<'a> {
 /// Serves the connection that is standard output; standard input leads to the daemon.
 pub fn run(common: &Common) -> Result<ExitCode, Failure> {
     interrupt::install().map_err(Failure::new)?;
-    let desk = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Failure::new)?);
+    let ipc = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Failure::new)?);
     let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::new)?);
-    let start: Option<Start> = hear(&desk, LONGEST_START, Some(DESK))
+    let start: Option<SessionStart> = receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT))
         .map_err(|error| Failure::new(format!("a session is started by numaio serve: {error}")))?;
-    let Some(Start { config, caller }) = start else { return Ok(ExitCode::FAILURE) };
+    let Some(SessionStart { config, caller }) = start else { return Ok(ExitCode::FAILURE) };
     let config = Config::parse(&config).map_err(|_| Failure::new("the daemon's file has faults"))?;
-    let done = serve(common, &config, &caller, (&desk, &socket));
+    let done = serve(common, &config, &caller, (&ipc, &socket));
     Ok(match done {
         Ok(TransferOutcome::Done) => ExitCode::SUCCESS,
         Ok(TransferOutcome::Failed) => ExitCode::FAILURE,
@@ -66,37 +68,37 @@ fn serve(
     common: &Common,
     config: &Config,
     caller: &str,
-    (desk, socket): (&UnixStream, &TcpStream),
+    (ipc, socket): (&UnixStream, &TcpStream),
 ) -> Result<TransferOutcome, Failure> {
     let own = keys::read(&config.key.value)?.keys().map_err(Failure::new)?;
     // Before anything of a stranger is read.
-    let silent = |name: &str| log(common, &format!("{caller}: root {name:?} does not answer"));
-    let roots = each_root(config, config.limits.opening / 2, of_root, silent);
+    let unresponsive = |name: &str| log(common, &format!("{caller}: root {name:?} does not answer"));
+    let roots = open_roots(config, config.limits.opening / 2, open_root, unresponsive);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
     // A confined process cannot find it out.
-    let by_kernel = config.kernel_tls && has_kernel_tls();
+    let kernel_tls = config.kernel_tls && has_kernel_tls();
     confine(&rules).map_err(Failure::new)?;
     // It is the daemon that ends it in time; this counts when there is none any more.
     let limit = 2 * config.limits.opening;
     let mut channel =
         accept(socket, &own, limit).map_err(|error| Failure::new(format!("no session: {error}")))?;
-    let hello = channel.read_line(LONGEST, limit).map_err(Failure::new)?;
-    let entered = enter(config, desk, &channel, &hello);
+    let hello = channel.read_line(MAX_LINE_BYTES, limit).map_err(Failure::new)?;
+    let entered = enter_root(config, ipc, &channel, &hello);
     let greeting = match &entered {
-        Ok((_, terms, _)) => Greeting::Welcome { streams: terms.streams },
-        Err(No::Refused(why)) => Greeting::refused(why),
-        Err(No::Busy(why)) => Greeting::busy(why),
+        Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
+        Err(Denial::Refused(why)) => DaemonGreeting::refused(why),
+        Err(Denial::Busy(why)) => DaemonGreeting::busy(why),
     };
     channel.write_line(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
-    let (admitted, terms, confined) = match entered {
+    let (admitted, grants, confined) = match entered {
         Ok(entered) => entered,
-        Err(No::Refused(why) | No::Busy(why)) => {
-            channel.close(LAST_WORDS);
+        Err(Denial::Refused(why) | Denial::Busy(why)) => {
+            channel.close(REFUSAL_TIMEOUT);
             return Err(Failure::new(format!("refused: {why}")));
         }
     };
-    let Admitted { user, root, side, .. } = admitted;
+    let AdmittedUser { user, root, side, .. } = admitted;
     let does = if side == Side::Source { "reads" } else { "writes to" };
     let without = match confined {
         ConfinementStatus::Full => "",
@@ -105,10 +107,10 @@ fn serve(
     };
     let process = std::process::id();
     log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
-    let process = desk.try_clone().map_err(Failure::new)?;
-    let street = Street { keys: own, by_kernel, process, ask };
+    let daemon = ipc.try_clone().map_err(Failure::new)?;
+    let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
-    let ended = attend(ends, Some(&Service { terms, street }));
+    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }));
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {
@@ -121,18 +123,18 @@ fn serve(
 }
 
 /// Asks for the data connections with a ticket.
-fn ask(desk: &UnixStream, ticket: [u8; 16]) -> io::Result<()> {
-    desk.set_read_timeout(None)?;
-    say(desk, &Wanted { ticket })
+fn request_connections(ipc: &UnixStream, ticket: [u8; 16]) -> io::Result<()> {
+    ipc.set_read_timeout(None)?;
+    send(ipc, &DataConnectionsRequest { ticket })
 }
 
 /// What `open` makes of roots. One that does not answer for so long is told, as that of a server that is gone: the daemon will end this
 /// process, and say that it is its caller who is late.
-fn each_root<T>(
+fn open_roots<T>(
     config: &Config,
     patience: Duration,
     open: impl Fn(&Root) -> Option<T>,
-    silent: impl Fn(&str) + Send,
+    unresponsive: impl Fn(&str) + Send,
 ) -> Vec<T> {
     let (begin, begun) = channel();
     thread::scope(|scope| {
@@ -141,7 +143,7 @@ fn each_root<T>(
             loop {
                 match (begun.recv_timeout(patience), last) {
                     (Ok(name), _) => last = Some(name),
-                    (Err(RecvTimeoutError::Timeout), Some(name)) => return silent(name),
+                    (Err(RecvTimeoutError::Timeout), Some(name)) => return unresponsive(name),
                     (Err(RecvTimeoutError::Timeout), None) => {}
                     (Err(RecvTimeoutError::Disconnected), _) => return,
                 }
@@ -161,13 +163,13 @@ fn each_root<T>(
 }
 
 /// A root, and what is done in it at the most; none if it is not there.
-fn of_root(root: &Root) -> Option<(Base, Rights)> {
+fn open_root(root: &Root) -> Option<(Base, Rights)> {
     let rights = if root.is_written() { Rights::Write } else { Rights::Read };
     Some((Base::below(&root.path.value).ok()?, rights))
 }
 
 /// Why somebody is not served.
-enum No {
+enum Denial {
     /// Never.
     Refused(String),
     /// Not now.
@@ -175,25 +177,26 @@ enum No {
 }
 
 /// Finds out whose the channel is, and enters the root. From then on this process reaches nothing else.
-fn enter<'c>(
+fn enter_root<'c>(
     config: &'c Config,
-    desk: &UnixStream,
+    ipc: &UnixStream,
     channel: &ControlChannel,
     hello: &str,
-) -> Result<(Admitted<'c>, Terms, ConfinementStatus), No> {
-    let admitted = admit(config, channel.peer(), hello).map_err(No::Refused)?;
-    let broken = |what: &dyn std::fmt::Display| No::Busy(format!("the daemon cannot serve: {what}"));
-    say(desk, &Request { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
-    let verdict: Option<Verdict> = hear(desk, LONGEST, Some(DESK)).map_err(|error| broken(&error))?;
-    verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(No::Busy)?;
+) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
+    let admitted = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
+    let broken = |what: &dyn std::fmt::Display| Denial::Busy(format!("the daemon cannot serve: {what}"));
+    send(ipc, &AdmissionRequest { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
+    let verdict: Option<AdmissionReply> =
+        receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(|error| broken(&error))?;
+    verdict.unwrap_or_else(|| Err("the daemon is gone".to_owned())).map_err(Denial::Busy)?;
     let root = &config.roots[admitted.root];
     // It may be there again later.
-    let closed = |error| No::Busy(format!("{} cannot be opened: {error}", admitted.root));
+    let closed = |error| Denial::Busy(format!("{} cannot be opened: {error}", admitted.root));
     let entered = Base::below(&root.path.value).map_err(closed)?;
     let directory = entered.directory().ok_or_else(|| broken(&"no root was entered"))?;
     let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
     let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;
-    let terms = Terms {
+    let grants = Grants {
         side: admitted.side,
         streams: admitted.limits.streams,
         bytes_per_second: admitted.limits.bytes_per_second,
@@ -201,14 +204,14 @@ fn enter<'c>(
         set_id: config.as_root && is_super_user(),
         base: entered,
     };
-    Ok((admitted, terms, confined))
+    Ok((admitted, grants, confined))
 }
 
 /// Whether what is asked for may be; else why not.
-pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<Admitted<'c>, String> {
+pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<AdmittedUser<'c>, String> {
     let (user, limits) =
         config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
-    let hello: Hello =
+    let hello: DaemonHello =
         serde_json::from_str(hello).map_err(|_| "this is no hello of numaio copy".to_owned())?;
     if let Some(other) = hello.user.as_deref().filter(|other| *other != user) {
         return Err(format!("the key is that of {user}, not of {other}"));
@@ -220,7 +223,7 @@ pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<Admi
     });
     let (root, rights) = found.ok_or_else(|| format!("there is no root {:?} for {user}", hello.root))?;
     match (rights.allows(user, side), side) {
-        (true, _) => Ok(Admitted { user, limits, root, side }),
+        (true, _) => Ok(AdmittedUser { user, limits, root, side }),
         (false, Side::Source) => Err(format!("{user} may not read from {root}, only write to it")),
         (false, Side::Sink) => Err(format!("{user} may not write to {root}, only read from it")),
     }
@@ -240,16 +243,16 @@ mod tests {
         let config = Config::parse(&text).expect("a file without faults");
         let path = |root: &Root| Some(root.path.value.clone());
         let (tell, told) = sync_channel(1);
-        let silent = |name: &str| tell.send(name.to_owned()).expect("somebody listens");
+        let unresponsive = |name: &str| tell.send(name.to_owned()).expect("somebody listens");
         let hang = |root: &Root| {
             if root.path.value.ends_with("hangs") {
                 assert_eq!(told.recv().as_deref(), Ok("hangs"));
             }
             path(root)
         };
-        let opened = each_root(&config, Duration::from_millis(20), hang, silent);
+        let opened = open_roots(&config, Duration::from_millis(20), hang, unresponsive);
         assert_eq!(opened.len(), 3, "it answered after all");
         let never = Duration::from_secs(300);
-        assert_eq!(each_root(&config, never, path, |name| panic!("{name} answered")), opened);
+        assert_eq!(open_roots(&config, never, path, |name| panic!("{name} answered")), opened);
     }
 }

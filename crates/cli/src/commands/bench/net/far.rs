@@ -2,7 +2,7 @@
 
 use super::serve::Serves;
 use crate::failure::Failure;
-use crate::ssh::{self, Started};
+use crate::ssh::{self, ManagedProcess};
 use clap::Args;
 use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
 use std::io::{BufRead, BufReader, Read};
@@ -39,7 +39,7 @@ pub struct FarArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub via: Option<IpAddr>,
     /// Where numaio is there, if it is not on the PATH of an ssh session; a path, not a command
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::path_there)]
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::remote_path)]
     pub remote_numaio: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Far {
     /// Its address without the port, as tools want it.
     pub host: String,
     /// What we started; after the session, which ends first.
-    pub started: Option<Started>,
+    pub started: Option<ManagedProcess>,
 }
 
 /// Begins a session with the other host.
@@ -81,7 +81,7 @@ pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
         }
         false => {
             let host = if args.via.is_some() { host } else { real_name(name).unwrap_or(host) };
-            let (started, serves) = start(ssh::command("ssh", name, &args.remote_numaio, &SERVE), name)?;
+            let (started, serves) = start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
             (started, serves, host)
         }
     };
@@ -108,9 +108,9 @@ fn real_name(name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-fn start(command: Command, name: &str) -> Result<(Started, Serves), Failure> {
+fn start(command: Command, name: &str) -> Result<(ManagedProcess, Serves), Failure> {
     let hint = "ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve";
-    let mut started = Started::begin(command, LAST, hint)?;
+    let mut started = ManagedProcess::start(command, LAST, hint)?;
     let stdout = started.stdout.take();
     let (to, from) = channel();
     thread::spawn(move || {
@@ -134,7 +134,7 @@ fn start(command: Command, name: &str) -> Result<(Started, Serves), Failure> {
         Err(_) => {
             let failure = Failure::new(format!("no numaio serves on {name}"));
             let instead = ", or serve there by hand with numaio bench net --serve and name its --port";
-            Err(ssh::hinted(failure, name, started.status(), instead))
+            Err(ssh::with_hint(failure, name, started.status(), instead))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::commands::measuring::{self, Measured};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
-use crate::ssh::Started;
+use crate::ssh::ManagedProcess;
 use clap::{Args, ValueEnum};
 use far::FarArgs;
 use numaio_linux::Kernel;
@@ -149,7 +149,7 @@ pub fn live(machine: &Machine) -> Result<&Kernel, Failure> {
 /// it.
 pub struct Session<'a> {
     kernel: &'a Kernel,
-    _started: Option<Started>,
+    _started: Option<ManagedProcess>,
 }
 
 impl<'a> Session<'a> {

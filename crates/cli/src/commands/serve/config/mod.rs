@@ -1,15 +1,14 @@
 //! What a daemon is told by its file: where it listens, which roots it has, and who may do what in them.
 
-mod fields;
-mod listen;
+mod listen_addresses;
+mod table_reader;
 #[cfg(test)]
 mod tests;
 
-pub use fields::{Fault, Spot};
+pub use table_reader::{ConfigError, Located};
 
 use crate::keys;
-use fields::{Fields, Page};
-use listen::addresses;
+use listen_addresses::addresses;
 use numaio_linux::confine::Rights;
 use numaio_linux::files::Base;
 use numaio_linux::port::net::{PublicKey, MAX_STREAMS};
@@ -19,18 +18,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use table_reader::{ConfigText, TableReader};
 
 /// Stands for every user that there is.
-const EVERYBODY: &str = "*";
+const ALL_USERS: &str = "*";
 /// One connection is for what the sink says.
-const MOST_STREAMS: u32 = MAX_STREAMS as u32 - 1;
+const MAX_STREAMS: u32 = MAX_STREAMS as u32 - 1;
 
 /// A file without faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    pub listen: Vec<Spot<SocketAddr>>,
+    pub listen: Vec<Located<SocketAddr>>,
     /// File of the daemon's own key.
-    pub key: Spot<PathBuf>,
+    pub key: Located<PathBuf>,
     /// Whether it may run as root.
     pub as_root: bool,
     /// Whether the kernel is to encrypt and decrypt what goes over data connections.
@@ -56,7 +56,7 @@ pub struct Limits {
 /// A directory, and who may do what in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    pub path: Spot<PathBuf>,
+    pub path: Located<PathBuf>,
     read: Vec<String>,
     write: Vec<String>,
 }
@@ -78,24 +78,24 @@ impl Config {
     ///
     /// # Errors
     /// All faults, in the order of their lines.
-    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
-        let (config, faults) = Self::parse_in_part(text);
-        if faults.is_empty() {
+    pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
+        let (config, errors) = Self::parse_recoverable(text);
+        if errors.is_empty() {
             Ok(config)
         } else {
-            Err(faults)
+            Err(errors)
         }
     }
 
     /// What can be read of a text, and all its faults, in the order of their lines.
-    pub fn parse_in_part(text: &str) -> (Self, Vec<Fault>) {
-        let page = Page::new(text);
-        let table = page.table();
-        let config = Self::read(Fields::outermost(&page, &table));
-        (config, page.faults())
+    pub fn parse_recoverable(text: &str) -> (Self, Vec<ConfigError>) {
+        let text_file = ConfigText::new(text);
+        let table = text_file.table();
+        let config = Self::read(TableReader::outermost(&text_file, &table));
+        (config, text_file.errors())
     }
 
-    fn read(mut fields: Fields<'_, '_>) -> Self {
+    fn read(mut fields: TableReader<'_, '_>) -> Self {
         let listen = addresses(&mut fields);
         let key = fields.wanted("key", "key is missing: the file that numaio keygen FILE makes", absolute);
         let as_root = fields.flag("as_root");
@@ -109,33 +109,33 @@ impl Config {
             .map(|(name, fields)| Root::read(name, fields, &users))
             .collect();
         if roots.is_empty() && !fields.has("root") {
-            fields.fault(fields.line(), "there is no root: write [root.NAME] and a path below it");
+            fields.error_at(fields.line(), "there is no root: write [root.NAME] and a path below it");
         }
         fields.end();
         Self { listen, key, as_root, kernel_tls, stop, limits, roots, users }
     }
 
     /// The fault of the key that the file names, if it names one that cannot be read.
-    pub fn look_at_key(&self) -> Option<Fault> {
+    pub fn check_key(&self) -> Option<ConfigError> {
         if self.key.value.as_os_str().is_empty() {
             return None;
         }
         let failure = keys::read(&self.key.value).err()?;
-        Some(Fault::new(self.key.line, &format!("key: {}", failure.message)))
+        Some(ConfigError::new(self.key.line, &format!("key: {}", failure.message)))
     }
 
     /// Faults of the roots that the file names: those that are not there, or in which we may not do what users may. In the order
     /// of their lines.
-    pub fn look_at_roots(&self) -> Vec<Fault> {
-        let fault = |(name, root): (&String, &Root)| {
+    pub fn check_roots(&self) -> Vec<ConfigError> {
+        let error = |(name, root): (&String, &Root)| {
             let why = root.look().err()?;
             let path = root.path.value.display();
-            Some(Fault::new(root.path.line, &format!("root {name:?}: {path}: {why}")))
+            Some(ConfigError::new(root.path.line, &format!("root {name:?}: {path}: {why}")))
         };
         let named = self.roots.iter().filter(|(_, root)| !root.path.value.as_os_str().is_empty());
-        let mut faults: Vec<Fault> = named.filter_map(fault).collect();
-        faults.sort();
-        faults
+        let mut errors: Vec<ConfigError> = named.filter_map(error).collect();
+        errors.sort();
+        errors
     }
 
     /// Whose key it is.
@@ -146,7 +146,7 @@ impl Config {
 }
 
 impl Limits {
-    fn read(fields: Option<Fields<'_, '_>>) -> Self {
+    fn read(fields: Option<TableReader<'_, '_>>) -> Self {
         let mut limits = Self { connections: 64, per_address: 16, opening: Duration::from_secs(10) };
         let Some(mut fields) = fields else { return limits };
         limits.connections = fields.number("connections", 1..=4096, 64) as usize;
@@ -158,21 +158,21 @@ impl Limits {
 }
 
 impl Root {
-    fn read(name: &str, mut fields: Fields<'_, '_>, users: &BTreeMap<String, User>) -> (String, Self) {
+    fn read(name: &str, mut fields: TableReader<'_, '_>, users: &BTreeMap<String, User>) -> (String, Self) {
         is_name(name, &fields);
         let path = fields.wanted("path", "path is missing: the directory", absolute);
         let mut names = |field| -> Vec<String> {
             let names = fields.texts(field);
-            for Spot { value, line } in &names {
-                if *value != EVERYBODY && !users.contains_key(*value) {
-                    fields.fault(*line, &format!("{field}: there is no [user.{value}]"));
+            for Located { value, line } in &names {
+                if *value != ALL_USERS && !users.contains_key(*value) {
+                    fields.error_at(*line, &format!("{field}: there is no [user.{value}]"));
                 }
             }
             names.into_iter().map(|name| name.value.to_owned()).collect()
         };
         let (read, write) = (names("read"), names("write"));
         if read.is_empty() && write.is_empty() {
-            fields.fault(
+            fields.error_at(
                 fields.line(),
                 "nobody may use it: name users in read, write or both; \"*\" is everybody",
             );
@@ -205,11 +205,11 @@ impl Root {
             Side::Source => &self.read,
             Side::Sink => &self.write,
         };
-        list.iter().any(|name| name == EVERYBODY || name == user)
+        list.iter().any(|name| name == ALL_USERS || name == user)
     }
 }
 
-fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
+fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
     let mut users = BTreeMap::new();
     let mut owners: BTreeMap<PublicKey, &str> = BTreeMap::new();
     for (name, mut fields) in fields.tables("user") {
@@ -217,14 +217,14 @@ fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
         let mut keys = Vec::new();
         let texts = fields.texts("keys");
         if texts.is_empty() {
-            fields.fault(fields.line(), "keys is missing: what numaio keygen printed for this user");
+            fields.error_at(fields.line(), "keys is missing: what numaio keygen printed for this user");
         }
-        for Spot { value, line } in texts {
+        for Located { value, line } in texts {
             match value.parse::<PublicKey>() {
-                Err(error) => fields.fault(line, &format!("keys: {error}")),
+                Err(error) => fields.error_at(line, &format!("keys: {error}")),
                 Ok(key) => {
                     if let Some(other) = owners.insert(key, name).filter(|other| *other != name) {
-                        fields.fault(line, &format!("keys: this one is of user {other:?} too"));
+                        fields.error_at(line, &format!("keys: this one is of user {other:?} too"));
                     }
                     keys.push(key);
                 }
@@ -237,7 +237,7 @@ fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
         let user = User {
             keys,
             sessions: fields.number("sessions", 1..=4096, 4) as usize,
-            streams: fields.number("streams", 1..=MOST_STREAMS, 8) as u16,
+            streams: fields.number("streams", 1..=MAX_STREAMS, 8) as u16,
             bytes_per_second: size.map(|size| size.value),
         };
         fields.end();
@@ -247,10 +247,10 @@ fn users(fields: &mut Fields<'_, '_>) -> BTreeMap<String, User> {
 }
 
 /// Names stand in addresses and in messages.
-fn is_name(name: &str, fields: &Fields<'_, '_>) {
+fn is_name(name: &str, fields: &TableReader<'_, '_>) {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name.starts_with(['.', '-']) {
-        fields.fault(fields.line(), "a name has letters of ASCII, digits, and _ - . within, 64 at most");
+        fields.error_at(fields.line(), "a name has letters of ASCII, digits, and _ - . within, 64 at most");
     }
 }
 

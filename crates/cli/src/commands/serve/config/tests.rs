@@ -4,10 +4,10 @@ const KEY: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021
 const OTHER: &str = "ed25519:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
 
 /// Faults as they are shown.
-fn faults(text: &str) -> Vec<String> {
+fn errors(text: &str) -> Vec<String> {
     let text = text.replace("KEY", KEY).replace("OTHER", OTHER);
-    let faults = Config::parse(&text).expect_err("faults");
-    faults.into_iter().map(|Fault { line, text }| format!("{line}: {text}")).collect()
+    let errors = Config::parse(&text).expect_err("faults");
+    errors.into_iter().map(|ConfigError { line, text }| format!("{line}: {text}")).collect()
 }
 
 #[test]
@@ -29,20 +29,20 @@ fn what_is_left_out_is_as_documented() {
 
 #[test]
 fn addresses_are_some_and_each_is_there_once() {
-    let faults = |listen: &str| {
+    let errors = |listen: &str| {
         let text = format!("listen = {listen}\nkey = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n");
-        let faults = Config::parse(&text).err().unwrap_or_default();
-        faults.into_iter().map(|fault| (fault.line, fault.text)).collect::<Vec<_>>()
+        let errors = Config::parse(&text).err().unwrap_or_default();
+        errors.into_iter().map(|error| (error.line, error.text)).collect::<Vec<_>>()
     };
-    assert_eq!(faults("[\"[::]:1\", \"[::]:2\"]"), []);
-    assert_eq!(faults("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is there twice".to_owned())]);
-    assert_eq!(faults("[\"0.0.0.0:1\", \"[::1]:1\", \"192.0.2.1:2\", \"[::]:0\", \"127.0.0.1:0\"]"), []);
+    assert_eq!(errors("[\"[::]:1\", \"[::]:2\"]"), []);
+    assert_eq!(errors("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is there twice".to_owned())]);
+    assert_eq!(errors("[\"0.0.0.0:1\", \"[::1]:1\", \"192.0.2.1:2\", \"[::]:0\", \"127.0.0.1:0\"]"), []);
     for (one, other) in [("0.0.0.0:1", "[::]:1"), ("[::]:1", "192.0.2.1:1"), ("192.0.2.1:1", "0.0.0.0:1")] {
-        let fault = format!("listen: {one} and {other} are the same in part");
-        assert_eq!(faults(&format!("[{one:?}, {other:?}]")), [(1, fault)]);
+        let error = format!("listen: {one} and {other} are the same in part");
+        assert_eq!(errors(&format!("[{one:?}, {other:?}]")), [(1, error)]);
     }
     let none = "listen names no address; without it the daemon listens at all of them";
-    assert_eq!(faults("[]"), [(1, none.to_owned())]);
+    assert_eq!(errors("[]"), [(1, none.to_owned())]);
 }
 
 #[test]
@@ -90,14 +90,14 @@ sessions = 0x10
         "19: user \"v\": keys: this one is of user \"u\" too",
         "21: user \"w\": keys is missing: what numaio keygen printed for this user",
     ];
-    assert_eq!(faults(text), wanted);
+    assert_eq!(errors(text), wanted);
 }
 
 #[test]
 fn a_key_that_is_none_is_one_fault() {
     let wanted = ["6: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits"];
     let text = "key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"u\"\n[user.u]\nkeys = \"short\"\n";
-    assert_eq!(faults(text), wanted);
+    assert_eq!(errors(text), wanted);
 }
 
 #[test]
@@ -105,35 +105,35 @@ fn what_is_no_toml_is_told() {
     for (text, line) in
         [("key = \"/k\"\n[root\n", "2: "), ("key = \"/k\"\nkey = \"/l\"\n", "2: "), ("= 1\n", "1: ")]
     {
-        let told = faults(text);
-        assert!(told.iter().any(|fault| fault.starts_with(line)), "{text}: {told:?}");
+        let told = errors(text);
+        assert!(told.iter().any(|error| error.starts_with(line)), "{text}: {told:?}");
     }
     assert_eq!(
-        faults(""),
+        errors(""),
         [
             "1: key is missing: the file that numaio keygen FILE makes",
             "1: there is no root: write [root.NAME] and a path below it"
         ]
     );
     let hostile = "[root.r]\npath = \"/r\"\nread = \"\\u001b[2J\\nx\"\n";
-    let told = faults(hostile);
-    assert!(told.iter().any(|fault| fault.ends_with("there is no [user.\u{fffd}[2J\u{fffd}x]")), "{told:?}");
-    assert!(faults("root = 1\nuser = []\n").iter().any(|fault| fault == "1: root is a table"));
+    let told = errors(hostile);
+    assert!(told.iter().any(|error| error.ends_with("there is no [user.\u{fffd}[2J\u{fffd}x]")), "{told:?}");
+    assert!(errors("root = 1\nuser = []\n").iter().any(|error| error == "1: root is a table"));
 }
 
 #[test]
 fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
-    let page = include_str!("../../../../../../docs/serve.md");
+    let text_file = include_str!("../../../../../../docs/serve.md");
     let example =
-        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+        text_file.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     for end in (0..example.len()).step_by(7).filter(|&end| example.is_char_boundary(end)) {
         drop(Config::parse(&example[..end]));
         for damage in ["\"", "[", "=", "\u{0}", "\n", "9", "ä"] {
             let text = format!("{}{damage}{}", &example[..end], &example[end..]);
-            if let Err(faults) = Config::parse(&text) {
+            if let Err(errors) = Config::parse(&text) {
                 let lines = text.lines().count() + 1;
                 assert!(
-                    !faults.is_empty() && faults.iter().all(|fault| (1..=lines).contains(&fault.line)),
+                    !errors.is_empty() && errors.iter().all(|error| (1..=lines).contains(&error.line)),
                     "{text}"
                 );
             }
@@ -142,7 +142,7 @@ fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
 }
 
 /// A file in which one field has this value, or is left out.
-fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<Fault>> {
+fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     let in_table = |fields: &[&str]| match value {
         _ if !fields.contains(&field) => String::new(),
         Some(value) => format!("{field} = {value}\n"),
@@ -159,8 +159,8 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<Fault>> {
 
 #[test]
 fn the_documentation_tells_what_may_be_left_out() {
-    let page = include_str!("../../../../../../docs/serve.md");
-    let table = page.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let text_file = include_str!("../../../../../../docs/serve.md");
+    let table = text_file.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
     for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -190,24 +190,24 @@ fn the_documentation_tells_what_may_be_left_out() {
 
 #[test]
 fn names_are_as_documented() {
-    let faults = |name: &str| {
+    let errors = |name: &str| {
         let user = format!("[user.\"{name}\"]\nkeys = \"{KEY}\"\n");
         let root = format!("[root.\"{name}\"]\npath = \"/r\"\nread = \"*\"\n");
-        Config::parse(&format!("key = \"/k\"\n{root}{user}")).err().map_or(0, |faults| faults.len())
+        Config::parse(&format!("key = \"/k\"\n{root}{user}")).err().map_or(0, |errors| errors.len())
     };
     for good in ["a", "9", "_x", "Run-17.b", &"x".repeat(64)] {
-        assert_eq!(faults(good), 0, "{good}");
+        assert_eq!(errors(good), 0, "{good}");
     }
     for bad in ["", "-a", ".a", "a/b", "a b", "ä", &"x".repeat(65)] {
-        assert_eq!(faults(bad), 2, "{bad}");
+        assert_eq!(errors(bad), 2, "{bad}");
     }
 }
 
 #[test]
 fn the_documentation_shows_a_file_without_faults() {
-    let page = include_str!("../../../../../../docs/serve.md");
+    let text_file = include_str!("../../../../../../docs/serve.md");
     let examples: Vec<&str> =
-        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        text_file.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(!examples.is_empty());
     for example in examples {
         assert_eq!(Config::parse(example).map(drop), Ok(()), "{example}");

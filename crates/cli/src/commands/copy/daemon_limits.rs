@@ -1,0 +1,234 @@
+//! A port on the terms of a daemon. It writes no faster than it may: what has come waits with its buffer, and when there is no
+//! other buffer the link takes nothing more, so that a source is slowed down whatever it was told. What waits when the link is gone, or
+//! the process is to end, is not written: else whoever ends each transfer early gets it written at once, and has no limit. And it
+//! makes no program that runs with the daemon's rights.
+
+use numaio_linux::interrupt::interrupted;
+use numaio_linux::port::{FilePort, Slab};
+use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet, Port, Ticket, FaultKind};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Set-user-ID and set-group-ID: whoever runs such a file gets the rights of its owner (inode(7)).
+const SET_ID: u32 = 0o6000;
+
+/// A port with limits, or without any.
+pub struct LimitedPort {
+    port: FilePort,
+    pace: Option<WritePace>,
+    delayed: DelayedWrites,
+    /// Whether the link is gone.
+    closed: bool,
+    /// Whether files may be made that run with the rights of their owner.
+    set_id: bool,
+}
+
+/// Operations that wait for their time, which is when as many bytes could have been written: so even the first one waits, and who
+/// begins often gets no more than who goes on.
+#[derive(Default)]
+struct DelayedWrites(VecDeque<(Instant, Ticket, Operation<Slab>)>);
+
+impl DelayedWrites {
+    /// The first one, if it is time for it; else how long it has to wait. None if there is none.
+    fn next(&mut self, now: Instant) -> Option<Result<(Ticket, Operation<Slab>), Duration>> {
+        let (due, ..) = self.0.front()?;
+        let wait = due.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Some(Err(wait));
+        }
+        self.0.pop_front().map(|(_, ticket, operation)| Ok((ticket, operation)))
+    }
+
+    /// Fails them all.
+    fn fail(&mut self, why: &str, events: &mut Vec<Event<Slab>>) {
+        events.extend(self.0.drain(..).map(|(_, ticket, operation)| {
+            let count = if let Operation::Write { puts, .. } = &operation { puts.len() } else { 0 };
+            Event::Done(ticket, Outcome::Results(vec![Err(Fault::new(FaultKind::Cancelled, why)); count]))
+        }));
+    }
+}
+
+/// When the last bytes may be written.
+struct WritePace {
+    bytes_per_second: u64,
+    last: Instant,
+}
+
+impl WritePace {
+    /// When so many may be written behind the others. Time in which nothing waited is not made up for.
+    fn take(&mut self, bytes: u64, now: Instant) -> Instant {
+        let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
+        self.last = self.last.max(now) + Duration::from_secs_f64(seconds);
+        self.last
+    }
+}
+
+impl LimitedPort {
+    /// Writes so many bytes a second, if there is a limit, and modes with [`SET_ID`] if it may.
+    pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
+        let pace =
+            bytes_per_second.map(|bytes_per_second| WritePace { bytes_per_second, last: Instant::now() });
+        Self { port, pace, delayed: DelayedWrites::default(), closed: false, set_id }
+    }
+
+    /// Begins what may begin now, and tells how long the rest has to wait.
+    fn release(&mut self) -> Option<Duration> {
+        loop {
+            match self.delayed.next(Instant::now())? {
+                Ok((ticket, operation)) => self.port.submit(ticket, operation),
+                Err(wait) => return Some(wait),
+            }
+        }
+    }
+
+    /// Why what waits is not written any more.
+    fn stop_reason(&self) -> Option<&'static str> {
+        match (interrupted(), self.closed) {
+            (true, _) => Some("it was interrupted"),
+            (false, true) => Some("the connection to the other side is gone"),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Bytes of data that an operation writes.
+fn data_bytes(operation: &Operation<Slab>) -> u64 {
+    match operation {
+        Operation::Write { data: Some(_), puts, .. } => {
+            puts.iter().flat_map(|put| &put.parts).map(|part| part.bytes.len() as u64).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// Takes [`SET_ID`] out of all modes that an operation sets.
+fn without_set_id<B>(operation: &mut Operation<B>) {
+    let clear = |attributes: &mut Attributes| {
+        attributes.mode = attributes.mode.map(|mode| mode & !SET_ID);
+    };
+    match operation {
+        Operation::Write { puts, .. } => {
+            puts.iter_mut().filter_map(|put| put.settle.as_mut()).for_each(|to| clear(&mut to.attributes));
+        }
+        Operation::Create(makings) => makings.iter_mut().for_each(|making| clear(&mut making.attributes)),
+        Operation::SetAttributes(all) => all.iter_mut().for_each(|(_, attributes)| clear(attributes)),
+        _ => {}
+    }
+}
+
+impl Port for LimitedPort {
+    type Buffer = Slab;
+
+    fn submit(&mut self, ticket: Ticket, mut operation: Operation<Slab>) {
+        if !self.set_id {
+            without_set_id(&mut operation);
+        }
+        let bytes = data_bytes(&operation);
+        match self.pace.as_mut().filter(|_| bytes > 0) {
+            Some(pace) => self.delayed.0.push_back((pace.take(bytes, Instant::now()), ticket, operation)),
+            None => self.port.submit(ticket, operation),
+        }
+    }
+
+    fn send(&mut self, packet: Packet<Slab>) {
+        self.port.send(packet);
+    }
+
+    fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
+        if let Some(why) = self.stop_reason() {
+            self.delayed.fail(why, events);
+        }
+        let most = self.release().map_or(most, |wait| wait.min(most));
+        // What failed is heard at once.
+        self.port.wait(if events.is_empty() { most } else { Duration::ZERO }, events);
+        self.closed |= events.iter().any(|event| matches!(event, Event::Closed(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_linux::files::Roots;
+    use numaio_linux::port::{WorkerGroup, StreamPair, Pool, Setting};
+    use numaio_machine::port::{OpenMode, FilePath, NewObject, Object, Part, FileWrite, FileCompletion};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    #[test]
+    fn nothing_that_is_made_runs_with_the_rights_of_its_owner() {
+        let at = || FilePath::new(0, *b"f");
+        let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
+        let settle = FileCompletion { size: 0, attributes: attributes(), name: at(), sync: false };
+        let put = FileWrite {
+            at: at(),
+            begin: OpenMode::Fresh,
+            delayed: Vec::new(),
+            check: Vec::new(),
+            parts: Vec::new(),
+            sparse: false,
+            settle: Some(settle),
+        };
+        let making = NewObject { at: at(), object: Object::Directory, attributes: attributes() };
+        let mut operations: [Operation<Vec<u8>>; 3] = [
+            Operation::Write { puts: vec![put], data: None, packed: None, hash: |_| Default::default() },
+            Operation::Create(vec![making]),
+            Operation::SetAttributes(vec![(at(), attributes()), (at(), Attributes::default())]),
+        ];
+        operations.iter_mut().for_each(without_set_id);
+        let shown = format!("{operations:?}");
+        let set = format!("mode: Some({})", 0o1755);
+        assert_eq!((shown.matches(&set).count(), shown.matches("mode: Some").count()), (3, 3), "{shown}");
+    }
+
+    #[test]
+    fn bytes_come_at_their_pace_and_rests_are_not_made_up_for() {
+        let begin = Instant::now();
+        let mut pace = WritePace { bytes_per_second: 1000, last: begin };
+        let after = |millis| begin + Duration::from_millis(millis);
+        assert_eq!(pace.take(500, begin), after(500), "those that come first wait, too");
+        assert_eq!(pace.take(500, begin), after(1_000));
+        assert_eq!(pace.take(2_000, after(10_000)), after(12_000));
+    }
+
+    /// A write of so many bytes.
+    fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
+        let part = Part { bytes: 0..bytes, offset: 0 };
+        let put = FileWrite { parts: vec![part], ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh) };
+        Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
+    }
+
+    /// Whoever ends a transfer early gets nothing written for it, and its buffers are free.
+    #[test]
+    fn what_waits_when_the_link_is_gone_is_not_written() {
+        let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
+        let setting = Setting {
+            roots: Roots::open(&[]).expect("nothing to open"),
+            worker_groups: vec![WorkerGroup { threads: 1, cpus: None, pool: pool.clone() }],
+            most_threads: 1,
+            rings: false,
+            pool: pool.clone(),
+            share: |_, _| None,
+            sparing: false,
+            may_pause: true,
+            network: Vec::new(),
+        };
+        let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
+        // A year for each of them.
+        let mut port = LimitedPort::new(FilePort::over(setting, ends).expect("a port"), Some(1), false);
+        let year = Duration::from_secs(365 * 86_400);
+        port.pace = port.pace.map(|pace| WritePace { last: Instant::now() + year, ..pace });
+        let names = ["a", "b", "c"];
+        (0..).zip(names).for_each(|(ticket, name)| port.submit(ticket, write(&pool, name, 7)));
+        drop(theirs);
+        let mut events = Vec::new();
+        while events.len() < 1 + names.len() {
+            port.wait(Duration::from_secs(1), &mut events);
+        }
+        let is_cancelled = |event: &&Event<Slab>| {
+            let Event::Done(_, Outcome::Results(results)) = event else { return false };
+            matches!(&results[..], [Err(fault)] if fault.why == FaultKind::Cancelled)
+        };
+        assert_eq!(events.iter().filter(is_cancelled).count(), names.len(), "{events:?}");
+        assert_eq!(std::iter::from_fn(|| pool.take_free()).collect::<Vec<_>>().len(), 4);
+    }
+}

@@ -1,0 +1,200 @@
+//! Where files come from and go to, as it was typed.
+
+use super::daemon_address::{DaemonAddress, SCHEME};
+use super::{path_of, CopyArgs};
+use crate::failure::Failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+/// One path of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The other host; none for this one.
+    pub host: Option<Host>,
+    /// The path there.
+    pub path: Vec<u8>,
+}
+
+/// Another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// As for ssh.
+    Ssh(String),
+    /// A root of a daemon.
+    Daemon(DaemonAddress),
+}
+
+impl Host {
+    /// How it is called in messages.
+    pub fn display_name(&self) -> String {
+        match self {
+            Self::Ssh(host) => host.clone(),
+            Self::Daemon(address) => address.host_port(),
+        }
+    }
+}
+
+/// What other programs take URLs of.
+const FOREIGN_SCHEMES: [&str; 12] =
+    ["file", "ftp", "ftps", "gsiftp", "http", "https", "rsync", "s3", "scp", "sftp", "smb", "ssh"];
+
+const REMOTE_SYNTAX: &str =
+    "numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
+                  numaio: numaio://HOST/ROOT/PATH";
+
+impl CopyArgs {
+    /// Whether any of its paths is at a host that ssh reaches.
+    pub fn uses_ssh(&self) -> bool {
+        let is_by_ssh = |path| matches!(Endpoint::parse(path), Ok(Endpoint { host: Some(Host::Ssh(_)), .. }));
+        self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
+    }
+
+    /// Inode numbers of its sources that are directories of this host, and 0 for others. Where a disk is not mounted they are others.
+    pub fn source_inodes(&self) -> Vec<u64> {
+        let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
+        let place = |text: &OsString| {
+            let here = Endpoint::parse(text).ok().filter(|end| end.host.is_none())?;
+            let found = path_of(&here.path).symlink_metadata().ok()?;
+            found.is_dir().then(|| found.ino())
+        };
+        sources.iter().map(|text| place(text).unwrap_or(0)).collect()
+    }
+}
+
+impl Endpoint {
+    /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with
+    /// `numaio://` is at a daemon.
+    pub fn parse(text: &OsStr) -> Result<Self, Failure> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() {
+            return Err(Failure::usage("a path is empty").hint("the present directory is ."));
+        }
+        if let Some(rest) = bytes.strip_prefix(SCHEME) {
+            let (address, path) = DaemonAddress::parse(rest).map_err(|why| {
+                Failure::usage(format!("{}: {why}", text.to_string_lossy()))
+                    .hint("write numaio://[USER@]HOST[:PORT]/ROOT/PATH")
+            })?;
+            return Ok(Self { host: Some(Host::Daemon(address)), path });
+        }
+        let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
+        let Some((host, path)) = bracketed(first).or_else(|| {
+            let colon = first.iter().position(|&byte| byte == b':')?;
+            Some((first[..colon].to_vec(), colon + 1))
+        }) else {
+            return Ok(Self { host: None, path: bytes.to_vec() });
+        };
+        let shown = text.to_string_lossy();
+        let host = String::from_utf8(host).unwrap_or_default();
+        // ssh would take it for an option.
+        if host.is_empty()
+            || host.ends_with('@')
+            || host.starts_with('-')
+            || host.chars().any(|c| c.is_control() || c == ' ')
+        {
+            return Err(Failure::usage(format!("{shown:?} names no host"))
+                .hint(format!("write ./{shown} for a file with a colon in its name")));
+        }
+        let path = match &bytes[path..] {
+            [b'/', b'/', ..] if FOREIGN_SCHEMES.contains(&&*host) => {
+                return Err(Failure::usage(format!("{shown:?} is a URL, and numaio does not speak {host}"))
+                    .hint(REMOTE_SYNTAX))
+            }
+            [b':', ..] => {
+                return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
+                    .hint(REMOTE_SYNTAX));
+            }
+            // A session begins there.
+            b"" | b"~" => b"".to_vec(),
+            [b'~', b'/', path @ ..] => path.iter().skip_while(|&&byte| byte == b'/').copied().collect(),
+            [b'~', ..] => {
+                return Err(Failure::usage(format!(
+                    "{shown:?} is in the home of somebody there, which is not known here"
+                ))
+                .hint("write its whole path, or HOST:./~NAME for a file of that name"));
+            }
+            path => path.to_vec(),
+        };
+        let path = if path.is_empty() { b".".to_vec() } else { path };
+        Ok(Self { host: Some(Host::Ssh(host)), path })
+    }
+
+    /// Whether it is in a root of a daemon.
+    pub fn is_at_daemon(&self) -> bool {
+        matches!(self.host, Some(Host::Daemon(_)))
+    }
+
+    /// What to say of sources that were not all moved, if some are named by wildcards, which a shell here leaves to another host.
+    pub fn wildcard_hint(ends: &[Self]) -> Option<&'static str> {
+        let has_some = |end: &Self| end.host.is_some() && end.path.iter().any(|byte| b"*?[".contains(byte));
+        ends.iter().any(has_some).then_some(
+            "names on other hosts are taken as they are written, * ? and [ too; what HOST:DIR/*.csv is to a shell is \
+             -r --include='*.csv' --exclude='*' HOST:DIR/",
+        )
+    }
+
+    /// The host of all of them.
+    pub fn common_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
+        let host = ends.first().and_then(|end| end.host.clone());
+        match ends.iter().all(|end| end.host == host) {
+            true => Ok(host),
+            false => Err(Failure::usage("the sources are on different hosts, or in different roots of one")
+                .hint("copy from one after the other")),
+        }
+    }
+}
+
+/// The host of `[ADDRESS]:` or `USER@[ADDRESS]:`, without the brackets, and where the path begins.
+fn bracketed(first: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let open = first.iter().position(|&byte| byte == b'[')?;
+    let close = open + first[open..].windows(2).position(|two| two == b"]:")?;
+    let user = &first[..open];
+    let is_address = first[open + 1..close].contains(&b':');
+    (is_address && (user.is_empty() || user.ends_with(b"@") && !user.contains(&b':')))
+        .then(|| ([user, &first[open + 1..close]].concat(), close + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_before_a_slash_ends_a_host() {
+        let end = |text: &str| {
+            let end = Endpoint::parse(OsStr::new(text)).ok()?;
+            Some((end.host.map(|host| host.display_name()), String::from_utf8(end.path).ok()?))
+        };
+        assert_eq!(end("a/b:c"), Some((None, "a/b:c".into())));
+        assert_eq!(end("./b:c"), Some((None, "./b:c".into())));
+        assert_eq!(end("h:b"), Some((Some("h".into()), "b".into())));
+        assert_eq!(end("u@h:"), Some((Some("u@h".into()), ".".into())));
+        assert_eq!(end("[fd09::1]:b/c"), Some((Some("fd09::1".into()), "b/c".into())));
+        assert_eq!(end("u@[fe80::1%eth0]:"), Some((Some("u@fe80::1%eth0".into()), ".".into())));
+        assert_eq!(end("a[b:c]:d"), Some((Some("a[b".into()), "c]:d".into())));
+        for home in ["h:~", "h:~/", "h:~//"] {
+            assert_eq!(end(home), Some((Some("h".into()), ".".into())));
+        }
+        assert_eq!(end("h:~//a/b"), Some((Some("h".into()), "a/b".into())));
+        assert_eq!(end("h:./~"), Some((Some("h".into()), "./~".into())));
+        assert_eq!(end("numaio://h/r/a"), Some((Some("h:6862".into()), "a".into())));
+        assert_eq!(end("h://a"), Some((Some("h".into()), "//a".into())));
+        assert_eq!(end("http:a"), Some((Some("http".into()), "a".into())));
+        assert_eq!(end("numaio:a"), Some((Some("numaio".into()), "a".into())));
+        assert_eq!(end("./numaio://h/r"), Some((None, "./numaio://h/r".into())));
+        for bad in [
+            "",
+            "http://h/a",
+            "rsync://h/m",
+            "numaio://",
+            "numaio://h",
+            ":a",
+            "-oProxyCommand=x:a",
+            "h::m",
+            "a b:c",
+            "h:~u/a",
+            "[-o::]:a",
+        ] {
+            assert_eq!(end(bad), None, "{bad}");
+        }
+    }
+}

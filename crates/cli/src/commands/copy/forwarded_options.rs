@@ -1,0 +1,143 @@
+//! The options of a copy as they were typed, to hand them on to another numaio.
+
+use super::CopyArgs;
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::ffi::OsString;
+
+/// What another numaio is not told: it shows nothing, notes nothing, and its own options are added. Nor what says nothing, which an older
+/// one does not know.
+const NOT_FORWARDED: [&str; 9] = [
+    "json",
+    "verbose",
+    "progress",
+    "no_job",
+    "attached",
+    "forward_agent",
+    "human_readable",
+    "kept",
+    "kept_by_archive",
+];
+
+/// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
+/// are among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForwardedOptions {
+    pub options: Vec<OsString>,
+    /// Names of options that name a FILE, which is on this host.
+    pub files: Vec<String>,
+}
+
+impl ForwardedOptions {
+    fn of(command: &Command, matches: &ArgMatches) -> Self {
+        let mut options: Vec<(usize, OsString)> = Vec::new();
+        let mut files = Vec::new();
+        for arg in command.get_arguments() {
+            let id = arg.get_id().as_str();
+            let long = if id == "compress_auto" { Some("compress=auto") } else { arg.get_long() };
+            let Some(long) = long.filter(|_| !NOT_FORWARDED.contains(&id)) else { continue };
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE")) {
+                files.push(format!("--{long}"));
+            }
+            let indices = matches.indices_of(id).into_iter().flatten();
+            if matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) {
+                options.extend(indices.map(|index| (index, format!("--{long}").into())));
+                continue;
+            }
+            let values = matches.get_raw(id).into_iter().flatten();
+            options.extend(indices.zip(values).map(|(index, value)| {
+                let mut option = OsString::from(format!("--{long}="));
+                option.push(value);
+                (index, option)
+            }));
+        }
+        options.sort();
+        Self { options: options.into_iter().map(|(_, option)| option).collect(), files }
+    }
+}
+
+impl Args for ForwardedOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for ForwardedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self::of(&CopyArgs::augment_args(Command::new("copy")), matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transfer_options::Compress;
+    use super::*;
+    use clap::Arg;
+
+    #[test]
+    fn options_come_in_their_order_and_without_ours() {
+        let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -hn a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+        let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
+        let wanted = ["--archive", "--exclude=x", "--bwlimit=10M", "--include=y", "--exclude=z", "--dry-run"];
+        assert_eq!(typed.options, wanted.map(OsString::from));
+        assert!(typed.files.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_anyway_is_taken_and_not_handed_on() {
+        let words = "copy -a -tlHSAX --times --links --hard-links --sparse --acls --xattrs a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.clone().try_get_matches_from(words.split(' ')).expect("options");
+        let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
+        assert_eq!(typed.options, ["--archive"]);
+        // As ever, what is in --archive is not asked for without it.
+        assert!(command.try_get_matches_from(["copy", "-r", "--acls", "a", "b"]).is_err());
+    }
+
+    #[test]
+    fn the_last_of_several_counts_and_lists_grow() {
+        let words = "copy -avv -aP --progress --bwlimit 1M --exclude x --bwlimit 2M --exclude y --via a,b --via c a b";
+        let command = CopyArgs::augment_args(Command::new("copy"));
+        let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+        let args = CopyArgs::from_arg_matches(&matches).expect("options");
+        let wanted =
+            ["--archive", "--exclude=x", "--bwlimit=2M", "--exclude=y", "--via=a", "--via=b", "--via=c"];
+        assert_eq!(args.forwarded.options, wanted.map(OsString::from));
+        assert_eq!((args.transfer.bwlimit, args.filters.rules.len()), (Some(2 << 20), 2));
+    }
+
+    #[test]
+    fn a_letter_for_packing_is_handed_on_in_words() {
+        let compress = |words: &str| {
+            let command = CopyArgs::augment_args(Command::new("copy"));
+            let matches = command.try_get_matches_from(words.split(' ')).expect("options");
+            let args = CopyArgs::from_arg_matches(&matches).expect("options");
+            (args.transfer.compress(), args.forwarded.options)
+        };
+        let said = |how: &str| vec![OsString::from(format!("--compress={how}"))];
+        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, said("auto")));
+        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, said("zstd")));
+        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, said("auto")));
+    }
+
+    #[test]
+    fn files_of_this_host_are_known() {
+        let command = Command::new("copy").arg(Arg::new("list").long("list").value_name("FILE"));
+        let matches = command.clone().try_get_matches_from(["copy", "--list=names"]).expect("options");
+        assert_eq!(ForwardedOptions::of(&command, &matches).files, ["--list"]);
+    }
+}

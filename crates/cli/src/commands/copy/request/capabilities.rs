@@ -1,0 +1,30 @@
+//! Capabilities that the two sides of a transfer negotiate.
+
+use serde::{Deserialize, Serialize};
+
+/// What the sink accepts. A sink of an older numaio omits the fields that it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    /// Data that the source sends before the sink requests it.
+    #[serde(rename = "unasked")]
+    pub eager_data: bool,
+    /// Holes as ranges; an older numaio receives zeros.
+    pub holes: bool,
+    /// Hard links.
+    #[serde(rename = "links")]
+    pub hard_links: bool,
+    /// ACLs with names of users and groups; an older numaio receives numbers.
+    #[serde(rename = "acls")]
+    pub named_acls: bool,
+    /// The change times of large files.
+    #[serde(rename = "changed")]
+    pub change_times: bool,
+}
+
+impl Default for Capabilities {
+    /// Returns the capabilities of an older numaio, which does not send any.
+    fn default() -> Self {
+        Self { eager_data: false, holes: false, hard_links: true, named_acls: false, change_times: false }
+    }
+}

@@ -1,0 +1,320 @@
+//! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
+
+use super::event;
+use super::network_placement::{cpus_text, NetworkPlacement};
+use super::request::TransferRequest;
+use super::side_plan::{self, SidePlan};
+use super::transfer_options::{Io, Placement};
+use super::work_sharing::pick_group_to_help;
+use super::DisplayArgs;
+use crate::args::{Common, Directions};
+use crate::commands::placing::{self, NearArgs};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::output;
+use numaio_linux::files::{Base, Roots};
+use numaio_linux::port::net::MAX_STREAMS;
+use numaio_linux::port::{can_pin, has_io_uring, WorkerGroup, StreamSet, Pool, Setting};
+use numaio_linux::{Kernel, Root};
+use numaio_machine::devices::Device;
+use numaio_machine::ids::NodeId;
+use numaio_machine::near::{resolve, ResolveContext, Handle, Resolved};
+use numaio_machine::discover::discover;
+use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Topology;
+use numaio_mover::wire::Side;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Buffers of a block for each thread of a side, and for all of them at the most (64 MiB): one in use, and some on their way.
+/// Buffers that are not needed cost time, too: the kernel clears their pages.
+const BUFFERS_PER_THREAD: usize = 6;
+const MAX_BUFFERS: usize = 64;
+/// Threads of a side where nobody says how many, at the least and at the most: one for each CPU in between.
+const MIN_DEFAULT_THREADS: usize = 4;
+const MAX_DEFAULT_THREADS: usize = 8;
+/// How many times as many there may be where they wait for storage, and nobody said how many.
+const THREAD_GROWTH: usize = 4;
+
+/// What a side of a transfer runs on.
+#[derive(Debug)]
+pub struct SideSetup<'a> {
+    pub roots: Roots,
+    pub threads: usize,
+    worker_groups: Vec<WorkerGroup>,
+    by: &'static str,
+    notes: Vec<String>,
+    side: Side,
+    request: &'a TransferRequest,
+    machine: Option<MachineView>,
+}
+
+/// This machine, where there is something to choose on it.
+#[derive(Debug)]
+pub struct MachineView {
+    kernel: Kernel,
+    pub topology: Topology,
+}
+
+/// Threads in one place, and their buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupPlacement {
+    pub threads: usize,
+    /// Where their buffers are; wherever the kernel puts them if there is none.
+    pub node: Option<NodeId>,
+    /// Where they run; anywhere if there is none.
+    pub cpus: Option<CpuSet>,
+}
+
+/// Crews, by what they were placed, and what is to be said.
+struct PlacedGroups {
+    by: &'static str,
+    worker_groups: Vec<GroupPlacement>,
+    notes: Vec<String>,
+}
+
+impl<'a> SideSetup<'a> {
+    pub fn new(
+        roots: &[PathBuf],
+        side: Side,
+        request: &'a TransferRequest,
+        base: &Base,
+    ) -> Result<Self, Failure> {
+        let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
+        let of_side = |error| format!("{error} ({})", event::side_name(side));
+        let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, of_side(error)))?;
+        if side == Side::Sink {
+            roots.track_write_errors();
+        }
+        let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
+        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        let machine = MachineView::new(request, side_plan::find(request, side));
+        let PlacedGroups { by, worker_groups, mut notes } = place_groups(&paths, side, request, machine.as_ref());
+        let threads = worker_groups.iter().map(|crew| crew.threads).sum();
+        let worker_groups = worker_groups.iter().map(|crew| crew.create(threads, request.streams, &mut notes)).collect();
+        Ok(Self { roots, threads, worker_groups, by, notes, side, request, machine })
+    }
+
+    /// What a port is made of whose link is `lanes`, if it has data connections. Says where threads and buffers are.
+    pub fn setting(self, lanes: Option<&StreamSet>) -> Result<Setting, Failure> {
+        let (network, note) = lanes.map(|lanes| self.network(lanes)).unzip();
+        if let Some(here) = &self.request.local {
+            let notes = self.notes.iter().chain(note.iter().flatten());
+            notes.for_each(|note| output::remark(&here.common, note));
+            match here.display {
+                DisplayArgs { json: true, .. } => output::print(&self.event(network.as_ref()))?,
+                DisplayArgs { verbose: true, .. } => {
+                    output::remark(&here.common, &self.line(network.as_ref()))
+                }
+                _ => {}
+            }
+        }
+        let most = self.worker_groups.iter().max_by_key(|crew| crew.threads);
+        let pool = most.map_or_else(|| Pool::new(MAX_BUFFERS), |crew| crew.pool.clone());
+        let network = network.map(|network| network.cpu_sets).unwrap_or_default();
+        let (sparing, rings) = (self.request.may_use_fewer_streams, self.request.io == Io::Auto);
+        let most_threads = self.most_threads();
+        Ok(Setting {
+            roots: self.roots,
+            worker_groups: self.worker_groups,
+            most_threads,
+            rings,
+            pool,
+            share: pick_group_to_help,
+            sparing,
+            may_pause: self.side == Side::Sink,
+            network,
+        })
+    }
+
+    /// How many threads there may be: more than there are, where nobody said how many.
+    pub fn most_threads(&self) -> usize {
+        let is_said = self.request.threads.is_some() || side_plan::find(self.request, self.side).is_some();
+        if is_said {
+            self.threads
+        } else {
+            THREAD_GROWTH * self.threads
+        }
+    }
+
+    /// Where the threads of connections run, and what is to be said of it.
+    fn network(&self, lanes: &StreamSet) -> (NetworkPlacement, Option<String>) {
+        match &self.machine {
+            None => (NetworkPlacement::anywhere(), None),
+            Some(machine) => NetworkPlacement::new(
+                machine,
+                &lanes.peers(),
+                side_plan::find(self.request, self.side),
+                &self.worker_groups,
+            ),
+        }
+    }
+
+    /// For programs.
+    fn event(&self, network: Option<&NetworkPlacement>) -> String {
+        let crew = |crew: &WorkerGroup| {
+            let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
+            json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
+        };
+        let worker_groups: Vec<_> = self.worker_groups.iter().map(crew).collect();
+        let (side, network) = (event::side_name(self.side), network.map(NetworkPlacement::event));
+        let event = json!({
+            "event": "placement", "side": side, "by": self.by, "crews": worker_groups, "io": self.io(), "network": network,
+        });
+        format!("{event}\n")
+    }
+
+    /// For people.
+    fn line(&self, network: Option<&NetworkPlacement>) -> String {
+        let crew = |crew: &WorkerGroup| {
+            let cpus = crew.cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
+            let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+            let s = if crew.threads == 1 { "" } else { "s" };
+            format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
+        };
+        let io = format!("large blocks by {}", self.io());
+        let parts: Vec<String> =
+            self.worker_groups.iter().map(crew).chain([io]).chain(network.map(NetworkPlacement::line)).collect();
+        format!("{}, placed by {}: {}", event::side_name(self.side), self.by, parts.join("; "))
+    }
+
+    /// How blocks of large files are moved.
+    fn io(&self) -> &'static str {
+        match self.request.io == Io::Auto && has_io_uring() {
+            true => "io_uring",
+            false => "threads",
+        }
+    }
+}
+
+impl MachineView {
+    /// None where nobody asks for a place, or one place is as good as another.
+    fn new(request: &TransferRequest, plan: Option<&SidePlan>) -> Option<Self> {
+        if plan.is_none() && request.placement == Placement::None {
+            return None;
+        }
+        let kernel = Kernel::new().ok()?;
+        let topology = discover(&kernel);
+        // Where there is one node there is no choice.
+        let has_choice = plan.is_some() || topology.memory_nodes().len() > 1;
+        has_choice.then_some(Self { kernel, topology })
+    }
+
+    /// Devices and nodes that something stands for.
+    pub fn found(&self, handle: &Handle) -> Resolved {
+        resolve(ResolveContext { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
+    }
+
+    /// The devices that were found.
+    pub fn devices(&self, found: &Resolved) -> Vec<&Device> {
+        found.devices.iter().filter_map(|near| self.topology.devices.get(near.index)).collect()
+    }
+}
+
+impl GroupPlacement {
+    /// Gives the crew its part of the buffers: of `threads` in all, and one more for each connection, which may hold one
+    /// back. What the kernel refuses is left to it, and said.
+    fn create(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> WorkerGroup {
+        let all = (BUFFERS_PER_THREAD * threads).min(MAX_BUFFERS);
+        let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
+        let count = part + usize::from(streams).min(MAX_STREAMS);
+        let cpus = self.cpus.clone().filter(|cpus| {
+            let refused = can_pin(cpus).err();
+            notes.extend(
+                refused
+                    .iter()
+                    .map(|error| format!("threads run on any CPU, not on {}: {error}", cpus_text(cpus))),
+            );
+            refused.is_none()
+        });
+        let bound = self.node.and_then(|node| match Pool::on(&Root::live().ok()?, None, node, count) {
+            Ok(pool) => Some(pool),
+            Err(error) => {
+                notes.push(format!("buffers are anywhere, not on node {node}: {error}"));
+                None
+            }
+        });
+        let pool = bound.unwrap_or_else(|| Pool::new(count));
+        WorkerGroup { threads: self.threads, cpus, pool }
+    }
+}
+
+/// Where the crews of a side are.
+fn place_groups(
+    paths: &[&Path],
+    side: Side,
+    request: &TransferRequest,
+    machine: Option<&MachineView>,
+) -> PlacedGroups {
+    // Few CPUs are no reason for fewer: threads mostly wait for a disk, or for each other in a file system.
+    let available = std::thread::available_parallelism()
+        .map_or(MIN_DEFAULT_THREADS, usize::from)
+        .clamp(MIN_DEFAULT_THREADS, MAX_DEFAULT_THREADS);
+    let threads = request.threads.map_or(available, |threads| threads as usize);
+    let free = |notes| PlacedGroups {
+        by: "the kernel",
+        worker_groups: vec![GroupPlacement { threads, node: None, cpus: None }],
+        notes,
+    };
+    let Some(machine) = machine else { return free(Vec::new()) };
+    let found = |path: &&Path| Some(machine.found(&Handle::Path(canonical_text(path)?)));
+    if let Some(planned) = side_plan::find(request, side) {
+        let found: Vec<Resolved> = paths.iter().filter_map(found).collect();
+        let devices: Vec<&Device> = found.iter().flat_map(|found| machine.devices(found)).collect();
+        let (worker_groups, note) = planned.worker_groups(&machine.topology, &devices);
+        return PlacedGroups { by: "the plan", worker_groups, notes: note.into_iter().collect() };
+    }
+    let Some(path) = paths.first() else { return free(Vec::new()) };
+    if request.placement == Placement::Model {
+        return match by_model(&machine.topology, path, side, threads) {
+            Ok((worker_groups, notes)) => PlacedGroups { by: "the model", worker_groups, notes },
+            Err(failure) => free(vec![format!("placed by the kernel: {}", failure.message)]),
+        };
+    }
+    let crew = found(path).and_then(|found| on_storage_node(&machine.topology, &found, threads));
+    crew.map_or_else(
+        || free(Vec::new()),
+        |crew| PlacedGroups { by: "the storage's node", worker_groups: vec![crew], notes: Vec::new() },
+    )
+}
+
+fn canonical_text(path: &Path) -> Option<String> {
+    fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
+}
+
+/// The node of the device that files are on, and the CPUs there that we may use.
+fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Option<GroupPlacement> {
+    let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
+    let cpus = topology.usable_cpus(most.node);
+    let usable = !cpus.is_empty() && topology.memory_nodes().contains(most.node);
+    usable.then_some(GroupPlacement { threads, node: Some(most.node), cpus: Some(cpus) })
+}
+
+/// As `numaio run --near file:PATH` places a program: a crew on each node that it would run on.
+fn by_model(
+    topology: &Topology,
+    path: &Path,
+    side: Side,
+    threads: usize,
+) -> Result<(Vec<GroupPlacement>, Vec<String>), Failure> {
+    let path = canonical_text(path).ok_or_else(|| Failure::new("the path is no text"))?;
+    let direction = match side {
+        Side::Source => Directions::Read,
+        Side::Sink => Directions::Write,
+    };
+    let args = NearArgs::of(Handle::Path(path), direction);
+    // The kind of machine that models are looked for in; remarks are given with the place.
+    let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
+    let plan = placing::plan(&Common::silent(), &machine, topology, &args)?;
+    let task = plan.tasks.first().ok_or_else(|| Failure::new("no node suits"))?;
+    let all = task.cpus.len().max(1);
+    let mut worker_groups = Vec::new();
+    for node in task.cpu_nodes.iter() {
+        let cpus = task.cpus.intersection(&topology.usable_cpus(node));
+        let memory = if task.memory.nodes.contains(node) { Some(node) } else { task.memory.nodes.first() };
+        let threads = (threads * cpus.len() / all).max(1);
+        worker_groups.push(GroupPlacement { threads, node: memory, cpus: Some(cpus) });
+    }
+    Ok((worker_groups, plan.compromises))
+}

@@ -1,0 +1,300 @@
+//! What a transfer says while it runs, and at its end.
+
+use super::event::{self, Change, EndEvent, Event, Progress};
+use super::manifest::Manifest;
+use super::retry::add_totals;
+use super::{CopyArgs, DisplayArgs};
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::jobs::JobRecorder;
+use crate::output;
+use numaio_linux::interrupt::interrupted;
+use numaio_machine::units::BandwidthUnit;
+use numaio_mover::drive::TransferCore;
+use numaio_mover::report::{Report, Totals};
+use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side, SinkChange};
+use numaio_report::{progress_text, transfer_text};
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// How often the line of progress is written anew.
+const LINE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often an event of progress is told.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+/// What to do after a transfer that was cut.
+pub const RESUME_HINT: &str = "the same command goes on where it ended";
+/// So many failures are counted by whoever reads them.
+const MANY_FAILURES: u64 = 10;
+
+/// Shows what a side tells.
+pub struct TransferOutput {
+    json: bool,
+    verbose: bool,
+    progress: bool,
+    quiet: bool,
+    dry_run: bool,
+    unit: BandwidthUnit,
+    began: Instant,
+    last_shown: Option<Instant>,
+    pub failed: u64,
+    /// What tries did before the one that is shown.
+    earlier: Option<Totals>,
+    manifest: Option<Manifest>,
+    /// Whether the manifest has standard output for itself.
+    stdout_is_manifest: bool,
+    /// Why the transfer was given up.
+    pub given_up: Option<Problem>,
+    /// Where what is shown is noted, too.
+    recorder: JobRecorder,
+    /// Whether another numaio listens, which is told how far it is, whatever a person is shown.
+    attached: bool,
+    /// Whether standard output still takes what is written.
+    failure: Option<Failure>,
+}
+
+impl TransferOutput {
+    pub fn new(common: &Common, args: &CopyArgs) -> Self {
+        let DisplayArgs { json, verbose, progress } = args.display;
+        let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
+        Self {
+            json,
+            verbose: verbose || args.dry_run && !json,
+            progress: watched || args.attached && progress,
+            quiet: common.quiet,
+            dry_run: args.dry_run,
+            unit: common.unit,
+            began: Instant::now(),
+            last_shown: None,
+            failed: 0,
+            earlier: None,
+            given_up: None,
+            manifest: None,
+            stdout_is_manifest: args.manifest.as_deref().is_some_and(Manifest::is_output),
+            recorder: args.recorder.clone(),
+            attached: args.attached,
+            failure: None,
+        }
+        .with_manifest(args)
+    }
+
+    fn with_manifest(mut self, args: &CopyArgs) -> Self {
+        let begun = args.manifest.as_deref().map(Manifest::begin).transpose();
+        self.manifest = begun.map_err(|failure| self.failure = Some(failure)).unwrap_or_default();
+        self
+    }
+
+    /// Looks at a side: what happened, how far it is, and whether to stop it.
+    pub fn update<B: AsRef<[u8]>>(&mut self, core: &mut impl TransferCore<B>) {
+        if interrupted() {
+            core.stop(Reason::Cancelled, "it was interrupted");
+        }
+        let reports = core.reports();
+        if !reports.is_empty() {
+            let text: String = reports.iter().filter_map(|report| self.show_report(report)).collect();
+            self.print(&text);
+        }
+        self.progress(core.totals(), Some(core.progress()));
+    }
+
+    /// Shows and notes how far it is.
+    fn progress(&mut self, totals: Totals, reached: Option<u64>) {
+        let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
+        self.recorder.update(totals);
+        let now = Instant::now();
+        let each = if self.json { EVENT_INTERVAL } else { LINE_INTERVAL };
+        if !self.progress || self.last_shown.is_some_and(|last_shown| now.duration_since(last_shown) < each) {
+            return;
+        }
+        self.last_shown = Some(now);
+        if self.json {
+            return self.print(&Event::Progress(Progress { totals, reached }).line());
+        }
+        let line = progress_text(&totals, self.began.elapsed().as_secs_f64(), self.unit);
+        let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+        let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
+    }
+
+    /// Shows what happened, as another numaio told it.
+    pub fn show_event(&mut self, event: Event) {
+        // What a terminal would obey is taken out; in JSON it is escaped.
+        let event = if self.json { event } else { event.harmless() };
+        let text = match event {
+            Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
+            Event::Problem(problem) => self.problem(&event::from_job_problem(&problem), problem.name),
+            Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
+            Event::End(_) | Event::Other => None,
+        };
+        self.print(&text.unwrap_or_default());
+    }
+
+    fn print(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.clear();
+        if self.stdout_is_manifest {
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            self.keep_first_failure(output::print(text));
+        }
+    }
+
+    /// Of several failures the first counts.
+    fn keep_first_failure(&mut self, result: Result<(), Failure>) {
+        self.failure = self.failure.take().or(result.err());
+    }
+
+    fn clear(&self) {
+        if self.progress && !self.json && self.last_shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// A try begins after others that did so much: what went wrong in the one before is met again, if it still is wrong, and what
+    /// is there is told again.
+    pub fn begin(&mut self, earlier: Option<Totals>) {
+        (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
+        self.recorder.clear_problems();
+        let emptied = self.manifest.as_mut().map_or(Ok(()), Manifest::restart);
+        self.keep_first_failure(emptied);
+    }
+
+    /// The other numaio is lost, of that side, which was to tell why the transfer ended.
+    pub fn give_up(&mut self, side: Side, why: &str) {
+        let (about, text) = (ProblemSubject::Transfer, DisplayText::new(why));
+        self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
+    }
+
+    /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was
+    /// closed, is gone; or the other one was interrupted, and we were not.
+    pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
+        let Some(problem) = &self.given_up else { return false };
+        let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
+        (is_link || problem.reason == Reason::Cancelled) && !interrupted()
+    }
+
+    /// Why the transfer was given up.
+    pub fn why(&self) -> String {
+        self.given_up.as_ref().map(|problem| problem.text.as_str().to_owned()).unwrap_or_default()
+    }
+
+    /// A line on standard error that everybody sees who did not ask for quiet.
+    pub fn notice(&self, words: &str) {
+        if !self.quiet {
+            self.clear();
+            let _ = writeln!(io::stderr(), "numaio: {words}");
+        }
+    }
+
+    /// One for those who watch closely.
+    pub fn remark(&self, words: &str) {
+        if self.verbose || self.progress {
+            self.notice(words);
+        }
+    }
+
+    /// A line of standard output for something that happened.
+    fn show_report(&mut self, report: &Report) -> Option<String> {
+        match report {
+            // Most are shown to nobody.
+            Report::Change(_) if !self.json && !self.verbose => None,
+            Report::Change(SinkChange { name, action, bytes }) => {
+                let (action, name) = (action.name().to_owned(), name.to_string());
+                Some(self.changed(Change { action, name, bytes: *bytes }))
+            }
+            Report::ManifestEntry(there) => {
+                let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(there));
+                self.keep_first_failure(added);
+                None
+            }
+            Report::Problem(problem) => {
+                let name = match &problem.about {
+                    ProblemSubject::Transfer => None,
+                    ProblemSubject::File(_, name) | ProblemSubject::Name(name) => Some(name.to_string()),
+                };
+                self.problem(problem, name)
+            }
+        }
+    }
+
+    fn changed(&self, change: Change) -> String {
+        let would = if self.dry_run { "would be " } else { "" };
+        match (self.json, self.verbose) {
+            (true, _) if self.dry_run => Event::Would(change).line(),
+            (true, _) => Event::Did(change).line(),
+            (false, true) => format!("{would}{}: {}\n", change.action, change.name),
+            (false, false) => String::new(),
+        }
+    }
+
+    /// `name` is what it is about; none for the transfer.
+    fn problem(&mut self, problem: &Problem, name: Option<String>) -> Option<String> {
+        if name.is_none() {
+            // Told at the end: another try may come further.
+            self.given_up.get_or_insert_with(|| problem.clone());
+            return None;
+        }
+        self.failed += 1;
+        let told = event::to_job_problem(problem, name);
+        self.recorder.problem(told.clone());
+        if self.json {
+            return Some(Event::Problem(told).line());
+        }
+        if let Some(name) = told.name {
+            let line = format!("{name}: {} ({})", told.text, told.side);
+            self.clear();
+            // Errors are shown also where nothing else is.
+            let _ = writeln!(io::stderr(), "numaio: {line}");
+        }
+        None
+    }
+
+    /// Tells the end, and whether it was a good one.
+    pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
+        self.clear();
+        let seconds = self.began.elapsed().as_secs_f64();
+        let all = Totals { failed: self.failed, ..*totals };
+        self.recorder.update(all);
+        if let Some(problem) = &self.given_up {
+            let told = event::to_job_problem(problem, None);
+            self.recorder.problem(told.clone());
+            if self.json {
+                self.print(&Event::Problem(told).line());
+            }
+        }
+        if self.json {
+            self.print(&Event::End(EndEvent { done: self.given_up.is_none(), seconds, totals: all }).line());
+        } else if !self.quiet {
+            let text = self.summary(&all, seconds);
+            self.print(&text);
+        }
+        if let Some(manifest) = self.manifest.take().filter(|_| self.given_up.is_none()) {
+            self.keep_first_failure(manifest.end());
+        }
+        self.failure.take().map_or(Ok(()), Err)?;
+        match self.given_up.take() {
+            // Who interrupted it here knows why, and another numaio was told by its event.
+            Some(problem) if !interrupted() && !self.attached => Err(given_up(&problem)),
+            Some(_) => Ok((self.failed, true)),
+            None => Ok((self.failed, false)),
+        }
+    }
+
+    fn summary(&self, totals: &Totals, seconds: f64) -> String {
+        let mut text = transfer_text(totals, seconds, self.dry_run, self.unit) + "\n";
+        if self.failed > MANY_FAILURES {
+            text += &format!("All {} failures stand above.\n", self.failed);
+        }
+        text
+    }
+}
+
+/// Why a transfer was given up.
+fn given_up(problem: &Problem) -> Failure {
+    let hint = match problem.reason {
+        Reason::Protocol => "use the same numaio at both ends; if it is the same, distrust the other one",
+        _ => RESUME_HINT,
+    };
+    let (words, side) = (problem.text.as_str(), event::side_name(problem.side));
+    Failure::new(format!("the transfer ended: {words} ({side})")).hint(hint)
+}

@@ -1,0 +1,205 @@
+//! How a transfer notes itself while it runs.
+
+use super::{file, folder, numbers, prune, to_word, LocalHost};
+use crate::args::Common;
+use crate::failure::{self, Failure};
+use crate::machine::now;
+use crate::{output, store};
+use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often what changed is written.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Variables that change what a transfer does.
+const ENVIRONMENT: [&str; 1] = ["NUMAIO_SSH"];
+
+/// Where a transfer notes itself; nowhere, if nobody began.
+#[derive(Debug, Clone, Default)]
+pub struct JobRecorder(Arc<Mutex<Option<ActiveJob>>>);
+
+#[derive(Debug)]
+struct ActiveJob {
+    job: Job,
+    path: PathBuf,
+    began: Instant,
+    written: Instant,
+}
+
+impl JobRecorder {
+    /// Begins to note what was typed as a new job, about these places, or goes on with the job that was given to [`resume`](Self::resume). A
+    /// transfer that cannot be noted is carried out all the same.
+    pub fn begin(&self, common: &Common, places: Vec<u64>) {
+        if self.active().is_some() {
+            return;
+        }
+        match new_job(places) {
+            Ok(noted) => *self.active() = Some(noted),
+            Err(failure) => output::remark(
+                common,
+                &format!("this transfer is not among the jobs: {}; --no-job leaves it out", failure.message),
+            ),
+        }
+    }
+
+    /// Notes the transfer as a further run of a job.
+    pub fn resume(&self, mut job: Job) -> Result<(), Failure> {
+        let folder = folder().ok_or_else(no_state_directory)?;
+        let path = file(&folder, job.id);
+        job.numaio = env!("CARGO_PKG_VERSION").to_owned();
+        job.process = LocalHost::current().process();
+        job.environment = environment().collect();
+        job.state = JobState::Running;
+        job.why = String::new();
+        job.runs = job.runs.saturating_add(1);
+        job.totals = JobTotals::default();
+        job.problems.clear();
+        job.add_line(now(), "resumed".to_owned());
+        let mut noted = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
+        noted.write().map_err(|error| failure::unwritten(&noted.path, &error))?;
+        *self.active() = Some(noted);
+        Ok(())
+    }
+
+    /// Notes how far the transfer is.
+    pub fn update(&self, totals: JobTotals) {
+        self.change(|noted| {
+            noted.job.totals = totals;
+            if numaio_linux::interrupt::interrupted() && noted.job.state == JobState::Running {
+                noted.job.state = JobState::Ending;
+                noted.job.add_line(now(), "asked to end".to_owned());
+                return true;
+            }
+            false
+        });
+    }
+
+    /// What went wrong so far is met again, if it still is wrong.
+    pub fn clear_problems(&self) {
+        self.change(|noted| {
+            noted.job.problems.clear();
+            false
+        });
+    }
+
+    /// Notes what went wrong.
+    pub fn problem(&self, problem: JobProblem) {
+        self.change(|noted| {
+            noted.job.add_problem(problem);
+            false
+        });
+    }
+
+    /// Notes how it ended, once.
+    pub fn end(&self, ended: &Result<ExitCode, Failure>) {
+        self.change(|noted| {
+            if !noted.job.state.is_alive() {
+                return false;
+            }
+            let (state, why) = end_state(ended, &noted.job.totals);
+            let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
+            noted.job.state = state;
+            noted.job.why = Job::words(why);
+            noted.job.add_line(now(), line);
+            true
+        });
+    }
+
+    /// Changes what is noted, and writes it if `change` says that it must be at once, or if it is time to.
+    fn change(&self, change: impl FnOnce(&mut ActiveJob) -> bool) {
+        let mut noted = self.active();
+        let Some(noted) = noted.as_mut() else { return };
+        let write_now = change(noted);
+        if write_now || noted.written.elapsed() >= WRITE_INTERVAL {
+            // A disk that is full for the moment is no reason to end a transfer.
+            drop(noted.write());
+        }
+    }
+
+    fn active(&self) -> MutexGuard<'_, Option<ActiveJob>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ActiveJob {
+    fn write(&mut self) -> std::io::Result<()> {
+        self.written = Instant::now();
+        self.job.noted = now();
+        self.job.seconds = self.began.elapsed().as_secs_f64();
+        store::note(&self.path, &json(&self.job)?)
+    }
+}
+
+/// A job as it is noted.
+pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec_pretty(job)?)
+}
+
+fn no_state_directory() -> Failure {
+    Failure::new("there is no place to note it").hint("set XDG_STATE_HOME or HOME")
+}
+
+/// Those of them that are set.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    ENVIRONMENT.into_iter().filter_map(value)
+}
+
+/// A new job, which gets the next number.
+fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
+    let folder = folder().ok_or_else(no_state_directory)?;
+    // Commands and names of files are nobody else's business.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| Failure::file(&folder, error))?;
+    let host = LocalHost::current();
+    prune(&folder, &host);
+    let directory = std::env::current_dir().map_err(Failure::new)?;
+    let mut job = Job {
+        schema: JOB_SCHEMA.to_owned(),
+        id: numbers(&folder).unwrap_or_default().last().map_or(1, |last| last.saturating_add(1)),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args_os().skip(1).map(|typed| to_word(&typed)).collect(),
+        directory: to_word(directory.as_os_str()),
+        environment: environment().collect(),
+        places,
+        process: host.process(),
+        state: JobState::Running,
+        why: String::new(),
+        began: now(),
+        noted: now(),
+        seconds: 0.0,
+        runs: 1,
+        totals: JobTotals::default(),
+        problems: Vec::new(),
+        log: Vec::new(),
+    };
+    job.add_line(job.began, "began".to_owned());
+    loop {
+        let path = file(&folder, job.id);
+        let failed = |error| failure::unwritten(&path, &error);
+        let content = json(&job).map_err(failed)?;
+        if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
+            return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
+        }
+        // Another transfer began at the same time.
+        job.id = job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "it is the last number"))?;
+    }
+}
+
+/// How a transfer ended, by what it tells the shell.
+fn end_state(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
+    match ended {
+        Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),
+        Ok(code) if *code == ExitCode::from(failure::INTERRUPTED) => {
+            (JobState::Cut, "it was interrupted".to_owned())
+        }
+        Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
+        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Cut, failure.message.clone()),
+        Err(failure) => (JobState::Failed, failure.message.clone()),
+    }
+}
