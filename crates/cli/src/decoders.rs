@@ -1,7 +1,7 @@
-//! What numaio reads of others, decoded as its commands do, and nothing done about it: for who tries it with any bytes.
+//! Decoders of untrusted input, exposed for fuzzing without side effects.
 //!
-//! Lines of a control channel, with what a daemon makes of them; the file of a daemon; what another numaio or another host
-//! tells; files that are kept here and may be damaged.
+//! They cover control channels with a daemon's decisions, a daemon's configuration, events and
+//! descriptions of other hosts, and stored files that may be damaged.
 
 pub use crate::commands::copy::decode::{
     address, event, greeting, peer_reply, peer_request, remote_system, DecodedReply, DecodedRequest,
@@ -18,33 +18,33 @@ use numaio_report::TextStyle;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Keys of a daemon in a list of those that are known, by its host and port.
+/// Returns a daemon's keys in a list of known daemons, by HOST:PORT.
 ///
 /// # Errors
-/// What is wrong in the list, for people.
+/// The message about an invalid list.
 pub fn known_keys(list: &str, place: &str) -> Result<Vec<PublicKey>, String> {
     message(KnownDaemons::parse(Path::new("list"), list).keys(place))
 }
 
-/// The list with one more key.
+/// Returns the list with another key.
 pub fn with_known_key(list: &str, place: &str, key: PublicKey) -> String {
     KnownDaemons::parse(Path::new("list"), list).with_key(place, key)
 }
 
-/// The key in a file of one, and its public half.
+/// Parses a key file, and returns the key with its public key.
 ///
 /// # Errors
-/// What is wrong with the file, for people.
+/// The message about an invalid file.
 pub fn private_key(text: &str) -> Result<(PrivateKey, PublicKey), String> {
     message(
         keys::parse(Path::new("key"), text).and_then(|key| keys::public(&key).map(|public| (key, public))),
     )
 }
 
-/// A job that was noted: as it is noted again, as it is shown alone and in a list, and its command.
+/// Parses a job record; returns its JSON, its text alone and in a list, and its command.
 ///
 /// # Errors
-/// Why it is none, for people.
+/// The message about an invalid record.
 pub fn job(text: &str) -> Result<(String, [String; 2], Vec<OsString>), String> {
     let job = message(jobs::parse(Path::new("job"), text))?;
     let again = jobs::json(&job).map_err(|error| error.to_string())?;

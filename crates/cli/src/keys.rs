@@ -1,5 +1,5 @@
-//! Keys by which users and daemons know each other: files that nobody else may read, and the keys of daemons that were
-//! seen before, as ssh has them.
+//! Keys that authenticate users and daemons: private key files, and the list of known daemons,
+//! similar to ssh's.
 
 use crate::failure::{self, Failure};
 use crate::store;
@@ -9,12 +9,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of the file of a key.
+/// Maximum size of a key file.
 const MAX_KEY_BYTES: u64 = 4 << 10;
-/// Most bytes of the file of known daemons.
+/// Maximum size of the list of known daemons.
 const MAX_KNOWN_BYTES: u64 = 4 << 20;
 
-/// The file of a user's key: the one that was named, or that in the folder of what users decide.
+/// Returns the named file of a user's key, or the default one in the configuration directory.
 pub fn path(named: Option<&Path>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.to_owned()),
@@ -22,18 +22,18 @@ pub fn path(named: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Where keys are kept.
+/// Returns the directory of keys.
 pub fn folder() -> Result<PathBuf, Failure> {
-    let none = || Failure::new("there is no folder for keys: neither HOME nor XDG_CONFIG_HOME is set");
+    let none = || Failure::new("there is no directory for keys: neither HOME nor XDG_CONFIG_HOME is set");
     store::config_dir().ok_or_else(none)
 }
 
-/// Reads a key that nobody else can read.
+/// Reads a private key, whose file other users must not be able to read.
 pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
     let unread = |error: io::Error| {
         let failure = Failure::file(path, &error);
         match error.kind() {
-            io::ErrorKind::NotFound => failure.hint("numaio keygen makes a key"),
+            io::ErrorKind::NotFound => failure.hint("numaio keygen generates a key"),
             _ => failure,
         }
     };
@@ -41,46 +41,45 @@ pub fn read(path: &Path) -> Result<PrivateKey, Failure> {
     let found = file.metadata().map_err(unread)?;
     if !found.is_dir() && found.mode() & 0o077 != 0 {
         let mode = found.mode() & 0o777;
-        return Err(Failure::file(path, format!("others may use this key: its mode is {mode:03o}"))
-            .hint("chmod 600 it; if others could have read it, make a new one"));
+        return Err(Failure::file(path, format!("other users may access this key: its mode is {mode:03o}"))
+            .hint("chmod 600 it; generate a new one if others could have read it"));
     }
     parse(path, &text(&mut file, MAX_KEY_BYTES).map_err(unread)?)
 }
 
-/// The key in the text of a file.
+/// Parses the text of a key file.
 pub fn parse(path: &Path, text: &str) -> Result<PrivateKey, Failure> {
     let lines: Vec<&str> = lines(text).map(|(_, line)| line).collect();
     match lines[..] {
         [line] => line.parse().map_err(|error| Failure::file(path, error)),
-        _ => Err(Failure::file(path, "it is no key of numaio")),
+        _ => Err(Failure::file(path, "not a key of numaio")),
     }
 }
 
-/// The public half.
+/// Returns the public key.
 pub fn public(key: &PrivateKey) -> Result<PublicKey, Failure> {
     let keys = key.keys().map_err(Failure::new)?;
     PublicKey::from_der(keys.public()).ok_or_else(|| Failure::new("the key has no public half"))
 }
 
-/// Makes a key in a file of its own, which is not there yet.
+/// Generates a key in a new file.
 pub fn generate(path: &Path) -> Result<PublicKey, Failure> {
     let key = PrivateKey::generate().map_err(Failure::new)?;
     let public = public(&key)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         create_private_folder(folder)?;
     }
-    let text =
-        format!("# Whoever has this is you. The public half, for others:\n# {public}\n{}\n", key.text());
+    let text = format!("# Keep this private key secret. Its public key:\n# {public}\n{}\n", key.text());
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = made.and_then(|mut file| {
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        // Half a key is none, and would be in the way of another.
+        // A partial key is useless, and would block the next attempt.
         written.inspect_err(|_| drop(std::fs::remove_file(path)))
     });
     written.map_err(
         |error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::file(path, "it is there already").hint(
-                format!("numaio keygen --public {} prints its public half; whoever replaces it is unknown to all who know it", path.display()),
+            io::ErrorKind::AlreadyExists => Failure::file(path, "the file already exists").hint(
+                format!("numaio keygen --public {} prints its public key; peers that know it will not recognize a new key", path.display()),
             ),
             _ => failure::unwritten(path, &error),
         },
@@ -88,7 +87,7 @@ pub fn generate(path: &Path) -> Result<PublicKey, Failure> {
     Ok(public)
 }
 
-/// Daemons that were trusted before: lines of a host with its port, and a key.
+/// The list of known daemons: lines of HOST:PORT and a key.
 #[derive(Debug)]
 pub struct KnownDaemons {
     pub path: PathBuf,
@@ -96,7 +95,7 @@ pub struct KnownDaemons {
 }
 
 impl KnownDaemons {
-    /// What is known; nothing if there is no file.
+    /// Reads the list; it is empty if the file does not exist.
     pub fn read() -> Result<Self, Failure> {
         let path = folder()?.join("known_hosts");
         let text = Self::read_or_empty(&path)?;
@@ -110,19 +109,19 @@ impl KnownDaemons {
         }
     }
 
-    /// What a text says that stands in a file.
+    /// Makes a list of a text.
     pub fn parse(path: &Path, text: &str) -> Self {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// Keys of a host with its port.
+    /// Returns the keys of a host with its port.
     pub fn keys(&self, host: &str) -> Result<Vec<PublicKey>, Failure> {
         let mut keys = Vec::new();
         for (number, line) in lines(&self.text) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let wrong = || {
-                Failure::file(&self.path, format!("line {number} is no HOST:PORT and KEY"))
-                    .hint("take the line out, or mend it; a line that begins with # is a remark")
+                Failure::file(&self.path, format!("line {number} is not 'HOST:PORT KEY'"))
+                    .hint("remove or fix the line; comment lines begin with #")
             };
             let [name, key] = words[..] else { return Err(wrong()) };
             let key = key.parse().map_err(|_| wrong())?;
@@ -133,17 +132,17 @@ impl KnownDaemons {
         Ok(keys)
     }
 
-    /// The text with one more key.
+    /// Returns the text with another key.
     pub fn with_key(&self, host: &str, key: PublicKey) -> String {
         let end = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
         format!("{}{end}{host} {key}\n", self.text)
     }
 
-    /// From now on this is a key of that host. What others wrote to the file since it was read stays.
+    /// Adds a key of a host, and keeps what other processes have added since the file was read.
     pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Failure> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         create_private_folder(folder)?;
-        // One at a time, where the file system has locks (flock(2)).
+        // Only one process at a time, if the file system has locks (flock(2)).
         let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
         self.text = Self::read_or_empty(&self.path)?;
         self.text = self.with_key(host, key);
@@ -153,13 +152,13 @@ impl KnownDaemons {
     }
 }
 
-/// Makes a folder, if it is not there, that is its owner's alone.
+/// Creates a directory that only its owner can access, unless it exists.
 fn create_private_folder(folder: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| failure::unwritten(folder, &error))
 }
 
-/// Lines that say something, with their numbers.
+/// Returns the lines that are not empty or comments, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))

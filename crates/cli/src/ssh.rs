@@ -1,4 +1,5 @@
-//! numaio on another host, started by the system's ssh: its configuration, agent and jump hosts come free.
+//! Starts numaio on another host by the system's ssh, with the user's configuration, agent and jump
+//! hosts.
 
 pub mod stderr_relay;
 
@@ -18,16 +19,17 @@ pub const SSH_FAILED: i32 = 255;
 pub const NOT_FOUND: i32 = 127;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The variable that names another program than ssh.
+/// Environment variable that names another program than ssh.
 const PROGRAM_VARIABLE: &str = "NUMAIO_SSH";
 
-/// The program that gets to other hosts, and options of it. `NUMAIO_SSH` names another one than ssh, as `RSYNC_RSH` does for rsync.
+/// Returns the ssh program with its options. `NUMAIO_SSH` names another one, as `RSYNC_RSH` does
+/// for rsync.
 pub fn program() -> OsString {
     let other = std::env::var_os(PROGRAM_VARIABLE).filter(|other| !other.as_bytes().trim_ascii().is_empty());
     other.unwrap_or_else(|| "ssh".into())
 }
 
-/// That program with its options, which come after blanks; there are no quotes.
+/// Returns the command of the program, with options separated by blanks; quotes are not supported.
 pub fn base_command(program: &OsStr) -> Command {
     let words = program.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let mut words = words.map(OsStr::from_bytes);
@@ -36,21 +38,22 @@ pub fn base_command(program: &OsStr) -> Command {
     command
 }
 
-/// What to do if there is no such program.
+/// Returns the hint for a missing ssh program.
 pub fn missing_program_hint() -> &'static str {
     match std::env::var_os(PROGRAM_VARIABLE) {
-        Some(_) => "NUMAIO_SSH names it: a program, and its options after blanks, without quotes",
-        None => "it is Debian's openssh-client",
+        Some(_) => "NUMAIO_SSH names a program and options separated by blanks, without quotes",
+        None => "Debian's package is openssh-client",
     }
 }
 
-/// The path of a program on another host, where no shell reads it: a session begins at home.
+/// Converts a typed path for another host, where no shell expands `~`: sessions start in the home
+/// directory.
 pub fn remote_path(typed: &str) -> Result<String, Infallible> {
     let below = typed.strip_prefix("~/").map(|path| format!("./{}", path.trim_start_matches('/')));
     Ok(below.unwrap_or_else(|| typed.to_owned()))
 }
 
-/// The numaio of another host with some arguments; `ssh` is the program that gets there.
+/// Returns the command that runs numaio with arguments on another host; `ssh` is the ssh program.
 pub fn numaio_command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[&str]) -> Command {
     let mut line = quoted(numaio.as_ref());
     for arg in args {
@@ -60,15 +63,17 @@ pub fn numaio_command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[
     session_command(ssh, host, &line, AgentForwarding::Off)
 }
 
-/// Whether programs on the other host may use our ssh agent, and so go on to further hosts.
+/// Whether programs on the other host may use the local ssh agent to connect to further hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentForwarding {
     Off,
     On,
 }
 
-/// A line for the shell of another host, which goes on as long as we do. A connection of ssh that is there is used (ssh_config(5),
-/// `ControlPath`), and this one is for nobody else: it ends with us.
+/// Returns a command that runs a shell line on another host for the duration of this process.
+///
+/// It may use an existing shared connection (ssh_config(5), `ControlPath`), but does not create
+/// one.
 pub fn session_command(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: AgentForwarding) -> Command {
     let mut command = base_command(ssh.as_ref());
     command.args(["-o", "ControlMaster=no"]);
@@ -78,7 +83,7 @@ pub fn session_command(ssh: impl AsRef<OsStr>, host: &str, line: &OsStr, agent: 
     with_host(command, host, line)
 }
 
-/// One that ends soon, and may leave a connection for the next one.
+/// Returns a short command that may leave a shared connection for the next one.
 pub fn step_command(ssh: &OsStr, host: &str, line: &OsStr) -> Command {
     with_host(base_command(ssh), host, line)
 }
@@ -88,7 +93,7 @@ fn with_host(mut ssh: Command, host: &str, line: &OsStr) -> Command {
     ssh
 }
 
-/// A word that a shell takes as it is. Between quotes a backslash is one to sh, and not always to fish.
+/// Quotes an argument for a shell. In single quotes, fish treats a backslash differently from sh.
 pub fn quoted(word: &OsStr) -> OsString {
     let mut bytes = vec![b'\''];
     for byte in word.as_bytes() {
@@ -101,14 +106,16 @@ pub fn quoted(word: &OsStr) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Words as a line for a shell.
+/// Joins arguments to a line for a shell.
 pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
     let words: Vec<OsString> = words.into_iter().map(|word| quoted(&word)).collect();
     words.join(OsStr::new(" "))
 }
 
-/// A numaio that we started, here or there. It is ended when this is dropped, if it does not end by itself once its
-/// standard input does. Its words for people are passed on, those that were kept back when this is dropped.
+/// A process of numaio or ssh that this one has started.
+///
+/// Dropping it closes its stdin and kills it if it does not exit in time. Its stderr is relayed;
+/// lines that were held back are printed on drop.
 pub struct ManagedProcess {
     group: ChildGroup,
     exit_timeout: Duration,
@@ -118,19 +125,19 @@ pub struct ManagedProcess {
 }
 
 impl ManagedProcess {
-    /// Starts it; it has `exit_timeout` to end by itself.
+    /// Starts a process that has `exit_timeout` to exit by itself once its stdin is closed.
     ///
     /// # Errors
-    /// If the program cannot be started; `hint` says what to do about that.
+    /// The program cannot be started; `hint` explains how to fix that.
     pub fn start(command: Command, exit_timeout: Duration, hint: &str) -> Result<Self, Failure> {
         Self::spawn(command, exit_timeout, hint, (None, false))
     }
 
-    /// As [`begin`](Self::begin); its words are passed on as those of some host. Those of a quiet one are kept back until it is known
-    /// whether they are needed.
+    /// As [`start`](Self::start); stderr lines are prefixed with the host. If `quiet`, they are
+    /// held back until drop.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin).
+    /// As [`start`](Self::start).
     pub fn start_on(
         (host, quiet): (&str, bool),
         command: Command,
@@ -140,7 +147,7 @@ impl ManagedProcess {
         Self::spawn(command, exit_timeout, hint, (Some(host.to_owned()), quiet))
     }
 
-    /// Words that were kept back are not needed.
+    /// Discards the stderr lines that were held back.
     pub fn discard_stderr(&mut self) {
         self.stderr = None;
     }
@@ -152,7 +159,7 @@ impl ManagedProcess {
         (source, quiet): (Option<String>, bool),
     ) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C is ours, and the other side ends when we say so.
+        // Ctrl-C interrupts only this process, which then stops the other side.
         let mut group = ChildGroup::spawn(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(format!("cannot start {program}: {error}")).hint(hint)
@@ -163,7 +170,7 @@ impl ManagedProcess {
         Ok(Self { group, exit_timeout, stdin, stdout, stderr })
     }
 
-    /// Its exit status, if it ends soon.
+    /// Closes stdin and returns the exit status, if the process exits in time.
     pub fn status(&mut self) -> Option<i32> {
         self.stdin = None;
         let began = Instant::now();
@@ -177,14 +184,14 @@ impl ManagedProcess {
         None
     }
 
-    /// Waits for its last words; it has ended.
+    /// Waits for the last stderr lines of the exited process.
     fn drain_stderr(&self) {
         if let Some(words) = &self.stderr {
             words.wait();
         }
     }
 
-    /// It is ended as soon as this is dropped.
+    /// Makes dropping this kill the process immediately.
     pub fn terminate_on_drop(&mut self) {
         self.exit_timeout = Duration::ZERO;
     }
@@ -192,7 +199,7 @@ impl ManagedProcess {
 
 impl Drop for ManagedProcess {
     fn drop(&mut self) {
-        // A connection that hangs is ended by us.
+        // A connection that hangs is killed.
         let _ = self.status();
         drop(self.group.end());
         self.drain_stderr();
@@ -202,22 +209,24 @@ impl Drop for ManagedProcess {
     }
 }
 
-/// Adds why what was started with some exit status does not answer; its own words stand on standard error. `instead`
-/// goes on after "try ssh HOST true".
+/// Adds a hint about a process that exited with `status` instead of replying; its stderr has been
+/// printed.
+///
+/// `instead` follows "try ssh HOST true".
 pub fn with_hint(failure: Failure, host: &str, status: Option<i32>, instead: &str) -> Failure {
     match status {
         Some(SSH_FAILED) => {
             let ssh = program();
             let ssh = ssh.to_string_lossy();
-            failure.hint(format!("ssh could not get there: try {ssh} {host} true{instead}"))
+            failure.hint(format!("ssh failed to connect: try {ssh} {host} true{instead}"))
         }
         Some(NOT_FOUND) => failure.hint(
-            "there is no numaio there, or not on the PATH of an ssh session: copy it, and name it by --remote-numaio",
+            "numaio is not installed there, or not on the PATH of ssh sessions: install it, or set --remote-numaio",
         ),
         Some(status @ 1..) => failure.hint(format!(
-            "what was started there ended with status {status}; if it is an older numaio, use the same one at both ends"
+            "the remote command exited with status {status}; use the same version of numaio on both hosts"
         )),
-        _ => failure.hint("the numaio there may be older: use the same one at both ends"),
+        _ => failure.hint("the remote numaio may be older: use the same version on both hosts"),
     }
 }
 
@@ -226,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_the_program_come_after_blanks() {
+    fn program_options_are_separated_by_blanks() {
         let words = |program: &str| {
             let command = session_command(program, "h", "numaio".as_ref(), AgentForwarding::Off);
             let args = command.get_args().map(OsStr::to_os_string).collect::<Vec<_>>();
@@ -239,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_there_begins_at_home() {
+    fn remote_path_starts_in_the_home_directory() {
         let cases = [("~/bin/numaio", "./bin/numaio"), ("~//n", "./n"), ("numaio", "numaio"), ("/n", "/n")];
         for (typed, wanted) in cases {
             assert_eq!(remote_path(typed).as_deref(), Ok(wanted));
@@ -247,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_takes_every_word_as_it_is() {
+    fn shells_pass_quoted_arguments_unchanged() {
         let words = ["a b", "it's", "$HOME `x` \\ \"", "", "*", r"a\\b", r"\'", r"ends\"].map(OsString::from);
         let mut line = OsString::from("printf '%s\\n' ");
         line.push(joined(words.clone()));
@@ -255,7 +264,7 @@ mod tests {
         let printed = |shell| Command::new(shell).arg("-c").arg(&line).output().map(|output| output.stdout);
         let sh = printed("sh").expect("a shell");
         assert_eq!(sh.strip_suffix(b"\n"), Some(wanted.as_bytes()));
-        // Few have it.
+        // fish is rarely installed.
         let fish = printed("fish").unwrap_or_else(|_| sh.clone());
         assert_eq!(fish, sh);
     }

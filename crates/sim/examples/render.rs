@@ -1,5 +1,5 @@
-//! Writes a simulated machine's files to a directory, for `numaio --sysroot DIR`:
-//! `cargo run -p numaio-sim --example render -- large DIR`, or with the path of a description in JSON; with
+//! Writes a simulated machine's files to a directory, for `numaio --sysroot DIR`: `cargo run -p
+//! numaio-sim --example render -- large DIR`, or with the path of a description in JSON; with
 //! `spec` as the directory, the description itself is given out.
 
 use std::error::Error;

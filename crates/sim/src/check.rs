@@ -1,4 +1,4 @@
-//! Whether a description can be a machine.
+//! Checks that a description is a valid machine.
 
 use crate::spec::{BadSpec, DeviceSpec, IoRates, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
@@ -7,16 +7,16 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::MAX_FILE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nodes that Linux can have (`NODES_SHIFT` of 10).
+/// Maximum number of nodes of Linux (`NODES_SHIFT` of 10).
 const MAX_NODES: usize = 1024;
-/// CPUs that Linux can have (`NR_CPUS` with `MAXSMP`).
+/// Maximum number of CPUs of Linux (`NR_CPUS` with `MAXSMP`).
 const MAX_CPUS: u32 = 8192;
 const MAX_DEVICES: usize = 1 << 16;
-/// Memory of a node, so that 1,024 nodes' fit into 64 bits.
+/// Maximum memory of a node, so that the sum of 1,024 nodes fits into 64 bits.
 const MAX_MEMORY_BYTES: u64 = 1 << 53;
 /// Width of a CPU's column in /proc/interrupts.
 const BYTES_PER_COUNT: u64 = 11;
-/// MSI-X vectors of a function.
+/// Maximum number of MSI-X vectors of a function.
 const MAX_IRQS: u32 = 2048;
 
 type CheckResult = Result<(), BadSpec>;
@@ -37,13 +37,13 @@ fn share(number: f64, at: &str) -> CheckResult {
 }
 
 impl Spec {
-    /// Checks that the description can be a machine: ids are unique, what is referred to is there, each node
-    /// with CPUs has a path to each node with memory, numbers are in their ranges.
+    /// Checks the description: ids are unique, references are valid, each node with CPUs has a path
+    /// to each node with memory, and numbers are in range.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn check(&self) -> CheckResult {
-        ensure(self.schema == SPEC_SCHEMA, || "schema".to_owned(), "is no numaio/spec/1")?;
+        ensure(self.schema == SPEC_SCHEMA, || "schema".to_owned(), "is not numaio/spec/1")?;
         let words =
             [&self.name, &self.architecture, &self.vendor, &self.product, &self.cpu_model, &self.kernel];
         let one_line = |text: &&String| !text.is_empty() && !text.chars().any(char::is_control);
@@ -58,18 +58,18 @@ impl Spec {
 
     fn check_nodes(&self) -> CheckResult {
         let at = || "nodes".to_owned();
-        ensure(!self.nodes.is_empty(), at, "are none")?;
+        ensure(!self.nodes.is_empty(), at, "must not be empty")?;
         ensure(self.nodes.len() <= MAX_NODES, at, "are more than 1024")?;
         ensure(self.nodes.windows(2).all(|pair| pair[0].id < pair[1].id), at, "must have ascending ids")?;
         for node in &self.nodes {
             let at = || format!("node {}", node.id);
             ensure(node.id.0 < MAX_NODES as u32, at, "has an id beyond 1023")?;
-            ensure(node.free_bytes <= node.memory_bytes, at, "has more memory free than it has")?;
+            ensure(node.free_bytes <= node.memory_bytes, at, "has more free memory than memory")?;
             ensure(node.memory_bytes <= MAX_MEMORY_BYTES, at, "has more than 8 PiB")?;
             ensure(!self.offline_nodes.contains(node.id), at, "is online and offline")?;
             check_pools(node)?;
             let known = ["DRAM", "HBM", "CXL", "PMEM"].contains(&node.memory_kind.as_str());
-            ensure(known, at, "has memory that is none of DRAM, HBM, CXL, PMEM")?;
+            ensure(known, at, "must have memory_kind DRAM, HBM, CXL or PMEM")?;
         }
         let square = self.distances.iter().all(|row| row.len() == self.nodes.len());
         let fits = self.distances.is_empty() || (self.distances.len() == self.nodes.len() && square);
@@ -109,7 +109,7 @@ impl Spec {
         let mut links = BTreeSet::new();
         for link in &self.links {
             positive(link.bytes_per_s, || format!("link {}", link.name))?;
-            ensure(links.insert(&link.name), || format!("link {}", link.name), "is there twice")?;
+            ensure(links.insert(&link.name), || format!("link {}", link.name), "is listed twice")?;
         }
         let mut pairs = BTreeSet::new();
         for path in &self.paths {
@@ -119,20 +119,24 @@ impl Spec {
                 positive(number, at)?;
             }
             let known = path.load_links.iter().chain(&path.store_links).all(|link| links.contains(link));
-            ensure(known, at, "crosses a link that is not there")?;
-            ensure(pairs.insert((path.cpus, path.memory)), at, "is there twice")?;
-            ensure(self.node(path.cpus).is_some_and(|node| !node.cpus.is_empty()), at, "begins at no CPUs")?;
+            ensure(known, at, "crosses an unknown link")?;
+            ensure(pairs.insert((path.cpus, path.memory)), at, "is listed twice")?;
+            ensure(
+                self.node(path.cpus).is_some_and(|node| !node.cpus.is_empty()),
+                at,
+                "starts at a node without CPUs",
+            )?;
             ensure(
                 self.node(path.memory).is_some_and(|node| node.memory_bytes > 0),
                 at,
-                "ends at no memory",
+                "ends at a node without memory",
             )?;
         }
         let wanted = self.cpu_nodes().count() * self.memory_nodes().count();
         ensure(
             pairs.len() == wanted,
             || "paths".to_owned(),
-            "must be one for each node with CPUs and node with memory",
+            "must connect each node with CPUs to each node with memory",
         )
     }
 
@@ -143,17 +147,13 @@ impl Spec {
         for device in &self.devices {
             let at = || format!("device {}", device.pci);
             let bridge = |above| metadata.get(&above) == Some(&DeviceKind::Bridge);
-            ensure(device.under.is_none_or(bridge), at, "hangs under no bridge that stands before it")?;
-            ensure(metadata.insert(device.pci, device.kind).is_none(), at, "is there twice")?;
-            ensure(
-                device.node.is_none_or(|node| self.node(node).is_some()),
-                at,
-                "is on a node that is not there",
-            )?;
+            ensure(device.under.is_none_or(bridge), at, "must come after the bridge above it")?;
+            ensure(metadata.insert(device.pci, device.kind).is_none(), at, "is listed twice")?;
+            ensure(device.node.is_none_or(|node| self.node(node).is_some()), at, "is on an unknown node")?;
             ensure(device.irqs <= MAX_IRQS, at, "has more than 2048 interrupts")?;
-            ensure(device.names.iter().all(|name| is_name(name)), at, "has a name that is no file name")?;
-            ensure(device.names.iter().all(|name| names.insert(name)), at, "has a name that another has")?;
-            ensure(device.driver.as_deref().is_none_or(is_name), at, "has a driver that is no file name")?;
+            ensure(device.names.iter().all(|name| is_name(name)), at, "has a name that is not a file name")?;
+            ensure(device.names.iter().all(|name| names.insert(name)), at, "has the name of another device")?;
+            ensure(device.driver.as_deref().is_none_or(is_name), at, "has a driver that is not a file name")?;
             ensure(!device.model.chars().any(char::is_control), at, "has a model of several lines")?;
             if let Some(io) = &device.io {
                 check_rates(&io.write, self.nodes.len(), at)?;
@@ -161,7 +161,11 @@ impl Spec {
             }
             if let Some(link) = device.link {
                 positive(link.max_gt_per_s, at)?;
-                ensure(link.gt_per_s.is_finite() && link.gt_per_s >= 0.0, at, "has a link of no speed")?;
+                ensure(
+                    link.gt_per_s.is_finite() && link.gt_per_s >= 0.0,
+                    at,
+                    "has a link without a valid speed",
+                )?;
             }
         }
         let irqs: u64 = self.devices.iter().map(|device| u64::from(device.irqs)).sum();
@@ -169,7 +173,7 @@ impl Spec {
         ensure(
             table < MAX_FILE_BYTES as u64,
             || "devices".to_owned(),
-            "have more interrupts than can be shown",
+            "have more interrupts than /proc/interrupts can list",
         )?;
         self.devices.iter().try_for_each(|device| check_sriov(device, &metadata))
     }
@@ -192,7 +196,7 @@ impl Spec {
             share(pages.share, "noise.misplaced")?;
             let with_memory = |id: NodeId| self.node(id).is_some_and(|node| node.memory_bytes > 0);
             let both = with_memory(pages.node) && with_memory(pages.found_on);
-            ensure(both, || "noise.misplaced".to_owned(), "is about a node without memory")?;
+            ensure(both, || "noise.misplaced".to_owned(), "names a node without memory")?;
         }
         Ok(())
     }
@@ -203,18 +207,14 @@ impl Spec {
         let cost = (0.0..1.0).contains(&conditions.balancing_cost);
         ensure(cost, || "conditions.balancing_cost".to_owned(), "must be from 0 to below 1")?;
         let known = ["always", "madvise", "never"].contains(&conditions.transparent_huge_pages.as_str());
-        ensure(
-            known,
-            || "conditions.transparent_huge_pages".to_owned(),
-            "is none of always, madvise, never",
-        )?;
+        ensure(known, || "conditions.transparent_huge_pages".to_owned(), "must be always, madvise or never")?;
         ensure(
             conditions.governor.as_deref().is_none_or(is_name),
             || "conditions.governor".to_owned(),
             "must be a word",
         )?;
         let (lowest, highest) = conditions.frequency_mhz;
-        ensure(lowest <= highest, || "conditions.frequency_mhz".to_owned(), "are the wrong way round")?;
+        ensure(lowest <= highest, || "conditions.frequency_mhz".to_owned(), "must be ascending")?;
         for load in &conditions.other_load {
             let at = || "conditions.other_load".to_owned();
             ensure(load.cpus.is_subset(&self.online_cpus()), at, "runs on a CPU that is not online")?;
@@ -226,13 +226,13 @@ impl Spec {
     }
 }
 
-/// Reserved pages and firmware's figures of a node.
+/// Checks a node's huge pages and firmware figures.
 fn check_pools(node: &NodeSpec) -> CheckResult {
     let at = || format!("node {}", node.id);
     for pool in &node.huge_pages {
         let size = pool.page_bytes.is_power_of_two() && pool.page_bytes >= 1024 && pool.free <= pool.total;
         let fits = pool.total.checked_mul(pool.page_bytes).is_some_and(|bytes| bytes <= node.memory_bytes);
-        ensure(size && fits, at, "has huge pages of no size, or more than its memory")?;
+        ensure(size && fits, at, "has huge pages of an invalid size, or more than its memory")?;
     }
     let figures = node.access.iter().flat_map(|access| [access.read_bytes_per_s, access.write_bytes_per_s]);
     figures.flatten().try_for_each(|figure| positive(figure, at))
@@ -252,14 +252,14 @@ fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>)
         Some(Sriov::Virtual { of }) => metadata.contains_key(of),
         None => true,
     };
-    ensure(known, || format!("device {}", device.pci), "has a virtual or physical function that is not there")
+    ensure(known, || format!("device {}", device.pci), "refers to an unknown virtual or physical function")
 }
 
 fn at_path(path: &PathSpec) -> String {
     format!("path from CPUs of {} to memory of {}", path.cpus, path.memory)
 }
 
-/// Whether a text can be the name of a file.
+/// Whether a text is a valid file name.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '/';
     !matches!(text, "" | "." | "..") && text.len() <= 255 && text.chars().all(plain)

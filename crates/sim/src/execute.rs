@@ -1,36 +1,38 @@
-//! A transfer carried out chunk by chunk: threads fill buffers of a node, other threads empty them, and all share
-//! devices and links max-min fairly. It knows no plan and no prediction: only threads, bytes and rates.
+//! Simulates a transfer chunk by chunk: threads fill buffers of a node, other threads drain them,
+//! and all share devices and links max-min fairly. The simulation uses only threads, bytes and
+//! rates, no plan or prediction.
 
 use crate::sharing::{share, CapacityUse};
 
-/// Bytes that are rounding errors.
+/// Share of a chunk up to which bytes are rounding errors.
 const ROUNDING: f64 = 1e-6;
 
 /// A transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transfer {
-    /// Pools that bring data into the memory of nodes: from storage to send, from the network to receive.
+    /// Pools that fill buffers in memory: from storage to send, from the network to receive.
     pub fills: Vec<ThreadPool>,
-    /// Pools that take it out.
+    /// Pools that drain the buffers.
     pub drains: Vec<ThreadPool>,
-    /// Rates that pools share, in bytes per second, with numbers of pools: fills first, then drains.
+    /// Shared rates in bytes per second, each with the indexes of its pools: fills first, then
+    /// drains.
     pub shared: Vec<(f64, Vec<usize>)>,
-    /// Bytes that a thread moves at a time.
+    /// Bytes of a chunk, which a thread moves at once.
     pub chunk_bytes: f64,
-    /// Chunks for which a node has buffers, for each of its threads.
+    /// Number of chunk buffers for each thread of a node.
     pub buffers_per_thread: u32,
-    /// How pools share what they cross, and the buffers of a node.
+    /// How pools share rates and buffers.
     pub pace: Pace,
 }
 
-/// How pools share.
+/// How pools share rates and buffers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Every thread runs as fast as it can and shares evenly. Pools then end at different times, and the last ones
-    /// leave half used what they shared.
+    /// Every thread runs as fast as possible and shares evenly. Pools then finish at different
+    /// times, and the last ones underuse the shared rates.
     Free,
-    /// In proportion to their bytes, so that they end together. No pool begins chunks while it is ahead of the one
-    /// that is furthest behind by more than a share of its bytes, among those that fill and among those that drain.
+    /// In proportion to their bytes, so that all finish together. A pool starts no chunk while it
+    /// is further ahead of the slowest fill or drain pool than a share of its bytes.
     InStep {
         /// The share.
         ahead: f64,
@@ -40,22 +42,22 @@ pub enum Pace {
 /// Threads that do the same work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadPool {
-    /// Index of the node in whose memory the buffers are.
+    /// Index of the node that has the buffers.
     pub node: usize,
     /// Number of threads.
     pub threads: u32,
     /// Bytes per second of one thread.
     pub thread_bytes_per_s: f64,
-    /// Bytes per second of all together at the most.
+    /// Maximum bytes per second of all threads together.
     pub most_bytes_per_s: f64,
     /// Bytes to move.
     pub bytes: f64,
 }
 
-/// What became of a transfer.
+/// Result of a simulated transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// Seconds until the last byte was out.
+    /// Seconds until the last byte is drained.
     pub seconds: f64,
     /// Seconds at which each pool moved its last byte, in the order of [`Transfer::shared`].
     pub pool_seconds: Vec<f64>,
@@ -63,25 +65,25 @@ pub struct Execution {
     pub chunks: u64,
 }
 
-/// Why a transfer came to no end.
+/// Why a transfer cannot finish.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Stuck {
-    /// Nothing moves, and bytes are left.
-    #[error("the transfer stands still with {0} bytes left")]
+    /// Bytes are left, but no thread can move them.
+    #[error("the transfer stalls with {0} bytes left")]
     Still(f64),
-    /// It has more chunks than are worth simulating.
+    /// It has too many chunks to simulate.
     #[error("the transfer has more than {0} chunks")]
     TooLong(u64),
 }
 
-/// Most chunks of a simulation.
+/// Maximum number of chunks of a simulation.
 const MAX_CHUNKS: u64 = 10_000_000;
 
-/// Carries a transfer out.
+/// Simulates a transfer.
 ///
 /// # Errors
-/// [`Stuck`], if bytes are left that no thread can move: no threads, no rate, or more comes into a node than
-/// leaves it.
+/// [`Stuck`], if no thread can move the remaining bytes: without threads or rates, or if a node
+/// receives more than it sends.
 pub fn execute(transfer: &Transfer) -> Result<Execution, Stuck> {
     let mut state = State::new(transfer);
     loop {
@@ -90,7 +92,7 @@ pub fn execute(transfer: &Transfer) -> Result<Execution, Stuck> {
             Pace::InStep { ahead } => ahead,
         });
         if state.moving.is_empty() {
-            // Chunks that are larger than what pools may be ahead can hold each other up.
+            // Chunks larger than the allowed lead could block each other.
             state.start_chunks(f64::INFINITY);
         }
         if state.moving.is_empty() {
@@ -114,7 +116,7 @@ pub fn execute(transfer: &Transfer) -> Result<Execution, Stuck> {
     }
 }
 
-/// A chunk on its way.
+/// A chunk in flight.
 struct Chunk {
     pool: usize,
     bytes: f64,
@@ -124,13 +126,13 @@ struct Chunk {
 struct State<'a> {
     transfer: &'a Transfer,
     pools: Vec<&'a ThreadPool>,
-    /// Bytes that no thread has begun, of each pool.
+    /// Bytes of each pool that no thread has started.
     left: Vec<f64>,
     /// Idle threads of each pool.
     idle: Vec<u32>,
     /// Bytes of free buffers of each node.
     free: Vec<f64>,
-    /// Bytes in buffers of each node that wait to be taken out.
+    /// Bytes in buffers of each node that wait to be drained.
     ready: Vec<f64>,
     moving: Vec<Chunk>,
     now: f64,
@@ -165,15 +167,15 @@ impl<'a> State<'a> {
         pool < self.transfer.fills.len()
     }
 
-    /// Gives idle threads their next chunks, one thread of each pool in turn.
+    /// Assigns chunks to idle threads, one thread of each pool in turn.
     fn start_chunks(&mut self, ahead: f64) {
         let (all, fills) = (self.pools.len(), self.transfer.fills.len());
         loop {
             let before = self.moving.len();
             for side in [0..fills, fills..all] {
-                let behind = side.clone().map(|pool| self.begun(pool)).fold(1.0, f64::min);
+                let behind = side.clone().map(|pool| self.started(pool)).fold(1.0, f64::min);
                 for pool in side {
-                    if self.begun(pool) <= behind + ahead {
+                    if self.started(pool) <= behind + ahead {
                         self.start_chunk(pool);
                     }
                 }
@@ -184,8 +186,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Share of a pool's bytes that threads have begun.
-    fn begun(&self, pool: usize) -> f64 {
+    /// Returns the share of a pool's bytes that threads have started.
+    fn started(&self, pool: usize) -> f64 {
         let bytes = self.pools[pool].bytes;
         if bytes > 0.0 {
             1.0 - self.left[pool] / bytes
@@ -210,7 +212,7 @@ impl<'a> State<'a> {
         self.moving.push(Chunk { pool, bytes, left: bytes });
     }
 
-    /// Rate of each chunk on its way.
+    /// Returns the rate of each chunk in flight.
     fn rates(&self) -> Vec<f64> {
         let pools = self.pools.len();
         let mut capacities: Vec<f64> = self.pools.iter().map(|pool| pool.most_bytes_per_s).collect();
@@ -229,7 +231,8 @@ impl<'a> State<'a> {
         shares.into_iter().zip(&self.moving).map(|(share, chunk)| share * self.weight(chunk.pool)).collect()
     }
 
-    /// Part of a thread in what it shares: that of its pool is by its bytes if pools go in step.
+    /// Returns the weight of a thread in shared rates: by the bytes of its pool if pools run in
+    /// step.
     fn weight(&self, pool: usize) -> f64 {
         let pool = self.pools[pool];
         match self.transfer.pace {
@@ -238,7 +241,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Lets time pass and ends the chunks that are done.
+    /// Advances the time, and completes the chunks that are done.
     fn advance(&mut self, seconds: f64, rates: &[f64]) {
         self.now += seconds;
         for (chunk, rate) in self.moving.iter_mut().zip(rates) {
@@ -281,28 +284,29 @@ mod tests {
         }
     }
 
-    /// One thread fills ten chunks in a second each, one empties them in half a second each: the last one is out
-    /// half a second after it came.
+    /// One thread fills ten chunks in 1 s each, one drains them in 0.5 s each: the last one is
+    /// drained 0.5 s after it was filled.
     #[test]
-    fn the_last_chunk_leaves_after_it_came() {
+    fn last_chunk_drains_after_it_is_filled() {
         let done =
             execute(&transfer(vec![pool(0, 1, 1.0, 10.0)], vec![pool(0, 1, 2.0, 10.0)])).expect("an end");
         assert_eq!((done.seconds, done.chunks), (10.5, 20));
         assert_eq!(done.pool_seconds, [10.0, 10.5]);
     }
 
-    /// Four buffers: a fast source waits for the slow sink, which works without a pause from the first chunk on.
+    /// With four buffers, a fast source waits for the slow sink, which never pauses after the first
+    /// chunk.
     #[test]
-    fn full_buffers_hold_the_source_back() {
+    fn full_buffers_throttle_the_source() {
         let done =
             execute(&transfer(vec![pool(0, 1, 4.0, 12.0)], vec![pool(0, 1, 1.0, 12.0)])).expect("an end");
         assert_eq!(done.seconds, 12.25);
-        // The last chunk is begun when the fourth-last buffer before it is free.
+        // The last chunk starts once the fourth-last one before it is drained.
         assert!(done.pool_seconds[0] > 7.0 && done.pool_seconds[0] < 12.0, "{done:?}");
     }
 
     #[test]
-    fn pools_share_what_they_cross() {
+    fn pools_share_common_rates() {
         let mut shared = transfer(
             vec![pool(0, 2, 5.0, 50.0), pool(1, 2, 5.0, 50.0)],
             vec![pool(0, 2, 5.0, 50.0), pool(1, 2, 5.0, 50.0)],
@@ -316,10 +320,10 @@ mod tests {
         assert!((execute(&shared).expect("an end").seconds - 20.2).abs() < 0.3);
     }
 
-    /// Of 6 bytes a second a fair share of 3 each leaves the larger pool 60 bytes when the smaller one has ended, for
-    /// its own thread of 4 a second: 10 + 7.5 s. In step, 2 and 4 a second, both end after 15 s.
+    /// With fair shares of 3 B/s, the larger pool finishes alone at 4 B/s: 10 + 7.5 s. In step, at
+    /// 2 and 4 B/s, both finish after 15 s.
     #[test]
-    fn pools_in_step_use_what_they_share_until_the_end() {
+    fn pools_in_step_use_shared_rates_until_the_end() {
         let pools = || vec![pool(0, 1, 4.0, 30.0), pool(1, 1, 4.0, 60.0)];
         let mut free = transfer(pools(), pools());
         free.shared.push((6.0, vec![0, 1]));
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_end_is_said() {
+    fn reports_transfers_that_cannot_finish() {
         let none = execute(&transfer(vec![pool(0, 0, 1.0, 3.0)], vec![pool(0, 1, 1.0, 3.0)]));
         assert_eq!(none, Err(Stuck::Still(6.0)));
         let more = execute(&transfer(vec![pool(0, 1, 1.0, 30.0)], vec![pool(0, 1, 1.0, 3.0)]));

@@ -1,8 +1,10 @@
 //! A simulated NUMA machine.
 //!
-//! A [`Spec`] describes a machine; [`render()`] shows it as Linux would, as a tree of /sys and /proc files, so
-//! that the real parsers run on it; and [`Simulated`] runs workloads on it by sharing its paths and links
-//! max-min fairly, with seeded noise. [`mover`] is a disk for movers. [`execute`](mod@execute) carries a transfer out chunk by chunk. It knows nothing of the models that are fitted to it.
+//! A [`Spec`] describes a machine; [`render()`] renders it as Linux does, as a tree of /sys and
+//! /proc files for the real parsers; and [`Simulated`] runs workloads on it by sharing its paths
+//! and links max-min fairly, with seeded noise. [`mover`] is a file system for movers.
+//! [`execute`](mod@execute) simulates a transfer chunk by chunk. The crate does not depend on the
+//! models that are fitted to it.
 
 mod check;
 pub mod execute;

@@ -1,5 +1,4 @@
-//! Machines of usual shapes. Their bandwidths are chosen to be plausible and easy to reckon with; none was
-//! measured.
+//! Descriptions of typical machines, with plausible round bandwidths that were not measured.
 
 use crate::spec::{CacheSpec, DeviceSpec, IoRates, IoSpec, LinkSpec, NodeSpec, PathSpec, Sharing, Spec};
 use numaio_machine::devices::{DeviceKind, PciAddress, PcieLink, Sriov};
@@ -11,7 +10,7 @@ use numaio_machine::workload::CopyLoop;
 pub const NAMES: [&str; 6] = ["one", "uniform", "dl585", "sparse", "arm", "large"];
 
 const GIB: u64 = 1 << 30;
-/// Latency of local memory; that of others grows with their distance.
+/// Latency of local memory; that of remote memory grows with the distance.
 const LOCAL_LATENCY_NS: f64 = 90.0;
 
 /// A shape by name, for tools.
@@ -27,7 +26,7 @@ pub fn named(name: &str) -> Option<Spec> {
     }
 }
 
-/// What lies between CPUs and a memory, in bytes per second.
+/// Figures of the path between CPUs and a memory, in bytes per second.
 #[derive(Debug, Clone, Copy)]
 pub struct PathFigures {
     /// Loads of all CPUs of a node together.
@@ -38,9 +37,10 @@ pub struct PathFigures {
     pub core: f64,
 }
 
-/// Nodes alike, each a package of its own with `cpus` CPUs and 16 GiB, and every node equally far from
-/// every other. Local memory copies at 40 GB/s (loads 40, stores 40, the controller 100 of both together);
-/// from remote memory loads come at 24, to remote memory stores go at 16 GB/s; a core copies 10, remotely 6.
+/// Nodes alike, each a package of its own with `cpus` CPUs and 16 GiB, and every node equally far
+/// from every other. Local memory copies at 40 GB/s (loads 40, stores 40, the controller 100 of
+/// both together); from remote memory loads come at 24, to remote memory stores go at 16 GB/s; a
+/// core copies 10, remotely 6.
 pub fn uniform(nodes: u32, cpus: u32) -> Spec {
     let mut spec = Spec { name: format!("uniform-{nodes}x{cpus}"), ..Spec::default() };
     spec.nodes = (0..nodes).map(|id| node(id, id * cpus..(id + 1) * cpus)).collect();
@@ -53,12 +53,12 @@ pub fn uniform(nodes: u32, cpus: u32) -> Spec {
     spec
 }
 
-/// Eight nodes of four CPUs, two nodes to a package, as the DL585 G7 of Li et al. (ICPP 2013) has them, with a
-/// 40-Gbit/s NIC and two NVMe drives on node 7. As in the paper, the two directions put the nodes in different
-/// orders, and distance tells neither; the figures are not the paper's, but for the drives': each moves what its
-/// Tables IV and V give for the SSDs, by class. The NIC needs several streams to be busy.
+/// Eight nodes of four CPUs, two nodes to a package, as the DL585 G7 of Li et al. (ICPP 2013) has
+/// them, with a 40-Gbit/s NIC and two NVMe drives on node 7. As in the paper, the two directions
+/// rank the nodes differently, and distance predicts neither; only the drives' figures are the
+/// paper's (Tables IV and V, SSDs, by class). The NIC needs several streams for its full rate.
 pub fn dl585() -> Spec {
-    // By node as seen from node 7; other nodes see the same, turned round.
+    // By node from the view of node 7; other nodes have the same figures, rotated.
     const LOAD: [f64; 8] = [5.6, 5.6, 3.3, 3.3, 5.6, 5.6, 6.9, 7.0];
     const STORE: [f64; 8] = [4.2, 4.2, 5.0, 5.0, 2.9, 4.2, 6.9, 7.0];
     let mut spec = Spec {
@@ -127,9 +127,10 @@ pub fn dl585() -> Spec {
     spec
 }
 
-/// Everything that parsers stumble over: node ids 0, 2 and 5, a CXL node 9 without CPUs, two threads a core, a
-/// core offline, nodes that are possible only, reserved huge pages, HMAT figures, a memory-side cache, a device
-/// without a node, a link that runs below its best, a switch, virtual functions, a port that is down.
+/// A machine with all oddities that parsers must handle: node ids 0, 2 and 5, a CXL node 9 without
+/// CPUs, two threads a core, a core offline, nodes that are possible only, reserved huge pages,
+/// HMAT figures, a memory-side cache, a device without a node, a link that runs below its best, a
+/// switch, virtual functions, a port that is down.
 pub fn sparse() -> Spec {
     let mut spec = Spec { name: "sparse".into(), ..Spec::default() };
     for (index, id) in [0, 2, 5].into_iter().enumerate() {
@@ -176,7 +177,8 @@ fn sparse_devices() -> Vec<DeviceSpec> {
     devices
 }
 
-/// On node 2: a root port, a switch, and a NIC with a virtual function; its link runs at a quarter of its best.
+/// On node 2: a root port, a switch, and a NIC with a virtual function; its link runs at a quarter
+/// of its best.
 fn devices_below_a_switch() -> Vec<DeviceSpec> {
     let port = pci(0, 0x3a, 0, 0);
     let (up, down) = (pci(0, 0x3b, 0, 0), pci(0, 0x3c, 4, 0));
@@ -230,7 +232,8 @@ fn devices_without_a_node() -> [DeviceSpec; 3] {
     [disk_port, disk, lost]
 }
 
-/// A RDMA device with its port down, a disk behind SATA, and a DMA engine that no driver is bound to.
+/// A RDMA device with its port down, a disk behind SATA, and a DMA engine that no driver is bound
+/// to.
 fn devices_of_the_first_node() -> [DeviceSpec; 3] {
     let rdma = DeviceSpec {
         node: Some(NodeId(0)),
@@ -269,8 +272,9 @@ pub fn arm() -> Spec {
     spec
 }
 
-/// 64 nodes, 1,024 CPUs, 2,000 PCI functions: under each of 40 root ports on its own domain and bus, a switch
-/// of two levels and 47 functions, among them a NIC with virtual functions and drives.
+/// 64 nodes, 1,024 CPUs, 2,000 PCI functions: under each of 40 root ports on its own domain and
+/// bus, a switch of two levels and 47 functions, among them a NIC with virtual functions and
+/// drives.
 pub fn large() -> Spec {
     let mut spec = uniform(64, 16);
     spec.name = "large".into();
@@ -288,8 +292,8 @@ pub fn large() -> Spec {
     spec
 }
 
-/// 50 functions: a root port, a switch's upstream and downstream port, a NIC, 38 of its virtual functions that
-/// no driver is bound to, and 8 drives.
+/// 50 functions: a root port, a switch's upstream and downstream port, a NIC, 38 of its virtual
+/// functions that no driver is bound to, and 8 drives.
 fn large_unit(unit: u32, devices: &mut Vec<DeviceSpec>) {
     let node = Some(NodeId(unit % 64));
     let bridges = [pci(unit, 0, 1, 0), pci(unit, 1, 0, 0), pci(unit, 2, 0, 0)];
@@ -375,8 +379,8 @@ fn distances(spec: &Spec, distance: impl Fn(u32, u32) -> u32) -> Vec<Vec<u32>> {
     ids.iter().map(|from| ids.iter().map(|to| distance(*from, *to)).collect()).collect()
 }
 
-/// Replaces all paths and links: a controller for each memory, shared by all that load from it and store to it,
-/// and between two nodes what `figures` says.
+/// Replaces all paths and links: a controller for each memory, shared by all that load from it and
+/// store to it, and `figures` between two nodes.
 pub fn wire(spec: &mut Spec, controller_bytes_per_s: f64, figures: impl Fn(NodeId, NodeId) -> PathFigures) {
     let controller = |node: NodeId| format!("memory {node}");
     spec.links = spec
@@ -402,7 +406,7 @@ pub fn wire(spec: &mut Spec, controller_bytes_per_s: f64, figures: impl Fn(NodeI
     spec.paths = paths;
 }
 
-/// SLIT distance of a memory over the local one; 1 where firmware tells none.
+/// SLIT distance of a memory over the local one; 1 if firmware reports none.
 fn hops(spec: &Spec, cpus: NodeId, memory: NodeId) -> f64 {
     let index = |id: NodeId| spec.nodes.iter().position(|node| node.id == id);
     let row = index(cpus).and_then(|row| spec.distances.get(row));
@@ -415,7 +419,8 @@ pub fn pci(domain: u32, bus: u8, device: u8, function: u8) -> PciAddress {
     PciAddress { domain, bus, device, function }
 }
 
-/// A function with a usual driver, on no node and without a name; without a link if it has no lanes.
+/// A function with a usual driver, on no node and without a name; without a link if it has no
+/// lanes.
 pub fn device(kind: DeviceKind, pci: PciAddress, gt_per_s: f64, lanes: u32) -> DeviceSpec {
     let (driver, ids) = match kind {
         DeviceKind::Network | DeviceKind::Rdma => ("mlx5_core", (0x15b3, 0x1021)),

@@ -1,26 +1,24 @@
-//! Max-min fair sharing of capacities, by progressive filling.
-//!
-//! All flows grow together until a capacity is used up; those that cross it stay where they are, the others
-//! go on (Bertsekas and Gallager, *Data Networks*, 6.5.2). The result is the one allocation in which no flow
-//! can get more but at the cost of one that has no more than it.
+//! Max-min fair sharing of capacities, by progressive filling. All flows grow together until a
+//! capacity is exhausted; its flows stop growing, and the others continue (Bertsekas and Gallager,
+//! *Data Networks*, 6.5.2). The result is the only allocation in which no flow can grow except at
+//! the cost of a flow that is not larger.
 
 /// Use of one capacity by a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CapacityUse {
     /// Index of the capacity.
     pub capacity: usize,
-    /// Units of the capacity that one unit of the flow takes; a copy within one memory takes two.
+    /// Units of the capacity that one unit of the flow uses; a copy within one memory uses two.
     pub weight: f64,
 }
 
-/// Capacities that are within this of each other, relative, are used up together: sums of floating-point
-/// numbers differ by their order.
+/// Relative tolerance within which capacities are exhausted together, because floating-point sums
+/// depend on their order.
 const SAME: f64 = 1e-12;
 
-/// The rate of each flow, max-min fair.
-///
-/// `flows[i]` names what flow `i` crosses; naming a capacity twice adds up. Weights that are not positive are
-/// passed over, and so is a capacity that does not exist. A flow that crosses nothing is infinite.
+/// Returns the max-min fair rate of each flow. `flows[i]` lists the capacities of flow `i`;
+/// repeated ones add up. Weights that are not positive and unknown capacities are ignored. A flow
+/// without capacities is infinite.
 pub fn share(capacities: &[f64], flows: &[Vec<CapacityUse>]) -> Vec<f64> {
     let counts = |one: &&CapacityUse| one.weight > 0.0 && one.capacity < capacities.len();
     let mut rates = vec![f64::INFINITY; flows.len()];
@@ -32,7 +30,7 @@ pub fn share(capacities: &[f64], flows: &[Vec<CapacityUse>]) -> Vec<f64> {
         for one in growing.iter().flat_map(|flow| &flows[*flow]).filter(counts) {
             weights[one.capacity] += one.weight;
         }
-        // How far all growing flows can grow, counted from nothing, before each capacity is used up.
+        // Rate of all growing flows at which each capacity is exhausted.
         let level = |capacity: usize| (left[capacity] / weights[capacity]).max(0.0);
         let used = (0..capacities.len()).filter(|capacity| weights[*capacity] > 0.0);
         let lowest = used.map(level).fold(f64::INFINITY, f64::min);
@@ -47,7 +45,7 @@ pub fn share(capacities: &[f64], flows: &[Vec<CapacityUse>]) -> Vec<f64> {
             }
         }
         if stopped.is_empty() {
-            break; // every capacity that is left is infinite
+            break; // all remaining capacities are infinite
         }
         growing = others;
     }
@@ -71,21 +69,21 @@ mod tests {
 
     /// A chain of two links, one flow across both and one on each: the classic case.
     #[test]
-    fn what_a_bottleneck_leaves_goes_to_others() {
+    fn other_flows_use_what_a_bottleneck_leaves() {
         let flows = [crossing(&[0, 1]), crossing(&[0]), crossing(&[1])];
         assert_eq!(share(&[10.0, 30.0], &flows), [5.0, 5.0, 25.0]);
     }
 
-    /// Worked by hand: link 0 (6) stops flows 0 to 2 at 2; link 1 (10) then leaves 8 for flow 3, but its own
-    /// link 2 holds it at 7.
+    /// Computed by hand: link 0 (6) limits flows 0 to 2 to 2 each; link 1 (10) then leaves 8 for
+    /// flow 3, but link 2 limits it to 7.
     #[test]
-    fn filling_goes_on_in_steps() {
+    fn filling_continues_in_steps() {
         let flows = [crossing(&[0]), crossing(&[0]), crossing(&[0, 1]), crossing(&[1, 2])];
         assert_eq!(share(&[6.0, 10.0, 7.0], &flows), [2.0, 2.0, 2.0, 7.0]);
     }
 
     #[test]
-    fn a_weight_counts_as_often() {
+    fn weights_multiply_the_use() {
         let local = vec![CapacityUse { capacity: 0, weight: 2.0 }];
         assert_eq!(share(&[12.0], &[local.clone(), crossing(&[0])]), [4.0, 4.0]);
         let twice = crossing(&[0, 0]);
@@ -93,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_everything() {
+    fn zero_infinite_and_unknown_capacities() {
         assert_eq!(share(&[0.0, 5.0], &[crossing(&[0, 1]), crossing(&[1])]), [0.0, 5.0]);
         assert_eq!(share(&[f64::INFINITY], &[crossing(&[0]), Vec::new()]), [f64::INFINITY; 2]);
         assert_eq!(share(&[1.0], &[crossing(&[9])]), [f64::INFINITY]);
@@ -122,8 +120,8 @@ mod tests {
             }
         }
 
-        /// Every flow crosses a capacity that is used up and on which none gets more than it: that is what
-        /// max-min fair means, and only one allocation has it.
+        /// Every flow uses an exhausted capacity on which no flow is larger: the definition of
+        /// max-min fairness.
         #[test]
         fn every_flow_has_a_bottleneck((capacities, flows) in case()) {
             let rates = share(&capacities, &flows);

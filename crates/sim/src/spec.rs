@@ -1,4 +1,4 @@
-//! The description of a machine that does not exist.
+//! The description of a simulated machine.
 
 use numaio_machine::devices::{DeviceKind, PciAddress, PcieLink, Sriov};
 use numaio_machine::ids::NodeId;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Version of [`Spec`].
 pub const SPEC_SCHEMA: &str = "numaio/spec/1";
 
-/// A machine: what it is made of, how fast it is, how it misbehaves. All bandwidths are in bytes per second.
+/// A machine: its parts, its speed and its disturbances. All bandwidths are in bytes per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
@@ -20,9 +20,9 @@ pub struct Spec {
     pub name: String,
     /// `x86_64` or `aarch64`.
     pub architecture: String,
-    /// Maker, as DMI tells it.
+    /// Vendor in DMI.
     pub vendor: String,
-    /// Product, as DMI tells it.
+    /// Product in DMI.
     pub product: String,
     /// CPU model name.
     pub cpu_model: String,
@@ -32,23 +32,24 @@ pub struct Spec {
     pub nodes: Vec<NodeSpec>,
     /// CPUs of the nodes that are offline.
     pub offline_cpus: CpuSet,
-    /// Nodes that could be there, but are not online.
+    /// Possible nodes that are not online.
     pub offline_nodes: NodeSet,
-    /// `distances[i][j]`: SLIT distance from the `i`th to the `j`th node; empty if firmware tells none.
+    /// `distances[i][j]`: SLIT distance from the `i`th to the `j`th node; empty if firmware reports
+    /// none.
     pub distances: Vec<Vec<u32>>,
     /// Caches of CPUs.
     pub caches: Vec<CacheSpec>,
-    /// Segments of the interconnect, memory controllers, and whatever else several paths share.
+    /// Interconnect segments, memory controllers and other resources that several paths share.
     pub links: Vec<LinkSpec>,
     /// One for each node with CPUs and each node with memory.
     pub paths: Vec<PathSpec>,
     /// Copy loops that its CPUs can run; `memcpy` always can.
     pub loops: Vec<CopyLoop>,
-    /// Devices and the bridges above them, a bridge before what hangs under it.
+    /// Devices and bridges; a bridge precedes the devices below it.
     pub devices: Vec<DeviceSpec>,
     /// How measurements scatter.
     pub noise: Noise,
-    /// Settings, and what else runs.
+    /// Settings and other load.
     pub conditions: ConditionsSpec,
     /// What this process may use.
     pub confinement: ConfinementSpec,
@@ -60,8 +61,8 @@ pub struct Spec {
 pub struct NodeSpec {
     /// Its id.
     pub id: NodeId,
-    /// Its CPUs. Of `n` CPUs with `t` threads a core, the first `n / t` are first threads of a core, the next
-    /// `n / t` second threads, in the order in which firmware usually numbers them.
+    /// Its CPUs. Of `n` CPUs with `t` threads a core, the first `n / t` are first threads of a
+    /// core, the next `n / t` second threads, in the order in which firmware usually numbers them.
     pub cpus: CpuSet,
     /// Hardware threads per core.
     pub threads_per_core: u32,
@@ -77,7 +78,7 @@ pub struct NodeSpec {
     pub memory_kind: String,
     /// Pools of reserved huge pages.
     pub huge_pages: Vec<HugePages>,
-    /// What firmware says of its memory (HMAT).
+    /// Firmware's figures of its memory (HMAT).
     pub access: Vec<Access>,
     /// Caches in front of its memory.
     pub memory_side_caches: Vec<MemorySideCache>,
@@ -97,7 +98,7 @@ pub struct CacheSpec {
     pub line_bytes: u32,
     /// Ways of associativity.
     pub ways: u32,
-    /// What shares one of them.
+    /// CPUs that share one cache.
     pub shared_by: Sharing,
 }
 
@@ -113,17 +114,17 @@ pub enum Sharing {
     Package,
 }
 
-/// Something that several paths share.
+/// A resource that several paths share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     /// Its name, by which paths refer to it.
     pub name: String,
-    /// What it carries.
+    /// Bandwidth.
     pub bytes_per_s: f64,
 }
 
-/// What lies between the CPUs of a node and the memory of a node.
+/// The path between the CPUs of a node and the memory of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathSpec {
@@ -131,19 +132,19 @@ pub struct PathSpec {
     pub cpus: NodeId,
     /// Node of the memory.
     pub memory: NodeId,
-    /// Most that all CPUs of the node together load from there.
+    /// Maximum for loads of all CPUs of the node together.
     pub load_bytes_per_s: f64,
-    /// Most that all CPUs of the node together store to there.
+    /// Maximum for stores of all CPUs of the node together.
     pub store_bytes_per_s: f64,
-    /// Most that one core copies by way of this path, in either direction.
+    /// Maximum for copies of one core over this path, in either direction.
     pub core_bytes_per_s: f64,
-    /// Time of a load by this path while nothing else uses it, in nanoseconds.
+    /// Latency of a load over the idle path in nanoseconds.
     #[serde(default = "usual_latency_ns")]
     pub latency_ns: f64,
-    /// Names of links that loads cross.
+    /// Names of the links that loads use.
     #[serde(default)]
     pub load_links: Vec<String>,
-    /// Names of links that stores cross.
+    /// Names of the links that stores use.
     #[serde(default)]
     pub store_links: Vec<String>,
 }
@@ -156,21 +157,21 @@ fn usual_latency_ns() -> f64 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceSpec {
-    /// What it is; [`DeviceKind::Bridge`] for ports of root complexes and switches.
+    /// Kind of device; [`DeviceKind::Bridge`] for ports of root complexes and switches.
     pub kind: DeviceKind,
     /// Its address.
     pub pci: PciAddress,
     /// The bridge above it; none on a root bus.
     #[serde(default)]
     pub under: Option<PciAddress>,
-    /// What `numa_node` says; none for -1.
+    /// Value of `numa_node`; none for -1.
     #[serde(default)]
     pub node: Option<NodeId>,
-    /// Names a user knows: `eth0`, `nvme0n1`, `mlx5_0`, `card0`. Of an RDMA device, a second name is that of its
-    /// network interface.
+    /// Names in user space: `eth0`, `nvme0n1`, `mlx5_0`, `card0`. Of an RDMA device, a second name
+    /// is that of its network interface.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Model of a disk, or what else the driver tells.
+    /// Model of a disk, or another text of the driver.
     #[serde(default)]
     pub model: String,
     /// Driver bound to it; none leaves it without names and interrupts.
@@ -184,7 +185,7 @@ pub struct DeviceSpec {
     /// Number of interrupts.
     #[serde(default)]
     pub irqs: u32,
-    /// CPUs that every interrupt may go to; none spreads them over the CPUs near the device, one each.
+    /// Affinity of every interrupt; none assigns one CPU near the device to each.
     #[serde(default)]
     pub irq_affinity: Option<CpuSet>,
     /// Speed of a network or RDMA port in bits per second; none while it is down.
@@ -196,12 +197,12 @@ pub struct DeviceSpec {
     /// SR-IOV.
     #[serde(default)]
     pub sriov: Option<Sriov>,
-    /// How fast it moves data; none for a device that I/O cannot be tried on.
+    /// I/O rates; none for a device without I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoSpec>,
 }
 
-/// How fast a device moves data. The two directions do not disturb each other.
+/// I/O rates of a device. The two directions are independent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoSpec {
@@ -211,25 +212,28 @@ pub struct IoSpec {
     pub read: IoRates,
 }
 
-/// One direction of a device. Nodes with streams share the cap max-min fairly: in equal parts, where none gets
-/// more than its path carries and what it leaves goes to the others (the same rule as the disk of lab/README.md).
+/// I/O rates of one direction of a device.
+///
+/// Nodes with streams share the cap max-min fairly, limited by their paths (as the disk of
+/// lab/README.md does).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoRates {
-    /// What the path to the buffers on each node carries; one for each of the machine's nodes, in their order.
+    /// Maximum rate of the path to buffers on each node, in the order of the machine's nodes.
     pub nodes: Vec<f64>,
-    /// What the device moves for all of them together.
+    /// Maximum rate of the device for all nodes together.
     pub cap: f64,
-    /// Most that one stream moves; none for no limit of its own.
+    /// Maximum rate of one stream, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<f64>,
 }
 
-/// How measurements scatter. The default is not at all.
+/// Noise of measurements; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Noise {
-    /// Seed of everything random; the same seed and the same runs in the same order give the same results.
+    /// Seed of everything random; the same seed and the same runs in the same order give the same
+    /// results.
     pub seed: u64,
     /// Standard deviation of a sample's bandwidth within a run, relative to it.
     pub sample: f64,
@@ -237,41 +241,41 @@ pub struct Noise {
     pub run: f64,
     /// Probability that a run is hit by a glitch.
     pub glitch_probability: f64,
-    /// Bandwidth of a run with a glitch, over its usual one.
+    /// Bandwidth of a run with a glitch, relative to its usual one.
     pub glitch_factor: f64,
     /// Flows with two levels.
     pub bimodal: Vec<Bimodal>,
-    /// Change of all bandwidths per hour of the machine's time, relative; it levels off after a day.
+    /// Change of all bandwidths per hour of the machine's time, relative; constant after a day.
     pub drift_per_hour: f64,
-    /// Nodes whose pages partly land elsewhere.
+    /// Nodes with misplaced pages.
     pub misplaced: Vec<Misplaced>,
 }
 
-/// A flow that has two levels, chosen anew in each run.
+/// A flow with two levels, chosen randomly in each run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bimodal {
-    /// From where to where.
+    /// Source and sink.
     pub flow: Flow,
-    /// The second level over the first.
+    /// The second level relative to the first.
     pub factor: f64,
-    /// Probability of the second.
+    /// Probability of the second level.
     pub probability: f64,
 }
 
-/// Pages that land on another node than asked for.
+/// Pages on another node than requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Misplaced {
-    /// The node asked for.
+    /// The requested node.
     pub node: NodeId,
-    /// The node they land on.
+    /// The actual node.
     pub found_on: NodeId,
     /// Share of the pages, from 0 to 1.
     pub share: f64,
 }
 
-/// Settings, and what else runs.
+/// Settings and other load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConditionsSpec {
@@ -283,31 +287,31 @@ pub struct ConditionsSpec {
     pub transparent_huge_pages: String,
     /// Frequency governor; none for a machine without cpufreq.
     pub governor: Option<String>,
-    /// Whether turbo frequencies are allowed; none if the kernel does not tell.
+    /// Whether turbo frequencies are allowed; none if the kernel does not report it.
     pub turbo: Option<bool>,
     /// Lowest and highest frequency in MHz.
     pub frequency_mhz: (u32, u32),
-    /// Whether it is a guest.
+    /// Whether the machine is a virtual machine.
     pub virtual_machine: bool,
     /// Whether irqbalance runs.
     pub irqbalance: bool,
-    /// Others' copies that run all the time.
+    /// Copies of other processes that run all the time.
     pub other_load: Vec<OtherLoad>,
-    /// Share of the processor time that the hypervisor takes for others, from 0 to 1.
+    /// Share of the processor time that the hypervisor steals, from 0 to 1.
     pub stolen: f64,
 }
 
-/// Someone else's copy: it takes its fair share of the paths.
+/// A copy of another process, which takes its fair share of the paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherLoad {
-    /// From where to where.
+    /// Source and sink.
     pub flow: Flow,
     /// CPUs, one thread each.
     pub cpus: CpuSet,
 }
 
-/// What this process may use; none is everything.
+/// Resources that this process may use; none means no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfinementSpec {
@@ -317,17 +321,17 @@ pub struct ConfinementSpec {
     pub cpus: Option<CpuSet>,
     /// Nodes it may allocate on.
     pub nodes: Option<NodeSet>,
-    /// Most memory of the control group, in bytes.
+    /// Memory limit of the control group in bytes.
     pub memory_limit_bytes: Option<u64>,
 }
 
-/// A description that is no machine.
+/// An error in a description.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {why}")]
 pub struct BadSpec {
     /// Where in the description, as in `nodes[3].cpus`.
     pub at: String,
-    /// What is wrong there.
+    /// The error.
     pub why: String,
 }
 
@@ -335,7 +339,7 @@ impl Spec {
     /// Reads and checks a description.
     ///
     /// # Errors
-    /// If it is no JSON of this form, or describes something that cannot be; see [`Spec::check`].
+    /// The text is not JSON of this form, or the description is invalid; see [`Spec::check`].
     pub fn from_json(text: &str) -> Result<Self, BadSpec> {
         let bad = |why: String| BadSpec { at: "JSON".to_owned(), why };
         let spec: Self = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -343,43 +347,43 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The description as JSON, for a file.
+    /// Returns the description as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// The node with an id.
+    /// Returns the node with an id.
     pub fn node(&self, id: NodeId) -> Option<&NodeSpec> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// Nodes with CPUs.
+    /// Returns the nodes with CPUs.
     pub fn cpu_nodes(&self) -> impl Iterator<Item = &NodeSpec> {
         self.nodes.iter().filter(|node| !node.cpus.is_empty())
     }
 
-    /// Nodes with memory.
+    /// Returns the nodes with memory.
     pub fn memory_nodes(&self) -> impl Iterator<Item = &NodeSpec> {
         self.nodes.iter().filter(|node| node.memory_bytes > 0)
     }
 
-    /// CPUs that are there, the offline ones too.
+    /// Returns the present CPUs, including offline ones.
     pub fn present_cpus(&self) -> CpuSet {
         self.nodes.iter().flat_map(|node| node.cpus.iter()).collect()
     }
 
-    /// CPUs that are online.
+    /// Returns the online CPUs.
     pub fn online_cpus(&self) -> CpuSet {
         self.present_cpus().difference(&self.offline_cpus)
     }
 
-    /// CPUs this process may run on.
+    /// Returns the CPUs that this process may run on.
     pub fn allowed_cpus(&self) -> CpuSet {
         let online = self.online_cpus();
         self.confinement.cpus.as_ref().map_or(online.clone(), |cpus| cpus.intersection(&online))
     }
 
-    /// Nodes this process may allocate on.
+    /// Returns the nodes that this process may allocate on.
     pub fn allowed_nodes(&self) -> NodeSet {
         let with_memory: NodeSet = self.memory_nodes().map(|node| node.id).collect();
         self.confinement.nodes.as_ref().map_or(with_memory.clone(), |nodes| nodes.intersection(&with_memory))
@@ -387,7 +391,7 @@ impl Spec {
 }
 
 impl IoSpec {
-    /// One direction.
+    /// Returns the rates of a direction.
     pub fn rates(&self, direction: Direction) -> &IoRates {
         match direction {
             Direction::Write => &self.write,
@@ -397,7 +401,7 @@ impl IoSpec {
 }
 
 impl NodeSpec {
-    /// Its CPUs by core; the threads of a core in order.
+    /// Returns the CPUs by core; the threads of a core in order.
     pub fn cores(&self) -> Vec<CpuSet> {
         let cpus: Vec<_> = self.cpus.iter().collect();
         let cores = (cpus.len() / self.threads_per_core.max(1) as usize).max(1);

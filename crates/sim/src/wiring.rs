@@ -1,4 +1,4 @@
-//! How fast workloads run: threads, the paths and links they cross, and what each gets.
+//! Computes the rates of workloads from the paths and links that their threads use.
 
 use crate::sharing::{share, CapacityUse};
 use crate::spec::Spec;
@@ -7,20 +7,20 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{CopyLoop, Flow, LoadWorkload, StreamWorkload};
 use std::collections::BTreeMap;
 
-/// Part of a path's latency that waiting in its queues adds, at half load.
+/// Additional latency of queueing at half load, relative to the path's latency.
 const QUEUEING_DELAY: f64 = 0.5;
-/// Use of a capacity beyond which queues grow no longer: memory controllers stop taking requests then.
+/// Utilization at which queues stop growing, because memory controllers accept no more requests.
 const MAX_UTILIZATION: f64 = 0.95;
 
-/// A machine's capacities, and where each path's stand among them.
+/// A machine's capacities, and the indexes that each path uses.
 #[derive(Debug)]
 pub(crate) struct Wiring {
     capacities: Vec<f64>,
     paths: BTreeMap<(NodeId, NodeId), Path>,
     cpus: BTreeMap<CpuId, CpuLocation>,
-    /// Share of a node's pages that lie elsewhere, and where.
+    /// Misplaced pages of a node: the node that they lie on, and their share.
     misplaced: BTreeMap<NodeId, (NodeId, f64)>,
-    /// Others' copies.
+    /// Copies of other processes.
     others: Vec<(CpuId, Flow)>,
 }
 
@@ -35,12 +35,12 @@ struct Path {
 #[derive(Debug, Clone, Copy)]
 struct CpuLocation {
     node: NodeId,
-    /// The capacity that is its core's time: one second a second.
+    /// Index of the capacity for the core's time, which is 1 s per second.
     core: usize,
 }
 
 impl Wiring {
-    /// The wiring of a machine that was checked.
+    /// The wiring of a valid description.
     pub fn new(spec: &Spec) -> Self {
         let mut capacities: Vec<f64> = spec.links.iter().map(|link| link.bytes_per_s).collect();
         let links: BTreeMap<&str, usize> =
@@ -76,18 +76,19 @@ impl Wiring {
         Self { capacities, paths, cpus, misplaced, others }
     }
 
-    /// Bytes per second that each thread copies, without noise, by CPU. Others' copies take their share.
+    /// Returns the bytes per second that each thread copies without noise, by CPU. Copies of others
+    /// take their share.
     pub fn rates(&self, cpus: &CpuSet, flow: Flow, copy_loop: CopyLoop) -> Vec<f64> {
         self.share(&self.capacities, cpus.iter().map(|cpu| self.uses(cpu, flow, copy_loop)).collect())
     }
 
-    /// Bytes per second that each thread of STREAM reads and writes, as STREAM counts, by CPU.
+    /// Returns the bytes per second of each thread of STREAM, as STREAM counts them, by CPU.
     pub fn stream_rates(&self, stream: &StreamWorkload) -> Vec<f64> {
         let uses = stream.placement.cpus.iter().map(|cpu| self.uses_of_stream(cpu, stream));
         self.share(&self.capacities, uses.collect())
     }
 
-    /// Bytes per second that each loading thread reads, by CPU.
+    /// Returns the bytes per second that each loading thread reads, by CPU.
     pub fn load_rates(&self, load: &LoadWorkload) -> Vec<f64> {
         let mut capacities = self.capacities.clone();
         let uses = load.placement.cpus.iter().map(|cpu| self.uses_of_load(cpu, load, &mut capacities));
@@ -95,10 +96,9 @@ impl Wiring {
         self.share(&capacities, uses)
     }
 
-    /// Nanoseconds that a load takes from a CPU to a node's memory while others read it.
-    ///
-    /// Waiting grows as in a queue with one server, u / (1 - u) of its use, of the fullest capacity that both
-    /// cross; without load it is the path's own latency.
+    /// Returns the nanoseconds of a load from a CPU to a node's memory while other threads read it.
+    /// Queueing grows as with one server, u / (1 - u), where u is the utilization of the busiest
+    /// common capacity; without load the result is the path's latency.
     pub fn latency_ns(&self, cpu: CpuId, memory: NodeId, load: Option<&LoadWorkload>) -> f64 {
         let Some(location) = self.cpus.get(&cpu) else { return 0.0 };
         let used = load
@@ -111,7 +111,7 @@ impl Wiring {
         idle.sum::<f64>() * wait
     }
 
-    /// Greatest use, as a share, of what loads from a node to a memory cross.
+    /// Returns the highest utilization of the capacities between a node's CPUs and a memory.
     fn highest_utilization(&self, cpus: NodeId, memory: NodeId, load: &LoadWorkload) -> f64 {
         let Some(path) = self.paths.get(&(cpus, memory)) else { return 0.0 };
         let rates = self.load_rates(load);
@@ -128,7 +128,7 @@ impl Wiring {
         path.load.iter().map(|index| used[*index] / self.capacities[*index]).fold(0.0, f64::max)
     }
 
-    /// Rates of own threads; others' copies take their share.
+    /// Returns the rates of own threads, next to the copies of others.
     fn share(&self, capacities: &[f64], own: Vec<Vec<CapacityUse>>) -> Vec<f64> {
         let threads = own.len();
         let others = self.others.iter().map(|(cpu, flow)| self.uses(*cpu, *flow, CopyLoop::Memcpy));
@@ -138,21 +138,24 @@ impl Wiring {
         rates
     }
 
-    /// Seconds until every thread has copied its buffer. Threads that are done earlier do not make it shorter:
-    /// whoever is slowest has the most of what holds it, so the others never took it anything.
+    /// Returns the seconds until every thread has copied its buffer.
+    ///
+    /// Threads that finish earlier do not shorten this: the slowest one already has the largest
+    /// share of its bottleneck.
     pub fn seconds_to_copy(&self, cpus: &CpuSet, flow: Flow, copy_loop: CopyLoop, bytes: u64) -> f64 {
         let slowest = self.rates(cpus, flow, copy_loop).into_iter().fold(f64::INFINITY, f64::min);
         bytes as f64 / slowest
     }
 
-    /// What a copying thread crosses, per byte copied. An ordinary store first reads the line it writes.
+    /// Returns the capacity use of a copying thread per byte copied. An ordinary store first reads
+    /// its cache line.
     fn uses(&self, cpu: CpuId, flow: Flow, copy_loop: CopyLoop) -> Vec<CapacityUse> {
         let allocate = f64::from(copy_loop.bus_bytes_per_byte()) - 2.0;
-        // What a core copies in a second, it both loads and stores.
+        // A core both loads and stores each copied byte.
         self.uses_of(cpu, &[(flow.source, 1.0, 0.0), (flow.sink, allocate, 1.0)], 1.0)
     }
 
-    /// What a thread of STREAM crosses, per byte that STREAM counts.
+    /// Returns the capacity use of a STREAM thread per byte that STREAM counts.
     fn uses_of_stream(&self, cpu: CpuId, stream: &StreamWorkload) -> Vec<CapacityUse> {
         let arrays = f64::from(stream.op.arrays());
         let allocate = f64::from(stream.stream_loop.bus_bytes(stream.op)) - arrays;
@@ -160,7 +163,8 @@ impl Wiring {
         self.uses_of(cpu, &[(stream.memory, loads, stores)], 0.5)
     }
 
-    /// What a reading thread crosses, per byte read. Its gaps are a capacity of its own, added here.
+    /// Returns the capacity use of a reading thread per byte read, and adds a capacity for its
+    /// gaps.
     fn uses_of_load(&self, cpu: CpuId, load: &LoadWorkload, capacities: &mut Vec<f64>) -> Vec<CapacityUse> {
         let mut uses = self.uses_of(cpu, &[(load.memory, 1.0, 0.0)], 0.5);
         let core = uses.last().map_or(0.0, |core| core.weight);
@@ -170,8 +174,10 @@ impl Wiring {
         uses
     }
 
-    /// What a thread crosses that for each of its bytes loads and stores a number of bytes at nodes, and of
-    /// whose bytes a copied one is worth `copied`. Its core's time comes last.
+    /// Returns the capacity use of a thread that loads and stores given numbers of bytes at nodes
+    /// per counted byte.
+    ///
+    /// `copied` is the number of copied bytes per counted byte. The core's time is last.
     fn uses_of(&self, cpu: CpuId, at: &[(NodeId, f64, f64)], copied: f64) -> Vec<CapacityUse> {
         let Some(location) = self.cpus.get(&cpu) else { return Vec::new() };
         let mut uses = Vec::new();
@@ -189,7 +195,7 @@ impl Wiring {
         uses
     }
 
-    /// Where the pages asked for on a node lie.
+    /// Returns the nodes that a node's pages lie on, with their shares.
     fn parts(&self, node: NodeId) -> Vec<(NodeId, f64)> {
         match self.misplaced.get(&node) {
             Some((found_on, share)) if *share > 0.0 => vec![(node, 1.0 - share), (*found_on, *share)],

@@ -1,16 +1,15 @@
-//! A tree as files, for tests of what reads files.
+//! Writes a tree to files, to test code that reads files.
 
 use numaio_machine::tree::{Entry, Tree};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Writes a tree below a directory, which is made if it is not there: `/sys/x` becomes `DIR/sys/x`.
-///
-/// Links whose target is absolute become relative ones, so that they stay below the directory. What cannot
-/// be read becomes an empty file without any permission; what leads nowhere a link to nothing.
+/// Writes a tree below a directory, which is created if necessary: `/sys/x` becomes `DIR/sys/x`.
+/// Absolute links become relative ones within the directory. An unreadable file becomes an empty
+/// file without permissions, an unresolvable link a dangling one.
 ///
 /// # Errors
-/// What the file system says; links of a tree are written last, so nothing is written through one.
+/// Errors of the file system. Links are written last, so that nothing is written through them.
 pub fn write_tree(tree: &Tree, root: &Path) -> io::Result<()> {
     std::fs::create_dir_all(root)?;
     let mut made = PathBuf::new();
@@ -22,7 +21,7 @@ pub fn write_tree(tree: &Tree, root: &Path) -> io::Result<()> {
             Entry::Dir => Some(place.as_path()),
             _ => place.parent(),
         };
-        // Entries come by path: most lie in the directory of the one before.
+        // Entries are sorted by path: most are in the directory of the previous one.
         if let Some(dir) = dir.filter(|dir| *dir != made) {
             std::fs::create_dir_all(dir)?;
             made = dir.to_owned();
@@ -46,7 +45,7 @@ fn write_entry(entry: &Entry, path: &str, place: &Path) -> io::Result<()> {
     }
 }
 
-/// The target of a link as seen from the link's directory.
+/// Returns a link target relative to the link's directory.
 fn relative(path: &str, target: &str) -> String {
     match target.strip_prefix('/') {
         Some(below) => "../".repeat(path.matches('/').count() - 1) + below,

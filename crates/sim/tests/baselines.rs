@@ -1,6 +1,6 @@
-//! STREAM and latency on the simulated machine, worked by hand from `shapes::uniform(2, 4)`: local memory loads
-//! and stores at 40 GB/s, its controller carries 100 of both; remotely loads come at 24 and stores go at 16; a
-//! core copies 10, remotely 6; a load takes 90 ns, remotely 180.
+//! STREAM and latency on the simulated machine, computed by hand from `shapes::uniform(2, 4)`:
+//! local memory loads and stores at 40 GB/s, its controller 100 of both; remote loads run at 24 and
+//! remote stores at 16; a core copies 10, remotely 6; a load takes 90 ns, remotely 180.
 
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{ProbeError, ProbeExt};
@@ -53,7 +53,7 @@ fn close(a: f64, b: f64) {
 }
 
 #[test]
-fn stream_runs_as_its_paths_allow() {
+fn stream_rates_follow_from_paths() {
     let machine = machine();
     let of = |stream: &StreamWorkload| {
         let outcome = machine.stream(stream).expect("it runs");
@@ -71,7 +71,7 @@ fn stream_runs_as_its_paths_allow() {
 }
 
 #[test]
-fn a_repetition_of_stream_counts_every_array() {
+fn repetitions_of_stream_count_every_array() {
     let sampling = Sampling::Repetitions { count: 3 };
     let outcome = machine().stream(&StreamWorkload { sampling, ..stream(StreamOp::Add, 0, "0-1") });
     let samples = outcome.expect("it runs").samples;
@@ -81,7 +81,7 @@ fn a_repetition_of_stream_counts_every_array() {
 }
 
 #[test]
-fn a_load_takes_longer_remotely_on_base_pages_and_under_load() {
+fn latency_grows_remotely_on_base_pages_and_under_load() {
     let machine = machine();
     let of = |latency: &LatencyWorkload| {
         let outcome = machine.latency(latency).expect("it runs");
@@ -96,7 +96,7 @@ fn a_load_takes_longer_remotely_on_base_pages_and_under_load() {
     close(gb_per_s, 3.0 * 4.096 / 4.437_33);
     let used = gb_per_s / 24.0;
     close(ns, 180.0 * (1.0 + 0.5 * used / (1.0 - used)));
-    // Without gaps they fill the path; elsewhere they are in nobody's way.
+    // Without gaps they saturate the path; on another path they add no latency.
     let (ns, gb_per_s) = of(&chase(1, load("1-3", 1, 0)));
     close(gb_per_s, 24.0);
     close(ns, 180.0 * 10.5);
@@ -104,7 +104,7 @@ fn a_load_takes_longer_remotely_on_base_pages_and_under_load() {
 }
 
 #[test]
-fn what_cannot_run_is_refused() {
+fn rejects_invalid_workloads() {
     let machine = machine();
     let stream_fails = |stream: StreamWorkload| machine.stream(&stream).expect_err("it cannot run");
     let chase_fails = |latency: LatencyWorkload| machine.latency(&latency).expect_err("it cannot run");

@@ -1,4 +1,4 @@
-//! What the parsers see of a rendered machine is what its description says; neither was written from the other.
+//! Discovery of a rendered machine returns its description; parsers and renderer are independent.
 
 use numaio_machine::devices::{DeviceKind, LocalitySource};
 use numaio_machine::discover::discover;
@@ -15,7 +15,7 @@ fn metadata(name: &str) -> (Spec, Topology) {
 }
 
 #[test]
-fn nodes_and_cpus_are_seen_as_described() {
+fn discovers_nodes_and_cpus_as_described() {
     for name in shapes::NAMES {
         let (spec, topology) = metadata(name);
         assert_eq!(topology.identity.hostname, spec.name);
@@ -47,13 +47,13 @@ fn nodes_and_cpus_are_seen_as_described() {
     }
 }
 
-/// Devices that the parsers look for: those with a driver.
+/// Returns the devices with a driver, which discovery lists.
 fn bound(spec: &Spec) -> impl Iterator<Item = &DeviceSpec> {
     spec.devices.iter().filter(|device| device.driver.is_some())
 }
 
 #[test]
-fn devices_are_seen_as_described() {
+fn discovers_devices_as_described() {
     for name in shapes::NAMES {
         let (spec, topology) = metadata(name);
         for device in bound(&spec) {
@@ -79,7 +79,7 @@ fn devices_are_seen_as_described() {
 }
 
 #[test]
-fn a_node_that_firmware_forgot_is_found_by_the_bridge_or_not_at_all() {
+fn missing_device_node_is_inherited_from_the_bridge() {
     let (_, topology) = metadata("sparse");
     let device = |name: &str| topology.devices.iter().find(|device| device.has_name(name)).expect(name);
     let drive = &device("nvme0n1").locality;
@@ -88,9 +88,9 @@ fn a_node_that_firmware_forgot_is_found_by_the_bridge_or_not_at_all() {
     assert_eq!((lost.node, lost.source), (None, LocalitySource::Unknown));
 }
 
-/// A tape of a machine shows the same machine.
+/// A recording yields the same topology.
 #[test]
-fn a_tape_of_a_simulated_machine_shows_the_same() {
+fn recording_of_a_simulated_machine_yields_the_same_topology() {
     for name in shapes::NAMES.into_iter().filter(|name| *name != "large") {
         let spec = shapes::named(name).expect(name);
         let (numaio, note) = ("0".to_owned(), String::new());

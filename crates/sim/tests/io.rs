@@ -49,7 +49,7 @@ fn truth(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> Vec<
 }
 
 #[test]
-fn the_simulated_machine_keeps_the_rules_of_io() {
+fn simulated_io_passes_the_conformance_checks() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
     let tcp = IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
@@ -59,7 +59,7 @@ fn the_simulated_machine_keeps_the_rules_of_io() {
 }
 
 #[test]
-fn a_node_gets_what_its_path_carries_and_several_share_the_cap() {
+fn nodes_are_limited_by_their_paths_and_share_the_cap() {
     let spec = shapes::dl585();
     let of = |groups: &[(u32, u32, Direction)]| truth(&spec, disk("nvme0n1"), groups);
     assert_eq!(of(&[(2, 1, Write)]), [18.0]);
@@ -72,22 +72,22 @@ fn a_node_gets_what_its_path_carries_and_several_share_the_cap() {
     // Node 4's path carries 18.5 of a cap of 34.7: a third each is below it.
     assert_eq!(of(&[(4, 1, Read), (6, 1, Read)]), [17.35, 17.35]);
     assert_eq!(of(&[(2, 1, Write), (2, 3, Write)]), [4.5, 13.5], "streams of a node share its path");
-    assert_eq!(of(&[(2, 1, Write), (2, 1, Read)]), [18.0, 33.1], "directions do not disturb each other");
+    assert_eq!(of(&[(2, 1, Write), (2, 1, Read)]), [18.0, 33.1], "directions are independent");
 }
 
 #[test]
-fn a_stream_has_a_limit_of_its_own() {
+fn streams_have_individual_limits() {
     let spec = shapes::dl585();
     let tcp = || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
     let of = |groups: &[(u32, u32, Direction)]| truth(&spec, tcp(), groups);
     assert_eq!(of(&[(2, 1, Write)]), [9.0]);
     assert_eq!(of(&[(2, 4, Write)]), [16.0]);
-    // What the one stream of node 7 leaves of the cap of 30 goes to the others.
+    // The other nodes get what the single stream of node 7 leaves of the cap of 30.
     assert_eq!(of(&[(7, 1, Write), (0, 8, Write)]), [9.0, 21.0]);
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn rejects_invalid_io() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
     let run = |io: &IoWorkload| machine.io(io);
@@ -108,7 +108,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_limit_of_bytes_ends_a_run_early() {
+fn byte_limit_ends_a_run_early() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
     // 28.8 Gbit/s for 20 ms are 72 MB a slice; the first is the warm-up.
@@ -122,7 +122,7 @@ fn a_limit_of_bytes_ends_a_run_early() {
 }
 
 #[test]
-fn pages_elsewhere_show_and_cost() {
+fn misplaced_pages_are_reported_and_slow() {
     let mut spec = shapes::dl585();
     spec.noise.misplaced = vec![Misplaced { node: NodeId(7), found_on: NodeId(2), share: 0.5 }];
     let [rate] = truth(&spec, disk("nvme0n1"), &[(7, 1, Write)])[..] else { panic!("one group") };
@@ -133,7 +133,7 @@ fn pages_elsewhere_show_and_cost() {
 }
 
 #[test]
-fn rates_are_checked() {
+fn rejects_invalid_rates() {
     let with = |change: fn(&mut IoSpec)| {
         let mut spec = shapes::dl585();
         spec.devices.iter_mut().filter_map(|device| device.io.as_mut()).for_each(change);
@@ -155,9 +155,9 @@ fn rates_are_checked() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No node beyond its path, all together at the cap or everyone at its own limit.
+    /// No node exceeds its path; the total is at the cap unless every node is at its own limit.
     #[test]
-    fn limits_hold_and_nothing_is_wasted(
+    fn limits_hold_and_the_cap_is_fully_used(
         paths in proptest::collection::vec(1.0f64..50.0, 8),
         cap in 5.0f64..100.0,
         stream in proptest::option::of(1.0f64..20.0),

@@ -1,4 +1,5 @@
-//! A machine of 64 nodes, 1,024 CPUs and 2,000 PCI functions, and the odd one, as they are rendered.
+//! A machine of 64 nodes, 1,024 CPUs and 2,000 PCI functions, and the odd one, as they are
+//! rendered.
 
 use numaio_machine::devices::{DeviceKind, PciAddress};
 use numaio_machine::ids::NodeId;
@@ -26,7 +27,7 @@ fn numbered(tree: &Tree, dir: &str, stem: &str) -> usize {
 }
 
 #[test]
-fn the_large_machine_is_whole() {
+fn large_machine_is_complete() {
     let spec = shapes::large();
     spec.check().expect("a machine");
     let tree = render(&spec);
@@ -50,16 +51,16 @@ fn the_large_machine_is_whole() {
 }
 
 #[test]
-fn every_shape_is_consistent() {
+fn all_shapes_are_consistent() {
     for name in shapes::NAMES.into_iter().filter(|name| *name != "large") {
         let spec = shapes::named(name).expect(name);
         spec.check().expect(name);
         check_tree(&spec, &render(&spec));
-        assert_eq!(Spec::from_json(&spec.to_json()).expect(name), spec, "a description comes back");
+        assert_eq!(Spec::from_json(&spec.to_json()).expect(name), spec, "the description round-trips");
     }
 }
 
-/// What must hold in every machine's files.
+/// Checks invariants of any machine's files.
 fn check_tree(spec: &Spec, tree: &Tree) {
     for (path, entry) in tree.entries() {
         if let Entry::Link(_) = entry {
@@ -100,7 +101,8 @@ fn check_cpus(tree: &Tree) {
     }
 }
 
-/// A function lies below its bridges, each a function of its own, under the root of its first bridge's bus.
+/// A function lies below its bridges, each a function of its own, under the root of its first
+/// bridge's bus.
 fn check_function(tree: &Tree, pci: PciAddress) {
     let link = format!("{PCI}/{pci}");
     let place = tree.resolve(&link).expect("a link");
@@ -124,7 +126,7 @@ fn check_function(tree: &Tree, pci: PciAddress) {
     }
 }
 
-/// Every interrupt of a device stands in the table, once, and has its directory.
+/// Every interrupt of a device is in the table once, and has a directory.
 fn check_interrupts(tree: &Tree) {
     let table = tree.text("/proc/interrupts").expect("a table");
     let columns = table.lines().next().expect("a head").split_whitespace().count();
@@ -147,7 +149,7 @@ fn check_interrupts(tree: &Tree) {
 }
 
 #[test]
-fn the_sparse_machine_has_its_oddities() {
+fn sparse_machine_has_its_oddities() {
     let spec = shapes::sparse();
     let tree = render(&spec);
     let text = |path: &str| tree.text(path).expect(path);
@@ -185,9 +187,9 @@ fn the_sparse_machine_has_its_oddities() {
     assert_eq!(text("/proc/4242/status").lines().last(), Some("Mems_allowed_list:\t0,2,5,9"));
 }
 
-/// What a description says wrong is refused, and says where.
+/// An invalid description fails with the position of the error.
 #[test]
-fn descriptions_that_are_no_machine_are_refused() {
+fn rejects_invalid_descriptions() {
     type Breaks = fn(&mut Spec);
     let breaks: [(&str, Breaks); 18] = [
         ("node 0", |spec| spec.nodes[0].huge_pages[0].total = u64::MAX),

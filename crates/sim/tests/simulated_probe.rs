@@ -1,4 +1,4 @@
-//! The simulated machine keeps the rules of the seam, and errs as a real machine does.
+//! The simulated machine conforms to the probe interface, and fails as a real machine does.
 
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
@@ -44,7 +44,7 @@ fn close(a: f64, b: f64, within: f64) {
 }
 
 #[test]
-fn the_simulated_machine_keeps_the_rules_of_a_probe() {
+fn simulated_machine_passes_the_conformance_checks() {
     for shape in shapes::NAMES {
         let spec = shapes::named(shape).expect(shape);
         let first = spec.nodes[0].clone();
@@ -63,7 +63,7 @@ fn the_simulated_machine_keeps_the_rules_of_a_probe() {
 }
 
 #[test]
-fn the_noisiest_machine_keeps_them_too() {
+fn noisy_machine_passes_the_conformance_checks() {
     let noisy = machine(|spec| {
         let noise = &mut spec.noise;
         (noise.seed, noise.sample, noise.run) = (7, 1.0, 1.0);
@@ -74,7 +74,7 @@ fn the_noisiest_machine_keeps_them_too() {
 }
 
 #[test]
-fn a_change_is_undone_by_its_inverse_and_shows_in_its_file() {
+fn changes_are_revertible_and_visible_in_files() {
     let machine = machine(|spec| spec.conditions.numa_balancing = Some(1));
     let off = Change::NumaBalancing { mode: 0 };
     conformance::control(&machine, &off).expect("it can be changed");
@@ -84,11 +84,11 @@ fn a_change_is_undone_by_its_inverse_and_shows_in_its_file() {
     assert_eq!(shown(), "0");
     let refused = machine.apply(&Change::NumaBalancing { mode: 9 });
     assert!(matches!(refused, Err(ControlError::Refused { .. })));
-    assert_eq!(shown(), "0", "a refused change changes nothing");
+    assert_eq!(shown(), "0", "a rejected change has no effect");
 }
 
 #[test]
-fn interleave_weights_change_and_show() {
+fn interleave_weight_changes_are_visible() {
     let machine = machine(|_| {});
     let change = Change::InterleaveWeight { node: NodeId(1), weight: 9 };
     conformance::control(&machine, &change).expect("it can be changed");
@@ -103,16 +103,16 @@ fn interleave_weights_change_and_show() {
 }
 
 #[test]
-fn a_kernel_without_balancing_has_nothing_to_change() {
+fn kernel_without_balancing_rejects_changes() {
     let machine = machine(|spec| spec.conditions.numa_balancing = None);
     assert!(conformance::control(&machine, &Change::NumaBalancing { mode: 0 }).is_err());
     assert!(!machine.exists("/proc/sys/kernel/numa_balancing"));
 }
 
-/// Worked by hand from `shapes::uniform`: loads 24, stores 16, cores 6 remotely; 40 locally by a controller of
-/// 100 for both together; a core copies 10.
+/// Worked by hand from `shapes::uniform`: loads 24, stores 16, cores 6 remotely; 40 locally by a
+/// controller of 100 for both together; a core copies 10.
 #[test]
-fn without_noise_a_copy_runs_as_its_paths_allow() {
+fn copy_rates_without_noise_follow_from_paths() {
     let machine = machine(|_| {});
     let of = |source, sink, cpus| median(&run(&machine, &copy(source, sink, cpus))) / 1e9;
     close(of(0, 0, "0"), 10.0, 1e-6);
@@ -121,15 +121,17 @@ fn without_noise_a_copy_runs_as_its_paths_allow() {
     close(of(1, 0, "0-3"), 24.0, 1e-6); // the path of loads
     close(of(0, 1, "0-3"), 16.0, 1e-6); // the path of stores
     close(of(1, 1, "0-3"), 16.0, 1e-6); // both remote: the smaller
-                                        // An ordinary store reads what it writes: 16 stored and 16 + 16 loaded, of a path of 24.
+
+    // An ordinary store first reads its line: 16 stored and 16 + 16 loaded, over a path of 24.
     let plain = CopyWorkload { copy_loop: CopyLoop::Memcpy, ..copy(1, 1, "0-3") };
     close(median(&run(&machine, &plain)) / 1e9, 12.0, 1e-6);
     close(machine.truth(&plain).expect("it runs") / 1e9, 12.0, 1e-12);
 }
 
 #[test]
-fn repetitions_end_when_the_last_thread_does() {
-    // CPUs 0 to 3 share 16 of stores to node 1, 4 each; CPU 4 on node 1 copies its core's 6 and waits.
+fn repetitions_end_with_the_slowest_thread() {
+    // CPUs 0 to 3 share 16 of stores to node 1, 4 each; CPU 4 on node 1 copies its core's 6 and
+    // waits.
     let machine = machine(|_| {});
     let repeated = CopyWorkload { sampling: Sampling::Repetitions { count: 2 }, ..copy(0, 1, "0-4") };
     let outcome = run(&machine, &repeated);
@@ -138,7 +140,7 @@ fn repetitions_end_when_the_last_thread_does() {
 }
 
 #[test]
-fn others_take_their_share() {
+fn other_copies_take_their_share() {
     let busy = machine(|spec| {
         let flow = Flow { source: NodeId(1), sink: NodeId(0) };
         spec.conditions.other_load = vec![OtherLoad { flow, cpus: CpuSet::parse_list("1-3").expect("CPUs") }];
@@ -152,7 +154,7 @@ fn others_take_their_share() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_runs_and_another_gives_others() {
+fn runs_depend_only_on_the_seed() {
     let noisy = |seed| {
         let machine =
             machine(|spec| (spec.noise.seed, spec.noise.sample, spec.noise.run) = (seed, 0.02, 0.05));
@@ -160,11 +162,11 @@ fn the_same_seed_gives_the_same_runs_and_another_gives_others() {
     };
     assert_eq!(noisy(1), noisy(1));
     assert_ne!(noisy(1), noisy(2));
-    assert_ne!(noisy(1)[0], noisy(1)[1], "asking twice is two measurements");
+    assert_ne!(noisy(1)[0], noisy(1)[1], "repeated runs differ");
 }
 
 #[test]
-fn noise_scatters_as_described() {
+fn noise_has_the_described_deviation() {
     let of = |change: fn(&mut Spec)| {
         let machine = machine(change);
         let one = copy(0, 1, "0-3");
@@ -182,11 +184,11 @@ fn noise_scatters_as_described() {
     });
     close(share(&bimodal, 0.79..0.81), 0.5, 0.2);
     let drift = of(|spec| spec.noise.drift_per_hour = 0.1);
-    assert!(drift.windows(2).all(|pair| pair[0] < pair[1]), "it drifts on and on");
+    assert!(drift.windows(2).all(|pair| pair[0] < pair[1]), "the drift continues");
 }
 
 #[test]
-fn misplaced_pages_show_and_cost() {
+fn misplaced_pages_are_reported_and_slow() {
     let machine = machine(|spec| {
         spec.noise.misplaced = vec![Misplaced { node: NodeId(0), found_on: NodeId(1), share: 0.25 }];
     });
@@ -198,7 +200,7 @@ fn misplaced_pages_show_and_cost() {
 }
 
 #[test]
-fn balancing_costs_what_is_described_until_it_is_turned_off() {
+fn balancing_costs_bandwidth_while_it_is_on() {
     let machine = machine(|spec| {
         (spec.conditions.numa_balancing, spec.conditions.balancing_cost) = (Some(1), 0.2);
     });
@@ -208,7 +210,7 @@ fn balancing_costs_what_is_described_until_it_is_turned_off() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_refused() {
+fn rejects_workloads_as_a_kernel_does() {
     let machine = machine(|spec| {
         spec.offline_cpus = CpuSet::one(CpuId(3));
         spec.confinement.cpus = Some(CpuSet::parse_list("0-1,3").expect("CPUs"));
@@ -233,7 +235,7 @@ fn what_the_kernel_refuses_is_refused() {
 
 /// A campaign recorded from the simulated machine replays to the same results in the same order.
 #[test]
-fn a_recorded_simulation_replays() {
+fn recorded_simulation_replays() {
     let header = TapeHeader {
         tape: TAPE_SCHEMA.into(),
         numaio: "0".into(),
@@ -255,14 +257,14 @@ fn a_recorded_simulation_replays() {
 }
 
 #[test]
-fn a_table_answers_what_is_asked_of_places() {
+fn answers_questions_from_its_table() {
     let mut answers = LocateAnswers::default();
     conformance::fill_answers(|question, answer| answers.add(question, answer));
     conformance::locate(&machine(|_| ()).with_answers(answers));
 }
 
 #[test]
-fn a_disk_does_to_files_what_a_port_does() {
+fn simulated_disk_passes_the_port_conformance_checks() {
     let mut disk = numaio_sim::mover::Disk::default();
     conformance::files(conformance::Files {
         run: &mut |operation| disk.run(operation),
@@ -271,7 +273,7 @@ fn a_disk_does_to_files_what_a_port_does() {
 }
 
 #[test]
-fn a_simulated_disk_packs_and_unpacks_as_a_port_does() {
+fn simulated_disk_compresses_like_a_port() {
     let mut disk = numaio_sim::mover::Disk::default();
     conformance::compression(conformance::Files {
         run: &mut |operation| disk.run(operation),

@@ -1,4 +1,5 @@
-//! A tree written to a directory is seen by the kernel as [`Tree`] sees it: the kernel is the oracle.
+//! A tree written to a directory is seen by the kernel as [`Tree`] sees it: the kernel is the
+//! oracle.
 
 use numaio_machine::sysfs::{Sysfs, ReadErrorKind};
 use numaio_machine::tree::{Entry, Tree};
@@ -8,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of its own, taken away at the end.
+/// A temporary directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -36,7 +37,7 @@ fn why(error: &std::io::Error) -> ReadErrorKind {
     }
 }
 
-/// What the kernel says: the canonical path, the content, the names.
+/// Returns the kernel's canonical path, content and names.
 type FileStat = [Result<Vec<String>, ReadErrorKind>; 3];
 
 fn by_kernel(root: &Path, path: &str) -> FileStat {
@@ -64,7 +65,7 @@ fn by_tree(tree: &Tree, path: &str) -> FileStat {
     ]
 }
 
-/// So deep that no path of the test steps out of the scratch directory.
+/// Returns a path deep enough that `..` cannot leave the temporary directory.
 fn deep(path: &str) -> String {
     "/p".repeat(20) + path
 }
@@ -80,7 +81,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
         path().prop_map(|path| deep(&path)),
         path().prop_map(|path| path.trim_start_matches('/').to_owned())
     ];
-    // An empty target cannot be made.
+    // The kernel rejects empty targets.
     let target = target.prop_map(|target| if target.is_empty() { ".".to_owned() } else { target });
     let plain = proptest::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..4);
     let place = plain.prop_map(|names| format!("/{}", names.join("/")));
@@ -102,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_tree_answers_as_the_kernel_does(tree in any_tree(), paths in proptest::collection::vec(path(), 1..12)) {
+    fn tree_resolves_paths_as_the_kernel_does(tree in any_tree(), paths in proptest::collection::vec(path(), 1..12)) {
         let scratch = Scratch::new();
         write_tree(&tree, &scratch.0).expect("it can be written");
         for path in paths.iter().map(|path| deep(path)) {
@@ -111,13 +112,13 @@ proptest! {
     }
 }
 
-/// Every file of a whole machine lies where it should, every link leads where it should.
+/// All files and links of a complete machine are written.
 #[test]
-fn a_machine_is_written_whole() {
+fn writes_a_complete_machine() {
     let scratch = Scratch::new();
     let tree = render(&shapes::sparse());
     write_tree(&tree, &scratch.0).expect("it can be written");
-    // No folder can hold a file that refuses to be read: root reads any.
+    // Unreadable files cannot be checked, because root can read any file.
     for (path, _) in tree.entries().filter(|(_, entry)| !matches!(entry, Entry::Unreadable(_))) {
         assert_eq!(by_tree(&tree, path)[..2], by_kernel(&scratch.0, path)[..2], "{path}");
     }
@@ -125,7 +126,7 @@ fn a_machine_is_written_whole() {
 
 /// A hostile tree cannot write through its own links, nor out of the directory.
 #[test]
-fn nothing_is_written_through_a_link() {
+fn does_not_write_through_links() {
     let scratch = Scratch::new();
     let (outside, inside) = (scratch.0.join("outside"), scratch.0.join("inside"));
     std::fs::create_dir_all(&outside).expect("a directory");

@@ -1,4 +1,4 @@
-//! `numaio keygen`: a key of this user, or of a daemon.
+//! `numaio keygen`: generate the key of a user or of a daemon.
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -7,33 +7,34 @@ use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make a key by which daemons know you, or by which a daemon is known.
+/// Generate a client or daemon key
 ///
-/// The key is a file that only you can read: whoever has it is you. Its public half is printed, for others. Who runs a
-/// daemon writes that of each user into its file; users are told that of the daemon, and give it to numaio copy by --trust.
+/// The private key is written to a file that only you can read. The public key is printed: the
+/// administrator of a daemon adds it to the user in the daemon's file, and users pass the daemon's
+/// key to numaio copy --trust.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct KeygenArgs {
-    /// Where the key is kept; without it ~/.config/numaio/key, or numaio/key in XDG_CONFIG_HOME if that is set
+    /// File of the private key; default ~/.config/numaio/key, or numaio/key in XDG_CONFIG_HOME if
+    /// that is set
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Make none, and print the public half of the one that is there
+    /// Print the public key of an existing file instead
     #[arg(long)]
     pub public: bool,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  numaio keygen                            your own
-  numaio keygen /etc/numaio/key            that of a daemon
-  numaio keygen --public                   what to tell others";
+  numaio keygen                            your own key
+  numaio keygen /etc/numaio/key            the key of a daemon
+  numaio keygen --public                   the public key to give to others";
 
+/// Runs `numaio keygen`.
 pub fn run(common: &Common, args: &KeygenArgs) -> Result<ExitCode, Failure> {
     let path = keys::path(args.file.as_deref())?;
     if path.is_dir() {
-        return Err(
-            Failure::file(&path, "it is a directory").hint("name the file in it that is to have the key")
-        );
+        return Err(Failure::file(&path, "it is a directory").hint("name a file for the key"));
     }
     let public = match args.public {
         true => keys::public(&keys::read(&path)?)?,
@@ -42,7 +43,7 @@ pub fn run(common: &Common, args: &KeygenArgs) -> Result<ExitCode, Failure> {
     output::print(&format!("{public}\n"))?;
     if !args.public {
         let path = path.display();
-        output::remark(common, &format!("the key is {path}; the line above is its public half, for others"));
+        output::remark(common, &format!("wrote the private key to {path}; the line above is the public key"));
     }
     Ok(ExitCode::SUCCESS)
 }

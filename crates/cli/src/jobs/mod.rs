@@ -1,7 +1,7 @@
-//! The transfers of this user: where they are noted, and how they are found again.
+//! Job records of this user's transfers, and how to find them.
 //!
-//! `jobs/NUMBER.json` in the folder of our state. A file is replaced whole, so whoever is killed at whatever moment leaves
-//! one that can be read.
+//! Each is `jobs/NUMBER.json` in the state directory. A file is replaced atomically, so that a
+//! killed process leaves a readable one.
 
 mod recorder;
 
@@ -22,21 +22,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Most jobs that are kept; those that run are kept always.
+/// Maximum number of job records; running jobs are always kept.
 const MAX_JOBS: usize = 100;
-/// How long a job is kept that nobody goes on with.
+/// How long the record of a stopped job is kept.
 const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
-/// Most bytes that are read of a job: [`Job::MOST_PROBLEMS`] and [`Job::MOST_LINES`] with the longest names and words, which are less
-/// than 48 MiB, and what was typed.
+/// Maximum bytes that are read of a record: [`Job::MOST_PROBLEMS`] and [`Job::MOST_LINES`] of
+/// maximum length (less than 48 MiB) and the command line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Where jobs are noted; none where there is no place for our state.
+/// Returns the directory of the records, if there is a state directory.
 fn folder() -> Option<PathBuf> {
     Some(store::state_dir()?.join("jobs"))
 }
 
-/// As long as it is kept, no other process has its turn: so a job that runs nowhere is still that when it is noted as running here. None
-/// where there are no jobs, or the file system has no locks (flock(2)).
+/// Locks the job records, so that two processes cannot resume the same job.
+///
+/// `None` if there are no jobs, or the file system has no locks (flock(2)).
 pub fn lock() -> Option<File> {
     let folder = File::open(folder()?).ok()?;
     folder.lock().ok()?;
@@ -47,7 +48,7 @@ fn file(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("{id}.json"))
 }
 
-/// Numbers of all jobs, ascending.
+/// Returns the numbers of all jobs, ascending.
 fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -59,10 +60,10 @@ fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// All jobs, oldest first, and what is wrong with files that are none.
+/// Returns all jobs, oldest first, and the failures of files that are not jobs.
 ///
 /// # Errors
-/// The folder of jobs cannot be read.
+/// The directory cannot be read.
 pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
     let Some(folder) = folder() else { return Ok(Default::default()) };
     let numbers = numbers(&folder).map_err(|error| Failure::file(&folder, error))?;
@@ -71,7 +72,7 @@ pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
     for id in numbers {
         match read(&file(&folder, id), &host) {
             Ok(Some(job)) => jobs.push(job),
-            // Another process took it away meanwhile.
+            // Another process has removed the file.
             Ok(None) => {}
             Err(failure) => failures.push(failure),
         }
@@ -79,22 +80,23 @@ pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
     Ok((jobs, failures))
 }
 
-/// The job of this number.
+/// Returns the job with a number.
 pub fn find(id: u32) -> Result<Job, Failure> {
     let found = match folder() {
         Some(folder) => read(&file(&folder, id), &LocalHost::current())?,
         None => None,
     };
-    found.ok_or_else(|| Failure::usage(format!("there is no job {id}")).hint("numaio jobs lists them"))
+    found.ok_or_else(|| Failure::usage(format!("job {id} not found")).hint("numaio jobs lists all jobs"))
 }
 
-/// A job as it is now: one whose process is gone without an end was cut. None if there is no such file.
+/// Reads a job; it counts as interrupted if its process exited without recording the end. `None`
+/// without a file.
 fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
     let Some(job) = read_record(path)? else { return Ok(None) };
     if host.may_run(&job) {
         return Ok(Some(job));
     }
-    // It may have ended, and said so, since it was read.
+    // The process may have recorded its end and exited since the first read.
     Ok(read_record(path)?.map(|mut job| {
         if job.state.is_alive() {
             job.state = JobState::Cut;
@@ -113,14 +115,15 @@ fn read_record(path: &Path) -> Result<Option<Job>, Failure> {
     parse(path, &text).map(Some)
 }
 
-/// The job in the text of a file.
+/// Parses the text of a record.
 pub fn parse(path: &Path, text: &str) -> Result<Job, Failure> {
-    // Why it is none may repeat what stands there, and a terminal is to obey none of it.
-    let invalid = |error| harmless(&format!("it is no job: {error}"));
+    // The error may quote the file, which may contain control characters.
+    let invalid = |error| harmless(&format!("not a job record: {error}"));
     Job::from_json(text).map_err(|error| Failure::file(path, invalid(error)))
 }
 
-/// Makes room: ended jobs beyond the newest [`MAX_JOBS`], those of more than [`MAX_AGE`] ago, and what a kill left behind.
+/// Removes stopped jobs beyond [`MAX_JOBS`] or older than [`MAX_AGE`], and temporary files of
+/// killed processes.
 fn prune(folder: &Path, host: &LocalHost) {
     let now = SystemTime::now();
     let entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
@@ -138,7 +141,8 @@ fn prune(folder: &Path, host: &LocalHost) {
         if !is_surplus && !is_old(entry) || path.extension() != Some(OsStr::new("json")) {
             continue;
         }
-        // One that runs is written now and then, wherever that is; not by a host that is no more, or has another name now.
+        // Running jobs rewrite their file regularly, on any host; an old file belongs to a host
+        // that no longer exists.
         let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != host.host);
         if !read(&path, host).is_ok_and(|job| job.is_some_and(may_run)) {
             drop(fs::remove_file(path));
@@ -146,7 +150,7 @@ fn prune(folder: &Path, host: &LocalHost) {
     }
 }
 
-/// This host, and this start of its kernel.
+/// This host and its current boot.
 struct LocalHost {
     root: Option<Root>,
     boot: Option<String>,
@@ -160,14 +164,14 @@ impl LocalHost {
         Self { host: root.as_ref().map(|root| hostname(root)).unwrap_or_default(), boot, root }
     }
 
-    /// Whether its process is there, or is on a host that cannot be asked.
+    /// Whether a job's process exists, or runs on another host, which cannot be checked.
     fn may_run(&self, job: &Job) -> bool {
         let JobProcess { pid, began, boot, host } = &job.process;
         let Some(root) = &self.root else { return true };
         *host != self.host || *boot == self.boot && process::start_time(root, *pid) == Some(*began)
     }
 
-    /// This process.
+    /// Returns this process.
     fn process(&self) -> JobProcess {
         let pid = std::process::id();
         let began = self.root.as_ref().and_then(|root| process::start_time(root, pid)).unwrap_or(0);
@@ -175,12 +179,12 @@ impl LocalHost {
     }
 }
 
-/// Whether the process of a job is on this host.
+/// Whether a job's process is on this host.
 pub fn is_local(job: &Job) -> bool {
     LocalHost::current().host == job.process.host
 }
 
-/// Bytes as a word of a job.
+/// Converts a command-line argument for a job record.
 pub fn to_word(bytes: &OsStr) -> Word {
     match bytes.to_str() {
         Some(text) => Word::Text(text.to_owned()),
@@ -188,7 +192,7 @@ pub fn to_word(bytes: &OsStr) -> Word {
     }
 }
 
-/// A word of a job as it was typed.
+/// Converts an argument of a job record back.
 pub fn to_os_string(word: &Word) -> OsString {
     match word {
         Word::Text(text) => text.into(),
@@ -201,12 +205,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_job_is_told_without_harm() {
+    fn rejects_invalid_records_without_control_characters() {
         let job = include_str!("../../../schema/tests/fixtures/job-1.json");
         assert!(parse(Path::new("7.json"), job).is_ok());
         let damaged = job.replace("\"cut\"", "\"\\u001b[2J\"");
-        let failure = parse(Path::new("7.json"), &damaged).expect_err("no job");
-        assert!(failure.message.starts_with("7.json: it is no job: "), "{}", failure.message);
+        let failure = parse(Path::new("7.json"), &damaged).expect_err("an invalid record");
+        assert!(failure.message.starts_with("7.json: not a job record: "), "{}", failure.message);
         assert!(failure.message.contains("\u{fffd}[2J") && !failure.message.contains('\u{1b}'));
     }
 }

@@ -1,4 +1,4 @@
-//! How a transfer notes itself while it runs.
+//! Records a running transfer as a job.
 
 use super::{file, folder, numbers, prune, to_word, LocalHost};
 use crate::args::Common;
@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often what changed is written.
+/// How often changes are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Variables that change what a transfer does.
+/// Environment variables that affect a transfer.
 const ENVIRONMENT: [&str; 1] = ["NUMAIO_SSH"];
 
-/// Where a transfer notes itself; nowhere, if nobody began.
+/// Recorder of a job; records nothing before [`JobRecorder::begin`].
 #[derive(Debug, Clone, Default)]
 pub struct JobRecorder(Arc<Mutex<Option<ActiveJob>>>);
 
@@ -32,8 +32,10 @@ struct ActiveJob {
 }
 
 impl JobRecorder {
-    /// Begins to note what was typed as a new job, about these places, or goes on with the job that was given to [`resume`](Self::resume). A
-    /// transfer that cannot be noted is carried out all the same.
+    /// Starts recording a new job with its source inodes, unless [`resume`](Self::resume) has set
+    /// one.
+    ///
+    /// A transfer runs even if it cannot be recorded.
     pub fn begin(&self, common: &Common, places: Vec<u64>) {
         if self.active().is_some() {
             return;
@@ -42,12 +44,12 @@ impl JobRecorder {
             Ok(noted) => *self.active() = Some(noted),
             Err(failure) => output::remark(
                 common,
-                &format!("this transfer is not among the jobs: {}; --no-job leaves it out", failure.message),
+                &format!("cannot record this transfer as a job: {}; --no-job skips it", failure.message),
             ),
         }
     }
 
-    /// Notes the transfer as a further run of a job.
+    /// Records the transfer as another run of a job.
     pub fn resume(&self, mut job: Job) -> Result<(), Failure> {
         let folder = folder().ok_or_else(no_state_directory)?;
         let path = file(&folder, job.id);
@@ -66,7 +68,7 @@ impl JobRecorder {
         Ok(())
     }
 
-    /// Notes how far the transfer is.
+    /// Records the progress.
     pub fn update(&self, totals: JobTotals) {
         self.change(|noted| {
             noted.job.totals = totals;
@@ -79,7 +81,7 @@ impl JobRecorder {
         });
     }
 
-    /// What went wrong so far is met again, if it still is wrong.
+    /// Clears the recorded problems: a retry meets those that persist again.
     pub fn clear_problems(&self) {
         self.change(|noted| {
             noted.job.problems.clear();
@@ -87,7 +89,7 @@ impl JobRecorder {
         });
     }
 
-    /// Notes what went wrong.
+    /// Records a problem.
     pub fn problem(&self, problem: JobProblem) {
         self.change(|noted| {
             noted.job.add_problem(problem);
@@ -95,7 +97,7 @@ impl JobRecorder {
         });
     }
 
-    /// Notes how it ended, once.
+    /// Records the end, once.
     pub fn end(&self, ended: &Result<ExitCode, Failure>) {
         self.change(|noted| {
             if !noted.job.state.is_alive() {
@@ -110,13 +112,13 @@ impl JobRecorder {
         });
     }
 
-    /// Changes what is noted, and writes it if `change` says that it must be at once, or if it is time to.
+    /// Changes the record; writes it if `change` returns true, or after [`WRITE_INTERVAL`].
     fn change(&self, change: impl FnOnce(&mut ActiveJob) -> bool) {
         let mut noted = self.active();
         let Some(noted) = noted.as_mut() else { return };
         let write_now = change(noted);
         if write_now || noted.written.elapsed() >= WRITE_INTERVAL {
-            // A disk that is full for the moment is no reason to end a transfer.
+            // A disk that is full at the moment must not stop the transfer.
             drop(noted.write());
         }
     }
@@ -135,25 +137,25 @@ impl ActiveJob {
     }
 }
 
-/// A job as it is noted.
+/// Returns a job as the JSON of its record.
 pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
     Ok(serde_json::to_vec_pretty(job)?)
 }
 
 fn no_state_directory() -> Failure {
-    Failure::new("there is no place to note it").hint("set XDG_STATE_HOME or HOME")
+    Failure::new("there is no state directory").hint("set XDG_STATE_HOME or HOME")
 }
 
-/// Those of them that are set.
+/// Returns the variables of [`ENVIRONMENT`] that are set.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     ENVIRONMENT.into_iter().filter_map(value)
 }
 
-/// A new job, which gets the next number.
+/// Creates a job with the next free number.
 fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
     let folder = folder().ok_or_else(no_state_directory)?;
-    // Commands and names of files are nobody else's business.
+    // Commands and file names are private.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| Failure::file(&folder, error))?;
     let host = LocalHost::current();
@@ -186,12 +188,12 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
         if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
         }
-        // Another transfer began at the same time.
-        job.id = job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "it is the last number"))?;
+        // Another transfer has taken the number.
+        job.id = job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "it has the highest number"))?;
     }
 }
 
-/// How a transfer ended, by what it tells the shell.
+/// Returns the state of a finished transfer, by its exit status.
 fn end_state(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
     match ended {
         Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),

@@ -1,4 +1,4 @@
-//! What a program that we started says to people.
+//! Relays the stderr of a child process.
 
 use crate::output::harmless;
 use std::collections::VecDeque;
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Longest line: a name of 4,095 bytes, each of them escaped, is far below it.
+/// Maximum length of a line; a message with an escaped name of 4,095 bytes is far below it.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// How long its last words may take once it has ended: what it left running may keep its standard error for ever.
+/// How long to read stderr after the exit: a process that the child left running may keep it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most lines that are kept back: the last ones say why it failed.
+/// Maximum number of lines that are held back; the last ones explain a failure.
 const MAX_HELD_LINES: usize = 256;
 
-/// Lines with their ends; the last may have none.
+/// Returns the lines with their line ends, which the last line may lack.
 pub fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
     let mut from = BufReader::new(from);
     std::iter::from_fn(move || {
@@ -26,7 +26,7 @@ pub fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Words that a thread passes on to our standard error.
+/// A thread that relays lines to this process's stderr.
 pub struct StderrRelay {
     all: Receiver<()>,
     held: Option<HeldLines>,
@@ -35,11 +35,13 @@ pub struct StderrRelay {
 type HeldLines = Arc<Mutex<VecDeque<String>>>;
 
 impl StderrRelay {
-    /// Passes on what comes, with the name of who says it, if there is one. The other side may be hostile: what a terminal
-    /// would obey is taken out. Words that are `held` back are passed on by [`tell`](Self::tell) alone.
+    /// Starts to relay lines, prefixed with `source`. Control characters are replaced: the other
+    /// side may be hostile.
+    ///
+    /// With `held`, lines are kept until [`print_held`](Self::print_held).
     pub fn start(from: impl Read + Send + 'static, source: Option<String>, held: bool) -> Self {
         let held = held.then(HeldLines::default);
-        let (told, all) = channel();
+        let (finished, all) = channel();
         let keep = held.clone();
         thread::spawn(move || {
             for line in lines(from).map(|line| clean(&line, source.as_deref())) {
@@ -54,18 +56,18 @@ impl StderrRelay {
                     }
                 }
             }
-            drop(told);
+            drop(finished);
         });
         Self { all, held }
     }
 
-    /// Waits until all of them are there, or have been passed on.
+    /// Waits until all lines have been relayed or held back.
     pub fn wait(&self) {
-        // The thread's end disconnects it.
+        // The end of the thread disconnects the channel.
         let _ = self.all.recv_timeout(DRAIN_TIMEOUT);
     }
 
-    /// Passes on those that were kept back.
+    /// Prints the lines that were held back.
     pub fn print_held(self) {
         if let Some(held) = self.held {
             let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
@@ -75,7 +77,7 @@ impl StderrRelay {
 }
 
 fn print(line: &str) {
-    // Nobody to tell if this fails.
+    // A failure to write to standard error cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_others_are_passed_on_without_what_a_terminal_would_obey() {
+    fn relayed_lines_have_no_control_characters() {
         assert_eq!(
             clean(b"numaio: no\x1b]0;x\x07 way\r\n", Some("far")),
             "numaio: far: no\u{fffd}]0;x\u{fffd} way"

@@ -1,20 +1,20 @@
-//! A disk and what happens to it.
+//! The simulated disk: durability, power loss and the end of a process.
 
 use super::state::{Change, Inode, Object, State, ROOT};
 use numaio_machine::port::{FilePath, Stamp};
 use std::collections::BTreeMap;
 
-/// A source of chance: the same seed gives the same numbers (SplitMix64).
+/// A random number generator: the same seed yields the same numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// A source with a seed.
+    /// A generator with a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,13 +23,13 @@ impl Chance {
         (z ^ (z >> 31)) % end
     }
 
-    /// Whether a thing happens that does so once in `times`.
+    /// Returns true with a probability of one in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// A directory of which a part was listed, and the names that are left.
+/// A partly listed directory, with the remaining names.
 pub(super) type OpenListing = (u64, Vec<Box<[u8]>>);
 
 /// A simulated file system.
@@ -37,21 +37,21 @@ pub(super) type OpenListing = (u64, Vec<Box<[u8]>>);
 pub struct Disk {
     pub(super) now: State,
     durable: State,
-    /// Changes that are not durable yet, in their order.
+    /// Changes that are not durable yet, in order.
     pending: Vec<Change>,
     next: u64,
     clock: i64,
-    /// Listings that are not over: names that are left.
+    /// Unfinished listings.
     pub(super) listings: BTreeMap<u64, OpenListing>,
-    /// Files that were begun in place.
+    /// Partial files that are written in place.
     pub(super) in_place: BTreeMap<FilePath, u64>,
-    /// Whether a process has the journal.
+    /// Inode of the journal that a process has opened.
     pub(super) journal: Option<u64>,
-    /// Bytes that were written since it was made.
+    /// Bytes written so far.
     pub written: u64,
-    /// Bytes that were read since it was made.
+    /// Bytes read so far.
     pub read: u64,
-    /// Bytes that it has room for; beyond them writes fail.
+    /// Maximum of written bytes; further writes fail.
     pub capacity: u64,
 }
 
@@ -83,13 +83,13 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// Makes a change that programs see at once.
+    /// Applies a change that is visible immediately, but not durable.
     pub(super) fn change(&mut self, change: Change) {
         self.now.apply(&change);
         self.pending.push(change);
     }
 
-    /// A new inode, which has no name yet.
+    /// Adds an inode without a name.
     pub(super) fn add(&mut self, object: Object, mode: u32) -> u64 {
         let inode = self.next;
         self.next += 1;
@@ -100,13 +100,13 @@ impl Disk {
         inode
     }
 
-    /// The time, which is never the same twice.
+    /// Advances the clock, and returns the time.
     pub(super) fn tick(&mut self) -> Stamp {
         self.clock += 1;
         Stamp { seconds: self.clock, nanoseconds: 7 }
     }
 
-    /// `fsync` of an inode.
+    /// Makes the changes of an inode durable, as `fsync` does.
     pub(super) fn sync_one(&mut self, inode: u64) {
         for change in self.pending.iter().filter(|change| change.inode() == Some(inode)) {
             self.durable.apply(change);
@@ -114,20 +114,20 @@ impl Disk {
         self.pending.retain(|change| change.inode() != Some(inode));
     }
 
-    /// `syncfs`.
+    /// Makes all changes durable, as `syncfs` does.
     pub fn sync_all(&mut self) {
         self.pending.iter().for_each(|change| self.durable.apply(change));
         self.pending.clear();
     }
 
-    /// The process that used it is gone.
+    /// Ends the process that uses the disk.
     pub fn end_process(&mut self) {
         self.listings.clear();
         self.in_place.clear();
         self.journal = None;
     }
 
-    /// The machine stops, and is started anew.
+    /// Loses power and restarts: each pending change is kept, lost or truncated at random.
     pub fn lose_power(&mut self, chance: &mut Chance) {
         let keep = 1 + chance.below(4);
         for change in std::mem::take(&mut self.pending) {
@@ -145,7 +145,7 @@ impl Disk {
         self.end_process();
     }
 
-    /// Puts something under a name, as if it had been there for ever.
+    /// Adds a durable object with a name.
     pub fn put(&mut self, name: &[u8], inode: Inode) {
         let (directory, last) = self.parent_of(name);
         let mtime = inode.mtime;
@@ -155,7 +155,7 @@ impl Disk {
         self.sync_all();
     }
 
-    /// Gives what has a name a second one.
+    /// Adds a durable hard link.
     pub fn link(&mut self, name: &[u8], other: &[u8]) {
         let Ok(number) = self.find(name) else { return };
         let (directory, last) = self.parent_of(other);
@@ -163,9 +163,9 @@ impl Disk {
         self.sync_all();
     }
 
-    /// All names of an object go, and its number becomes another one's at once, as on ext4.
-    pub fn replace(&mut self, gone: &[u8], name: &[u8], inode: Inode) {
-        let Ok(number) = self.find(gone) else { return };
+    /// Removes an object and reuses its inode number immediately, as ext4 does.
+    pub fn replace(&mut self, removed: &[u8], name: &[u8], inode: Inode) {
+        let Ok(number) = self.find(removed) else { return };
         for other in self.now.0.values_mut() {
             if let Object::Directory(names) = &mut other.object {
                 names.retain(|_, named| *named != number);
@@ -184,7 +184,7 @@ impl Disk {
         (self.find(parent).unwrap_or(ROOT), slash.map_or(name, |slash| &name[slash + 1..]))
     }
 
-    /// Every name with what it stands for, and the number that tells which names are one object.
+    /// Returns all names with their inode number and object.
     pub fn tree(&self) -> BTreeMap<Vec<u8>, (u64, Inode)> {
         let mut tree = BTreeMap::new();
         let mut rest = vec![(Vec::new(), ROOT)];

@@ -1,4 +1,4 @@
-//! Operations of a port, carried out on a disk.
+//! Runs the operations of a port on the simulated disk.
 
 use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
@@ -10,14 +10,14 @@ use numaio_machine::port::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the umask takes of the modes of new things.
+/// The umask of new objects.
 const UMASK: u32 = 0o022;
 
 fn fault(why: FaultKind) -> Fault {
     Fault::new(why, format_args!("simulated: {why:?}"))
 }
 
-/// Packs at 500 MB/s, by a thread that has a CPU for itself.
+/// Compresses at 500 MB/s, on a thread that uses a full CPU.
 fn packed(pack: CompressFn, data: &mut Vec<u8>) -> CompressionResult {
     let mut into = vec![0; BLOCK];
     let bytes = pack(data, &mut into);
@@ -37,7 +37,7 @@ fn unpacked(packed: &Decompression, data: &[u8]) -> Result<Vec<u8>, Fault> {
 }
 
 impl Disk {
-    /// Carries an operation out.
+    /// Runs an operation.
     pub fn run(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
         match operation {
             Operation::List { directory, most, details } => {
@@ -91,7 +91,7 @@ impl Disk {
         }
     }
 
-    /// The process was killed while an operation was under way: some of it was done.
+    /// Runs a part of an operation, whose process is killed meanwhile.
     pub fn run_partially(&mut self, operation: Operation<Vec<u8>>, chance: &mut Chance) {
         match operation {
             Operation::Write { mut puts, data, hash, packed } => {
@@ -114,7 +114,7 @@ impl Disk {
         }
     }
 
-    /// The inode of a name; links are not followed.
+    /// Returns the inode of a name without following links.
     pub(super) fn find(&self, name: &[u8]) -> Result<u64, Fault> {
         let mut at = ROOT;
         for component in name.split(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
@@ -159,7 +159,7 @@ impl Disk {
             group: inode.group,
             size,
             mtime: inode.mtime,
-            // Its times are fine.
+            // Times are not rounded.
             ctime: Stamp { nanoseconds: 999_999_999, ..inode.mtime },
             inode: number,
             volume: 1,
@@ -177,13 +177,14 @@ impl Disk {
             _ => None,
         };
         let xattrs = if details.xattrs { inode.xattrs.clone() } else { Vec::new() };
-        // Files lie anywhere, and always in the same place.
+        // A file has an arbitrary but fixed address.
         let address =
             (details.address && kind == FileKind::File).then(|| number.wrapping_mul(0x9e37_79b9) % 1_000);
         Some(FileInfo { metadata, has_hidden_xattrs: false, target, xattrs, data, address, is_link_destination: false })
     }
 
-    /// Whether a link with a relative target would lead to what is in its place, or into it, if there is no other link on the way.
+    /// Whether a relative link target resolves to the entry at the link's own name, or into it,
+    /// without other links.
     fn resolves_into(&self, name: &[u8], target: &[u8]) -> bool {
         let mut path: Vec<&[u8]> = name.split(|&byte| byte == b'/').collect();
         path.pop();

@@ -1,17 +1,17 @@
-//! What a file system holds, and changes to it.
+//! The state of a file system, and changes to it.
 
 use numaio_machine::port::{Stamp, Xattr};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of a page: whether it was written to tells data from holes.
+/// Bytes of a page: pages that were never written are holes.
 pub const PAGE: u64 = 4_096;
-/// The number of the root directory.
+/// Inode number of the root directory.
 pub const ROOT: u64 = 1;
 
 /// An object of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// What it is.
+    /// Type and content.
     pub object: Object,
     /// The lowest twelve bits of its mode.
     pub mode: u32,
@@ -19,24 +19,24 @@ pub struct Inode {
     pub user: u32,
     /// The group it belongs to.
     pub group: u32,
-    /// When its content was last changed.
+    /// Time of the last change of the content.
     pub mtime: Stamp,
     /// Extended attributes by name.
     pub xattrs: Vec<Xattr>,
 }
 
-/// What an object is, with its content.
+/// Type and content of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
     /// A regular file: its bytes, and the pages that were written.
     File(Vec<u8>, BTreeSet<u64>),
-    /// A directory: names and numbers of inodes.
+    /// A directory: names with inode numbers.
     Directory(BTreeMap<Box<[u8]>, u64>),
-    /// Anything else.
+    /// Any other type.
     Special(Kind),
 }
 
-/// An object without content.
+/// A type without content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A symbolic link with its target.
@@ -49,10 +49,10 @@ pub enum Kind {
     BlockDevice(u32, u32),
 }
 
-/// One change, which becomes durable by itself.
+/// A change, which becomes durable independently of others.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Names of directories get other inodes, or none, all at once.
+    /// Names in directories with new inodes, or none, changed atomically.
     Names(Vec<(u64, Box<[u8]>, Option<u64>)>),
     /// Bytes of a file.
     Data(u64, u64, Vec<u8>),
@@ -63,7 +63,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The inode whose `fsync` makes it durable.
+    /// Returns the inode whose `fsync` makes the change durable.
     pub fn inode(&self) -> Option<u64> {
         match self {
             Self::Names(_) => None,
@@ -77,6 +77,7 @@ impl Change {
 pub struct State(pub BTreeMap<u64, Inode>);
 
 impl State {
+    /// Applies a change.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Names(all) => {

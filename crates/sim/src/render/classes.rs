@@ -1,5 +1,6 @@
-//! What drivers make of functions: network interfaces, disks, RDMA devices, GPUs, and their class links
-//! (`Documentation/ABI/testing/sysfs-class-net`, `.../stable/sysfs-block`, `.../stable/sysfs-class-infiniband`).
+//! Devices that drivers create for functions (network interfaces, disks, RDMA devices, GPUs), with
+//! class links (`Documentation/ABI/testing/sysfs-class-net`, `.../stable/sysfs-block`,
+//! `.../stable/sysfs-class-infiniband`).
 
 use super::irqs::controller;
 use super::Dir;
@@ -34,7 +35,7 @@ pub(super) fn render(device: &DeviceSpec, place: &str, tree: &mut Tree) {
     }
 }
 
-/// A member of a class that hangs directly below its function; gives its directory.
+/// Renders a member of a class directly below its function.
 fn render_class(class: &str, name: &str, place: &str, tree: &mut Tree) {
     let path = format!("{place}/{class}/{name}");
     Dir::new(tree, &path).link("device", place).link("subsystem", &format!("/sys/class/{class}"));
@@ -66,7 +67,7 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
         Some(bits_per_s) => {
             dir.value("speed", bits_per_s / 1_000_000).value("carrier", 1);
         }
-        // The kernel answers EINVAL while the interface is down.
+        // The kernel returns EINVAL while the interface is down.
         None => {
             let failed = || ReadErrorKind::Failed("Invalid argument (os error 22)".to_owned());
             tree.unreadable(&format!("{path}/speed"), failed()).unreadable(&format!("{path}/carrier"), failed());
@@ -74,7 +75,8 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
     }
 }
 
-/// A receive and a transmit queue for each interrupt (`Documentation/ABI/testing/sysfs-class-net-queues`).
+/// A receive and a transmit queue for each interrupt
+/// (`Documentation/ABI/testing/sysfs-class-net-queues`).
 fn render_queues(queues: u32, dir: &mut Dir) {
     for queue in 0..queues {
         dir.value(&format!("queues/rx-{queue}/rps_cpus"), "00000000")
@@ -82,7 +84,7 @@ fn render_queues(queues: u32, dir: &mut Dir) {
         if queues > 1 {
             dir.value(&format!("queues/tx-{queue}/xps_cpus"), "00000000");
         } else {
-            // The kernel answers ENOENT where there is no choice of queues.
+            // Without a choice of queues the kernel returns ENOENT.
             let path = format!("{}/queues/tx-{queue}/xps_cpus", dir.path);
             dir.tree.unreadable(&path, ReadErrorKind::Absent);
         }

@@ -1,5 +1,6 @@
 //! /sys/devices/system/cpu (`Documentation/ABI/stable/sysfs-devices-system-cpu`,
-//! `Documentation/admin-guide/cputopology.rst`, `Documentation/ABI/testing/sysfs-devices-system-cpu`).
+//! `Documentation/admin-guide/cputopology.rst`,
+//! `Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
 use super::{room, Dir};
 use crate::spec::{CacheSpec, NodeSpec, Sharing, Spec};

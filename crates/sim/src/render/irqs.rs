@@ -1,5 +1,5 @@
-//! Interrupts: /proc/interrupts, /proc/irq and /sys/kernel/irq (`Documentation/core-api/irq/irq-affinity.rst`,
-//! `Documentation/ABI/testing/sysfs-kernel-irq`).
+//! Interrupts: /proc/interrupts, /proc/irq and /sys/kernel/irq
+//! (`Documentation/core-api/irq/irq-affinity.rst`, `Documentation/ABI/testing/sysfs-kernel-irq`).
 
 use super::{room, Dir};
 use crate::spec::{DeviceSpec, Spec};
@@ -44,7 +44,7 @@ pub(super) fn of_devices(spec: &Spec) -> BTreeMap<PciAddress, Vec<Line>> {
     all
 }
 
-/// The name a driver gives to its `index`th interrupt.
+/// Returns the driver's name of the `index`th interrupt.
 fn name(device: &DeviceSpec, index: u32) -> String {
     let own = device.names.first().map_or_else(|| device.pci.to_string(), Clone::clone);
     match device.kind {
@@ -96,7 +96,7 @@ pub(crate) fn actions(irq: u32) -> String {
     format!("/sys/kernel/irq/{irq}/actions")
 }
 
-/// Writes where an interrupt may go and where it goes, as wide as the masks were before.
+/// Writes the affinity and the effective affinity of an interrupt, keeping the width of the masks.
 pub(crate) fn move_irq(irq: u32, affinity: &CpuSet, goes_to: CpuId, tree: &mut Tree) {
     let path = format!("/proc/irq/{irq}");
     let digits = |text: String| text.chars().filter(char::is_ascii_hexdigit).count();
@@ -115,7 +115,7 @@ fn render_line(line: &Line, bits: u32, tree: &mut Tree) {
     dir.set("smp_affinity", "smp_affinity_list", &line.affinity, bits)
         .set("effective_affinity", "effective_affinity_list", &line.effective, bits)
         .value("affinity_hint", super::mask(&CpuSet::new(), bits));
-    // A slash in a name would be another directory: the kernel makes none then.
+    // The kernel creates no directory for a name with a slash.
     if !line.name.contains('/') {
         dir.tree.dir(&format!("{path}/{}", line.name));
     }

@@ -1,4 +1,4 @@
-//! Memory of the machine and of its nodes: meminfo, huge pages, and memory that comes as a device.
+//! Memory of the machine and of its nodes: meminfo, huge pages and device memory.
 
 use super::Dir;
 use crate::spec::{NodeSpec, Spec};
@@ -100,7 +100,7 @@ fn render_transparent(spec: &Spec, tree: &mut Tree) {
         .value("hpage_pmd_size", 2 << 20);
 }
 
-/// Memory that a driver brought online shows its origin by where its dax device hangs
+/// Memory that a driver onlined: the parent of its dax device shows its origin
 /// (`Documentation/ABI/testing/sysfs-bus-dax`).
 fn render_device_memory(index: usize, node: &NodeSpec, tree: &mut Tree) {
     let parent = match node.memory_kind.as_str() {

@@ -1,8 +1,9 @@
-//! A machine as Linux shows it: /sys and /proc as a tree of files.
+//! Renders a machine as Linux presents it: /sys and /proc as a tree of files.
 //!
 //! Follows the kernel's documents (`Documentation/ABI/stable/sysfs-devices-node`,
-//! `.../stable/sysfs-devices-system-cpu`, `.../testing/sysfs-devices-system-cpu`, `.../testing/sysfs-bus-pci`,
-//! `Documentation/filesystems/proc.rst`), not the parsers that read it.
+//! `.../stable/sysfs-devices-system-cpu`, `.../testing/sysfs-devices-system-cpu`,
+//! `.../testing/sysfs-bus-pci`, `Documentation/filesystems/proc.rst`), not the parsers that read
+//! it.
 
 mod classes;
 mod cpus;
@@ -20,9 +21,8 @@ use numaio_machine::ids::Id;
 use numaio_machine::set::IdSet;
 use numaio_machine::tree::Tree;
 
-/// The files of a machine, an hour after it was started.
-///
-/// The description must be one that [`Spec::check`] accepts: what it refuses has no files that mean anything.
+/// Returns the files of a machine one hour after its boot.
+/// The description must pass [`Spec::check`]; otherwise the files are meaningless.
 pub fn render(spec: &Spec) -> Tree {
     debug_assert_eq!(spec.check(), Ok(()));
     let mut tree = Tree::new();
@@ -54,7 +54,7 @@ impl<'a> Dir<'a> {
         self
     }
 
-    /// A link, relative as the kernel makes them, to an absolute place.
+    /// Writes a relative link, as the kernel does, to an absolute path.
     fn link(&mut self, name: &str, target: &str) -> &mut Self {
         let path = format!("{}/{name}", self.path);
         self.tree.link(&path, &relative(&self.path, target));
@@ -67,7 +67,7 @@ impl<'a> Dir<'a> {
     }
 }
 
-/// `target` as seen from the directory `from`, both absolute.
+/// Returns `target` relative to the directory `from`; both are absolute.
 fn relative(from: &str, target: &str) -> String {
     let from: Vec<&str> = from.split('/').filter(|part| !part.is_empty()).collect();
     let to: Vec<&str> = target.split('/').filter(|part| !part.is_empty()).collect();
@@ -75,8 +75,8 @@ fn relative(from: &str, target: &str) -> String {
     "../".repeat(from.len() - common) + &to[common..].join("/")
 }
 
-/// The mask format of a set among `bits` possible ids: 32-bit words, the first with only the digits it needs
-/// (`%*pb`, `Documentation/core-api/printk-formats.rst`).
+/// The mask format of a set among `bits` possible ids: 32-bit words, the first with only the digits
+/// it needs (`%*pb`, `Documentation/core-api/printk-formats.rst`).
 fn mask<T: Id>(set: &IdSet<T>, bits: u32) -> String {
     let words = bits.div_ceil(32).max(1);
     let mut values = vec![0u32; words as usize];
@@ -89,7 +89,7 @@ fn mask<T: Id>(set: &IdSet<T>, bits: u32) -> String {
     values.iter().enumerate().rev().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// Ids that a kernel would reserve room for: one more than the greatest.
+/// Returns the number of ids that a kernel would reserve: one more than the greatest.
 fn room<T: Id>(set: &IdSet<T>) -> u32 {
     set.iter().next_back().map_or(1, |id| id.number() + 1)
 }

@@ -14,7 +14,7 @@ pub(super) fn render(spec: &Spec, tree: &mut Tree) {
     let online: NodeSet = spec.nodes.iter().map(|node| node.id).collect();
     let possible = online.union(&spec.offline_nodes);
     let with_memory: NodeSet = spec.memory_nodes().map(|node| node.id).collect();
-    // DRAM is normal memory; what comes as a device is onlined as movable.
+    // DRAM is normal memory; device memory is onlined as movable.
     let normal: NodeSet =
         spec.memory_nodes().filter(|node| node.memory_kind == "DRAM").map(|node| node.id).collect();
     let online_cpus = spec.online_cpus();

@@ -1,4 +1,4 @@
-//! PCI functions where they hang (`Documentation/ABI/testing/sysfs-bus-pci`).
+//! PCI functions at their position in the tree (`Documentation/ABI/testing/sysfs-bus-pci`).
 
 use super::irqs::Line;
 use super::{classes, room, Dir};
@@ -103,7 +103,7 @@ fn render_function(device: &DeviceSpec, place: &str, irqs: &[Line], tree: &mut T
     Dir::new(tree, "/sys/bus/pci/devices").link(&pci.to_string(), place);
 }
 
-/// As the kernel's `pci_speed_string` writes them.
+/// Formats a link speed like the kernel's `pci_speed_string`.
 fn speed(gt_per_s: f64) -> String {
     match gt_per_s > 0.0 {
         true => format!("{gt_per_s:.1} GT/s PCIe"),
@@ -145,7 +145,7 @@ fn render_sriov(device: &DeviceSpec, places: &BTreeMap<PciAddress, String>, tree
     }
 }
 
-/// Root buses; firmware that gives no node to a bus leaves it near to all CPUs.
+/// Renders the root buses; a bus without a node is local to all CPUs.
 fn render_buses(spec: &Spec, online: &CpuSet, tree: &mut Tree) {
     let roots: BTreeSet<(u32, u8)> = spec
         .devices

@@ -1,4 +1,4 @@
-//! What /proc, DMI and the control groups tell of the machine and of this process
+//! /proc, DMI and the control groups: the machine and this process
 //! (`Documentation/filesystems/proc.rst`, `Documentation/admin-guide/cgroup-v2.rst`).
 
 use super::{mask, room, Dir};
@@ -117,7 +117,8 @@ fn allowed<T: Id>(what: &str, set: &IdSet<T>, bits: u32) -> String {
     lines
 }
 
-/// Version 2, mounted where systemd mounts it; only what confines is written into groups other than the root.
+/// Version 2, mounted where systemd mounts it; only what confines is written into groups other than
+/// the root.
 fn render_cgroup(spec: &Spec, tree: &mut Tree) {
     let cgroup = spec.confinement.cgroup.as_str();
     tree.file(&format!("/proc/{OWN_PID}/cgroup"), format!("0::{cgroup}\n"));

@@ -1,5 +1,5 @@
-//! Processor time, which goes on while workloads run: /proc/stat, /proc/uptime and this process's own stat
-//! (`Documentation/filesystems/proc.rst`, 1.7 and 1.2).
+//! Processor time, which advances while workloads run: /proc/stat, /proc/uptime and this process's
+//! own stat (`Documentation/filesystems/proc.rst`, 1.7 and 1.2).
 
 use super::proc::OWN_PID;
 use crate::spec::Spec;
@@ -12,25 +12,25 @@ use std::fmt::Write;
 /// Nanoseconds of a clock tick (`USER_HZ` is 100).
 const TICK_NS: u64 = 10_000_000;
 
-/// Processor time that was used so far.
+/// Processor time used so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Usage {
-    /// Nanoseconds since the machine was started.
+    /// Nanoseconds since boot.
     pub now_ns: u64,
     /// Of those, used by this process, by CPU.
     own_ns: BTreeMap<CpuId, u64>,
-    /// CPUs that others keep busy.
+    /// CPUs that other processes keep busy.
     others: CpuSet,
 }
 
 impl Usage {
-    /// A machine that was started an hour ago.
+    /// The usage one hour after boot.
     pub fn at_boot(spec: &Spec) -> Self {
         let others = spec.conditions.other_load.iter().flat_map(|load| load.cpus.iter()).collect();
         Self { now_ns: 3600 * 1_000_000_000, own_ns: BTreeMap::new(), others }
     }
 
-    /// Lets time go on, in which this process kept some CPUs busy.
+    /// Advances the time, during which this process kept some CPUs busy.
     pub fn pass(&mut self, elapsed_ns: u64, cpus: &CpuSet) {
         self.now_ns = self.now_ns.saturating_add(elapsed_ns);
         for cpu in cpus.iter() {
@@ -39,13 +39,13 @@ impl Usage {
         }
     }
 
-    /// Hours since the machine was started.
+    /// Returns the hours since boot.
     pub fn hours(&self) -> f64 {
         self.now_ns as f64 / 3.6e12
     }
 }
 
-/// Writes the files that tell of processor time.
+/// Writes the files with processor times.
 pub(crate) fn render(spec: &Spec, usage: &Usage, tree: &mut Tree) {
     let all = usage.now_ns / TICK_NS;
     let stolen = (all as f64 * spec.conditions.stolen) as u64;

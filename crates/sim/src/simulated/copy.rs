@@ -7,7 +7,7 @@ use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Sampling};
 
 impl Simulated {
-    /// What a copy runs at without noise, in bytes copied per second: what measurements scatter around.
+    /// Returns the bytes per second of a copy without noise.
     ///
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
@@ -70,7 +70,7 @@ impl Simulated {
     }
 }
 
-/// Source and sink of every thread.
+/// Returns the source and sink buffers of all threads.
 fn buffers(copy: &CopyWorkload) -> [(NodeId, u64, u64); 2] {
     let threads = copy.placement.cpus.len() as u64;
     [copy.flow.source, copy.flow.sink].map(|node| (node, copy.bytes_per_thread, threads))

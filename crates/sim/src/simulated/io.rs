@@ -11,13 +11,13 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow, IoPath, IoWorkload, Pages, Sampling, StreamGroup};
 use std::collections::BTreeMap;
 
-/// CPU time of a request, in nanoseconds: about what a system call and an interrupt take.
+/// CPU time of a request in nanoseconds, about a system call and an interrupt.
 const REQUEST_NS: u64 = 5_000;
-/// Most streams of a run; a limit against workloads that no machine starts.
+/// Maximum number of streams of a run.
 const MAX_STREAMS: u32 = 1 << 16;
 
 impl Simulated {
-    /// What each group of streams moves without noise, in bytes per second: what measurements scatter around.
+    /// Returns the bytes per second of each group of streams without noise.
     ///
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
@@ -52,8 +52,8 @@ impl Simulated {
         }
     }
 
-    /// The device that a path leads to: a disk by the name of its file, a network by its first interface, a GPU by
-    /// its index.
+    /// Returns the device of a path: a disk by the name of its file, a network by its first
+    /// interface, a GPU by its index.
     fn device_of_path(&self, through: &IoPath) -> Result<&IoSpec, ProbeError> {
         let of_kind = |kind| self.spec.devices.iter().filter(move |device| device.kind == kind);
         let named = |device: &&DeviceSpec, path: &str| {
@@ -69,7 +69,7 @@ impl Simulated {
         io.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
     }
 
-    /// Bytes per second of each group.
+    /// Returns the bytes per second of each group.
     fn io_rates(&self, spec: &IoSpec, groups: &[StreamGroup]) -> Vec<f64> {
         let mut streams: BTreeMap<(Direction, NodeId), u32> = BTreeMap::new();
         for group in groups {
@@ -91,7 +91,7 @@ impl Simulated {
         groups.iter().map(of_group).collect()
     }
 
-    /// Bytes per second of nodes that stream in one direction, given how many streams each has.
+    /// Returns the bytes per second of each node in one direction, given its number of streams.
     fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)]) -> Vec<f64> {
         let demand = |(node, streams): &(NodeId, u32)| {
             let own = rates.stream.map_or(f64::INFINITY, |stream| stream * f64::from(*streams));
@@ -104,7 +104,8 @@ impl Simulated {
         share(&capacities, &flows)
     }
 
-    /// What the path to buffers asked for on a node carries; part of them may lie elsewhere.
+    /// Returns the bytes per second of the path to buffers on a node, some of which may be
+    /// misplaced.
     fn path_of_buffers(&self, rates: &IoRates, node: NodeId) -> f64 {
         let of = |node: NodeId| {
             let place = self.spec.nodes.iter().position(|other| other.id == node);
@@ -148,7 +149,8 @@ impl Simulated {
         Ok(IoOutcome { groups, elapsed_ns, start_skew_ns, cpu_ns, there: None, notes: Vec::new(), cut })
     }
 
-    /// Length of a slice in nanoseconds, how many there are, and what cut the run short.
+    /// Returns the duration of a slice in nanoseconds, the number of slices, and why the run ends
+    /// early.
     fn slices(&self, io: &IoWorkload, bytes_per_s: f64) -> (u64, u32, Option<String>) {
         let Sampling::Window { milliseconds, slices } = io.sampling else { return (1, 0, None) };
         let ns = (u64::from(milliseconds) * 1_000_000 / u64::from(slices)).max(1);
@@ -169,7 +171,7 @@ impl Simulated {
     }
 }
 
-/// Buffers of each group: node, bytes of a stream's, and how many.
+/// Returns the buffers of each group: node, bytes per stream, and number.
 fn buffers(io: &IoWorkload) -> Vec<(NodeId, u64, u64)> {
     io.groups.iter().map(|group| buffer(io, group)).collect()
 }

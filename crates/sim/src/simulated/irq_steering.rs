@@ -1,4 +1,4 @@
-//! Interrupts and packets steered to CPUs, as the kernel takes such changes
+//! Changes of interrupt and packet steering, with the kernel's checks
 //! (`Documentation/core-api/irq/irq-affinity.rst`, `Documentation/networking/scaling.rst`).
 
 use crate::render;
@@ -8,7 +8,7 @@ use numaio_machine::steering;
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::tree::Tree;
 
-/// Sets it in the tree; gives what was there.
+/// Applies a change to the tree, and returns the change that reverts it.
 pub(super) fn apply(change: &Change, online: &CpuSet, tree: &mut Tree) -> Result<Change, ControlError> {
     let refused = |why: &str| ControlError::Refused { what: change.to_string(), why: why.to_owned() };
     let (path, text) = steering::setting_file(change).ok_or_else(|| refused("No such file or directory"))?;

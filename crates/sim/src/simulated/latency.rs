@@ -6,11 +6,11 @@ use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeErr
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Flow, LatencyWorkload, LoadWorkload, Pages, Sampling};
 
-/// What a walk of the page table adds to a load on a base page, as a share of the load's time.
+/// Additional time of a load on a base page for the page table walk, relative to the load's time.
 const TABLE_WALK: f64 = 0.25;
 
 impl Simulated {
-    /// What a load takes without noise, in nanoseconds: what measurements scatter around.
+    /// Returns the nanoseconds of a load without noise.
     ///
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
@@ -45,7 +45,7 @@ impl Simulated {
         let slice_ns = (u64::from(latency.milliseconds) * 1_000_000 / u64::from(latency.slices)).max(1);
         let deviation = self.spec.noise.sample;
         let mut sample = || {
-            // What slows a run down makes each load take longer.
+            // The factor is one of bandwidth: a lower one makes each load take longer.
             let loads = slice_ns as f64 / truth_ns * factor * random.factor(deviation);
             LatencySample { loads: (loads as u64).max(1), ns: slice_ns }
         };
@@ -54,7 +54,7 @@ impl Simulated {
         let sampled_ns = slice_ns.saturating_mul(u64::from(latency.slices));
         let load = latency.load.as_ref().map(|load| self.loaded(load, latency.pages, sampled_ns, factor));
         let places = latency.bytes as f64 / f64::from(latency.stride_bytes);
-        // One pass, or as long as the run where that is shorter.
+        // One pass, but no longer than the run.
         let warm_up_ns = ((places * truth_ns) as u64).min(sampled_ns);
         let preparation_ns = self.preparation_ns(1, latency.bytes as f64, &residency);
         let elapsed_ns = sampled_ns.saturating_add(warm_up_ns).saturating_add(preparation_ns);
@@ -72,7 +72,7 @@ impl Simulated {
     }
 }
 
-/// The chain's buffer, and those of the loading threads.
+/// Returns the buffers of the chain and of the loading threads.
 fn buffers(latency: &LatencyWorkload) -> Vec<(NodeId, u64, u64)> {
     let chain = (latency.memory, latency.bytes, 1);
     let loads = latency.load.as_ref();

@@ -1,4 +1,4 @@
-//! A machine that does not exist, behind the seam.
+//! The simulated machine behind the interfaces of a real one.
 
 mod copy;
 mod io;
@@ -23,19 +23,21 @@ use numaio_machine::workload::{Flow, Pages, Sampling, Workload};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// Most samples of a run; a limit against workloads that would never end.
+/// Maximum number of samples of a run, which bounds its duration.
 const MAX_SAMPLES: u32 = 1_000_000;
 const BASE_PAGE: u64 = 4096;
 const HUGE_PAGE: u64 = 2 << 20;
-/// What one thread zeroes of fresh memory per second, by page faults.
+/// Bytes per second of fresh memory that a thread zeroes in page faults on base pages.
 const BASE_TOUCH_BYTES_PER_S: f64 = 1.5e9;
 /// The same on huge pages.
 const HUGE_TOUCH_BYTES_PER_S: f64 = 6e9;
-/// To start a thread, and to ask for a page's node.
+/// Time to start a thread.
 const THREAD_NS: u64 = 50_000;
+/// Time to look up a page's node.
 const PAGE_CHECK_NS: u64 = 100;
 
-/// A simulated machine: seen by its rendered files, tried by computing, asked by a table, changed in itself.
+/// A simulated machine: discovery reads rendered files, probes are computed, and questions are
+/// answered by a table.
 #[derive(Debug)]
 pub struct Simulated {
     spec: Spec,
@@ -48,10 +50,10 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// The machine of a description, an hour after it was started.
+    /// A machine of a description, one hour after its boot.
     ///
     /// # Errors
-    /// If the description cannot be a machine.
+    /// The description is invalid.
     pub fn new(spec: Spec) -> Result<Self, BadSpec> {
         spec.check()?;
         Ok(Self {
@@ -65,18 +67,18 @@ impl Simulated {
         })
     }
 
-    /// The same machine with paths, hosts and processes: the answers it gives to what is asked of them.
+    /// Sets the answers to questions about paths, hosts and processes.
     #[must_use]
     pub fn with_answers(self, answers: LocateAnswers) -> Self {
         Self { answers, ..self }
     }
 
-    /// The description.
+    /// Returns the description.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// The files as they are now.
+    /// Returns the current files.
     pub fn tree(&self) -> Tree {
         self.tree.borrow().clone()
     }
@@ -88,7 +90,7 @@ impl Simulated {
         }
     }
 
-    /// Randomness of the next run, and what its bandwidth is multiplied by.
+    /// Returns the random numbers of the next run, and the factor of its bandwidth.
     fn next_run(&self, flow: Flow) -> (Random, f64) {
         let run = self.runs.replace(self.runs.get() + 1);
         let mut random = Random::of_run(self.spec.noise.seed, run);
@@ -97,7 +99,7 @@ impl Simulated {
         (random, factor)
     }
 
-    /// Refuses CPUs that a real machine would refuse.
+    /// Rejects CPUs as a kernel does.
     fn admit_cpus(&self, cpus: &CpuSet) -> Result<(), ProbeError> {
         if cpus.is_empty() {
             return refused("run", "no CPUs to run on");
@@ -108,7 +110,8 @@ impl Simulated {
         }
     }
 
-    /// Refuses buffers that a real machine would refuse; each is a node, its bytes, and how many there are.
+    /// Rejects buffers as a kernel does; each is a node, the bytes of a buffer, and the number of
+    /// buffers.
     fn admit_buffers(&self, buffers: &[(NodeId, u64, u64)], pages: Pages) -> Result<(), ProbeError> {
         let page = page_bytes(pages, true);
         let mut needed: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -148,7 +151,7 @@ impl Simulated {
         }
     }
 
-    /// Where the pages of buffers lie, looked at before and after the run.
+    /// Returns where the pages of buffers lie, checked before and after the run.
     fn residency(&self, buffers: &[(NodeId, u64, u64)], pages: Pages) -> Residency {
         let page = page_bytes(pages, self.spec.conditions.transparent_huge_pages != "never");
         let mut residency = Residency { pages_checked: Some(0), ..Residency::default() };
@@ -168,8 +171,8 @@ impl Simulated {
         residency
     }
 
-    /// Time to start threads, touch their buffers and look where they lie, in nanoseconds; each thread touches
-    /// `bytes`.
+    /// Returns the time in nanoseconds to start threads, touch their buffers and check the pages;
+    /// each thread touches `bytes`.
     fn preparation_ns(&self, threads: u64, bytes: f64, residency: &Residency) -> u64 {
         let touch = if residency.huge_bytes > 0 { HUGE_TOUCH_BYTES_PER_S } else { BASE_TOUCH_BYTES_PER_S };
         let touch_ns = (bytes / touch * 1e9) as u64;
@@ -177,7 +180,7 @@ impl Simulated {
         [touch_ns, check_ns, threads * THREAD_NS].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Lets the machine's time go on by a run.
+    /// Advances the machine's time by a run.
     fn pass(&self, elapsed_ns: u64, cpus: &CpuSet) {
         let mut now = self.usage.borrow_mut();
         now.pass(elapsed_ns, cpus);
@@ -185,14 +188,14 @@ impl Simulated {
     }
 }
 
-/// What the kernel says to a CPU or node that is not there.
+/// The kernel's error for an invalid CPU or node.
 const INVALID: &str = "Invalid argument (os error 22)";
 
 fn refused<T>(what: &str, why: &str) -> Result<T, ProbeError> {
     Err(ProbeError::Refused { what: what.to_owned(), why: why.to_owned() })
 }
 
-/// Refuses a run without samples, or without end.
+/// Rejects a run without samples, or with too many.
 fn admit_samples(sampling: Sampling) -> Result<(), ProbeError> {
     let samples = match sampling {
         Sampling::Window { milliseconds, slices } if milliseconds > 0 => slices,
@@ -208,7 +211,7 @@ fn admit_samples(sampling: Sampling) -> Result<(), ProbeError> {
     }
 }
 
-/// Time between the first and the last of several threads' starts.
+/// Returns the time between the first and the last thread's start.
 fn start_skew_ns(threads: u64, random: &mut Random) -> u64 {
     if threads > 1 {
         random.next() % 20_000
@@ -275,7 +278,7 @@ impl Control for Simulated {
                 tree.file(&path, format!("{weight}\n"));
                 Ok(Change::InterleaveWeight { node: *node, weight: before })
             }
-            // It runs Linux 6.12.
+            // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }
             | Change::RpsCpus { .. }

@@ -6,7 +6,7 @@ use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
 use numaio_machine::workload::{CopyLoop, Flow, Sampling, StreamLoop, StreamWorkload};
 
 impl Simulated {
-    /// What STREAM runs at without noise, in bytes per second as it counts: what measurements scatter around.
+    /// Returns the bytes per second of STREAM without noise, as STREAM counts them.
     ///
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
@@ -17,7 +17,7 @@ impl Simulated {
 
     fn admit_stream(&self, stream: &StreamWorkload) -> Result<(), ProbeError> {
         self.admit_cpus(&stream.placement.cpus)?;
-        // The vectors that copy loops are made of are those of STREAM's.
+        // The loops of STREAM need the same vector extensions as copy loops.
         let vectors = match stream.stream_loop {
             StreamLoop::Ordinary => None,
             StreamLoop::Avx512 => Some(CopyLoop::Avx512),
@@ -36,7 +36,7 @@ impl Simulated {
         self.admit_stream(stream)?;
         let (mut random, factor) = self.next_run(Flow { source: stream.memory, sink: stream.memory });
         let rates = self.wiring.stream_rates(stream);
-        // Bytes that one thread's pass counts, and how long the slowest thread takes for it.
+        // Bytes of a thread's pass as STREAM counts them, and the time of the slowest thread.
         let pass = stream.bytes_per_array as f64 * f64::from(stream.op.arrays());
         let pass_s = pass / rates.iter().copied().fold(f64::INFINITY, f64::min) / factor;
         let samples = self.stream_samples(stream, rates.iter().sum::<f64>() * factor, pass_s, &mut random);

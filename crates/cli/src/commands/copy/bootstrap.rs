@@ -1,4 +1,4 @@
-//! numaio for a host that has none: this program, copied there through ssh.
+//! `--bootstrap`: copies this program through ssh to a host without numaio.
 
 use super::first_reply::{interrupted_before_reply, run_interruptible};
 use super::CopyArgs;
@@ -10,22 +10,23 @@ use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// How long the other side may take to end when we are done.
+/// How long the remote process may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most that is read of what the other side answers.
+/// Maximum output of a script that is read.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
-/// Before every line that is an answer: what a shell prints when it begins is none.
+/// Prefix of the scripts' output lines, which separates them from output of the login shell.
 const OUTPUT_MARK: &str = "@numaio ";
 
-/// Tells what is there: $1 is the numaio that is looked for, $2 the name of our copy. Neither script has a single quote, so
-/// that any shell hands it on to sh.
+/// Probes the host: $1 is the path of numaio, $2 the name of this program's copy.
+///
+/// The scripts contain no single quotes, so that any login shell passes them to sh.
 const PROBE_SCRIPT: &str = "f=$HOME/.cache/numaio/$2; echo \"@numaio system $(uname -s) $(uname -m)\"; \
     command -v \"$1\" >/dev/null 2>&1 && echo \"@numaio there\"; \
     sum() { sha256sum 2>/dev/null || shasum -a 256 2>/dev/null || openssl dgst -sha256 -r; }; \
     [ -x \"$f\" ] && s=$(sum <\"$f\") && echo \"@numaio sum ${s%% *}\"; echo \"@numaio file $f\"";
 
-/// Takes the program from standard input: $1 is the name of our copy, $2 its hash. It gets its name when it is whole, and
-/// has run.
+/// Installs the program from stdin: $1 is the name of the copy, $2 its hash. The copy gets its name
+/// once it has run.
 const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$1.$$; \
     fail() { echo \"@numaio failed $1\"; rm -f \"$t\"; exit 1; }; \
     sum() { sha256sum 2>/dev/null || shasum -a 256 2>/dev/null || openssl dgst -sha256 -r; }; \
@@ -35,8 +36,8 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
     chmod 700 \"$t\" && \"$t\" --version >/dev/null || fail \"run it: $t\"; \
     mv -f \"$t\" \"$f\" || fail \"name it $f\"; echo \"@numaio ready\"";
 
-/// The numaio to start on a host: the one that was named, or, if there is none and it was asked for, a copy of this program,
-/// which is brought there first.
+/// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
+/// missing.
 pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<String, Failure> {
     if !args.bootstrap {
         return Ok(args.remote_numaio.clone());
@@ -50,7 +51,7 @@ pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<Str
     if remote.system != ours {
         let theirs = &remote.system;
         return Err(Failure::new(format!("{host} is {theirs}, and this numaio is for {ours}"))
-            .hint("copy a numaio for it there, and name it by --remote-numaio"));
+            .hint("install numaio for that system there, and set --remote-numaio"));
     }
     if remote.sum.as_deref() != Some(&local.sum) {
         install(program, host, &local)?;
@@ -58,28 +59,28 @@ pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<Str
     Ok(remote.file)
 }
 
-/// Why no numaio answers, with what to do about it.
+/// Adds a hint about why no numaio replied.
 pub fn with_hint(failure: Failure, host: &str, status: Option<i32>) -> Failure {
     match status {
         Some(ssh::NOT_FOUND) => failure.hint(
-            "there is no numaio there, or not on the PATH of an ssh session: --bootstrap copies this one there, \
-             --remote-numaio names another one",
+            "numaio is not installed there, or not on the PATH of ssh sessions: --bootstrap copies this one there, \
+             --remote-numaio sets another path",
         ),
         _ => ssh::with_hint(failure, host, status, ""),
     }
 }
 
-/// This program.
+/// This program's file.
 struct LocalProgram {
     content: Vec<u8>,
     sum: String,
-    /// Under which it is kept on other hosts: another build has another name.
+    /// Name on other hosts, which differs for each build.
     name: String,
 }
 
 impl LocalProgram {
     fn read() -> Result<Self, Failure> {
-        let failed = |error| Failure::new(format!("this program cannot be read, to copy it: {error}"));
+        let failed = |error| Failure::new(format!("cannot read this program to copy it: {error}"));
         let content = std::env::current_exe().and_then(std::fs::read).map_err(failed)?;
         let sum: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("numaio-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
@@ -87,20 +88,20 @@ impl LocalProgram {
     }
 }
 
-/// What a host tells of itself.
+/// Description of a remote host.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RemoteSystem {
-    /// `Linux x86_64`, as uname(1) says.
+    /// System and architecture as uname(1) reports them, for example `Linux x86_64`.
     pub system: String,
     has_numaio: bool,
-    /// Hash of our copy, if it is there.
+    /// Hash of this program's copy, if it exists.
     sum: Option<String>,
-    /// Where our copy is, or would be.
+    /// Path of this program's copy.
     pub file: String,
 }
 
 impl RemoteSystem {
-    /// None if the host did not answer all.
+    /// Parses the output of the probe; `None` if it is incomplete.
     pub fn parse(text: &str) -> Option<Self> {
         let mut remote = Self::default();
         for line in text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK)) {
@@ -118,10 +119,10 @@ impl RemoteSystem {
 fn probe(program: &OsStr, host: &str, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, Failure> {
     let (text, status) = run_script(program, host, PROBE_SCRIPT, [numaio, &local.name], &[])?;
     RemoteSystem::parse(&text).ok_or_else(|| {
-        let failure = Failure::new(format!("{host} does not tell what it is"));
+        let failure = Failure::new(format!("cannot identify the system of {host}"));
         match status {
             Some(ssh::SSH_FAILED) => ssh::with_hint(failure, host, status, ""),
-            _ => failure.hint("--bootstrap needs a shell there, and a home"),
+            _ => failure.hint("--bootstrap needs a shell and a home directory there"),
         }
     })
 }
@@ -133,18 +134,19 @@ fn install(program: &OsStr, host: &str, local: &LocalProgram) -> Result<(), Fail
         Some("ready") => Ok(()),
         Some(failed) => {
             let what = harmless(failed.strip_prefix("failed ").unwrap_or(failed));
-            let failure = Failure::new(format!("numaio was not copied to {host}: it could not {what}"));
+            let failure = Failure::new(format!("cannot copy numaio to {host}: it could not {what}"));
             Err(match what.starts_with("run it") {
-                true => failure
-                    .hint("a static one runs everywhere (make static); a home may also be mounted noexec"),
-                false => failure.hint("copy it by hand, and name it by --remote-numaio"),
+                true => failure.hint(
+                    "a static build runs everywhere (make static); the home directory may be mounted noexec",
+                ),
+                false => failure.hint("copy numaio manually, and set --remote-numaio"),
             })
         }
-        None => Err(Failure::new(format!("numaio was not copied to {host}: the connection ended"))),
+        None => Err(Failure::new(format!("cannot copy numaio to {host}: the connection was closed"))),
     }
 }
 
-/// Runs a script on a host, gives it something to read, and tells what it printed and its exit status.
+/// Runs a script on a host with input, and returns its output and exit status.
 fn run_script(
     program: &OsStr,
     host: &str,
@@ -157,10 +159,10 @@ fn run_script(
     let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
     let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
     let answer = run_interruptible(Duration::MAX, move || {
-        // Who does not take it says why.
+        // A process that does not read its input reports the reason itself.
         to.map(|mut to| to.write_all(&input));
         let mut answer = Vec::new();
-        // What came before an error counts.
+        // The output before an error is valid.
         from.map(|from| from.take(MAX_OUTPUT_BYTES).read_to_end(&mut answer));
         answer
     });
@@ -176,21 +178,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_found_among_what_shells_print() {
+    fn finds_script_output_among_shell_output() {
         let text = "Welcome!\n@numaio system Linux x86_64\n@numaio sum abc\n@numaio file /home/a/.cache/x\n";
-        let remote = RemoteSystem::parse(text).expect("an answer");
+        let remote = RemoteSystem::parse(text).expect("a description");
         assert_eq!((remote.system.as_str(), remote.sum.as_deref()), ("Linux x86_64", Some("abc")));
         assert!(!remote.has_numaio && remote.file == "/home/a/.cache/x");
         assert!(
             RemoteSystem::parse(&text.replace("sum abc", "there")).is_some_and(|remote| remote.has_numaio)
         );
         assert_eq!(RemoteSystem::parse("This account is closed.\n"), None);
-        let hostile = RemoteSystem::parse(&text.replace("Linux", "\u{1b}[2JLinux")).expect("an answer");
-        assert_eq!(hostile.system, "\u{fffd}[2JLinux x86_64", "a terminal obeys none of it");
+        let hostile = RemoteSystem::parse(&text.replace("Linux", "\u{1b}[2JLinux")).expect("a description");
+        assert_eq!(hostile.system, "\u{fffd}[2JLinux x86_64", "control characters are replaced");
     }
 
     #[test]
-    fn scripts_go_through_any_shell() {
+    fn scripts_pass_through_any_login_shell() {
         assert!([PROBE_SCRIPT, INSTALL_SCRIPT].iter().all(|script| !script.contains(['\'', '!', '\n'])));
     }
 }

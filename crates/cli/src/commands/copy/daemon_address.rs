@@ -1,29 +1,29 @@
-//! Where a daemon is, as it was typed: `numaio://[USER@]HOST[:DEFAULT_PORT]/ROOT/PATH`.
+//! The address of a daemon: `numaio://[USER@]HOST[:PORT]/ROOT/PATH`.
 
 use std::fmt;
 
-/// The port of daemons: the keys of NUMA on a telephone.
+/// The default port of daemons: NUMA on a telephone keypad.
 pub const DEFAULT_PORT: u16 = 6862;
 
-/// How an address begins.
+/// Prefix of an address.
 pub const SCHEME: &[u8] = b"numaio://";
 
-/// A root of a daemon.
+/// The address of a daemon's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonAddress {
-    /// Who the user means to be; the key decides.
+    /// The claimed user; the key decides.
     pub user: Option<String>,
-    /// A name or an address, without the brackets of IPv6.
+    /// A host name, or an address without the brackets of IPv6.
     pub host: String,
     pub port: u16,
     pub root: String,
 }
 
 impl DaemonAddress {
-    /// What follows the scheme: the address, and the path below the root.
+    /// Parses the text after the scheme to an address and a path below the root.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// Why the address is invalid.
     pub fn parse(text: &[u8]) -> Result<(Self, Vec<u8>), &'static str> {
         let (authority, rest) = split(text, b'/').ok_or("it names no root")?;
         let (root, path) = split(rest, b'/').unwrap_or((rest, b""));
@@ -50,11 +50,13 @@ impl DaemonAddress {
                 .filter(|port| *port > 0)
                 .ok_or("a port is a number from 1 to 65535")?,
         };
-        // Brackets stand around addresses of IPv6 alone, and # begins a comment where known daemons are listed.
+        // Brackets are valid only around IPv6 addresses; # begins a comment in the list of known
+        // daemons.
         if host.is_empty() || host.contains(['[', ']']) || host.starts_with('#') {
             return Err("it names no host");
         }
-        // Names of hosts are the same in any letters (RFC 4343), and musl looks for them in /etc/hosts as they are; interfaces are not.
+        // Host names ignore case (RFC 4343) but musl's lookup in /etc/hosts does not; interface
+        // names are case-sensitive.
         let host = match host.split_once('%') {
             Some((address, interface)) => format!("{}%{interface}", address.to_ascii_lowercase()),
             None => host.to_ascii_lowercase(),
@@ -64,7 +66,7 @@ impl DaemonAddress {
         Ok((Self { user, host, port, root }, path.to_vec()))
     }
 
-    /// Host and port, under which its key is known.
+    /// Returns HOST:PORT, under which the list of known daemons has its key.
     pub fn host_port(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_understood_and_written_the_same() {
+    fn parses_addresses_and_formats_them_canonically() {
         let parsed = |text: &str| {
             let (address, path) = DaemonAddress::parse(text.as_bytes()).ok()?;
             Some((address.to_string(), String::from_utf8(path).ok()?))

@@ -1,4 +1,5 @@
-//! A daemon on another host, reached by TLS: its key is one that was trusted before, and ours tells it who we are.
+//! Client of a daemon: authenticates it by its known key, and this user by the user's key, over
+//! TLS.
 
 use super::daemon_address::DaemonAddress;
 use super::daemon_hello::{DaemonGreeting, DaemonHello};
@@ -18,16 +19,18 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long it may take to reach an address, and then to open the channel.
+/// How long connecting to an address, and then opening the channel, may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the daemon may take to greet: it starts a process.
+/// How long the daemon may take to greet, which includes starting a session process.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A session of a daemon, which is to be that side; or why it was not reached. It was told who we are, and has not said yet
-/// whether we are welcome: what it is to do can be said meanwhile, so that no round trip is lost.
+/// Opens a session of a daemon for the given side, and sends the hello.
+///
+/// The request can follow before the greeting arrives, which saves a round trip. The inner error
+/// allows a retry.
 ///
 /// # Errors
-/// It was reached, and another try would end no otherwise.
+/// Another attempt would fail the same way.
 pub fn connect_session(
     show: &TransferOutput,
     address: &DaemonAddress,
@@ -50,14 +53,13 @@ pub fn connect_session(
         Ok(Err(ChannelError::WrongKey(key))) => return Err(trusted.rejection(key)),
         Ok(Err(ChannelError::Net(error))) => {
             let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.host_port));
-            return Ok(Err(
-                failure.hint("something else may be there, or the daemon have no place: its log says so")
-            ));
+            return Ok(Err(failure
+                .hint("the port may belong to another program, or the daemon be at a limit: see its log")));
         }
     };
-    // Who typed the key has it.
+    // The user still has the key that was passed with --trust.
     if let Err(failure) = trusted.remember(channel.peer()) {
-        show.notice(&format!("the key of {} is not kept: {}", trusted.host_port, failure.message));
+        show.notice(&format!("cannot remember the key of {}: {}", trusted.host_port, failure.message));
     }
     let hello = DaemonHello::new(address.user.clone(), &address.root, side);
     if let Err(error) = channel.write_line(&serde_json::to_string(&hello).map_err(Failure::new)?) {
@@ -78,10 +80,11 @@ pub fn connect_session(
     Ok(Ok(PeerProcess::new(ends.to, ends.from, via)))
 }
 
-/// How many data connections the daemon allows from the source to the sink, by what it said; or why it does not serve us now.
+/// Returns the number of data connections to the sink that the daemon allows. The inner error
+/// allows a retry.
 ///
 /// # Errors
-/// Why it does not serve us at all.
+/// The daemon refuses the session permanently.
 pub fn check_greeting(
     host_port: &str,
     received: Option<FirstReply<DaemonGreeting>>,
@@ -93,7 +96,7 @@ pub fn check_greeting(
             return Ok(Err(daemon_failure(host_port, &why)))
         }
         Some(FirstReply::Unexpected(beginning)) => {
-            return Err(daemon_failure(host_port, &format!("this is no greeting: {beginning}")))
+            return Err(daemon_failure(host_port, &format!("expected a greeting, got {beginning}")))
         }
         Some(FirstReply::Closed) => io::ErrorKind::UnexpectedEof,
         None => io::ErrorKind::TimedOut,
@@ -101,31 +104,32 @@ pub fn check_greeting(
     Ok(Err(unreachable(host_port, &why.into())))
 }
 
-/// Connections for data to a daemon, which are being made.
+/// Data connections to a daemon that are being opened.
 pub struct PendingDataConnections {
     pub calls: OutgoingConnections,
-    /// How many of them go from the source to the sink.
+    /// Number of connections to the sink.
     pub streams: u16,
-    /// What they begin with.
+    /// Ticket at their start.
     pub ticket: Ticket,
-    /// The key of the daemon.
+    /// Key of the daemon.
     pub key: Vec<u8>,
 }
 
-/// What is to be reached.
+/// A daemon to connect to.
 struct ConnectTarget {
     address: DaemonAddress,
-    /// Further ones of the host, for data.
+    /// Additional addresses of the host, for data.
     others: Vec<SocketAddr>,
-    /// How many connections for data go from the source to the sink, and whether fewer will do; none if there are to be none.
+    /// Number of data connections to the sink, and whether fewer may be opened; `None` without data
+    /// connections.
     streams: Option<(u16, bool)>,
 }
 
-/// Connections for data, and how many of them go from the source to the sink; none if there are to be none.
+/// Data connections and their number to the sink; `None` without data connections.
 type StartedCalls = Option<(OutgoingConnections, u16)>;
 
 impl ConnectTarget {
-    /// The control channel, to whoever has one of the keys, and what was begun beside it.
+    /// Opens the control channel to a daemon with one of the keys, and starts the data connections.
     fn open(
         &self,
         own: &KeyPair,
@@ -136,7 +140,8 @@ impl ConnectTarget {
         Ok(channel.map(|channel| (channel, started_calls)))
     }
 
-    /// Any of the addresses of the host. Connections for data are made while the control channel is opened, and so cost no round trip.
+    /// Connects to the first reachable address; data connections start together with the control
+    /// channel.
     fn connect(&self) -> io::Result<(TcpStream, StartedCalls)> {
         let Self { address, others, streams } = self;
         let mut why = io::Error::from(io::ErrorKind::NotFound);
@@ -158,20 +163,20 @@ impl ConnectTarget {
 
 fn unreachable(host_port: &str, error: &io::Error) -> Failure {
     Failure::new(format!("no numaio daemon answers at {host_port}: {error}"))
-        .hint("numaio serve runs one; without it HOST:PATH goes through ssh")
+        .hint("start numaio serve there, or use HOST:PATH for ssh")
 }
 
-/// What the daemon says to people.
+/// A failure with the daemon's message.
 fn daemon_failure(host_port: &str, why: &str) -> Failure {
     Failure::new(format!("{host_port}: {}", harmless(why)))
 }
 
-/// Keys that the daemon may have.
+/// Keys that are accepted from the daemon.
 struct TrustedKeys {
     host_port: String,
-    /// None where there is no folder for them, and one was typed.
+    /// `None` if there is no directory for keys, but a key was passed.
     known: Option<KnownDaemons>,
-    /// Those that are known.
+    /// Keys in the list of known daemons.
     keys: Vec<PublicKey>,
     typed: Option<PublicKey>,
 }
@@ -187,7 +192,7 @@ impl TrustedKeys {
         Ok(Self { host_port, known, keys, typed })
     }
 
-    /// Those that are taken: the one that was typed alone, and none if another one is known.
+    /// Returns the accepted keys: only the passed one, unless another key is known.
     fn accepted(&self) -> Vec<PublicKey> {
         match self.typed {
             Some(typed) if self.keys.is_empty() || self.keys.contains(&typed) => vec![typed],
@@ -196,7 +201,7 @@ impl TrustedKeys {
         }
     }
 
-    /// It has one that is taken, and showed that it has it.
+    /// Adds the daemon's authenticated key to the list.
     fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
         match &mut self.known {
             Some(known) if self.keys.is_empty() => known.add(&self.host_port, key),
@@ -205,24 +210,24 @@ impl TrustedKeys {
         }
     }
 
-    /// Whoever is there has another key.
+    /// Explains that the daemon has another key.
     fn rejection(&self, key: PublicKey) -> Failure {
         let Self { host_port, known, keys, typed } = self;
         let path = known.as_ref().map(|known| known.path.display().to_string()).unwrap_or_default();
         match (typed, keys.first()) {
             (Some(typed), first) if first.is_none() || keys.contains(&key) => {
-                Failure::new(format!("whoever answers at {host_port} has the key {key}, and not {typed} of --trust"))
-                    .hint("ask who runs it for its key; nothing was sent")
+                Failure::new(format!("the daemon at {host_port} has the key {key}, not {typed} of --trust"))
+                    .hint("ask its administrator for the key; nothing was sent")
             }
-            (_, None) => Failure::new(format!("the daemon at {host_port} is not known; whoever answers there has the key {key}"))
-                .hint(format!("if who runs it says that this is its key, add --trust {key} this once")),
+            (_, None) => Failure::new(format!("the daemon at {host_port} is not known; it has the key {key}"))
+                .hint(format!("if its administrator confirms the key, add --trust {key} once")),
             (_, Some(known)) => Failure::new(format!(
-                "THE KEY OF {host_port} IS ANOTHER ONE: it is {key}, and was {known}. Somebody may be between, or the \
-                 daemon got a new key"
+                "THE KEY OF {host_port} HAS CHANGED: it is {key}, and was {known}. Either the connection is \
+                 intercepted, or the daemon has a new key"
             ))
             .hint(format!(
-                "ask who runs it; if it has a new one, take the line of {host_port} out of {path}, and add --trust {key} \
-                 this once"
+                "ask its administrator; if the key is new, remove the line of {host_port} from {path}, and add \
+                 --trust {key} once"
             )),
         }
     }

@@ -1,33 +1,35 @@
-//! What is said on the control channel of a daemon before a transfer is asked for: one line each, in JSON.
+//! The first two lines on the control channel of a daemon, in JSON: the client's hello and the
+//! daemon's greeting.
 
 use super::request::VERSION;
 use crate::output::harmless;
 use numaio_mover::wire::Side;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of either line.
+/// Maximum length of either line.
 pub const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// What the one who calls wants.
+/// What the client requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonHello {
     /// [`VERSION`].
     pub numaio_copy: u32,
-    /// Who it means to be; the key decides.
+    /// The claimed user; the key decides.
     pub user: Option<String>,
-    /// Which root.
+    /// Name of the root.
     pub root: String,
-    /// Whether files are taken from there, and not put there.
+    /// Whether the client reads files from the root (the daemon is the source).
     #[serde(rename = "take")]
     pub takes_files: bool,
 }
 
 impl DaemonHello {
+    /// A hello for a root; `daemon` is the daemon's side.
     pub fn new(user: Option<String>, root: &str, daemon: Side) -> Self {
         Self { numaio_copy: VERSION, user, root: root.to_owned(), takes_files: daemon == Side::Source }
     }
 
-    /// The side that the daemon is to be.
+    /// Returns the daemon's side of the transfer.
     pub fn side(&self) -> Side {
         if self.takes_files {
             Side::Source
@@ -37,28 +39,29 @@ impl DaemonHello {
     }
 }
 
-/// What the daemon answers.
+/// The daemon's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DaemonGreeting {
-    /// The transfer may be asked for.
+    /// The client may send its request.
     Welcome {
-        /// Most data connections from the source to the sink.
+        /// Maximum number of data connections from the source to the sink.
         streams: u16,
     },
-    /// It may not, and why.
+    /// Permanently refused, with the reason.
     Refused(String),
-    /// Not now, and why.
+    /// Currently refused, with the reason.
     Busy(String),
 }
 
 impl DaemonGreeting {
-    /// As [`Self::Refused`]. What is repeated of a hello may be as long as that, and longer as JSON: so it is cut, and each
-    /// character of it takes two bytes at the most.
+    /// Returns a permanent refusal.
+    ///
+    /// The reason may quote the hello, so it is sanitized and truncated to fit in a line of JSON.
     pub fn refused(why: &str) -> Self {
         Self::Refused(harmless(why))
     }
 
-    /// As [`Self::Busy`], cut in the same way.
+    /// Returns a temporary refusal, sanitized and truncated in the same way.
     pub fn busy(why: &str) -> Self {
         Self::Busy(harmless(why))
     }
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_no_longer_than_a_greeting_may_be() {
+    fn refusals_fit_in_a_greeting() {
         for long in ["\u{1}", "\"", "\u{7f}", "ä", "\u{10ffff}"].map(|char| char.repeat(MAX_LINE_BYTES)) {
             for greeting in [DaemonGreeting::refused(&long), DaemonGreeting::busy(&format!("{long:?}"))] {
                 let line = serde_json::to_string(&greeting).expect("JSON");

@@ -1,7 +1,8 @@
-//! A port on the terms of a daemon. It writes no faster than it may: what has come waits with its buffer, and when there is no
-//! other buffer the link takes nothing more, so that a source is slowed down whatever it was told. What waits when the link is gone, or
-//! the process is to end, is not written: else whoever ends each transfer early gets it written at once, and has no limit. And it
-//! makes no program that runs with the daemon's rights.
+//! A port with the limits of a daemon's user: a write rate, and no set-ID bits.
+//!
+//! Delayed writes keep their buffers; without free buffers the link stops reading, which slows the
+//! source down. Delayed writes are dropped when the link closes or the process stops: otherwise a
+//! client that aborts each transfer early would bypass the rate.
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
@@ -9,27 +10,29 @@ use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet,
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Set-user-ID and set-group-ID: whoever runs such a file gets the rights of its owner (inode(7)).
+/// Set-user-ID and set-group-ID bits, which grant the rights of a program's owner (inode(7)).
 const SET_ID: u32 = 0o6000;
 
-/// A port with limits, or without any.
+/// A port with optional limits.
 pub struct LimitedPort {
     port: FilePort,
     pace: Option<WritePace>,
     delayed: DelayedWrites,
-    /// Whether the link is gone.
+    /// Whether the link is closed.
     closed: bool,
-    /// Whether files may be made that run with the rights of their owner.
+    /// Whether files may get set-ID bits.
     set_id: bool,
 }
 
-/// Operations that wait for their time, which is when as many bytes could have been written: so even the first one waits, and who
-/// begins often gets no more than who goes on.
+/// Delayed operations, each due when its bytes could have been written at the allowed rate.
+///
+/// Even the first one is delayed, so that reconnecting does not increase the rate.
 #[derive(Default)]
 struct DelayedWrites(VecDeque<(Instant, Ticket, Operation<Slab>)>);
 
 impl DelayedWrites {
-    /// The first one, if it is time for it; else how long it has to wait. None if there is none.
+    /// Returns the first operation if it is due, else the remaining delay; `None` if there are
+    /// none.
     fn next(&mut self, now: Instant) -> Option<Result<(Ticket, Operation<Slab>), Duration>> {
         let (due, ..) = self.0.front()?;
         let wait = due.saturating_duration_since(now);
@@ -39,7 +42,7 @@ impl DelayedWrites {
         self.0.pop_front().map(|(_, ticket, operation)| Ok((ticket, operation)))
     }
 
-    /// Fails them all.
+    /// Fails all delayed operations.
     fn fail(&mut self, why: &str, events: &mut Vec<Event<Slab>>) {
         events.extend(self.0.drain(..).map(|(_, ticket, operation)| {
             let count = if let Operation::Write { puts, .. } = &operation { puts.len() } else { 0 };
@@ -48,14 +51,14 @@ impl DelayedWrites {
     }
 }
 
-/// When the last bytes may be written.
+/// A rate limit with the due time of the last bytes.
 struct WritePace {
     bytes_per_second: u64,
     last: Instant,
 }
 
 impl WritePace {
-    /// When so many may be written behind the others. Time in which nothing waited is not made up for.
+    /// Returns when `bytes` are due, after all earlier ones. Idle time is not credited.
     fn take(&mut self, bytes: u64, now: Instant) -> Instant {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
         self.last = self.last.max(now) + Duration::from_secs_f64(seconds);
@@ -64,14 +67,14 @@ impl WritePace {
 }
 
 impl LimitedPort {
-    /// Writes so many bytes a second, if there is a limit, and modes with [`SET_ID`] if it may.
+    /// Limits a port to a rate, if there is one, and to modes without [`SET_ID`] unless `set_id`.
     pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
         let pace =
             bytes_per_second.map(|bytes_per_second| WritePace { bytes_per_second, last: Instant::now() });
         Self { port, pace, delayed: DelayedWrites::default(), closed: false, set_id }
     }
 
-    /// Begins what may begin now, and tells how long the rest has to wait.
+    /// Submits all due operations, and returns the delay of the next one.
     fn release(&mut self) -> Option<Duration> {
         loop {
             match self.delayed.next(Instant::now())? {
@@ -81,17 +84,17 @@ impl LimitedPort {
         }
     }
 
-    /// Why what waits is not written any more.
+    /// Returns why delayed writes must not be written any more.
     fn stop_reason(&self) -> Option<&'static str> {
         match (interrupted(), self.closed) {
             (true, _) => Some("it was interrupted"),
-            (false, true) => Some("the connection to the other side is gone"),
+            (false, true) => Some("the connection to the other side was lost"),
             (false, false) => None,
         }
     }
 }
 
-/// Bytes of data that an operation writes.
+/// Returns the bytes of data that an operation writes.
 fn data_bytes(operation: &Operation<Slab>) -> u64 {
     match operation {
         Operation::Write { data: Some(_), puts, .. } => {
@@ -101,7 +104,7 @@ fn data_bytes(operation: &Operation<Slab>) -> u64 {
     }
 }
 
-/// Takes [`SET_ID`] out of all modes that an operation sets.
+/// Clears [`SET_ID`] in all modes that an operation sets.
 fn without_set_id<B>(operation: &mut Operation<B>) {
     let clear = |attributes: &mut Attributes| {
         attributes.mode = attributes.mode.map(|mode| mode & !SET_ID);
@@ -139,7 +142,7 @@ impl Port for LimitedPort {
             self.delayed.fail(why, events);
         }
         let most = self.release().map_or(most, |wait| wait.min(most));
-        // What failed is heard at once.
+        // Report failures without waiting.
         self.port.wait(if events.is_empty() { most } else { Duration::ZERO }, events);
         self.closed |= events.iter().any(|event| matches!(event, Event::Closed(_)));
     }
@@ -155,14 +158,14 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn nothing_that_is_made_runs_with_the_rights_of_its_owner() {
+    fn removes_set_id_bits_from_all_modes() {
         let at = || FilePath::new(0, *b"f");
         let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
         let settle = FileCompletion { size: 0, attributes: attributes(), name: at(), sync: false };
         let put = FileWrite {
             at: at(),
             begin: OpenMode::Fresh,
-            delayed: Vec::new(),
+            held: Vec::new(),
             check: Vec::new(),
             parts: Vec::new(),
             sparse: false,
@@ -181,25 +184,25 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_at_their_pace_and_rests_are_not_made_up_for() {
+    fn limits_the_rate_and_does_not_credit_idle_time() {
         let begin = Instant::now();
         let mut pace = WritePace { bytes_per_second: 1000, last: begin };
         let after = |millis| begin + Duration::from_millis(millis);
-        assert_eq!(pace.take(500, begin), after(500), "those that come first wait, too");
+        assert_eq!(pace.take(500, begin), after(500), "the first bytes are delayed, too");
         assert_eq!(pace.take(500, begin), after(1_000));
         assert_eq!(pace.take(2_000, after(10_000)), after(12_000));
     }
 
-    /// A write of so many bytes.
+    /// A write of a number of bytes.
     fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
         let part = Part { bytes: 0..bytes, offset: 0 };
         let put = FileWrite { parts: vec![part], ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh) };
         Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
     }
 
-    /// Whoever ends a transfer early gets nothing written for it, and its buffers are free.
+    /// Delayed writes fail and free their buffers.
     #[test]
-    fn what_waits_when_the_link_is_gone_is_not_written() {
+    fn drops_delayed_writes_when_the_link_closes() {
         let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
         let setting = Setting {
             roots: Roots::open(&[]).expect("nothing to open"),
@@ -213,7 +216,7 @@ mod tests {
             network: Vec::new(),
         };
         let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
-        // A year for each of them.
+        // Delays each write by a year.
         let mut port = LimitedPort::new(FilePort::over(setting, ends).expect("a port"), Some(1), false);
         let year = Duration::from_secs(365 * 86_400);
         port.pace = port.pace.map(|pace| WritePace { last: Instant::now() + year, ..pace });

@@ -1,5 +1,5 @@
-//! Data connections beside ssh or the control channel of a daemon: what both sides say of them there, and how they come
-//! about.
+//! TCP connections for data beside the control channel (ssh, or the connection to a daemon):
+//! negotiation and setup.
 
 use super::net_options::{with_port, DataSecurity, NetArgs};
 use numaio_linux::port::net::{
@@ -14,83 +14,86 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long it may take to reach an address, and how many are tried.
+/// How long connecting to an address may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum number of addresses to try.
 const MOST_ADDRESSES: usize = 3;
-/// How long connections to a daemon may take that are opened while it makes up its mind.
+/// How long handshakes with a daemon may take, which start before the daemon has accepted the
+/// session.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the side that was started by the user says of data connections.
+/// The local side's offer of data connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// How many go from the source to the sink; there is one more, back.
+    /// Number of connections from the source to the sink; one more goes back.
     streams: u16,
-    /// Ports to choose from, first and last.
+    /// Range of ports that the peer may listen on.
     ports: Option<(u16, u16)>,
     #[serde(rename = "word")]
     credential: OfferedCredential,
-    /// What connections to the port of a daemon begin with; they are being made.
+    /// Ticket at the start of the connections to a daemon's port, which are already being opened.
     #[serde(default)]
     ticket: Option<[u8; 16]>,
-    /// Whether the kernels are to encrypt and decrypt, where they can. A daemon does as its file says.
+    /// Whether the kernels encrypt and decrypt, if they can. A daemon follows its configuration
+    /// instead.
     #[serde(default, rename = "by_kernel")]
     kernel_tls: bool,
 }
 
 impl Offer {
-    /// What a daemon leaves of it for one of its users.
+    /// Reduces the number of connections to a user's limit.
     pub fn limit(&mut self, streams: u16) {
         self.streams = self.streams.min(streams);
     }
 }
 
-/// By what the sides know each other.
+/// How the sides authenticate each other.
 #[derive(Debug, Serialize, Deserialize)]
 enum OfferedCredential {
-    /// The public key of the side that says it.
+    /// The public key of the offering side.
     Key(Vec<u8>),
-    /// A secret; connections are not encrypted.
+    /// A shared secret; the connections are not encrypted.
     Secret([u8; 32]),
 }
 
-/// What the other side says of its door.
+/// Where the peer accepts data connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DataEndpoint {
-    /// Its own; none if connections come to the port of a daemon.
+    /// Port of the peer; `None` for the port of a daemon.
     port: Option<u16>,
-    /// Its public key, if the offer had one.
+    /// Public key of the peer, if the offer had a key.
     key: Option<Vec<u8>>,
-    /// Its own address, as far as its ssh knows.
+    /// Address of the peer according to its ssh.
     address: Option<IpAddr>,
-    /// Whether its kernel encrypts and decrypts.
+    /// Whether the peer's kernel encrypts and decrypts.
     #[serde(default, rename = "by_kernel")]
     pub kernel_tls: bool,
 }
 
-/// Where data connections of a session come: to the port of its daemon, which hands them over.
+/// Access of a session to the data connections that its daemon accepts.
 #[derive(Debug)]
 pub struct DataPath {
-    /// The daemon's.
+    /// Keys of the daemon.
     pub keys: KeyPair,
-    /// Whether the kernel is to encrypt and decrypt, and can.
+    /// Whether the kernel encrypts and decrypts.
     pub kernel_tls: bool,
     pub daemon: UnixStream,
-    /// Has those with a ticket handed over.
+    /// Requests the connections with a ticket from the daemon.
     pub request_connections: fn(&UnixStream, [u8; 16]) -> io::Result<()>,
 }
 
-/// What was chosen when the connections were tried.
+/// The route of the data, chosen by the local side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataRoute {
     /// Data connections.
     #[serde(rename = "Lanes")]
     DataConnections,
-    /// Streams of ssh.
+    /// The control channel.
     #[serde(rename = "Tunnel")]
     ControlChannel,
 }
 
-/// This side's half of an offer.
+/// The local side's secrets for its offer.
 #[derive(Debug)]
 pub struct LocalOffer {
     streams: u16,
@@ -105,7 +108,7 @@ enum LocalCredential {
 }
 
 impl LocalOffer {
-    /// Fresh keys for one transfer, by so many connections from the source to the sink.
+    /// Generates keys for one transfer with `streams` connections to the sink.
     pub fn new(args: &NetArgs, streams: u16) -> io::Result<Self> {
         let credential = match args.data_security {
             DataSecurity::Tls | DataSecurity::KernelTls => LocalCredential::Key(KeyPair::generate()?),
@@ -114,7 +117,7 @@ impl LocalOffer {
         Ok(Self { streams, credential, kernel_tls: args.data_security == DataSecurity::KernelTls })
     }
 
-    /// To be told through ssh.
+    /// Returns the offer to send to the peer.
     pub fn offer(&self, ports: Option<(u16, u16)>, ticket: Option<Ticket>) -> Offer {
         let credential = match &self.credential {
             LocalCredential::Key(keys) => OfferedCredential::Key(keys.public().to_vec()),
@@ -124,7 +127,7 @@ impl LocalOffer {
         Offer { streams: self.streams, ports, credential, ticket, kernel_tls: self.kernel_tls }
     }
 
-    /// What lets connections in to a door with this key, if it is by keys.
+    /// Returns the lock for connections to a peer with this key, or for the shared secret.
     fn lock(&self, key: Vec<u8>) -> Arc<Credentials> {
         Arc::new(match &self.credential {
             LocalCredential::Key(own) => {
@@ -134,24 +137,25 @@ impl LocalOffer {
         })
     }
 
-    /// Has calls to a daemon opened, which has this key.
+    /// Starts the handshakes of connections to a daemon with this key.
     pub fn start_handshakes(&self, calls: &OutgoingConnections, ticket: Ticket, key: Vec<u8>) {
         calls.open(self.lock(key), Some(ticket), HANDSHAKE_TIMEOUT);
     }
 
-    /// How many connections there are if the other side allows so many from the source to the sink.
+    /// Returns the number of connections if the peer allows `most_streams` to the sink.
     pub fn connection_count(&self, most_streams: u16) -> usize {
         connection_count(self.streams.min(most_streams).max(1))
     }
 
-    /// Connects to the door, at the address that ssh goes to, or else at that which the other side has.
+    /// Connects to the endpoint, first at the address that ssh uses, then at the peer's own
+    /// address.
     pub fn connect(
         self,
         endpoint: DataEndpoint,
         name: Option<String>,
         others: &[SocketAddr],
     ) -> Result<Vec<Box<dyn DataStream>>, String> {
-        let mut why = "ssh does not tell its address".to_owned();
+        let mut why = "ssh does not report the peer's address".to_owned();
         let addresses = candidate_addresses(&endpoint, name);
         let others = with_port(others, endpoint.port.unwrap_or_default());
         let lock = match (&self.credential, endpoint.key) {
@@ -161,8 +165,8 @@ impl LocalOffer {
         };
         for address in addresses {
             match net_connect(&lock, (address, &others), connection_count(self.streams), CONNECT_TIMEOUT) {
-                Ok(lanes) => return Ok(lanes),
-                // This one names the address that it is about.
+                Ok(connections) => return Ok(connections),
+                // This error names the address itself.
                 Err(error @ NetError::Unreachable(..)) => why = error.to_string(),
                 Err(error) => why = format!("{address}: {error}"),
             }
@@ -171,11 +175,12 @@ impl LocalOffer {
     }
 }
 
-/// Connections in all: one goes back.
+/// Returns the total number of connections: `streams` to the sink, and one back.
 pub fn connection_count(streams: u16) -> usize {
     usize::from(streams) + 1
 }
 
+/// Returns the addresses to try for an endpoint: those of the host name, then its own.
 pub fn candidate_addresses(endpoint: &DataEndpoint, name: Option<String>) -> Vec<SocketAddr> {
     let Some(port) = endpoint.port else { return Vec::new() };
     let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
@@ -189,10 +194,10 @@ pub fn candidate_addresses(endpoint: &DataEndpoint, name: Option<String>) -> Vec
     addresses
 }
 
-/// The door of the other side, for an offer; that of a session of a daemon is in its street.
+/// Opens a listener for an offer, or receives a session's connections from its daemon.
 pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataListener, DataEndpoint), String> {
     if !(2..=MAX_STREAMS).contains(&connection_count(offer.streams)) {
-        return Err(format!("{} connections are not possible", offer.streams));
+        return Err(format!("cannot open {} data connections", offer.streams));
     }
     let kernel_tls = path.map_or_else(|| offer.kernel_tls && has_kernel_tls(), |path| path.kernel_tls);
     let (lock, key) = match &offer.credential {
@@ -207,7 +212,7 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
     let Some(path) = path else {
         let ports = offer.ports.map(|(first, last)| first..=last);
         let door = DataListener::bind(lock, ports, connection_count(offer.streams));
-        let door = door.map_err(|error| format!("no port can be opened there: {error}"))?;
+        let door = door.map_err(|error| format!("cannot listen on a port there: {error}"))?;
         let port = door.port().map_err(|error| error.to_string())?;
         let address = own_address(std::env::var("SSH_CONNECTION").ok());
         return Ok((door, DataEndpoint { port, key, address, kernel_tls }));
@@ -221,17 +226,17 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
     ))
 }
 
-/// The third of four words: address and port of the client, and of the server (ssh(1), ENVIRONMENT).
+/// Returns the server's address in `SSH_CONNECTION`: its third field (ssh(1), ENVIRONMENT).
 fn own_address(connection: Option<String>) -> Option<IpAddr> {
     connection?.split(' ').nth(2)?.parse().ok()
 }
 
-/// Connections for a side: all but the last go from the source to the sink.
-pub fn split_by_direction(mut lanes: Vec<Box<dyn DataStream>>, is_source: bool) -> StreamSet {
-    let back = lanes.split_off(lanes.len().saturating_sub(1));
+/// Splits connections by direction: all but the last go from the source to the sink.
+pub fn split_by_direction(mut connections: Vec<Box<dyn DataStream>>, is_source: bool) -> StreamSet {
+    let back = connections.split_off(connections.len().saturating_sub(1));
     match is_source {
-        true => StreamSet { from: back, to: lanes },
-        false => StreamSet { from: lanes, to: back },
+        true => StreamSet { from: back, to: connections },
+        false => StreamSet { from: connections, to: back },
     }
 }
 
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_of_this_host_is_what_its_ssh_says() {
+    fn own_address_is_the_server_address_of_ssh() {
         let own = |text: &str| own_address(Some(text.to_owned())).map(|address| address.to_string());
         assert_eq!(own("192.0.2.1 50000 192.0.2.2 22").as_deref(), Some("192.0.2.2"));
         assert_eq!(own("::1 50000 2001:db8::2 22").as_deref(), Some("2001:db8::2"));
@@ -250,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_tried_once() {
+    fn tries_each_address_once() {
         let endpoint =
             DataEndpoint { port: Some(7), key: None, address: "127.0.0.1".parse().ok(), kernel_tls: false };
         let addresses = candidate_addresses(&endpoint, Some("127.0.0.1".to_owned()));
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_beyond_what_there_may_be_are_refused() {
+    fn rejects_invalid_numbers_of_streams() {
         for streams in [0, MAX_STREAMS as u16, u16::MAX] {
             let offer = Offer {
                 streams,

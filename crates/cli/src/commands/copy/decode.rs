@@ -1,4 +1,4 @@
-//! What is heard of another side before a transfer, decoded as it is there, and where it leads: see [`crate::decoders`].
+//! Decoders of a peer's messages before a transfer, for fuzzing: see [`crate::decoders`].
 
 use super::bootstrap::RemoteSystem;
 use super::daemon_address::DaemonAddress;
@@ -23,29 +23,31 @@ fn stream(received: &[u8]) -> PeerReader {
     BufReader::new(Box::new(Cursor::new(received.to_vec())))
 }
 
-/// What a session of a daemon makes of a call and of what follows it.
+/// A decoded request to a daemon, with the data route that may follow it.
 #[derive(Debug)]
 pub struct DecodedRequest {
-    /// The call as JSON, on the terms of the daemon.
+    /// The request as JSON, limited to the user's grants.
     pub request: String,
-    /// Where the directories are in which it begins, as the kernel tells; or why it does not begin.
+    /// Canonical paths of the directories that the transfer opens, or the error.
     pub directories: Result<Vec<PathBuf>, String>,
-    /// Which way was chosen for data, as JSON; none if that is not what follows.
+    /// The data route as JSON, if one follows.
     pub route: Option<String>,
 }
 
-/// A call to a daemon for one of its users, and perhaps a choice. Opens the directories that it is about, and makes the one
-/// that a sink makes: so the base of the terms is below a directory.
+/// Decodes a user's request to a daemon and the data route after it.
+///
+/// Opens the directories of the request and creates the destination of a sink, so `grants` must
+/// confine them.
 ///
 /// # Errors
-/// What the other side is told.
+/// The error that the daemon replies.
 pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, String> {
     let mut from = stream(received);
     let mut request = receive_request(&mut from, Some(grants)).map_err(|failure| failure.message)?;
     let text = json_line(&request).map_err(|error| error.to_string())?;
     let route = receive::<DataRoute>(&mut from).ok().and_then(|route| json_line(&route).ok());
     let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
-    // Where threads run is found out from files of the kernel alone, and takes long.
+    // Placement reads only kernel files, and is slow.
     transfer.placement = Placement::None;
     let site = match &request.role {
         PeerRole::Source(transfer) => transfer.source().and_then(|(site, options)| {
@@ -58,10 +60,10 @@ pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, 
     Ok(DecodedRequest { request: text, directories: directories.map_err(|failure| failure.message), route })
 }
 
-/// How many data connections a daemon allows, by its greeting.
+/// Decodes a daemon's greeting and returns the allowed number of data connections.
 ///
 /// # Errors
-/// Why it does not serve us, for people.
+/// The message that the user sees.
 pub fn greeting(received: &[u8]) -> Result<u16, String> {
     let received: FirstReply<DaemonGreeting> =
         first_reply::receive(&mut stream(received), daemon_hello::MAX_LINE_BYTES);
@@ -70,19 +72,20 @@ pub fn greeting(received: &[u8]) -> Result<u16, String> {
         .map_err(|failure| failure.message)
 }
 
-/// What a far side answers to a call.
+/// A decoded reply of a peer.
 #[derive(Debug)]
 pub struct DecodedReply {
-    /// The answer as JSON.
+    /// The reply as JSON.
     pub reply: String,
-    /// Where data connections are tried if ssh led there. Those to a daemon are made before it answers.
+    /// Addresses for data connections to a peer behind ssh; those to a daemon start before its
+    /// reply.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// The answer of a far side at some address.
+/// Decodes the reply of a peer at an address.
 ///
 /// # Errors
-/// What people are told of another answer.
+/// The message that the user sees.
 pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
     let answer = match first_reply::receive(&mut stream(received), first_reply::MAX_REPLY_BYTES) {
         FirstReply::Reply(answer) => answer,
@@ -101,7 +104,9 @@ pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
     Ok(DecodedReply { reply: text, addresses })
 }
 
-/// What another numaio tells of its transfer, as JSON; with that, what of it is shown to people, as JSON and as text. None if it is no event.
+/// Decodes an event of another numaio.
+///
+/// Returns it as JSON, then sanitized as JSON and as text; `None` if it is not an event.
 pub fn event(line: &[u8]) -> Option<(String, String, String)> {
     let event: Event = serde_json::from_slice(line).ok()?;
     let (text, shown) = (event.line(), event.harmless());
@@ -109,8 +114,14 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
     let words = match &shown {
         Event::Did(change) | Event::Would(change) => format!("{}: {}", change.action, change.name),
         Event::Problem(problem) => {
-            let told = event::to_job_problem(&event::from_job_problem(problem), problem.name.clone());
-            format!("{}: {} ({}, {})", told.name.unwrap_or_default(), told.text, told.side, told.reason)
+            let problem = event::to_job_problem(&event::from_job_problem(problem), problem.name.clone());
+            format!(
+                "{}: {} ({}, {})",
+                problem.name.unwrap_or_default(),
+                problem.text,
+                problem.side,
+                problem.reason
+            )
         }
         Event::Progress(progress) => {
             numaio_report::progress_text(&progress.totals, 0.5, BandwidthUnit::default())
@@ -123,15 +134,16 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
     Some((text, line, words))
 }
 
-/// What a host without numaio tells of itself: its system, and where a copy of ours would be.
+/// Decodes the description of a host without numaio: its system, and the path of a copy of this
+/// program.
 pub fn remote_system(text: &str) -> Option<(String, String)> {
     RemoteSystem::parse(text).map(|there| (there.system, there.file))
 }
 
-/// What follows the scheme of a daemon's address: the same as it is written, and under what its key is known.
+/// Decodes a daemon's address without its scheme, and returns it as text and as HOST:PORT.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why the address is invalid.
 pub fn address(text: &[u8]) -> Result<(Vec<u8>, String), &'static str> {
     let (address, path) = DaemonAddress::parse(text)?;
     Ok(([address.to_string().as_bytes(), &path].concat(), address.host_port()))

@@ -1,4 +1,4 @@
-//! Where files come from and go to, as it was typed.
+//! Endpoints of a transfer, as typed on the command line.
 
 use super::daemon_address::{DaemonAddress, SCHEME};
 use super::{path_of, CopyArgs};
@@ -7,26 +7,26 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-/// One path of the command line.
+/// A path of the command line with its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The other host; none for this one.
+    /// The remote host; `None` for this one.
     pub host: Option<Host>,
-    /// The path there.
+    /// The path on that host.
     pub path: Vec<u8>,
 }
 
-/// Another host.
+/// A remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// As for ssh.
+    /// A host name for ssh.
     Ssh(String),
     /// A root of a daemon.
     Daemon(DaemonAddress),
 }
 
 impl Host {
-    /// How it is called in messages.
+    /// Returns the name for messages.
     pub fn display_name(&self) -> String {
         match self {
             Self::Ssh(host) => host.clone(),
@@ -35,22 +35,23 @@ impl Host {
     }
 }
 
-/// What other programs take URLs of.
+/// URL schemes of other programs.
 const FOREIGN_SCHEMES: [&str; 12] =
     ["file", "ftp", "ftps", "gsiftp", "http", "https", "rsync", "s3", "scp", "sftp", "smb", "ssh"];
 
 const REMOTE_SYNTAX: &str =
-    "numaio copy reaches other hosts by ssh: HOST:PATH or [ADDRESS]:PATH for one of IPv6, and daemons of \
-                  numaio: numaio://HOST/ROOT/PATH";
+    "numaio copy supports HOST:PATH by ssh ([ADDRESS]:PATH for IPv6), and numaio://HOST/ROOT/PATH for daemons";
 
 impl CopyArgs {
-    /// Whether any of its paths is at a host that ssh reaches.
+    /// Whether any path is on a host behind ssh.
     pub fn uses_ssh(&self) -> bool {
         let is_by_ssh = |path| matches!(Endpoint::parse(path), Ok(Endpoint { host: Some(Host::Ssh(_)), .. }));
         self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
     }
 
-    /// Inode numbers of its sources that are directories of this host, and 0 for others. Where a disk is not mounted they are others.
+    /// Returns the inode numbers of local source directories, and 0 for other sources.
+    ///
+    /// A mount point that is not mounted has another inode number.
     pub fn source_inodes(&self) -> Vec<u64> {
         let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
         let place = |text: &OsString| {
@@ -63,12 +64,11 @@ impl CopyArgs {
 }
 
 impl Endpoint {
-    /// A colon before the first slash ends the name of a host, as for rsync and scp: `./a:b` is a file. What begins with
-    /// `numaio://` is at a daemon.
+    /// Parses an argument. A colon before the first slash ends a host name, as for rsync and scp.
     pub fn parse(text: &OsStr) -> Result<Self, Failure> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
-            return Err(Failure::usage("a path is empty").hint("the present directory is ."));
+            return Err(Failure::usage("a path is empty").hint("use . for the current directory"));
         }
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
             let (address, path) = DaemonAddress::parse(rest).map_err(|why| {
@@ -86,7 +86,7 @@ impl Endpoint {
         };
         let shown = text.to_string_lossy();
         let host = String::from_utf8(host).unwrap_or_default();
-        // ssh would take it for an option.
+        // ssh would take such a name for an option.
         if host.is_empty()
             || host.ends_with('@')
             || host.starts_with('-')
@@ -97,21 +97,21 @@ impl Endpoint {
         }
         let path = match &bytes[path..] {
             [b'/', b'/', ..] if FOREIGN_SCHEMES.contains(&&*host) => {
-                return Err(Failure::usage(format!("{shown:?} is a URL, and numaio does not speak {host}"))
+                return Err(Failure::usage(format!("{shown:?} is a URL, and numaio does not support {host}"))
                     .hint(REMOTE_SYNTAX))
             }
             [b':', ..] => {
                 return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
                     .hint(REMOTE_SYNTAX));
             }
-            // A session begins there.
+            // Sessions start in the home directory.
             b"" | b"~" => b"".to_vec(),
             [b'~', b'/', path @ ..] => path.iter().skip_while(|&&byte| byte == b'/').copied().collect(),
             [b'~', ..] => {
                 return Err(Failure::usage(format!(
-                    "{shown:?} is in the home of somebody there, which is not known here"
+                    "{shown:?} is in the home directory of another user, which cannot be resolved here"
                 ))
-                .hint("write its whole path, or HOST:./~NAME for a file of that name"));
+                .hint("write the absolute path, or HOST:./~NAME for a file of that name"));
             }
             path => path.to_vec(),
         };
@@ -119,32 +119,36 @@ impl Endpoint {
         Ok(Self { host: Some(Host::Ssh(host)), path })
     }
 
-    /// Whether it is in a root of a daemon.
+    /// Whether the endpoint is in a root of a daemon.
     pub fn is_at_daemon(&self) -> bool {
         matches!(self.host, Some(Host::Daemon(_)))
     }
 
-    /// What to say of sources that were not all moved, if some are named by wildcards, which a shell here leaves to another host.
+    /// Returns the hint for failed transfers whose remote sources have wildcards, which no shell
+    /// expands.
     pub fn wildcard_hint(ends: &[Self]) -> Option<&'static str> {
         let has_some = |end: &Self| end.host.is_some() && end.path.iter().any(|byte| b"*?[".contains(byte));
         ends.iter().any(has_some).then_some(
-            "names on other hosts are taken as they are written, * ? and [ too; what HOST:DIR/*.csv is to a shell is \
+            "wildcards in remote names are not expanded; for HOST:DIR/*.csv use \
              -r --include='*.csv' --exclude='*' HOST:DIR/",
         )
     }
 
-    /// The host of all of them.
+    /// Returns the host of all endpoints.
     pub fn common_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
         let host = ends.first().and_then(|end| end.host.clone());
         match ends.iter().all(|end| end.host == host) {
             true => Ok(host),
-            false => Err(Failure::usage("the sources are on different hosts, or in different roots of one")
-                .hint("copy from one after the other")),
+            false => {
+                Err(Failure::usage("the sources are on different hosts, or in different roots of a daemon")
+                    .hint("run a separate copy for each"))
+            }
         }
     }
 }
 
-/// The host of `[ADDRESS]:` or `USER@[ADDRESS]:`, without the brackets, and where the path begins.
+/// Returns the host of `[ADDRESS]:` or `USER@[ADDRESS]:` without brackets, and the offset of the
+/// path.
 fn bracketed(first: &[u8]) -> Option<(Vec<u8>, usize)> {
     let open = first.iter().position(|&byte| byte == b'[')?;
     let close = open + first[open..].windows(2).position(|two| two == b"]:")?;
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_colon_before_a_slash_ends_a_host() {
+    fn parses_hosts_daemons_and_local_paths() {
         let end = |text: &str| {
             let end = Endpoint::parse(OsStr::new(text)).ok()?;
             Some((end.host.map(|host| host.display_name()), String::from_utf8(end.path).ok()?))

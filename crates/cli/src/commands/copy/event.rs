@@ -1,4 +1,4 @@
-//! What a transfer tells programs: a line of JSON for everything that happens.
+//! Events of `--json`: one line of JSON each.
 
 use crate::commands::json_line;
 use crate::output::harmless;
@@ -7,59 +7,59 @@ use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
 
-/// A line of `--json`.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// Something was made, changed or removed at the destination.
+    /// Something was created, changed or removed at the destination.
     Did(Change),
-    /// It would be, in a rehearsal.
+    /// A dry run would create, change or remove something.
     Would(Change),
-    /// Something went wrong.
+    /// A problem.
     Problem(JobProblem),
-    /// How far it is; with `--progress`.
+    /// The progress, with `--progress`.
     Progress(Progress),
-    /// It is over.
+    /// The end of the transfer.
     End(EndEvent),
-    /// What a newer numaio may tell.
+    /// An event of a newer numaio.
     #[serde(other)]
     Other,
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     #[serde(flatten)]
     pub totals: JobTotals,
-    /// How far [this try](numaio_mover::drive::TransferCore::progress) came; an older numaio does not tell.
+    /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress); missing in an older numaio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u64>,
 }
 
-/// What was done to something.
+/// A change at the destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// `copied`, `made`, `attributes` or `removed`.
     pub action: String,
-    /// Its name below the destination.
+    /// Name below the destination.
     pub name: String,
-    /// Bytes of data that were moved for it; or would be.
+    /// Bytes of data that were moved, or would be.
     pub bytes: u64,
 }
 
-/// How a transfer ended.
+/// The end of a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndEvent {
-    /// Whether it was not given up.
+    /// Whether the transfer finished, possibly with failed files.
     pub done: bool,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
     #[serde(flatten)]
     pub totals: JobTotals,
 }
 
 impl Event {
-    /// The same without what a terminal would obey.
+    /// Returns the event without control characters in its texts.
     pub fn harmless(self) -> Self {
         let clean = |words: String| harmless(&words);
         let change =
@@ -77,7 +77,8 @@ impl Event {
         }
     }
 
-    /// The same with no longer names and words than there are: what another host tells may be told on, and is kept.
+    /// Returns the event with texts of limited length: events of other hosts are forwarded and
+    /// recorded.
     pub fn truncated(self) -> Self {
         let change = |Change { action, name, bytes }| {
             let (action, name) = (Job::words(action), Job::name(name));
@@ -91,15 +92,17 @@ impl Event {
         }
     }
 
-    /// The line.
+    /// Returns the line of JSON.
     pub fn line(&self) -> String {
-        // A struct of texts and numbers has no way to fail.
+        // Serializing strings and numbers cannot fail.
         escaped(&json_line(self).unwrap_or_default())
     }
 }
 
-/// JSON of the same value that a terminal shows as it is. Names and words may be those of a hostile host, and JSON has to escape control
-/// characters of ASCII alone. All that is escaped here can stand within texts only.
+/// Escapes characters that mislead a terminal, which JSON leaves as they are: names may come from a
+/// hostile host.
+///
+/// Such characters occur only within strings.
 fn escaped(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for char in line.chars() {
@@ -117,7 +120,7 @@ fn escaped(line: &str) -> String {
     escaped
 }
 
-/// A problem for people and programs; `name` is what it is about.
+/// Converts a problem for output and job records; `name` is the affected file.
 pub fn to_job_problem(problem: &Problem, name: Option<String>) -> JobProblem {
     JobProblem {
         name,
@@ -127,7 +130,7 @@ pub fn to_job_problem(problem: &Problem, name: Option<String>) -> JobProblem {
     }
 }
 
-/// A problem that another numaio told.
+/// Converts a problem of another numaio's event.
 pub fn from_job_problem(problem: &JobProblem) -> Problem {
     let is_it = |reason: &&Reason| format!("{reason:?}") == problem.reason;
     let from_source = problem.side == side_name(Side::Source);
@@ -139,7 +142,7 @@ pub fn from_job_problem(problem: &JobProblem) -> Problem {
     }
 }
 
-/// The word for a side.
+/// Returns the name of a side in messages.
 pub fn side_name(side: Side) -> &'static str {
     match side {
         Side::Source => "source",
@@ -153,7 +156,7 @@ mod tests {
     use numaio_mover::name::Name;
 
     #[test]
-    fn what_is_told_is_heard() {
+    fn events_round_trip() {
         let totals = JobTotals { entries: 3, bytes: 7, ..JobTotals::default() };
         let change = Change { action: "copied".into(), name: "a\\nb".into(), bytes: 7 };
         let problem = JobProblem {
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn json_hides_nothing_from_who_looks_at_it() {
+    fn json_escapes_misleading_characters() {
         let name = "\u{1b}\n\u{7f}\u{9b}2J\u{202e}\u{200b}\u{e0041}\u{2028}\\\u{fffd}ä\u{1f600}";
         let change = Change { action: "\u{feff}".into(), name: name.into(), bytes: 7 };
         let line = Event::Did(change.clone()).line();
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_whole_and_nothing_that_is_longer() {
+    fn keeps_the_longest_valid_names_and_truncates_longer_ones() {
         let name = |count| "\u{1b}".repeat(count);
         let longest = Name::new(name(255).into_bytes()).expect("a name").to_string();
         let longest = [&longest[..]; 16].join("/");
@@ -199,8 +202,8 @@ mod tests {
             reason: "NoSpace".to_owned(),
             text: String::new(),
         };
-        let told = Event::Problem(problem(longest));
-        assert_eq!(told.clone().truncated(), told);
+        let event = Event::Problem(problem(longest));
+        assert_eq!(event.clone().truncated(), event);
         let change = || Change { action: name(100_000), name: name(100_000), bytes: 7 };
         for event in [Event::Did(change()), Event::Would(change()), Event::Problem(problem(name(100_000)))] {
             let length = event.truncated().line().len();
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_obeys_nothing_that_is_told() {
+    fn harmless_events_have_no_control_characters() {
         let hostile = || "a\u{1b}[2J\n\u{9b}b".to_owned();
         let change = Change { action: hostile(), name: hostile(), bytes: 7 };
         let problem =

@@ -1,4 +1,4 @@
-//! Lists that a user keeps in files: names to move (`--files-from`), patterns (`--exclude-from`), as rsync reads them.
+//! Files with lists of names (`--files-from`) or patterns (`--exclude-from`), in rsync's format.
 
 use super::filters::{FilterRule, RuleSource};
 use super::CopyArgs;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 impl CopyArgs {
-    /// Files that its options read.
+    /// Returns the files that the options read.
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let rules = self.filters.rules.iter().filter_map(|from| match from {
             RuleSource::File(_, path) => Some(path),
@@ -19,12 +19,12 @@ impl CopyArgs {
         rules.chain(&self.files_from).chain(&self.transfer.plan)
     }
 
-    /// How many of them are standard input.
+    /// Returns how many of them are standard input.
     pub fn stdin_count(&self) -> usize {
         self.files().filter(|path| path.as_os_str() == "-").count()
     }
 
-    /// One of them that cannot be read again as it was: standard input by one of its names, or another pipe.
+    /// Returns a file that cannot be read again: standard input by any name, or a pipe.
     pub fn unrepeatable_input(&self) -> Option<&Path> {
         let is_unrepeatable = |path: &&PathBuf| {
             path.as_os_str() == "-"
@@ -35,13 +35,13 @@ impl CopyArgs {
     }
 }
 
-/// The lines of a list: without empty ones and, as names without zero bytes between them may be commented on, without
-/// those that begin with `#` or `;`.
+/// Returns the lines of a list without empty lines; without `zeros` also without comments (`#` or
+/// `;`).
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
     let content = input::bytes(path).map_err(|error| Failure::file(path, error))?;
     if !zeros && content.contains(&0) {
-        return Err(Failure::file(path, "it has zero bytes, and no name has one")
-            .hint("add -0 if they are what ends its lines"));
+        return Err(Failure::file(path, "it contains zero bytes, which names cannot have")
+            .hint("add -0 if zero bytes end its lines"));
     }
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let counts = |line: &&[u8]| match line {
@@ -51,7 +51,7 @@ fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(content.split(is_end).filter(counts).map(<[u8]>::to_vec).collect())
 }
 
-/// Rules in order, with those that stand in files in their places.
+/// Returns all rules in order, with the contents of rule files.
 pub fn load_rules(from: &[RuleSource], zeros: bool) -> Result<Vec<FilterRule>, Failure> {
     let mut rules = Vec::new();
     for one in from {
@@ -65,8 +65,8 @@ pub fn load_rules(from: &[RuleSource], zeros: bool) -> Result<Vec<FilterRule>, F
     Ok(rules)
 }
 
-/// Adds a rule as it is written, typed or on a line of a file, as rsync does: `+ ` and `- ` before a pattern say what it does, whatever the
-/// option says, and `!` alone drops all rules before it.
+/// Adds a rule in rsync's syntax: a prefix `+ ` or `- ` overrides `include`, and `!` clears all
+/// earlier rules.
 fn add_rule(rules: &mut Vec<FilterRule>, include: bool, text: Vec<u8>) {
     let (include, pattern) = match &text[..] {
         b"!" => return rules.clear(),
@@ -77,28 +77,29 @@ fn add_rule(rules: &mut Vec<FilterRule>, include: bool, text: Vec<u8>) {
     rules.push(FilterRule { include, pattern: pattern.to_vec() });
 }
 
-/// Names below the source that are moved, in the order of the list.
+/// Names below the source to transfer, in the order of the list.
 #[derive(Debug, Clone)]
 pub struct FileList(Vec<Name>);
 
 impl FileList {
-    /// Reads a list of names. Slashes at both ends and `..` within a name are taken for what they mean.
+    /// Reads a list of names, and normalizes slashes and `..` within names.
     pub fn read(path: &Path, zeros: bool) -> Result<Self, Failure> {
         let lines = lines(path, zeros)?;
         let name = |line: &Vec<u8>| {
             parse_name(line).ok_or_else(|| {
                 let shown = String::from_utf8_lossy(line).into_owned();
                 let hint = match line.windows(3).any(|part| part == b"/./") {
-                    true => "/./ begins a name anew for rsync, and not here: leave ./ out, or give what is before it as SRC",
-                    false => "names are relative to SRC, and may not lead out of it",
+                    true => "/./ has no meaning here, unlike in rsync: remove it, or pass the part before it as SRC",
+                    false => "names are relative to SRC, and must not lead out of it",
                 };
-                Failure::file(path, format!("{shown:?} is no name below the source")).hint(hint)
+                Failure::file(path, format!("{shown:?} is not a name below the source")).hint(hint)
             })
         };
         Ok(Self(lines.iter().map(name).collect::<Result<_, _>>()?))
     }
 
-    /// Where to begin: each name, after the directories on its way, which are moved without what they hold.
+    /// Returns where reading begins: at each name, and at its parent directories without their
+    /// contents.
     pub fn origins(&self, root: u32) -> Vec<source::Origin> {
         let only = |name: &Name| Some(name.clone()).filter(|name| !name.is_root());
         let origin = |name| source::Origin { root, only: only(name), enter: true, with_parents: true };
@@ -106,8 +107,10 @@ impl FileList {
     }
 }
 
-/// A line as a name: the root for `.` and `/`; none if it leads out of the source, or has a `.` between two names, where
-/// rsync begins the name at the destination.
+/// Parses a line as a name; `.` and `/` are the root.
+///
+/// `None` if it leads out of the source, or has a `.` between names, which has a special meaning in
+/// rsync.
 fn parse_name(line: &[u8]) -> Option<Name> {
     let mut components: Vec<&[u8]> = Vec::new();
     let mut dot = false;
@@ -126,7 +129,7 @@ fn parse_name(line: &[u8]) -> Option<Name> {
     }
 }
 
-/// Names go to the other side as texts, a character for each byte.
+/// Serializes names as strings with a character for each byte.
 impl Serialize for FileList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = |name: &Name| name.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
@@ -140,7 +143,7 @@ impl<'de> Deserialize<'de> for FileList {
         let name = |text: String| {
             let bytes: Option<Vec<u8>> = text.chars().map(|char| u8::try_from(char).ok()).collect();
             let name = bytes.as_deref().and_then(parse_name);
-            name.ok_or_else(|| serde::de::Error::custom("a list holds what is no name"))
+            name.ok_or_else(|| serde::de::Error::custom("a list contains an invalid name"))
         };
         Ok(Self(texts.into_iter().map(name).collect::<Result<_, _>>()?))
     }
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_below_the_source() {
+    fn rejects_names_outside_of_the_source() {
         let shown = |line: &str| parse_name(line.as_bytes()).map(|name| name.to_string());
         assert_eq!(shown("/./a//b/c/."), Some("a/b/c".into()));
         assert_eq!(shown("a/../b"), Some("b".into()));
@@ -162,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_bytes_reach_the_other_side() {
+    fn names_of_any_bytes_round_trip() {
         let names = [&b"plain"[..], b"\xff\x00x", b"a\xc3\xa9/\xfe"].map(parse_name);
         let listed = FileList(names.into_iter().flatten().collect());
-        assert_eq!(listed.0.len(), 2, "a zero byte is in no name");
+        assert_eq!(listed.0.len(), 2, "names cannot have zero bytes");
         let text = serde_json::to_string(&listed).expect("JSON");
         let back: FileList = serde_json::from_str(&text).expect("a list");
         assert_eq!(back.0, listed.0);
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_say_what_it_does() {
+    fn parses_rule_prefixes_and_clearing() {
         let rules = |texts: &[&str]| {
             let mut rules = Vec::new();
             texts.iter().for_each(|text| add_rule(&mut rules, false, text.as_bytes().to_vec()));

@@ -1,4 +1,4 @@
-//! `--include`, `--exclude` and files of them, in the order in which they were typed.
+//! The options `--include`, `--exclude` and their files, in the order of the command line.
 
 use crate::failure::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -8,25 +8,25 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A rule as it is told to the other side.
+/// A filter rule, as sent to the peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRule {
-    /// Whether what matches is moved.
+    /// Whether matching files are transferred.
     pub include: bool,
-    /// The pattern's bytes.
+    /// Bytes of the pattern.
     pub pattern: Vec<u8>,
 }
 
-/// Where rules stand.
+/// Where a rule comes from.
 #[derive(Debug, Clone)]
 pub enum RuleSource {
-    /// On the command line; whether it includes.
+    /// A pattern on the command line, and whether it includes.
     ForwardedOptions(bool, Vec<u8>),
-    /// In a file, a pattern a line; whether they include.
+    /// A file with a pattern on each line, and whether they include.
     File(bool, PathBuf),
 }
 
-/// Rules in order, of which the first that matches decides.
+/// Rules in order; the first match decides.
 #[derive(Debug, Clone, Default)]
 pub struct FilterArgs {
     pub rules: Vec<RuleSource>,
@@ -52,14 +52,20 @@ impl Args for FilterArgs {
         command
             .arg(option(
                 INCLUDE,
-                "Move what matches, though a later --exclude matches too; patterns as rsync's",
+                "Transfer matching files even if a later --exclude matches; patterns as in rsync",
             ))
             .arg(option(
                 EXCLUDE,
-                "Leave out what matches, and all below it; the first rule that matches decides",
+                "Skip matching files and everything below them; the first matching rule decides",
             ))
-            .arg(option(INCLUDE_FROM, "Patterns to --include from a file, one a line; - for standard input"))
-            .arg(option(EXCLUDE_FROM, "Patterns to --exclude from a file, one a line; - for standard input"))
+            .arg(option(
+                INCLUDE_FROM,
+                "Read patterns to --include from a file, one per line; - for standard input",
+            ))
+            .arg(option(
+                EXCLUDE_FROM,
+                "Read patterns to --exclude from a file, one per line; - for standard input",
+            ))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -92,7 +98,7 @@ impl FromArgMatches for FilterArgs {
     }
 }
 
-/// The filter of some rules.
+/// Builds the filter of rules.
 pub fn build_filter(rules: &[FilterRule]) -> Result<Filter, Failure> {
     let mut build_filter = Filter::default();
     for rule in rules {

@@ -1,5 +1,5 @@
-//! What is said to another side, and heard from it, before a transfer begins: an answer may be long in coming, as while ssh
-//! asks for a password, so nothing limits it but Ctrl-C; and who answers may be no numaio at all.
+//! The first reply of a peer, which may be slow (ssh may ask for a password), or not come from
+//! numaio at all.
 
 use super::peer_process::PeerReader;
 use crate::failure::{Failure, INTERRUPTED};
@@ -12,13 +12,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest answer.
+/// Maximum length of a reply.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;
-/// How many characters of what is no answer are shown.
+/// How many characters of an unexpected reply are shown.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// Does what may wait for another side, in a thread of its own; none if we were interrupted, or it took longer than it may.
-/// Then the thread goes on until that side is ended.
+/// Runs `work`, which may wait for a peer, in a thread; `None` after an interrupt or after `most`.
+///
+/// In that case the thread keeps running until the peer's connection closes.
 pub fn run_interruptible<T: Send + 'static>(
     most: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -35,26 +36,27 @@ pub fn run_interruptible<T: Send + 'static>(
     }
 }
 
-/// Why nothing came of a transfer that was interrupted so early.
+/// The failure of a transfer that was interrupted before it began.
 pub fn interrupted_before_reply(host: &str) -> Failure {
     Failure { code: INTERRUPTED, ..Failure::new(format!("interrupted before {host} answered")) }
 }
 
-/// What came first.
+/// The first line of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FirstReply<T> {
     Reply(T),
-    /// No answer: what it begins with, for people.
+    /// Not a valid reply, with its beginning for messages.
     Unexpected(String),
-    /// The other side ended, or its connection.
+    /// The peer exited, or its connection closed.
     Closed,
 }
 
-/// Reads the first line, or so much that it is seen to be no answer: those are objects of JSON, of so many bytes at the most.
+/// Reads the first line, or enough of it to see that it is not a JSON object of at most `longest`
+/// bytes.
 pub fn receive<T: DeserializeOwned>(from: &mut PeerReader, longest: usize) -> FirstReply<T> {
     match line(from, longest) {
         Ok(line) if !line.is_empty() => {
-            // With the end of the line.
+            // The line includes its line end.
             let fits = line.len() <= longest + 1;
             let answer = fits.then(|| serde_json::from_slice(&line).ok()).flatten();
             answer.map_or_else(|| FirstReply::Unexpected(beginning(&line)), FirstReply::Reply)
@@ -77,7 +79,7 @@ fn line(from: &mut PeerReader, longest: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The beginning of what is no answer, without what a terminal would obey.
+/// Returns the sanitized beginning of an unexpected reply.
 fn beginning(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line.trim_ascii());
     let shown: String = line.chars().take(SHOWN_CHARACTERS).collect();
@@ -90,8 +92,8 @@ mod tests {
     use super::*;
     use std::io::{BufReader, Read};
 
-    fn first(said: impl Read + Send + 'static) -> FirstReply<Vec<u8>> {
-        receive(&mut BufReader::new(Box::new(said)), MAX_REPLY_BYTES)
+    fn first(output: impl Read + Send + 'static) -> FirstReply<Vec<u8>> {
+        receive(&mut BufReader::new(Box::new(output)), MAX_REPLY_BYTES)
     }
 
     fn other(words: &str) -> FirstReply<Vec<u8>> {
@@ -99,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_by_its_beginning() {
+    fn unexpected_replies_show_their_beginning() {
         assert_eq!(first(&b""[..]), FirstReply::Closed);
         assert_eq!(first(&b"Welcome!\nmore\n"[..]), other("Welcome!"));
         assert_eq!(first(&b"\x1b[2J\xff \r\n"[..]), other("\u{fffd}[2J\u{fffd}"));
         assert_eq!(first(&b"{\"Ready\":"[..]), other("{\"Ready\":"));
-        // A line that does not end is read so far as it is needed, and not kept.
+        // An endless line is read only as far as necessary.
         assert_eq!(first(io::repeat(b'x')), FirstReply::Unexpected("x".repeat(SHOWN_CHARACTERS) + "..."));
         assert_eq!(first(io::repeat(b'{')), FirstReply::Unexpected("{".repeat(SHOWN_CHARACTERS) + "..."));
         let answer = receive::<serde_json::Value>(

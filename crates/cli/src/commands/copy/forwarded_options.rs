@@ -1,12 +1,12 @@
-//! The options of a copy as they were typed, to hand them on to another numaio.
+//! The typed options of a copy, to forward them to a remote numaio.
 
 use super::CopyArgs;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
-/// What another numaio is not told: it shows nothing, notes nothing, and its own options are added. Nor what says nothing, which an older
-/// one does not know.
+/// Options that are not forwarded: those for local output and job records, those that a remote
+/// numaio gets anyway, and no-ops, which an older numaio does not know.
 const NOT_FORWARDED: [&str; 9] = [
     "json",
     "verbose",
@@ -19,12 +19,11 @@ const NOT_FORWARDED: [&str; 9] = [
     "kept_by_archive",
 ];
 
-/// Options in the order in which they were typed, in the form `--name` or `--name=value`. Whatever options there are, they
-/// are among them.
+/// Options in the order of the command line, as `--name` or `--name=value`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardedOptions {
     pub options: Vec<OsString>,
-    /// Names of options that name a FILE, which is on this host.
+    /// Options with a FILE value, which names a local file.
     pub files: Vec<String>,
 }
 
@@ -87,7 +86,7 @@ mod tests {
     use clap::Arg;
 
     #[test]
-    fn options_come_in_their_order_and_without_ours() {
+    fn keeps_the_order_and_drops_local_options() {
         let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -hn a b";
         let command = CopyArgs::augment_args(Command::new("copy"));
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
@@ -98,18 +97,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_anyway_is_taken_and_not_handed_on() {
+    fn accepts_no_op_options_without_forwarding_them() {
         let words = "copy -a -tlHSAX --times --links --hard-links --sparse --acls --xattrs a b";
         let command = CopyArgs::augment_args(Command::new("copy"));
         let matches = command.clone().try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
         assert_eq!(typed.options, ["--archive"]);
-        // As ever, what is in --archive is not asked for without it.
+        // As in rsync, --acls needs --archive here.
         assert!(command.try_get_matches_from(["copy", "-r", "--acls", "a", "b"]).is_err());
     }
 
     #[test]
-    fn the_last_of_several_counts_and_lists_grow() {
+    fn repeated_options_override_and_lists_accumulate() {
         let words = "copy -avv -aP --progress --bwlimit 1M --exclude x --bwlimit 2M --exclude y --via a,b --via c a b";
         let command = CopyArgs::augment_args(Command::new("copy"));
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
@@ -121,21 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_for_packing_is_handed_on_in_words() {
+    fn forwards_z_as_compress_auto() {
         let compress = |words: &str| {
             let command = CopyArgs::augment_args(Command::new("copy"));
             let matches = command.try_get_matches_from(words.split(' ')).expect("options");
             let args = CopyArgs::from_arg_matches(&matches).expect("options");
             (args.transfer.compress(), args.forwarded.options)
         };
-        let said = |how: &str| vec![OsString::from(format!("--compress={how}"))];
-        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, said("auto")));
-        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, said("zstd")));
-        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, said("auto")));
+        let forwarded = |how: &str| vec![OsString::from(format!("--compress={how}"))];
+        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, forwarded("auto")));
+        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, forwarded("zstd")));
+        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, forwarded("auto")));
     }
 
     #[test]
-    fn files_of_this_host_are_known() {
+    fn finds_options_with_local_files() {
         let command = Command::new("copy").arg(Arg::new("list").long("list").value_name("FILE"));
         let matches = command.clone().try_get_matches_from(["copy", "--list=names"]).expect("options");
         assert_eq!(ForwardedOptions::of(&command, &matches).files, ["--list"]);

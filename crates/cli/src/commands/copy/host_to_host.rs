@@ -1,4 +1,5 @@
-//! Both sides on other hosts: the numaio there copies, and tells us what happens.
+//! Transfers between two remote hosts: the numaio on the source host copies, and sends events to
+//! this one.
 
 use super::bootstrap;
 use super::endpoint::{Endpoint, Host};
@@ -22,23 +23,24 @@ use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the other side may take to end when it has told its end.
+/// How long the remote numaio may take to exit after its last event.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Events that wait to be shown.
+/// Maximum number of events that wait to be shown.
 const EVENT_QUEUE: usize = 1024;
 
-/// How a try ended.
+/// How an attempt ended.
 enum AttemptOutcome {
-    /// The other side told its end.
+    /// The remote numaio sent its last event.
     Over(event::EndEvent),
-    /// Its connection was lost, or the other side ended without a word, when it had done so much.
+    /// The connection was lost, or the remote numaio exited without its last event, after this
+    /// progress.
     Lost(Progress),
-    /// It was not reached.
+    /// The host was not reached.
     Unreachable(Failure),
 }
 
-/// Copies on `host`, where the sources are.
+/// Copies on `host`, which has the sources.
 pub fn run(
     common: &Common,
     args: &CopyArgs,
@@ -46,7 +48,7 @@ pub fn run(
     (host, to): (&str, &Endpoint),
 ) -> Result<ExitCode, Failure> {
     if let Some(option) = args.forwarded.files.first() {
-        return Err(Failure::usage(format!("{option} names a file here, and the transfer runs on {host}"))
+        return Err(Failure::usage(format!("{option} names a local file, but the transfer runs on {host}"))
             .hint(format!("run it there: ssh {host} numaio copy ...")));
     }
     let program = ssh::program();
@@ -69,13 +71,13 @@ pub fn run(
         };
         let why = match tried {
             AttemptOutcome::Over(end) => {
-                // Of tries that it made itself the last one counts.
+                // Of the attempts on the host, the last one counts.
                 show.failed = end.totals.failed;
                 return finish(show, &retries.total_with(end.totals), host);
             }
             AttemptOutcome::Lost(progress) => {
                 retries.record_lost_attempt(progress.totals, reached(&progress));
-                "the numaio there was lost".to_owned()
+                "the connection was lost".to_owned()
             }
             AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
             AttemptOutcome::Unreachable(failure) => failure.message,
@@ -84,18 +86,18 @@ pub fn run(
             show.give_up(Side::Source, &format!("{host}: {why}"));
             return finish(show, &retries.total(), host);
         };
-        show.notice(&format!("{host}: {why}; trying again in {:.1} s", pause.as_secs_f64()));
+        show.notice(&format!("{host}: {why}; retrying in {:.1} s", pause.as_secs_f64()));
         wait_for_retry(pause);
     }
 }
 
-/// How far a try came. The host told the figures, and may have told any.
+/// Returns the progress of an attempt. The host is not trusted, so sums saturate.
 fn reached(Progress { totals, reached }: &Progress) -> u64 {
     let of = [totals.resumed, totals.moved, totals.unchanged];
     reached.unwrap_or_else(|| of.into_iter().fold(totals.bytes, u64::saturating_add))
 }
 
-/// Runs the other numaio once, and shows what it tells.
+/// Runs the remote numaio once, and shows its events.
 fn attempt(
     command: Command,
     (host, quiet): (&str, bool),
@@ -104,14 +106,14 @@ fn attempt(
     let mut process =
         ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
     let Some(stdout) = process.stdout.take() else {
-        return Err(Failure::new("the other side has no streams"));
+        return Err(Failure::new("the remote process has no streams"));
     };
     let mut so_far = None;
     let end = relay_events(&mut process, stdout, show, &mut so_far);
     let status = process.status();
-    // What failed was told by events; any other status is one that its words explain.
-    let is_told = [0, SOME_FAILED, INTERRUPTED].map(|code| Some(code.into())).contains(&status);
-    if quiet && is_told && matches!(end, Ok(Some(_))) {
+    // With these statuses the events describe all failures; for others stderr explains them.
+    let events_explain = [0, SOME_FAILED, INTERRUPTED].map(|code| Some(code.into())).contains(&status);
+    if quiet && events_explain && matches!(end, Ok(Some(_))) {
         process.discard_stderr();
     }
     drop(process);
@@ -119,7 +121,7 @@ fn attempt(
         (Some(end), ..) => AttemptOutcome::Over(end),
         (None, None, _) if interrupted() => return Err(first_reply::interrupted_before_reply(host)),
         (None, Some(progress), _) if interrupted() => AttemptOutcome::Lost(progress),
-        // It said why, and that was passed on.
+        // Its stderr, which was relayed, explains the status.
         (None, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
         (None, Some(progress), _) => AttemptOutcome::Lost(progress),
         (None, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
@@ -137,8 +139,10 @@ fn finish(show: TransferOutput, totals: &Totals, host: &str) -> Result<ExitCode,
     Ok(exit_code(failed, given_up))
 }
 
-/// The line for the shell there. A further try is one to the numaio there, too: the one before may still end what it has begun. An older one
-/// does not hear of it; env(1) takes a program with a `=` for another variable.
+/// Returns the remote shell line. A retry is marked, because the previous attempt may still finish
+/// its files.
+///
+/// env(1) would take a program with a `=` for a variable; an older numaio ignores the mark.
 fn shell_line(command: &[OsString], is_first: bool) -> OsString {
     let is_plain = command.first().is_some_and(|program| !program.as_bytes().contains(&b'='));
     let further = ["env".into(), format!("{RETRY_VARIABLE}=1").into()];
@@ -146,8 +150,9 @@ fn shell_line(command: &[OsString], is_first: bool) -> OsString {
     ssh::joined(further.chain(command.iter().cloned()))
 }
 
-/// What the other numaio is told. It ends in order when its standard input does. `--quiet` is not for it: one that is older would tell
-/// no progress.
+/// Returns the arguments of the remote numaio, which stops when its stdin closes.
+///
+/// `--quiet` is not forwarded, because an older numaio would then send no progress.
 fn arguments(args: &CopyArgs, request: &TransferRequest, (host, to): (&str, &Endpoint)) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["copy", "--attached", "--json", "--progress", "--no-job"].map(OsString::from).to_vec();
@@ -157,7 +162,7 @@ fn arguments(args: &CopyArgs, request: &TransferRequest, (host, to): (&str, &End
     let begin = match &to.host {
         Some(Host::Ssh(other)) if other != host => format!("{}:", bracketed(other)),
         Some(Host::Daemon(address)) => address.to_string(),
-        // There it is no other host.
+        // On the source host, its own paths are local.
         _ => String::new(),
     };
     words.push(match &begin[..] {
@@ -167,7 +172,7 @@ fn arguments(args: &CopyArgs, request: &TransferRequest, (host, to): (&str, &End
     words
 }
 
-/// A host of ssh as it is typed: an address of IPv6 stands in brackets.
+/// Returns a host as typed for ssh, with brackets around an IPv6 address.
 fn bracketed(host: &str) -> String {
     match host.rsplit_once('@') {
         Some((user, name)) if name.contains(':') => format!("{user}@[{name}]"),
@@ -176,14 +181,15 @@ fn bracketed(host: &str) -> String {
     }
 }
 
-/// A path that nobody takes for that of another host.
+/// Returns a path that cannot be taken for HOST:PATH.
 fn local_path(path: &[u8]) -> OsString {
     let has_colon = path.split(|&byte| byte == b'/').next().is_some_and(|first| first.contains(&b':'));
     let begin: &[u8] = if has_colon { b"./" } else { b"" };
     OsString::from_vec([begin, path].concat())
 }
 
-/// Shows what the other side tells until its end; none if there was none. `so_far` is what it had done, if it told anything.
+/// Shows events until the last one, which is `None` if it is missing. `so_far` is the progress
+/// after any event.
 fn relay_events(
     process: &mut ManagedProcess,
     from: impl Read + Send + 'static,
@@ -194,7 +200,7 @@ fn relay_events(
     let mut asked = None;
     loop {
         if interrupted() {
-            // It ends in order, and tells so.
+            // The remote numaio stops cleanly and sends its last event.
             process.stdin = None;
             let asked = asked.get_or_insert_with(Instant::now);
             if so_far.is_none() || asked.elapsed() > EXIT_TIMEOUT {
@@ -205,10 +211,10 @@ fn relay_events(
         match events.recv_timeout(POLL_INTERVAL) {
             Ok(Ok(Event::End(end))) => return Ok(Some(end)),
             Ok(Ok(event)) => {
-                let told = so_far.get_or_insert_default();
+                let latest = so_far.get_or_insert_default();
                 if let Event::Progress(progress) = &event {
-                    // Tries that it makes itself begin anew.
-                    *told = Progress { reached: progress.reached.max(told.reached), ..*progress };
+                    // Retries on the host restart their progress.
+                    *latest = Progress { reached: progress.reached.max(latest.reached), ..*progress };
                 }
                 show.show_event(event);
             }
@@ -219,15 +225,15 @@ fn relay_events(
     }
 }
 
-/// Reads events in a thread of its own.
+/// Reads events in a separate thread.
 fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
     let (sender, events) = sync_channel(EVENT_QUEUE);
     thread::spawn(move || {
-        // One that was cut short tells nothing.
+        // A truncated line is not an event.
         for line in lines(from).take_while(|line| line.ends_with(b"\n")) {
             let event = serde_json::from_slice(&line).map(Event::truncated).map_err(|error| {
-                Failure::new(format!("the other side tells no events: {error}")).hint(
-                    "use the same numaio on all hosts, and a shell there that prints nothing when it begins",
+                Failure::new(format!("expected an event from the other side: {error}")).hint(
+                    "use the same version of numaio on all hosts, and a remote shell that prints nothing on startup",
                 )
             });
             let is_over = event.is_err();
@@ -239,21 +245,22 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
     events
 }
 
-/// Why the other side ended without an end.
+/// The failure for a missing last event.
 fn missing_end_event(host: &str, status: Option<i32>) -> Failure {
     match status {
         Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
             bootstrap::with_hint(Failure::new(format!("no numaio answers on {host}")), host, status)
         }
-        // It said why, and that was passed on.
+        // Its stderr, which was relayed, explains the status.
         Some(status @ 1..=2) => {
-            Failure { code: status as u8, ..Failure::new(format!("numaio on {host} could not do it")) }
+            Failure { code: status as u8, ..Failure::new(format!("numaio on {host} failed")) }
         }
-        _ => Failure::new(format!("numaio on {host} was ended")).hint(super::transfer_output::RESUME_HINT),
+        _ => Failure::new(format!("numaio on {host} was killed")).hint(super::transfer_output::RESUME_HINT),
     }
 }
 
-/// Ends this process in order when the one that started it through ssh is gone, or closes our standard input.
+/// Interrupts this process when its stdin closes: the numaio that started it by ssh has exited or
+/// stops it.
 pub fn stop_with_stdin() {
     thread::spawn(|| {
         drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
@@ -267,26 +274,27 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn a_host_is_the_same_one_when_it_is_named_to_another() {
+    fn bracketed_hosts_parse_to_the_same_host() {
         for host in ["h", "u@h", "fd09::1", "u@fe80::1%eth0"] {
             let end = Endpoint::parse(OsStr::new(&format!("{}:in", bracketed(host)))).expect("an end");
             assert_eq!(end.host, Some(Host::Ssh(host.to_owned())));
         }
     }
 
-    /// A source knows only at its end how much was there from before: so a further try may tell of less that it moved.
+    /// A source learns only at its end how much was resumed, so that a retry may report fewer moved
+    /// bytes.
     #[test]
-    fn how_far_a_try_came_is_what_it_says_or_what_an_older_one_moved() {
+    fn progress_is_reached_or_moved_bytes_of_an_older_numaio() {
         let totals = Totals { bytes: 7, moved: 2, ..Totals::default() };
-        for (told, came) in [(Some(500), 500), (None, 9)] {
-            let line = Event::Progress(Progress { totals, reached: told }).line();
-            let Ok(Event::Progress(heard)) = serde_json::from_str(&line) else { panic!("{line}") };
-            assert_eq!((reached(&heard), line.contains("reached")), (came, told.is_some()));
+        for (reported, expected) in [(Some(500), 500), (None, 9)] {
+            let line = Event::Progress(Progress { totals, reached: reported }).line();
+            let Ok(Event::Progress(received)) = serde_json::from_str(&line) else { panic!("{line}") };
+            assert_eq!((reached(&received), line.contains("reached")), (expected, reported.is_some()));
         }
     }
 
     #[test]
-    fn a_further_try_is_told_that_it_is_one() {
+    fn marks_retries_for_the_remote_numaio() {
         assert_eq!(shell_line(&["/v=1/numaio".into()], false), *"'/v=1/numaio'");
         let command = ["numaio", "copy"].map(OsString::from);
         assert_eq!(shell_line(&command, true), *"'numaio' 'copy'");
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_there_names_no_further_host() {
+    fn local_paths_cannot_name_a_host() {
         let cases: [(&[u8], &str); 4] =
             [(b"a:b", "./a:b"), (b"a/b:c", "a/b:c"), (b"/a:b", "/a:b"), (b".", ".")];
         for (path, wanted) in cases {

@@ -1,4 +1,4 @@
-//! Both sides on this machine.
+//! Transfers within this machine.
 
 use super::request::TransferRequest;
 use super::transfer_output::TransferOutput;
@@ -15,12 +15,13 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
+/// Runs a transfer with both sides in this process.
 pub fn run(common: &Common, args: &CopyArgs, request: &TransferRequest) -> Result<ExitCode, Failure> {
     if let Some((path, why)) = request.source_loss() {
-        return Err(Failure::usage(format!("{} is source and destination", path.display())).hint(why));
+        return Err(Failure::usage(format!("'{}' is source and destination", path.display())).hint(why));
     }
     let (from, mut source) = request.source()?;
-    // Buffers are handed over: there is no way that could be slow.
+    // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;
     let (to, mut sink) = request.sink(request.is_one_file())?;
     sink.protected = request.protected_paths();
@@ -33,7 +34,7 @@ pub fn run(common: &Common, args: &CopyArgs, request: &TransferRequest) -> Resul
     let mut show = TransferOutput::new(common, args);
     let moved: io::Result<()> = thread::scope(|scope| {
         thread::Builder::new().name("source".to_owned()).spawn_scoped(scope, move || {
-            // What happens is told by the sink, which hears of everything.
+            // The sink reports everything, also what the source reports to it.
             drive(&mut source, &mut from, clock, |source| drop(source.reports()));
         })?;
         drive(&mut sink, &mut to, clock, |sink| show.update(sink));

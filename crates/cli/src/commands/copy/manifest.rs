@@ -1,4 +1,4 @@
-//! `--manifest`: what is at the destination in the end, as `b3sum` writes it.
+//! `--manifest`: hashes of the files at the destination after a transfer, in the format of `b3sum`.
 
 use crate::failure::{self, Failure};
 use crate::output::{self, harmless};
@@ -11,34 +11,35 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{fchown, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A manifest that is written. It has its name when it is whole; a device or a pipe is written to.
+/// A manifest that is being written. A regular file gets its name when it is complete.
 #[derive(Debug)]
 pub struct Manifest {
     path: PathBuf,
-    /// Where it is until then; none once it has its name, or if it is no file.
+    /// Temporary path of a regular file until it is complete.
     temporary: Option<PathBuf>,
-    /// Whether a terminal shows it, which would obey what is in names.
+    /// Whether it goes to a terminal, for which names are sanitized.
     is_terminal: bool,
-    /// Whether lines are missing, which was told.
+    /// Whether lines were lost, which has been reported.
     is_incomplete: bool,
     to: BufWriter<File>,
 }
 
 impl Manifest {
-    /// Whether it goes to standard output.
+    /// Whether a path means standard output.
     pub fn is_output(path: &Path) -> bool {
         path == Path::new("-")
     }
 
-    /// Whether it can be written, beside what else is.
+    /// Checks that the manifest can be written, and does not mix with `--json`.
     pub fn check(path: &Path, json: bool) -> Result<(), Failure> {
         if json && Self::is_output(path) {
             return Err(Failure::usage("events and the manifest cannot both go to standard output")
-                .hint("name a file for --manifest, or leave --json out"));
+                .hint("name a file for --manifest, or omit --json"));
         }
         output::check(path)
     }
 
+    /// Starts a manifest at a path.
     pub fn begin(path: &Path) -> Result<Self, Failure> {
         let (path, temporary, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
         Ok(Self {
@@ -50,7 +51,7 @@ impl Manifest {
         })
     }
 
-    /// Takes back all that was said. What was written to a pipe stays.
+    /// Discards all lines, except those written to a pipe.
     pub fn restart(&mut self) -> Result<(), Failure> {
         let emptied = self.to.flush().and_then(|()| match &self.temporary {
             Some(_) => self.to.get_ref().set_len(0).and_then(|()| self.to.rewind()),
@@ -59,6 +60,7 @@ impl Manifest {
         self.keep_result(emptied)
     }
 
+    /// Adds the line of a file.
     pub fn add(&mut self, there: &ManifestEntry) -> Result<(), Failure> {
         let written = self.to.write_all(line(there, self.is_terminal).as_bytes());
         self.keep_result(written)
@@ -69,7 +71,8 @@ impl Manifest {
         done.map_err(|error| failure::unwritten(&self.path, &error))
     }
 
-    /// Gives it its name, if the file system took all of it: one that lost lines would seem whole.
+    /// Renames the file to its name, unless lines were lost: an incomplete manifest would look
+    /// complete.
     pub fn end(mut self) -> Result<(), Failure> {
         if self.is_incomplete {
             return Ok(());
@@ -84,13 +87,14 @@ impl Manifest {
 impl Drop for Manifest {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Of a transfer that was given up.
+            // Remove the incomplete file of a failed transfer.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// The name of a manifest without links, and what is written to until it has it, with its name.
+/// Opens the output: returns the path without links, the temporary path of a regular file, and the
+/// file.
 fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
     if Manifest::is_output(path) {
         return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
@@ -99,10 +103,10 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         Place::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
         Place::File(file) => file,
     };
-    // A name as the sink's own: if it is within the destination, `--delete` leaves it alone.
+    // A name that the sink uses itself, so that `--delete` does not remove it in the destination.
     let temporary = file.with_file_name(files::temporary_name()?);
     let to = File::create_new(&temporary)?;
-    // What is replaced keeps its mode, and where that may be its owner.
+    // Keep the mode of an existing file, and its owner if possible.
     if let Ok(there) = fs::metadata(&file) {
         let _ = fchown(&to, Some(there.uid()), Some(there.gid()));
         let _ = to.set_permissions(Permissions::from_mode(there.mode() & 0o777));
@@ -110,7 +114,8 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
     Ok((file, Some(temporary), to))
 }
 
-/// As b3sum(1) escapes names: a backslash before the hash says so. What is no text cannot be said.
+/// Formats a line as b3sum(1) does: a backslash before the hash marks an escaped name. Non-UTF-8
+/// names are lossy.
 fn line(there: &ManifestEntry, is_terminal: bool) -> String {
     let hash: String = there.digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = String::from_utf8_lossy(there.name.as_bytes());
@@ -122,7 +127,7 @@ fn line(there: &ManifestEntry, is_terminal: bool) -> String {
     format!("{mark}{hash}  {name}\n")
 }
 
-/// As a terminal may have it. Words are cut where they are long, and names are not.
+/// Sanitizes a name in parts, because longer texts would be truncated.
 fn for_terminal(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     chars.chunks(256).map(|some| harmless(&some.iter().collect::<String>())).collect()
@@ -135,7 +140,7 @@ mod tests {
     use numaio_mover::name::Name;
 
     #[test]
-    fn names_are_escaped_as_b3sum_does() {
+    fn escapes_names_as_b3sum_does() {
         let line = |name: &[u8]| {
             line(&ManifestEntry { name: Name::new(name).expect("a name"), digest: Digest([0xab; 32]) }, false)
         };
@@ -145,9 +150,9 @@ mod tests {
         assert_eq!(line(b"Icon\r"), format!("\\{hash}  Icon\\r\n"));
     }
 
-    /// A file system that is full for a moment, as that of a file on which writes fail.
+    /// A file system that is full for a moment, simulated by a read-only file.
     #[test]
-    fn one_that_lost_a_line_gets_no_name() {
+    fn incomplete_manifest_is_removed() {
         let folder = std::env::temp_dir().join(format!("numaio-manifest-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("sums");
@@ -156,21 +161,21 @@ mod tests {
             let mut manifest = Manifest::begin(&path).expect("a manifest");
             manifest.add(&there).expect("written");
             if is_full {
-                manifest.to = BufWriter::with_capacity(0, File::open(&path).expect("it was written"));
-                manifest.add(&there).expect_err("it cannot be written to");
+                manifest.to = BufWriter::with_capacity(0, File::open(&path).expect("a written file"));
+                manifest.add(&there).expect_err("a read-only file");
                 manifest.to = BufWriter::new(File::create(folder.join("other")).expect("a file"));
             }
             manifest.add(&there).expect("written");
-            manifest.end().expect("what failed was told");
+            manifest.end().expect("the failure has been reported");
             assert_eq!(fs::read_to_string(&path).expect("a manifest").lines().count(), 2);
         }
         let left = fs::read_dir(&folder).expect("a folder").count();
         fs::remove_dir_all(&folder).expect("removed");
-        assert_eq!(left, 2, "what was begun is removed");
+        assert_eq!(left, 2, "the temporary file is removed");
     }
 
     #[test]
-    fn names_do_nothing_to_a_terminal_and_are_whole() {
+    fn names_are_complete_and_sanitized_for_a_terminal() {
         let line = |name: &[u8], is_terminal| {
             let there = ManifestEntry { name: Name::new(name).expect("a name"), digest: Digest([0; 32]) };
             line(&there, is_terminal).split_off(64)
@@ -178,7 +183,7 @@ mod tests {
         let evil = b"a\x1b]0;title\x07\xc2\x9b2Jz";
         assert_eq!(line(evil, true), "  a\u{fffd}]0;title\u{fffd}\u{fffd}2Jz\n");
         assert_eq!(line(evil, false).as_bytes(), [&b"  "[..], evil, b"\n"].concat());
-        // As long as names can be, of characters of four bytes and of those that become longer.
+        // The longest names, of four-byte characters and of characters that become longer.
         for one in ["\u{1f4be}", "\u{1b}"] {
             let name = vec![one.repeat(240 / one.len()); 16].join("/");
             let expected = format!("  {}\n", name.replace('\u{1b}', "\u{fffd}"));

@@ -1,4 +1,4 @@
-//! `numaio copy`: files from one place to another, checked on the way.
+//! `numaio copy`: verified transfers of files within and between hosts.
 
 mod bootstrap;
 mod daemon_address;
@@ -53,87 +53,94 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use transfer_options::TransferArgs;
 
-/// Exit status if some files could not be moved, and the others were.
+/// Exit status if some files failed, and all others were transferred.
 pub const SOME_FAILED: u8 = 3;
 
-/// Move files, near their devices, checked by hashes; also to and from other hosts.
+/// Copy files NUMA-aware and verified, also to and from other hosts
 ///
-/// SRC/ with a slash at its end means what is in it, SRC without one the thing itself, as for rsync: -r a to makes to/a, -r a/ to
-/// fills to. Of DST the last directory is made if it is not there.
+/// As for rsync, SRC/ with a slash means the contents of SRC: -r a to creates to/a, -r a/ to fills
+/// to. The last directory of DST is created if necessary.
 ///
-/// Either side may be HOST:PATH or USER@HOST:PATH; the other host is reached by ssh, and has numaio too (or see --bootstrap). Or it is
-/// numaio://HOST/ROOT/PATH, where numaio serve runs. What has a colon before its first slash is such a one: write ./a:b for a file.
+/// Either side may be HOST:PATH or USER@HOST:PATH, reached by ssh; the host needs numaio, too (or
+/// see --bootstrap). Or it is numaio://HOST/ROOT/PATH, where numaio serve runs. A colon before the
+/// first slash means a host: write ./a:b for a file.
 ///
-/// A file whose size and time are the same at both ends is not moved. Every file is written beside its name, checked by a hash of
-/// each part, and gets its name when it is whole. A run that was cut is continued by the same command.
+/// Files with the same size and time at both ends are skipped. Every file is written under a
+/// temporary name, verified by a hash of each part, and renamed when it is complete. Run the same
+/// command again to resume an interrupted run.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP, args_override_self = true, disable_help_flag = true)]
 pub struct CopyArgs {
-    /// It comes first: what follows takes its options away
+    /// Parsed first, because the following fields consume their options
     #[command(flatten)]
     pub forwarded: ForwardedOptions,
-    /// From where, and last to where: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH at a daemon; SRC/ is what is in SRC
+    /// Sources and last the destination: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH; SRC/
+    /// means its contents
     #[arg(value_name = "PATH", required = true, num_args = 1..)]
     pub paths: Vec<OsString>,
-    /// Directories with all that they hold
+    /// Copy directories with their contents
     #[arg(long, short)]
     pub recursive: bool,
-    /// As --recursive, and modes, groups, extended attributes and ACLs; as root also users and devices
+    /// Like --recursive, with modes, groups, extended attributes and ACLs; as root also with users
+    /// and devices
     #[arg(long, short)]
     pub archive: bool,
     #[command(flatten)]
     pub rsync_noop: RsyncNoopArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
-    /// Names to move, one a line, relative to SRC, which is a directory; - for standard input
+    /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
+    /// standard input
     ///
-    /// The directories on their way are made too. What a listed directory holds is moved with --recursive alone, also
-    /// if --archive is given.
+    /// Their parent directories are created, too. The contents of a listed directory need
+    /// --recursive, even with --archive.
     #[arg(long, value_name = "FILE", conflicts_with = "delete")]
     pub files_from: Option<PathBuf>,
-    /// A zero byte ends each line of --files-from, --include-from and --exclude-from
+    /// Lines of --files-from, --include-from and --exclude-from end with a zero byte
     #[arg(long, short = '0')]
     pub from0: bool,
-    /// Leave files alone that are larger: 10M, 1GiB
+    /// Skip files larger than this: 10M, 1GiB
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub max_size: Option<u64>,
-    /// Leave files alone that are smaller
+    /// Skip files smaller than this
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub min_size: Option<u64>,
-    /// Leave files alone that are newer at the destination
+    /// Skip files that are newer at the destination
     #[arg(long, short)]
     pub update: bool,
-    /// Compare files of the same size by hashes of all that they hold, not by time; both sides read them
+    /// Compare files of the same size by a hash of their contents instead of their times; both
+    /// sides read them
     #[arg(long, short, conflicts_with = "ignore_times")]
     pub checksum: bool,
-    /// Write the BLAKE3 hash of every file that is at the destination in the end, as b3sum does
+    /// Write the BLAKE3 hashes of all files at the destination after the transfer, in the format of
+    /// b3sum
     ///
-    /// Files are read again for it there, those that were not moved too. Names are relative to DST: b3sum -c FILE
-    /// checks them there.
+    /// All files are read again there, including those that were skipped. Names are relative to
+    /// DST: check them there with b3sum -c FILE.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub manifest: Option<PathBuf>,
-    /// Owners by number; without it those whose names are known on both sides are found by name
+    /// Keep numeric owners instead of mapping names that both sides know
     #[arg(long)]
     pub numeric_ids: bool,
-    /// Keep what is there of a file when a run is cut, so that the next one goes on: it always is
+    /// Keep partial files of an interrupted run for the next one: always on
     ///
-    /// It is not visible under the file's name, but beside it as .numaio-part-NUMBER, until the same command is given
-    /// again. -P is the same, and --progress.
+    /// A partial file has the name .numaio-part-NUMBER beside its final one until the same command
+    /// completes it. -P also means --progress.
     #[arg(long)]
     pub partial: bool,
-    /// Move data also of files whose size and time are the same
+    /// Transfer files even if size and time are the same
     #[arg(long, short = 'I')]
     pub ignore_times: bool,
-    /// Remove at the destination what the source does not have, within directories that are moved
+    /// Remove files at the destination that the source does not have, within the copied directories
     #[arg(long)]
     pub delete: bool,
-    /// Write to the files themselves, not beside them; they are emptied first
+    /// Overwrite files in place, without a temporary name; they are truncated first
     ///
-    /// A file with further names is written beside its name all the same: it would change under those, too. One that is
-    /// cut is newer than the source's, so it would be left as it is by --update.
+    /// A file with several hard links still gets a temporary name, to keep its other links
+    /// unchanged. A partial file is newer than the source, so that --update would skip it.
     #[arg(long, conflicts_with = "update")]
     pub inplace: bool,
-    /// Change nothing, and say what would be done
+    /// Change nothing, and print what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     #[command(flatten)]
@@ -142,96 +149,99 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub display: DisplayArgs,
-    /// Where numaio is on the other host, if it is not on the PATH of an ssh session; a path, not a command
+    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
+    /// line
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::remote_path)]
     pub remote_numaio: String,
-    /// Where the other host has no numaio, copy this one to ~/.cache/numaio there
+    /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]
     pub bootstrap: bool,
-    /// Between two other hosts: let the first one use your ssh agent to get to the second one
+    /// Between two other hosts: allow the first one to use the local ssh agent to connect to the
+    /// second one
     #[arg(long)]
     pub forward_agent: bool,
-    /// End in order when standard input does; another numaio listens
+    /// Stop cleanly when stdin closes; another numaio reads the events
     #[arg(long, hide = true)]
     pub attached: bool,
-    /// Do not note this transfer among the jobs of numaio jobs
+    /// Do not record this transfer as a job of numaio jobs
     #[arg(long)]
     pub no_job: bool,
-    /// Print help; -h alone does too
+    /// Print help, as -h alone does
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
-    /// What rsync means by -h: figures are readable
+    /// rsync's meaning of -h: human-readable numbers, which are the default
     #[arg(long, short = 'h', hide = true)]
     human_readable: bool,
-    /// Where this transfer notes itself
+    /// Records this transfer as a job
     #[arg(skip)]
     pub recorder: JobRecorder,
 }
 
 impl CopyArgs {
-    /// What clap cannot tell.
+    /// Checks what clap cannot express.
     fn check(&self) -> Result<(), Failure> {
         if let [only] = &self.paths[..] {
-            let words = format!("{} is one path, and SRC and DST are required", only.display());
+            let words = format!("expected SRC and DST, got only '{}'", only.display());
             return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
         }
         if self.stdin_count() > 1 {
-            return Err(Failure::usage("standard input can be read once").hint("give - to one option alone"));
+            return Err(Failure::usage("standard input can be read once").hint("pass - to one option only"));
         }
         if let Some(path) = &self.manifest {
             manifest::Manifest::check(path, self.display.json)?;
         }
         if self.files_from.is_some() && self.paths.len() != 2 {
-            return Err(Failure::usage("--files-from is about names below one source")
-                .hint("give one SRC and one DST"));
+            return Err(Failure::usage("--files-from needs exactly one source and one destination")
+                .hint("pass one SRC and one DST"));
         }
         if self.delete && !(self.recursive || self.archive) {
-            return Err(Failure::usage("--delete is about directories").hint("add --recursive or --archive"));
+            return Err(Failure::usage("--delete needs directories").hint("add --recursive or --archive"));
         }
         Ok(())
     }
 }
 
 #[derive(Debug, Clone, Copy, ClapArgs)]
-#[command(next_help_heading = "What is shown")]
+#[command(next_help_heading = "Output")]
 pub struct DisplayArgs {
-    /// Print what happens as lines of JSON
+    /// Print events as lines of JSON
     #[arg(long, conflicts_with = "verbose")]
     pub json: bool,
-    /// Print the name of everything that is made or changed
+    /// Print the name of every created or changed file
     #[arg(long, short)]
     pub verbose: bool,
-    /// Show how far it is, also where standard error is no terminal
+    /// Show the progress, even if standard error is not a terminal
     #[arg(long, visible_short_alias = 'P')]
     pub progress: bool,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  numaio copy -a data/ /mnt/disk/data      what is in data, with all attributes
+  numaio copy -a data/ /mnt/disk/data      the contents of data, with all attributes
   numaio copy -r run1 run2 host:results/   two directories to another host
-  numaio copy host:file .                  a file from there
-  numaio copy -a one:data/ two:data        from one host to another; the data does not come by here
-  numaio copy -r run1 numaio://host/in/    to the root named in of a daemon, without ssh
+  numaio copy host:file .                  a file from another host
+  numaio copy -a one:data/ two:data        between two other hosts, directly
+  numaio copy -r run1 numaio://host/in/    to the root 'in' of a daemon, without ssh
 
-Exit status: 0 all is there; 1 the transfer was given up; 2 wrong usage; 3 some files failed, and
-all others are there; 130 interrupted, to be continued by the same command.
+Exit status: 0 all files transferred; 1 the transfer failed; 2 wrong usage; 3 some files failed, all
+others were transferred; 130 interrupted: run the same command again to resume.
 
 Environment: NUMAIO_SSH names another program than ssh, with its options: NUMAIO_SSH='ssh -p 2222'.";
 
+/// Runs `numaio copy`.
 pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
-        return Err(Failure::usage("files are moved on this machine, not on a recorded one"));
+        return Err(Failure::usage("`copy` cannot be combined with --machine or --sysroot"));
     }
     let Some((to, from)) = args.paths.split_last() else {
-        return Err(Failure::usage("there is no destination"));
+        return Err(Failure::usage("the destination is missing"));
     };
     args.check()?;
     let from = from.iter().map(|path| Endpoint::parse(path)).collect::<Result<Vec<_>, _>>()?;
     let to = Endpoint::parse(to)?;
     if args.net.data_port.is_some() && from.iter().chain([&to]).any(Endpoint::is_at_daemon) {
-        return Err(Failure::usage("a daemon takes data connections at its own port")
-            .hint("leave out --data-port; --tunnel sends all over one connection"));
+        return Err(Failure::usage("a daemon accepts data connections at its own port only")
+            .hint("omit --data-port, or use --tunnel for a single connection"));
     }
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
@@ -261,13 +271,13 @@ fn run_transfer(
         (None, Some(host)) => RemoteTransfer { common, args, request, host, is_source: true }.run(),
         (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(common, args, request, (&host, to)),
         (Some(Host::Daemon(_)), Some(_)) => {
-            Err(Failure::usage("a daemon sends nothing to another host by itself")
-                .hint("run numaio copy on one of the two hosts, or copy to here first"))
+            Err(Failure::usage("a daemon cannot send to another remote host")
+                .hint("run numaio copy on one of the two hosts, or copy to this host first"))
         }
     }
 }
 
-/// Tells the end of a transfer, and what that says to the shell. Who interrupted it may not be there any more to read it.
+/// Prints the end of a transfer and returns its exit status. After an interrupt, output may fail.
 fn finish(
     show: transfer_output::TransferOutput,
     totals: &numaio_mover::report::Totals,
@@ -279,7 +289,7 @@ fn finish(
     }
 }
 
-/// What a finished transfer says to the shell.
+/// Returns the exit status of a finished transfer.
 fn exit_code(failed: u64, given_up: bool) -> ExitCode {
     match (given_up, numaio_linux::interrupt::interrupted(), failed) {
         (true, true, _) => ExitCode::from(crate::failure::INTERRUPTED),
@@ -289,7 +299,7 @@ fn exit_code(failed: u64, given_up: bool) -> ExitCode {
     }
 }
 
-/// A folder or file as the user named it.
+/// Converts the bytes of a path.
 fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))

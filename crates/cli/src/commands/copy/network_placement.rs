@@ -1,4 +1,5 @@
-//! Where the threads of data connections run: by a plan, or near the network interface that data goes through.
+//! Placement of data connections' threads: by a plan, or near the network interfaces that carry the
+//! data.
 
 use super::side_placement::MachineView;
 use super::side_plan::SidePlan;
@@ -10,21 +11,22 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Where the threads of data connections run.
+/// Placement of the threads of data connections.
 #[derive(Debug)]
 pub struct NetworkPlacement {
     by: &'static str,
-    /// CPUs, which threads take in turn; anywhere if there are none.
+    /// CPU sets that the threads take in turn; any CPU if there are none.
     pub cpu_sets: Vec<CpuSet>,
 }
 
 impl NetworkPlacement {
-    /// Wherever the kernel likes.
+    /// Leaves the threads to the kernel.
     pub fn anywhere() -> Self {
         Self { by: "the kernel", cpu_sets: Vec::new() }
     }
 
-    /// Places for connections to addresses, beside the threads of `worker_groups`, and what is to be said of them.
+    /// Places connections to addresses beside the threads of `worker_groups`, and returns a note for the
+    /// user.
     pub fn new(
         seen: &MachineView,
         peer_addresses: &[Option<IpAddr>],
@@ -38,7 +40,7 @@ impl NetworkPlacement {
             .collect();
         if let Some(plan) = plan {
             let devices: Vec<&Device> = found.values().flat_map(|found| seen.devices(found)).collect();
-            let taken = worker_groups.iter().flat_map(|crew| &crew.cpus);
+            let taken = worker_groups.iter().flat_map(|group| &group.cpus);
             let taken = taken.fold(CpuSet::new(), |all, cpus| all.union(cpus));
             let (cpu_sets, note) = plan.network(&seen.topology, &devices, &taken);
             if !cpu_sets.is_empty() {
@@ -55,7 +57,8 @@ impl NetworkPlacement {
         (Self::by_nodes(seen, cpu_sets), None)
     }
 
-    /// A place for each connection, or one for all if it is the same. What has none runs on any of our CPUs.
+    /// Makes a CPU set for each connection, or one for all if they are the same. The default is all
+    /// usable CPUs.
     fn by_nodes(seen: &MachineView, cpu_sets: Vec<Option<CpuSet>>) -> Self {
         if cpu_sets.iter().all(Option::is_none) {
             return Self::anywhere();
@@ -66,13 +69,13 @@ impl NetworkPlacement {
         Self { by: "the network's node", cpu_sets }
     }
 
-    /// For programs.
+    /// Returns the placement for the JSON event.
     pub fn event(&self) -> Value {
         let cpus: Vec<String> = self.cpu_sets.iter().map(ToString::to_string).collect();
         json!({"by": self.by, "cpus": cpus})
     }
 
-    /// For people.
+    /// Returns the placement as text.
     pub fn line(&self) -> String {
         let mut cpu_sets: Vec<String> = Vec::new();
         for place in self.cpu_sets.iter().map(cpus_text) {
@@ -87,13 +90,14 @@ impl NetworkPlacement {
     }
 }
 
-/// CPUs that we may use of the nodes of what carries the data; one that stands by does not.
+/// Returns the usable CPUs on the nodes of the interfaces that carry data, without standby
+/// interfaces.
 fn near(seen: &MachineView, found: &Resolved) -> CpuSet {
     let nodes = found.nodes.iter().filter(|near| near.share > 0.0);
     nodes.fold(CpuSet::new(), |all, near| all.union(&seen.topology.usable_cpus(near.node)))
 }
 
-/// CPUs, as they are told to people.
+/// Formats CPUs for messages.
 pub fn cpus_text(cpus: &CpuSet) -> String {
     let s = if cpus.len() == 1 { "" } else { "s" };
     format!("CPU{s} {cpus}")

@@ -1,6 +1,7 @@
-//! The side of a transfer on another host: `numaio peer`, which ssh starts, or a session of a daemon. It hears on its control
-//! channel (its standard streams, or the connection to the daemon) what to do, and data goes over connections of its own, or
-//! over the same channel.
+//! The remote side of a transfer: `numaio peer`, started by ssh, or a session of a daemon.
+//!
+//! The control channel (standard streams, or the connection to the daemon) carries the request.
+//! Data uses separate connections or the same channel.
 
 use super::daemon_limits::LimitedPort;
 use super::data_connections::{open_listener, split_by_direction, DataEndpoint, DataPath, DataRoute, Offer};
@@ -26,60 +27,63 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest order, and longest answer to one.
+/// Maximum length of a request and of its reply.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// How long a transfer may go on when the one who asked for it has closed the control channel: at the end of a transfer
-/// that overtakes the last packets.
+/// How long a transfer may continue after the control channel closes, which may overtake the last
+/// packets.
 const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 
-/// How long the last message that opens a data connection may be under way: the other side has sent all when it chooses them.
+/// How long the last handshake message may take: the other side has sent all of them when it
+/// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, ClapArgs)]
 pub struct PeerArgs {
-    /// A side of numaio copy
+    /// Run one side of numaio copy
     #[arg(long, required = true)]
     pub copy: bool,
 }
 
-/// What a peer is asked to be, and how data is to get to it.
+/// Request to a peer: its role, and the offered data connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PeerRequest {
     #[serde(rename = "ask")]
     pub role: PeerRole,
-    /// Data connections; without it data goes over the standard streams.
+    /// Offered data connections; without an offer, data uses the control channel.
     pub offer: Option<Offer>,
 }
 
-/// What a peer is asked to be.
+/// The role of a peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum PeerRole {
-    /// The side with the files.
+    /// The source of the files.
     Source(TransferRequest),
-    /// The side where they go; whether the source is a single file.
+    /// The destination of the files, and whether the source is a single file.
     Sink(TransferRequest, bool),
 }
 
-/// What a peer answers, in one line.
+/// The reply of a peer, in one line.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum PeerReply {
-    /// It is ready.
+    /// The peer is ready.
     Ready {
-        /// Whether its source is a single file.
+        /// Whether the peer's source is a single file.
         #[serde(rename = "one_file")]
         is_one_file: bool,
-        /// Where it waits for data connections, if it was offered some; or why it cannot. Then it waits for a [`DataRoute`].
+        /// Where it accepts offered data connections, or why it cannot. A [`DataRoute`] follows an
+        /// offer.
         #[serde(rename = "door")]
         endpoint: Option<Result<DataEndpoint, String>>,
-        /// Whether it can pack and unpack data; an older one does not say so, nor what follows.
+        /// Whether it can compress and decompress; an older numaio omits this and the following
+        /// fields.
         #[serde(default, rename = "packs")]
         can_decompress: bool,
-        /// What it takes as a sink.
+        /// Its capabilities as a sink.
         #[serde(flatten)]
         capabilities: Capabilities,
     },
-    /// It is not, and why.
+    /// The peer refuses, with the reason.
     Refused(String),
 }
 
@@ -90,7 +94,7 @@ impl PeerRole {
         }
     }
 
-    /// The side that a peer is to be.
+    /// Returns the side of the transfer.
     pub fn side(&self) -> Side {
         match self {
             Self::Source(_) => Side::Source,
@@ -99,34 +103,35 @@ impl PeerRole {
     }
 }
 
-/// What one of its users may ask a daemon for.
+/// What a user of a daemon may request.
 #[derive(Debug)]
 pub struct Grants {
-    /// Where paths begin.
+    /// Root of all paths.
     pub base: Base,
     pub side: Side,
     pub streams: u16,
     pub bytes_per_second: Option<u64>,
-    /// Whether files may be made that run with the rights of their owner.
+    /// Whether files may get set-ID bits.
     pub set_id: bool,
 }
 
-/// A daemon, for one of its users.
+/// A daemon's service for one of its users.
 #[derive(Debug)]
 pub struct DaemonService {
     pub grants: Grants,
-    /// Where data connections come.
+    /// Where data connections arrive.
     pub data_path: DataPath,
 }
 
 impl Grants {
     fn apply(&self, request: &mut PeerRequest) -> Result<(), Failure> {
         if request.role.side() != self.side {
-            return Err(Failure::new("another direction was asked for than at first"));
+            return Err(Failure::new("the request is for another side than the hello"));
         }
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
         transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
-        // Else its users would learn whose each number is: they may give files any ACL, and take them back.
+        // Otherwise users could map all numbers to names: they may set any ACL on a file and read
+        // it back.
         transfer.capabilities.named_acls &= self.set_id;
         if let Some(offer) = &mut request.offer {
             offer.limit(self.streams);
@@ -135,27 +140,29 @@ impl Grants {
     }
 }
 
-/// What the one who calls says, and what it hears.
+/// The streams of the control channel.
 struct ControlStreams {
     from: PeerReader,
     to: PeerWriter,
 }
 
-/// The side that ssh starts.
+/// Runs the peer that ssh has started.
 pub fn run() -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
-    // The other side was told why not, and tells its user.
+    // The other side has received the failure and reports it.
     Ok(match serve(ends, None) {
         Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
 }
 
-/// Hears what to do, and does it; for a daemon, if there is one. Tells how it ended, and how many problems there were.
+/// Receives a request and runs the transfer, with the limits of a daemon's service if there is one.
+///
+/// Returns how the transfer ended, and the number of failures.
 ///
 /// # Errors
-/// Why it was not begun; the other side was told.
+/// Why the transfer did not begin; the other side has received the failure.
 pub fn serve(ends: StreamPair, service: Option<&DaemonService>) -> Result<(TransferOutcome, u64), Failure> {
     let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
@@ -187,10 +194,10 @@ pub fn serve(ends: StreamPair, service: Option<&DaemonService>) -> Result<(Trans
     }
 }
 
-/// What is asked for, and may be.
+/// Receives a request, and applies the user's grants.
 pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result<PeerRequest, Failure> {
-    let mut request: PeerRequest = receive(from)
-        .map_err(|error| Failure::new(format!("this is not what numaio copy asks for: {error}")))?;
+    let mut request: PeerRequest =
+        receive(from).map_err(|error| Failure::new(format!("expected a request of numaio copy: {error}")))?;
     let theirs = request.role.transfer().numaio_copy;
     if theirs != VERSION {
         return Err(Failure::new(format!(
@@ -201,7 +208,7 @@ pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result
     Ok(request)
 }
 
-/// One line of the other side.
+/// Receives a line of JSON.
 pub fn receive<T: DeserializeOwned>(from: &mut PeerReader) -> io::Result<T> {
     let mut line = String::new();
     from.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)?;
@@ -214,7 +221,7 @@ impl ControlStreams {
         self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(Failure::new)
     }
 
-    /// The other side tells its user what failed.
+    /// Sends a failure to the other side, which reports it.
     fn report_failure<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(failure) = &done {
             self.reply(&PeerReply::Refused(failure.message.clone()))?;
@@ -223,14 +230,14 @@ impl ControlStreams {
     }
 }
 
-/// How data gets to the other side.
+/// How data reaches the other side.
 enum DataChannel {
     ControlChannel(ControlStreams),
     DataConnections(DataListener, ControlStreams),
 }
 
 impl DataChannel {
-    /// Says that all is ready, and hears which way was chosen.
+    /// Replies that the peer is ready, and receives the chosen data route.
     fn negotiate(
         offer: Option<&Offer>,
         data_path: Option<&DataPath>,
@@ -255,13 +262,13 @@ impl DataChannel {
             (Ok(DataRoute::ControlChannel), _) => Ok(Self::ControlChannel(streams)),
             (Ok(DataRoute::DataConnections), Some(door)) => Ok(Self::DataConnections(door, streams)),
             (Ok(DataRoute::DataConnections), None) => {
-                Err(Failure::new("there is no door for data connections"))
+                Err(Failure::new("data connections were chosen, but there is no listener"))
             }
-            (Err(_), _) => Err(Failure::new("the other side left before the transfer began")),
+            (Err(_), _) => Err(Failure::new("the other side disconnected before the transfer began")),
         }
     }
 
-    /// A port whose link is this way.
+    /// Returns a port that uses this channel.
     fn into_port(self, site: SideSetup<'_>, is_source: bool) -> Result<LinkedPort, Failure> {
         let left = Arc::new(OnceLock::new());
         let (port, to) = match self {
@@ -269,27 +276,28 @@ impl DataChannel {
                 (FilePort::over(site.setting(None)?, StreamPair { from: Box::new(from), to }), None)
             }
             Self::DataConnections(door, ControlStreams { mut from, to }) => {
-                let lanes =
+                let connections =
                     split_by_direction(door.lanes(HANDSHAKE_TIMEOUT).map_err(Failure::new)?, is_source);
                 let left = left.clone();
-                // Nothing is said there any more; its end means that nobody waits for us.
+                // No messages follow on the control channel; its end means that the other side has
+                // exited.
                 thread::spawn(move || {
                     drop(io::copy(&mut from, &mut io::sink()));
                     left.get_or_init(Instant::now);
                 });
-                (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some(to))
+                (FilePort::over_streams(site.setting(Some(&connections))?, connections), Some(to))
             }
         };
         Ok(LinkedPort { port: port.map_err(Failure::new)?, left, to })
     }
 }
 
-/// A port with a link to the other side.
+/// A port that is linked to the other side.
 struct LinkedPort {
     port: FilePort,
-    /// Since when the control channel is closed, if it is another one.
+    /// When the control channel closed, if data has its own connections.
     left: Arc<OnceLock<Instant>>,
-    /// That channel: when we are done it is ended, and the other side needs not ask for that.
+    /// The control channel, which closes when the transfer is done.
     to: Option<PeerWriter>,
 }
 
@@ -303,7 +311,7 @@ fn run_transfer<C: TransferCore<numaio_linux::port::Slab>>(
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {
-        // What happens here is told over the link too.
+        // The other side receives the reports over the link.
         drop(core.reports());
         if numaio_linux::interrupt::interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");

@@ -1,4 +1,4 @@
-//! A numaio on another host: how it is reached, how it hears and answers.
+//! A numaio on another host: how to start or connect to it, and its messages before a transfer.
 
 use super::bootstrap;
 use super::daemon_address::DaemonAddress;
@@ -24,53 +24,53 @@ use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long the other side may take to end when we are done.
+/// How long the remote process may take to exit after the transfer.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to do about one that answers something else.
-const STRAY_OUTPUT_HINT: &str = "has to print nothing: a script that a login there runs may be what prints; or the numaio there is of another \
-                         version: use the same one at both ends";
+/// Rest of the hint about unexpected output, after the command to try.
+const STRAY_OUTPUT_HINT: &str = "must print nothing: a login script may print something; or the remote numaio has another version: use the \
+                         same version on both hosts";
 
-/// What it says.
+/// Reads from the peer.
 pub type PeerReader = BufReader<Box<dyn Read + Send>>;
-/// What it hears.
+/// Writes to the peer.
 pub type PeerWriter = Box<dyn Write + Send>;
 
-/// One that was reached, which waits to be asked for a transfer.
+/// A connected peer that waits for a request.
 pub struct PeerProcess {
     pub to: PeerWriter,
     pub from: PeerReader,
     pub connection: PeerConnection,
-    /// What it begins with if that is no answer.
+    /// Beginning of an unexpected reply.
     unexpected: Option<String>,
 }
 
-/// What it was reached by. It is ended when this is dropped.
+/// The connection to a peer, which closes when this is dropped.
 pub enum PeerConnection {
     Ssh {
         started: ManagedProcess,
-        /// The address that ssh goes to; none if data is to go through ssh.
+        /// Lookup of the address that ssh uses; `None` without data connections.
         lookup: Option<HostnameLookup>,
     },
     Daemon {
-        /// What people call it.
+        /// Name for messages.
         host_port: String,
-        /// None if data is to go through the control channel, or does so.
+        /// `None` without data connections, or once they are in use.
         data: Option<daemon_client::PendingDataConnections>,
         carrier: ChannelRelay,
     },
 }
 
-/// Who is to be reached, and by what.
+/// A peer to connect to.
 pub enum PeerTarget<'a> {
-    /// The numaio of that name on a host of ssh.
+    /// The path of numaio on a host behind ssh.
     Ssh { host: &'a str, numaio: String },
-    /// A daemon.
+    /// The address of a daemon.
     Daemon(&'a DaemonAddress),
 }
 
 impl<'a> PeerTarget<'a> {
-    /// Finds what is to be started; it may be brought there first.
+    /// Determines the peer of a host, and installs numaio there with `--bootstrap`.
     pub fn find(host: &'a Host, args: &CopyArgs) -> Result<Self, Failure> {
         match host {
             Host::Ssh(host) => {
@@ -80,10 +80,10 @@ impl<'a> PeerTarget<'a> {
         }
     }
 
-    /// Reaches it, to be that side; or tells why it was not reached.
+    /// Connects to the peer, which gets the given side. The inner error allows a retry.
     ///
     /// # Errors
-    /// Another try would end no otherwise.
+    /// Another attempt would fail the same way.
     pub fn connect(
         &self,
         show: &TransferOutput,
@@ -102,13 +102,13 @@ impl<'a> PeerTarget<'a> {
         let command = ssh::numaio_command(program, host, numaio, &["peer", "--copy"]);
         let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
         let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
-            return Err(Failure::new("the other side has no streams"));
+            return Err(Failure::new("the ssh process has no streams"));
         };
         let (to, from): (PeerWriter, Box<dyn Read + Send>) = (Box::new(to), Box::new(from));
         Ok(Ok(PeerProcess::new(to, from, PeerConnection::Ssh { started, lookup })))
     }
 
-    /// What data goes through if it has no connections of its own.
+    /// Returns the name of the channel that carries data without data connections.
     pub fn channel_name(&self) -> &'static str {
         match self {
             Self::Ssh { .. } => "ssh",
@@ -118,16 +118,17 @@ impl<'a> PeerTarget<'a> {
 }
 
 impl PeerProcess {
+    /// A connected peer.
     pub fn new(to: PeerWriter, from: Box<dyn Read + Send>, connection: PeerConnection) -> Self {
         Self { to, from: BufReader::new(from), connection, unexpected: None }
     }
 
-    /// A line for the other side. Who cannot take it says why by its exit status, and who does not before we are interrupted
-    /// gives no answer.
+    /// Sends a line to the peer. A peer that cannot receive it reports the reason by its exit
+    /// status.
     pub fn send(&mut self, what: &impl Serialize) -> Result<(), Failure> {
         let line = json_line(what).map_err(Failure::new)?;
         if line.len() as u64 > MAX_LINE_BYTES {
-            return Err(Failure::new("the lists of names and rules are too long for another host")
+            return Err(Failure::new("the name and rule lists are too long for a remote transfer")
                 .hint("run numaio copy there, or copy in parts"));
         }
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
@@ -139,10 +140,11 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Most data connections from the source to the sink, when it has said that we are welcome; or why we are not now.
+    /// Receives a daemon's greeting, and returns the allowed data connections. The inner error
+    /// allows a retry.
     ///
     /// # Errors
-    /// It does not serve us at all; or we were interrupted.
+    /// The daemon refuses permanently; or the process was interrupted.
     pub fn receive_greeting(&mut self) -> Result<Result<u16, Failure>, Failure> {
         let PeerConnection::Daemon { host_port, .. } = &self.connection else { return Ok(Ok(u16::MAX)) };
         let host_port = host_port.clone();
@@ -157,7 +159,8 @@ impl PeerProcess {
         }
     }
 
-    /// What it answers to being asked for a transfer; none if it is no numaio, or gone, or we were interrupted.
+    /// Receives the reply to a request; `None` if the peer is not numaio or has exited, or after an
+    /// interrupt.
     pub fn receive_reply(&mut self) -> Option<PeerReply> {
         match self.receive(first_reply::MAX_REPLY_BYTES, Duration::MAX)? {
             FirstReply::Reply(answer) => return Some(answer),
@@ -167,7 +170,7 @@ impl PeerProcess {
         None
     }
 
-    /// A line of it, of so many bytes at the most; none if it took too long, or we were interrupted.
+    /// Receives a line of at most `longest` bytes; `None` after `most`, or after an interrupt.
     fn receive<T: DeserializeOwned + Send + 'static>(
         &mut self,
         longest: usize,
@@ -182,10 +185,10 @@ impl PeerProcess {
         Some(first)
     }
 
-    /// Why there was no answer.
+    /// The failure for a missing reply.
     pub fn missing_reply(self, host: &str) -> Failure {
         let Self { to, from, mut connection, unexpected } = self;
-        // Who is in the midst of saying something ends, too.
+        // Closing the streams also stops a peer that is still writing.
         drop((to, from));
         if interrupted() || unexpected.is_some() {
             connection.terminate_on_drop();
@@ -194,19 +197,17 @@ impl PeerProcess {
             return interrupted_before_reply(host);
         }
         if let Some(beginning) = unexpected {
-            return Failure::new(format!("what answers on {host} is not numaio: {beginning}"))
+            return Failure::new(format!("the program on {host} is not numaio: {beginning}"))
                 .hint(format!("ssh {host} true {STRAY_OUTPUT_HINT}"));
         }
         let failure = Failure::new(format!("no numaio answers on {host}"));
         match connection {
             PeerConnection::Ssh { mut started, .. } => bootstrap::with_hint(failure, host, started.status()),
-            PeerConnection::Daemon { .. } => {
-                failure.hint("the daemon there ended the session; its log tells why")
-            }
+            PeerConnection::Daemon { .. } => failure.hint("the daemon closed the session; see its log"),
         }
     }
 
-    /// How many connections there are from the source to the sink, if that is decided.
+    /// Returns the number of data connections to the sink, if it is already known.
     pub fn streams(&self) -> Option<u16> {
         match &self.connection {
             PeerConnection::Daemon { data: Some(data), .. } => Some(data.streams),
@@ -214,7 +215,7 @@ impl PeerProcess {
         }
     }
 
-    /// What we offer it, and are about to tell it. Connections to a daemon are opened meanwhile.
+    /// Returns the offer for the request. The handshakes with a daemon start now.
     pub fn offer(&self, ours: &LocalOffer, ports: Option<(u16, u16)>) -> Offer {
         match &self.connection {
             PeerConnection::Daemon { data: Some(data), .. } => {
@@ -225,8 +226,8 @@ impl PeerProcess {
         }
     }
 
-    /// Data connections to its door, as many as it allows; or why there are none. A daemon may be anybody's, so nothing that it
-    /// says leads elsewhere.
+    /// Opens the data connections that the peer allows. A daemon is not trusted, so its reply
+    /// cannot redirect them.
     pub fn connect_data(
         &mut self,
         ours: LocalOffer,
@@ -239,22 +240,21 @@ impl PeerProcess {
                 ours.connect(opened, lookup.take().and_then(HostnameLookup::name), others)
             }
             PeerConnection::Daemon { data, .. } => {
-                let data = data.take().ok_or("there are none")?;
-                data.calls
-                    .lanes(ours.connection_count(most_streams), data_connections::CONNECT_TIMEOUT)
-                    .map_err(|error| error.to_string())
+                let data = data.take().ok_or("no data connections were started")?;
+                let (calls, count) = (data.calls, ours.connection_count(most_streams));
+                calls.into_streams(count, data_connections::CONNECT_TIMEOUT).map_err(|error| error.to_string())
             }
         }
     }
 }
 
-/// A side that says nothing.
+/// A reader at its end.
 fn empty_reader() -> PeerReader {
     BufReader::new(Box::new(io::empty()))
 }
 
 impl PeerConnection {
-    /// It is ended as soon as this is dropped, whatever the other side does.
+    /// Makes dropping this close the connection immediately.
     fn terminate_on_drop(&mut self) {
         match self {
             Self::Ssh { started, .. } => started.terminate_on_drop(),
@@ -262,7 +262,7 @@ impl PeerConnection {
         }
     }
 
-    /// Ends what it was reached by, when all was said.
+    /// Closes the connection after the last message.
     pub fn end(self) {
         match self {
             Self::Ssh { started, .. } => drop(started),

@@ -1,4 +1,4 @@
-//! One side on another host.
+//! Transfers with one side on another host.
 
 use super::data_connections::{split_by_direction, DataRoute, LocalOffer};
 use super::endpoint::Host;
@@ -34,41 +34,42 @@ pub struct RemoteTransfer<'a> {
     pub args: &'a CopyArgs,
     pub request: &'a TransferRequest,
     pub host: &'a Host,
-    /// Whether the source is on this host.
+    /// Whether this host has the source.
     pub is_source: bool,
 }
 
-/// How one try went.
+/// How an attempt ended.
 enum AttemptOutcome {
-    /// Another one would end no otherwise.
+    /// Finished; another attempt would end the same way.
     Over(Totals),
-    /// The connection was lost, when so much had been done and was there.
+    /// The connection was lost, after these totals and this progress.
     Lost(Totals, u64),
-    /// The other host was not reached.
+    /// The other host could not be reached.
     Unreachable(Failure),
 }
 
-/// The other side, which waits for the first packet.
+/// A peer that waits for the first packet.
 struct ReadyPeer {
-    /// Before what leads there, which ends when nothing holds its streams.
+    /// Dropped before the connection, which closes when its streams are unused.
     link: DataLink,
     connection: PeerConnection,
-    /// Whether its source is a single file.
+    /// Whether the peer's source is a single file.
     is_one_file: bool,
-    /// Whether it can pack and unpack data.
+    /// Whether the peer can compress and decompress.
     can_decompress: bool,
-    /// What it takes as a sink.
+    /// The peer's capabilities as a sink.
     capabilities: Capabilities,
 }
 
-/// How data gets there. The control channel stays open beside data connections: its end would be that of the transfer.
+/// How data is sent. The control channel stays open beside data connections, because closing it
+/// stops the transfer.
 enum DataLink {
     ControlChannel(Ends),
     DataConnections(Lanes, PeerWriter, PeerReader),
 }
 
 impl RemoteTransfer<'_> {
-    /// The side of this host.
+    /// Returns the side of this host.
     fn local_side(&self) -> Side {
         if self.is_source {
             Side::Source
@@ -77,16 +78,16 @@ impl RemoteTransfer<'_> {
         }
     }
 
-    /// Moves all, and tries again where the connection is lost.
+    /// Runs the transfer, and retries after a lost connection.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        // Before anything is started.
+        // Check the addresses before any process starts.
         self.args.net.extra_addresses()?;
         let target = PeerTarget::find(self.host, self.args)?;
         let mut show = TransferOutput::new(self.common, self.args);
         let mut retries = RetryState::new(self.args.net.retry());
         loop {
             let tried = match self.attempt(&mut show, &target, retries.earlier_totals()) {
-                // It is over, and what came before it was moved all the same.
+                // The retry failed, but the earlier attempts have moved data.
                 Err(failure) if !retries.is_first() => {
                     show.give_up(self.local_side().other(), &failure.message);
                     return finish(show, &retries.total());
@@ -101,7 +102,7 @@ impl RemoteTransfer<'_> {
                 }
                 AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
                 AttemptOutcome::Unreachable(failure) => {
-                    // It counts more than how the last one was lost that began.
+                    // The new failure is more relevant than the earlier loss.
                     show.give_up(self.local_side().other(), &failure.message);
                     failure.message
                 }
@@ -114,12 +115,13 @@ impl RemoteTransfer<'_> {
                 return finish(show, &retries.total());
             };
             let seconds = pause.as_secs_f64();
-            show.notice(&format!("{}: {why}; trying again in {seconds:.1} s", self.host.display_name()));
+            show.notice(&format!("{}: {why}; retrying in {seconds:.1} s", self.host.display_name()));
             wait_for_retry(pause);
         }
     }
 
-    /// Tries once. Of what was interrupted before it began just that is told, whatever else came of it.
+    /// Runs one attempt. An interrupt before its start hides other failures, which it may have
+    /// caused.
     fn attempt(
         &self,
         show: &mut TransferOutput,
@@ -134,7 +136,7 @@ impl RemoteTransfer<'_> {
         }
     }
 
-    /// Reaches the other side, and moves all if that is ready.
+    /// Connects to the peer, and runs the transfer if it is ready.
     fn begin(
         &self,
         show: &mut TransferOutput,
@@ -176,8 +178,8 @@ impl RemoteTransfer<'_> {
     ) -> Result<AttemptOutcome, Failure> {
         let (port, streams) = match peer.link {
             DataLink::ControlChannel(ends) => (FilePort::over(site.setting(None)?, ends), None),
-            DataLink::DataConnections(lanes, to, from) => {
-                (FilePort::over_streams(site.setting(Some(&lanes))?, lanes), Some((to, from)))
+            DataLink::DataConnections(connections, to, from) => {
+                (FilePort::over_streams(site.setting(Some(&connections))?, connections), Some((to, from)))
             }
         };
         let mut port = WatchedPort { port: port.map_err(Failure::new)?, closed: false };
@@ -195,7 +197,7 @@ impl RemoteTransfer<'_> {
         })
     }
 
-    /// The numaio on the other host, ready to begin; or why it was not reached.
+    /// Starts the peer for a role; the inner error allows a retry.
     fn start(
         &self,
         show: &TransferOutput,
@@ -205,7 +207,7 @@ impl RemoteTransfer<'_> {
         let (args, host) = (self.args, self.host.display_name());
         let others = match args.net.extra_addresses() {
             Ok(others) => others,
-            // They had addresses at first, and will again.
+            // They were resolved before, and may be again.
             Err(failure) => return Ok(Err(failure)),
         };
         let mut process = match target.connect(show, args, &others, role.side())? {
@@ -228,54 +230,57 @@ impl RemoteTransfer<'_> {
             Some(PeerReply::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
             None => return Ok(Err(process.missing_reply(&host))),
         };
-        let lanes = ours.map(|ours| {
-            let opened = endpoint.unwrap_or_else(|| Err("it opened no port".to_owned()));
+        let connections = ours.map(|ours| {
+            let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| harmless(&why))?;
             self.report_kernel_tls(show, opened.kernel_tls);
-            let lanes = process.connect_data(ours, most_streams, opened, &others)?;
-            report_unused_addresses(show, &others, &lanes);
-            Ok(lanes)
+            let connections = process.connect_data(ours, most_streams, opened, &others)?;
+            report_unused_addresses(show, &others, &connections);
+            Ok(connections)
         });
-        let (connection, link) = match self.choose_route(show, target, lanes, process)? {
+        let (connection, link) = match self.choose_route(show, target, connections, process)? {
             Ok(agreed) => agreed,
             Err(failure) => return Ok(Err(failure)),
         };
         if !can_decompress && self.request.compress != transfer_options::Compress::None {
-            show.notice(&format!("the numaio on {host} is older and cannot unpack data: it goes as it is"));
+            show.notice(&format!(
+                "the numaio on {host} is older and cannot unpack data: sending it uncompressed"
+            ));
         }
         Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities }))
     }
 
-    /// Says where numaio has to encrypt and decrypt by itself although the kernel was to, which it is `remote` or not.
+    /// Reports the sides without kernel TLS if it was requested; `remote` is whether the peer has
+    /// it.
     fn report_kernel_tls(&self, show: &TransferOutput, remote: bool) {
         if self.args.net.data_security != DataSecurity::KernelTls {
             return;
         }
         if !has_kernel_tls() {
             show.notice(
-                "no kernel TLS here, as the module tls is not loaded: numaio encrypts and decrypts by itself",
+                "no kernel TLS here, because the module tls is not loaded: numaio encrypts and decrypts itself",
             );
         }
         if !remote {
             let host = self.host.display_name();
-            show.notice(&format!("no kernel TLS on {host}: numaio encrypts and decrypts there by itself"));
+            show.notice(&format!("no kernel TLS on {host}: numaio encrypts and decrypts itself there"));
         }
     }
 
-    /// Says which way data goes, if there was a choice; or why there is none.
+    /// Chooses the route of the data, and sends the choice. The inner error allows a retry.
     fn choose_route(
         &self,
         show: &TransferOutput,
         target: &PeerTarget<'_>,
-        lanes: Option<Result<Vec<Box<dyn DataStream>>, String>>,
+        connections: Option<Result<Vec<Box<dyn DataStream>>, String>>,
         mut process: PeerProcess,
     ) -> Result<Result<(PeerConnection, DataLink), Failure>, Failure> {
-        match lanes {
+        match connections {
             None => {}
-            Some(Ok(lanes)) => {
+            Some(Ok(connections)) => {
                 process.send(&DataRoute::DataConnections)?;
                 let link = DataLink::DataConnections(
-                    split_by_direction(lanes, self.is_source),
+                    split_by_direction(connections, self.is_source),
                     process.to,
                     process.from,
                 );
@@ -290,7 +295,7 @@ impl RemoteTransfer<'_> {
         Ok(Ok((process.connection, DataLink::ControlChannel(ends))))
     }
 
-    /// Data goes through the control channel, unless a port was asked for: then that is a failure.
+    /// Falls back to the control channel; returns a failure if a port was requested.
     fn fall_back_to_control_channel(
         &self,
         show: &TransferOutput,
@@ -301,7 +306,7 @@ impl RemoteTransfer<'_> {
         if self.args.net.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
             return Some(failure.hint(format!(
-                "let the port through the firewall, give a range if it is taken, or send data through {channel} by --tunnel"
+                "open the port in the firewall, pass a range if it is in use, or use --tunnel to send data through {channel}"
             )));
         }
         show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));
@@ -309,11 +314,13 @@ impl RemoteTransfer<'_> {
     }
 }
 
-/// Says which of the further addresses no data goes by.
-fn report_unused_addresses(show: &TransferOutput, others: &[SocketAddr], lanes: &[Box<dyn DataStream>]) {
-    let peers: Vec<IpAddr> =
-        lanes.iter().filter_map(|lane| Some(lane.socket().peer_addr().ok()?.ip())).collect();
+/// Reports the additional addresses that are not in use.
+fn report_unused_addresses(show: &TransferOutput, others: &[SocketAddr], connections: &[Box<dyn DataStream>]) {
+    let peers: Vec<IpAddr> = connections
+        .iter()
+        .filter_map(|connection| Some(connection.socket().peer_addr().ok()?.ip()))
+        .collect();
     for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {
-        show.notice(&format!("no data connection to {other}: others take its part"));
+        show.notice(&format!("no data connection to {other}: other addresses are used instead"));
     }
 }

@@ -1,4 +1,4 @@
-//! What one side of a transfer is told to do: the same for the side in this process and the one on another host.
+//! The request that describes a transfer to both sides, local and remote.
 
 mod capabilities;
 mod destination;
@@ -27,19 +27,20 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most threads that another user may ask a daemon for.
+/// Maximum number of threads that a daemon's user may request.
 const MOST_THREADS: u32 = 64;
 
-/// How long nothing was written to a partial file that `--delete` removes: it may be another transfer's that is under way.
+/// Minimum age of partial files that `--delete` removes: younger ones may belong to another
+/// transfer.
 const PARTIAL_FILE_AGE: Duration = Duration::from_secs(600);
 
-/// Version of an order; it goes with that of the protocol.
+/// Version of a request, which changes with that of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Set for a numaio on another host that is not the first one to try.
+/// Environment variable of a remote numaio that marks a retry.
 pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
 
-/// A transfer, as both sides are told of it.
+/// A transfer as requested.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TransferRequest {
     /// [`VERSION`].
@@ -64,46 +65,46 @@ pub struct TransferRequest {
     in_place: bool,
     #[serde(rename = "rehearse")]
     dry_run: bool,
-    /// Whether a user hears of everything that is done.
+    /// Whether the sink reports every change.
     #[serde(rename = "told")]
     reports_changes: bool,
     hash: u8,
     fsync: u8,
     #[serde(rename = "limit")]
     bytes_per_second: Option<u64>,
-    /// An older numaio does not say it, and does not hear it.
+    /// Unknown to an older numaio.
     #[serde(default)]
     pub compress: Compress,
     pub placement: Placement,
     pub threads: Option<u32>,
-    /// An older numaio has threads alone.
+    /// Unknown to an older numaio, which uses threads only.
     #[serde(default)]
     pub io: Io,
-    /// Connections for data; an older numaio does not say how many here, and may have as many as there can be.
+    /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
     #[serde(default = "most_streams")]
     pub streams: u16,
-    /// Whether the source uses fewer of them where that is better; an older numaio uses all.
+    /// Whether the source may use fewer connections if that is better; an older numaio uses all.
     #[serde(default, rename = "sparing")]
     pub may_use_fewer_streams: bool,
-    /// What the sink takes.
+    /// The sink's capabilities.
     #[serde(flatten)]
     pub capabilities: Capabilities,
     transfer: [u8; 16],
-    /// Whether a try was lost before this one; an older numaio does not say it.
+    /// Whether an earlier attempt was lost; unknown to an older numaio.
     #[serde(default, rename = "again")]
     is_retry: bool,
-    /// What the other side is not told; none there.
+    /// Context of the local side, which the peer does not receive.
     #[serde(skip)]
     pub local: Option<LocalContext>,
-    /// Where the paths of this side begin.
+    /// Root of this side's paths.
     #[serde(skip)]
     base: Base,
-    /// Whether it is for a user of a daemon, who gets no set-ID bits.
+    /// Whether it comes from a user of a daemon, who cannot set set-ID bits.
     #[serde(skip)]
     is_for_daemon_user: bool,
 }
 
-/// What counts for the side in this process alone.
+/// Context of the side in this process.
 #[derive(Debug, Clone)]
 pub struct LocalContext {
     pub common: Common,
@@ -116,7 +117,7 @@ fn most_streams() -> u16 {
 }
 
 impl TransferRequest {
-    /// What was typed.
+    /// Builds the request of the command line.
     pub fn new(common: &Common, args: &CopyArgs, from: &[Endpoint], to: &Endpoint) -> Result<Self, Failure> {
         let rules = file_lists::load_rules(&args.filters.rules, args.from0)?;
         build_filter(&rules)?;
@@ -166,8 +167,8 @@ impl TransferRequest {
         })
     }
 
-    /// What a daemon leaves of it for one of its users: paths are below a root, data is sent no faster, and nothing gets set-ID bits
-    /// unless it may.
+    /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID
+    /// bits if allowed.
     pub fn restrict(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {
         self.base = base;
         self.is_for_daemon_user = !set_id;
@@ -179,7 +180,7 @@ impl TransferRequest {
         [Hash::Xxh3, Hash::Blake3].into_iter().find(|hash| *hash as u8 == self.hash).unwrap_or(Hash::None)
     }
 
-    /// How owners are looked up, if they are kept by name.
+    /// Returns the lookup of owners, if they are kept by name.
     fn accounts(&self) -> Option<AccountLookup> {
         let lookup = AccountLookup {
             name: |account, id| match account {
@@ -202,7 +203,7 @@ impl TransferRequest {
         }
     }
 
-    /// Where the sources are: the directories to open, and what to take of them.
+    /// Returns the directories to open, and where reading begins in them.
     fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
         if let (Some(file_list), [path]) = (&self.file_list, &self.from[..]) {
             return Ok((vec![path_of(path)], file_list.origins(0)));
@@ -220,7 +221,7 @@ impl TransferRequest {
         Ok((roots, origins))
     }
 
-    /// The side with the files.
+    /// Sets up the source.
     pub fn source(&self) -> Result<(SideSetup<'_>, SourceOptions), Failure> {
         require_proc(self.archive)?;
         let (roots, origins) = self.origins()?;
@@ -250,7 +251,8 @@ impl TransferRequest {
         Ok((site, options))
     }
 
-    /// What a source may send, if it is known here what the user typed: on another host the one who sends is who says it.
+    /// Returns which entries a source may send, if this process has the command line: a remote
+    /// source is not trusted.
     fn expected_entries(&self, one_file: bool) -> Result<Option<RequestedEntries>, Failure> {
         let expected = |(_, origins): (_, Vec<source::Origin>)| {
             RequestedEntries::new(&origins, self.recursive && !one_file, self.file_list.is_some())
@@ -258,7 +260,7 @@ impl TransferRequest {
         self.local.as_ref().map(|_| self.origins().map(expected)).transpose()
     }
 
-    /// The side where they go. `one_file` tells that the source is a single file.
+    /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink(&self, one_file: bool) -> Result<(SideSetup<'_>, SinkOptions), Failure> {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
@@ -289,7 +291,7 @@ impl TransferRequest {
             filter: build_filter(&self.rules)?,
             requested: self.expected_entries(one_file)?,
             dry_run: self.dry_run,
-            // Who is asked here hears of it here.
+            // The local side has its own reports.
             report_changes: self.reports_changes && self.local.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
             names: site.roots.names(!self.dry_run),

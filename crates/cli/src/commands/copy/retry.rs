@@ -1,4 +1,4 @@
-//! Going on by itself after a connection was lost: when to try again, and what all tries moved together.
+//! Retries after a lost connection: when to try again, and the totals of all attempts.
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
@@ -7,35 +7,36 @@ use numaio_mover::report::Totals;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first pause; each further one is twice as long, to the longest.
+/// The first pause; each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Tries of one transfer.
+/// State of the attempts of one transfer.
 #[derive(Debug)]
 pub struct RetryState {
     limit: Duration,
     pause: Duration,
-    /// Since when no try came further than all before.
+    /// When the first attempt without further progress was lost.
     stalled_since: Option<Instant>,
     reached: u64,
     earlier: Option<Totals>,
 }
 
 impl RetryState {
-    /// Tries until nothing more was there for so long.
+    /// Retries until there has been no progress for `limit`.
     pub fn new(limit: Duration) -> Self {
         Self { limit, pause: FIRST_PAUSE, stalled_since: None, reached: 0, earlier: None }
     }
 
-    /// Whether nothing was lost yet.
+    /// Whether no attempt was lost yet.
     pub fn is_first(&self) -> bool {
         self.earlier.is_none()
     }
 
-    /// A try was lost that did so much, and had [come so far](numaio_mover::drive::TransferCore::progress): what is moved again and again and
-    /// lost each time is no progress.
+    /// Records a lost attempt with its totals and [progress](numaio_mover::drive::TransferCore::progress).
+    ///
+    /// Data that is lost and moved again on each attempt is not progress.
     pub fn record_lost_attempt(&mut self, totals: Totals, reached: u64) {
         if reached > self.reached {
             (self.stalled_since, self.pause, self.reached) = (None, FIRST_PAUSE, reached);
@@ -44,49 +45,49 @@ impl RetryState {
         self.earlier = Some(self.total_with(totals));
     }
 
-    /// How long to wait before the next try; none if it is time to give up.
+    /// Returns the pause before the next attempt; `None` once the limit is reached.
     pub fn next_pause(&mut self) -> Option<Duration> {
-        let gone = self.stalled_since.map_or(Duration::ZERO, |stalled_since| stalled_since.elapsed());
-        let left = self.limit.checked_sub(gone).filter(|left| !left.is_zero())?;
+        let stalled = self.stalled_since.map_or(Duration::ZERO, |stalled_since| stalled_since.elapsed());
+        let left = self.limit.checked_sub(stalled).filter(|left| !left.is_zero())?;
         let pause = self.pause.min(left);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Some(pause)
     }
 
-    /// What all tries did together, the last of which did `last`.
+    /// Returns the totals of all attempts, given those of the last one.
     pub fn total_with(&self, last: Totals) -> Totals {
         self.earlier.map_or(last, |earlier| add_totals(earlier, last))
     }
 
-    /// What the tries did that were lost.
+    /// Returns the totals of the lost attempts.
     pub fn total(&self) -> Totals {
         self.earlier.unwrap_or_default()
     }
 
-    /// The same, if there were any.
+    /// Returns the totals of the lost attempts, if there were any.
     pub fn earlier_totals(&self) -> Option<Totals> {
         self.earlier
     }
 }
 
-/// What tries did together, the last of which did `last`.
+/// Adds the totals of the last attempt to those of the earlier ones.
 pub fn add_totals(earlier: Totals, last: Totals) -> Totals {
     Totals {
         entries: last.entries.max(earlier.entries),
         size: earlier.bytes.saturating_add(last.size),
         moved: earlier.moved.saturating_add(last.moved),
-        // What an earlier try moved is as it should be in the next one.
+        // Entries that an earlier attempt moved are unchanged in the next one.
         unchanged: last.unchanged.saturating_sub(earlier.moved),
         removed: earlier.removed.saturating_add(last.removed),
         failed: last.failed,
         bytes: earlier.bytes.saturating_add(last.bytes),
         sent: earlier.sent.saturating_add(last.sent),
-        // What was there before the first one; the rest is counted above.
+        // Only the first attempt resumes data of earlier runs; the rest is in the bytes.
         resumed: earlier.resumed,
     }
 }
 
-/// Waits, unless it is interrupted.
+/// Waits, unless the process is interrupted.
 pub fn wait_for_retry(pause: Duration) {
     let began = Instant::now();
     while began.elapsed() < pause && !interrupted() {
@@ -94,7 +95,7 @@ pub fn wait_for_retry(pause: Duration) {
     }
 }
 
-/// A port that notes whether its link was lost.
+/// A port that records whether its link was closed.
 #[derive(Debug)]
 pub struct WatchedPort {
     pub port: FilePort,
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn pauses_double_until_the_limit() {
         let mut retries = RetryState::new(Duration::from_secs(3600));
         assert!(retries.is_first());
         retries.record_lost_attempt(Totals::default(), 0);
@@ -132,9 +133,9 @@ mod tests {
             (0..7).filter_map(|_| retries.next_pause()).map(|pause| pause.as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
         retries.record_lost_attempt(Totals { bytes: 9, ..Totals::default() }, 9);
-        assert_eq!(retries.next_pause(), Some(FIRST_PAUSE), "it had come further");
+        assert_eq!(retries.next_pause(), Some(FIRST_PAUSE), "it has made progress");
         retries.record_lost_attempt(Totals { bytes: 9, ..Totals::default() }, 9);
-        assert_eq!(retries.next_pause(), Some(FIRST_PAUSE * 2), "it came as far once more");
+        assert_eq!(retries.next_pause(), Some(FIRST_PAUSE * 2), "it has made no further progress");
         retries.record_lost_attempt(Totals { bytes: 4, ..Totals::default() }, 13);
         assert_eq!(retries.next_pause(), Some(FIRST_PAUSE));
         let mut never = RetryState::new(Duration::ZERO);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_is_counted_once() {
+    fn totals_count_moved_data_once() {
         let mut retries = RetryState::new(Duration::ZERO);
         let first = Totals {
             entries: 5,

@@ -1,10 +1,10 @@
-//! What rsync has options for and numaio keeps anyway: they are taken, and say nothing.
+//! Options of rsync that have no effect, because numaio always does what they request.
 
 use clap::{ArgAction, Args};
 
 #[derive(Debug, Args)]
 pub struct RsyncNoopArgs {
-    /// Times, links, further names and holes are kept by --recursive and --archive
+    /// --recursive and --archive always keep times, links, hard links and holes
     #[arg(
         long = "hard-links",
         short = 'H',
@@ -14,7 +14,7 @@ pub struct RsyncNoopArgs {
         hide = true
     )]
     pub rsync_noop: u8,
-    /// ACLs and extended attributes are kept by --archive
+    /// --archive always keeps ACLs and extended attributes
     #[arg(
         long = "acls",
         short = 'A',

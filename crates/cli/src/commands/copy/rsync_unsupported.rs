@@ -1,15 +1,15 @@
-//! Options of rsync that are not there, and what to do instead: the likeness of their names says nothing about that.
+//! Options of rsync that numaio does not support, with alternatives.
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Error};
 
-/// Spellings, of which those with a `=` take a value, and what is said of them.
+/// Option spellings with their tip; a trailing `=` means that the option has a value.
 const UNSUPPORTED: [(&[&str], &str); 23] = [
-    (&["-e", "--rsh="], "options of ssh stand in ~/.ssh/config, or in NUMAIO_SSH='ssh -p 2222'"),
+    (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
-    (&["--rsync-path="], "--remote-numaio names the path of numaio on the other host"),
-    (&["--password-file="], "a daemon knows its users by keys: numaio keygen makes one, --key names it"),
+    (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
+    (&["--password-file="], "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key"),
     (
         &[
             "-L",
@@ -21,11 +21,11 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
             "-K",
             "--keep-dirlinks",
         ],
-        "links are moved as links, and none is followed",
+        "links are copied as links and never followed",
     ),
-    (&["-x", "--one-file-system"], "other file systems are entered; --exclude leaves them out"),
-    (&["-R", "--relative"], "--files-from keeps the directories on the way of names below SRC"),
-    (&["-b", "--backup", "--backup-dir=", "--suffix="], "what is replaced is gone; copy it elsewhere before"),
+    (&["-x", "--one-file-system"], "other file systems are included; use --exclude to skip them"),
+    (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
+    (&["-b", "--backup", "--backup-dir=", "--suffix="], "replaced files are lost; copy them elsewhere first"),
     (
         &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
         "--archive (-a) keeps modes, groups and, as root, users and devices",
@@ -34,32 +34,32 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
         &["--no-perms", "--no-owner", "--no-group", "--no-devices"],
         "--recursive (-r) keeps none of these, --archive (-a) all",
     ),
-    (&["-W", "--whole-file"], "it always is so: there is no delta"),
+    (&["-W", "--whole-file"], "files are always transferred without deltas"),
     (
         &["-f", "-F", "--filter=", "-C", "--cvs-exclude"],
-        "--include and --exclude have patterns, --exclude-from files of them",
+        "use --include and --exclude for patterns, --exclude-from for files of patterns",
     ),
     (
         &["--partial-dir=", "--append", "--append-verify"],
-        "a run that was cut is continued by the same command, without an option",
+        "run the same command again to resume an interrupted run",
     ),
-    (&["-T", "--temp-dir="], "files are written beside their names"),
+    (&["-T", "--temp-dir="], "temporary files are in the directory of the final file"),
     (
         &["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"],
-        "--delete removes at the end, if nothing failed",
+        "--delete removes files after the transfer, if nothing failed",
     ),
-    (&["--ignore-errors"], "--delete removes nothing where something failed"),
-    (&["--delete-excluded"], "--delete spares what rules leave out; remove that by hand"),
+    (&["--ignore-errors"], "--delete removes nothing in directories with failures"),
+    (&["--delete-excluded"], "--delete keeps excluded files; remove them manually"),
     (
         &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
-        "--verbose names what is made or changed, --json tells all; numaio jobs keeps totals and failures",
+        "use --verbose for the names of changed files, --json for all events; numaio jobs keeps totals and failures",
     ),
-    (&["--timeout="], "a connection that is lost is made anew for as long as --retry says"),
-    (&["--mkpath"], "the last directory of DST is made; mkdir -p makes those above it"),
-    (&["--size-only"], "--checksum compares what is as large by its content"),
+    (&["--timeout="], "use --retry for how long lost connections are retried"),
+    (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
+    (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
         &["--ignore-existing", "--existing", "--ignore-non-existing"],
-        "there is nothing like it: --update replaces what is older at the destination, and makes what is new",
+        "not supported; --update replaces older files at the destination and creates new ones",
     ),
     (
         &[
@@ -80,11 +80,11 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
             "-m",
             "--prune-empty-dirs",
         ],
-        "there is nothing like it; docs/copy.md compares the options with those of rsync",
+        "not supported; docs/copy.md compares the options with those of rsync",
     ),
 ];
 
-/// Takes out of an error that one of them is like what was typed: it is not there either.
+/// Removes an unsupported option from the suggestions of an error.
 pub fn remove_unsupported_suggestion(error: &mut Error) {
     let is_unsupported = |name: &str| {
         let spellings = UNSUPPORTED.iter().flat_map(|(spellings, _)| *spellings);
@@ -109,7 +109,9 @@ fn arg(spelling: &'static str, tip: &'static str) -> Arg {
     }
 }
 
-/// A command that knows them, so that each is refused with a word on it. It takes longer to make: for words that are refused anyway.
+/// Adds the unsupported options to a command, so that using one fails with its tip.
+///
+/// Building the command is slow, so call this only after a parse error.
 pub fn with_unsupported_options(command: Command) -> Command {
     let each = |(spellings, tip): (&'static [&'static str], &'static str)| {
         spellings.iter().map(move |spelling| arg(spelling, tip))
@@ -125,7 +127,7 @@ mod tests {
     use clap::Args;
 
     #[test]
-    fn none_is_proposed() {
+    fn suggests_only_supported_options() {
         for (typed, proposed) in
             [("--no-permissions", None), ("--dele", None), ("--recursiv", Some("--recursive"))]
         {
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_refused_with_its_word_and_no_help_has_it() {
+    fn unsupported_options_fail_with_their_tip_and_are_not_in_the_help() {
         let command = || with_unsupported_options(CopyArgs::augment_args(Command::new("copy")));
         let help = command().render_long_help().to_string();
         for (spelling, tip) in

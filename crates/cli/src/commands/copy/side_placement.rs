@@ -1,4 +1,5 @@
-//! Where the threads and buffers of a side are: by a plan, by the model, or near the storage that its files are on.
+//! Placement of a side's threads and buffers: by a plan, by the model, or near the storage of its
+//! files.
 
 use super::event;
 use super::network_placement::{cpus_text, NetworkPlacement};
@@ -27,17 +28,18 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Buffers of a block for each thread of a side, and for all of them at the most (64 MiB): one in use, and some on their way.
-/// Buffers that are not needed cost time, too: the kernel clears their pages.
+/// Block buffers for each thread of a side: one in use, and some in flight. More would cost time,
+/// because the kernel clears their pages.
 const BUFFERS_PER_THREAD: usize = 6;
+/// Maximum number of block buffers of a side (64 MiB).
 const MAX_BUFFERS: usize = 64;
-/// Threads of a side where nobody says how many, at the least and at the most: one for each CPU in between.
+/// Bounds of the default number of threads, which is the number of CPUs in between.
 const MIN_DEFAULT_THREADS: usize = 4;
 const MAX_DEFAULT_THREADS: usize = 8;
-/// How many times as many there may be where they wait for storage, and nobody said how many.
+/// Maximum factor by which the default number of threads grows while threads wait for storage.
 const THREAD_GROWTH: usize = 4;
 
-/// What a side of a transfer runs on.
+/// Directories, threads and buffers of a side of a transfer.
 #[derive(Debug)]
 pub struct SideSetup<'a> {
     pub roots: Roots,
@@ -50,24 +52,24 @@ pub struct SideSetup<'a> {
     machine: Option<MachineView>,
 }
 
-/// This machine, where there is something to choose on it.
+/// A view of this machine for placement.
 #[derive(Debug)]
 pub struct MachineView {
     kernel: Kernel,
     pub topology: Topology,
 }
 
-/// Threads in one place, and their buffers.
+/// Placement of a group of threads and their buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupPlacement {
     pub threads: usize,
-    /// Where their buffers are; wherever the kernel puts them if there is none.
+    /// Memory node of the buffers; any node if `None`.
     pub node: Option<NodeId>,
-    /// Where they run; anywhere if there is none.
+    /// CPUs of the threads; any CPU if `None`.
     pub cpus: Option<CpuSet>,
 }
 
-/// Crews, by what they were placed, and what is to be said.
+/// Placements of all groups, how they were chosen, and notes for the user.
 struct PlacedGroups {
     by: &'static str,
     worker_groups: Vec<GroupPlacement>,
@@ -75,6 +77,7 @@ struct PlacedGroups {
 }
 
 impl<'a> SideSetup<'a> {
+    /// Opens directories, and places threads and buffers.
     pub fn new(
         roots: &[PathBuf],
         side: Side,
@@ -91,14 +94,15 @@ impl<'a> SideSetup<'a> {
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let machine = MachineView::new(request, side_plan::find(request, side));
         let PlacedGroups { by, worker_groups, mut notes } = place_groups(&paths, side, request, machine.as_ref());
-        let threads = worker_groups.iter().map(|crew| crew.threads).sum();
-        let worker_groups = worker_groups.iter().map(|crew| crew.create(threads, request.streams, &mut notes)).collect();
+        let threads = worker_groups.iter().map(|group| group.threads).sum();
+        let worker_groups = worker_groups.iter().map(|group| group.create(threads, request.streams, &mut notes)).collect();
         Ok(Self { roots, threads, worker_groups, by, notes, side, request, machine })
     }
 
-    /// What a port is made of whose link is `lanes`, if it has data connections. Says where threads and buffers are.
-    pub fn setting(self, lanes: Option<&StreamSet>) -> Result<Setting, Failure> {
-        let (network, note) = lanes.map(|lanes| self.network(lanes)).unzip();
+    /// Returns the settings of a port with data connections, if there are any, and prints the
+    /// placement.
+    pub fn setting(self, connections: Option<&StreamSet>) -> Result<Setting, Failure> {
+        let (network, note) = connections.map(|connections| self.network(connections)).unzip();
         if let Some(here) = &self.request.local {
             let notes = self.notes.iter().chain(note.iter().flatten());
             notes.for_each(|note| output::remark(&here.common, note));
@@ -110,8 +114,8 @@ impl<'a> SideSetup<'a> {
                 _ => {}
             }
         }
-        let most = self.worker_groups.iter().max_by_key(|crew| crew.threads);
-        let pool = most.map_or_else(|| Pool::new(MAX_BUFFERS), |crew| crew.pool.clone());
+        let most = self.worker_groups.iter().max_by_key(|group| group.threads);
+        let pool = most.map_or_else(|| Pool::new(MAX_BUFFERS), |group| group.pool.clone());
         let network = network.map(|network| network.cpu_sets).unwrap_or_default();
         let (sparing, rings) = (self.request.may_use_fewer_streams, self.request.io == Io::Auto);
         let most_threads = self.most_threads();
@@ -128,36 +132,37 @@ impl<'a> SideSetup<'a> {
         })
     }
 
-    /// How many threads there may be: more than there are, where nobody said how many.
+    /// Returns the maximum number of threads, which exceeds the initial one only by default.
     pub fn most_threads(&self) -> usize {
-        let is_said = self.request.threads.is_some() || side_plan::find(self.request, self.side).is_some();
-        if is_said {
+        let is_explicit =
+            self.request.threads.is_some() || side_plan::find(self.request, self.side).is_some();
+        if is_explicit {
             self.threads
         } else {
             THREAD_GROWTH * self.threads
         }
     }
 
-    /// Where the threads of connections run, and what is to be said of it.
-    fn network(&self, lanes: &StreamSet) -> (NetworkPlacement, Option<String>) {
+    /// Places the threads of connections, and returns a note for the user.
+    fn network(&self, connections: &StreamSet) -> (NetworkPlacement, Option<String>) {
         match &self.machine {
             None => (NetworkPlacement::anywhere(), None),
             Some(machine) => NetworkPlacement::new(
                 machine,
-                &lanes.peers(),
+                &connections.peers(),
                 side_plan::find(self.request, self.side),
                 &self.worker_groups,
             ),
         }
     }
 
-    /// For programs.
+    /// Returns the JSON event of the placement.
     fn event(&self, network: Option<&NetworkPlacement>) -> String {
-        let crew = |crew: &WorkerGroup| {
-            let (cpus, node) = (crew.cpus.as_ref().map(ToString::to_string), crew.pool.node());
-            json!({"threads": crew.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
+        let group = |group: &WorkerGroup| {
+            let (cpus, node) = (group.cpus.as_ref().map(ToString::to_string), group.pool.node());
+            json!({"threads": group.threads, "cpus": cpus, "buffers_on": node.map(|node| node.0)})
         };
-        let worker_groups: Vec<_> = self.worker_groups.iter().map(crew).collect();
+        let worker_groups: Vec<_> = self.worker_groups.iter().map(group).collect();
         let (side, network) = (event::side_name(self.side), network.map(NetworkPlacement::event));
         let event = json!({
             "event": "placement", "side": side, "by": self.by, "crews": worker_groups, "io": self.io(), "network": network,
@@ -165,21 +170,21 @@ impl<'a> SideSetup<'a> {
         format!("{event}\n")
     }
 
-    /// For people.
+    /// Returns the placement as text.
     fn line(&self, network: Option<&NetworkPlacement>) -> String {
-        let crew = |crew: &WorkerGroup| {
-            let cpus = crew.cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
-            let node = crew.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
-            let s = if crew.threads == 1 { "" } else { "s" };
-            format!("{} thread{s} on {cpus}, buffers {node}", crew.threads)
+        let group = |group: &WorkerGroup| {
+            let cpus = group.cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
+            let node = group.pool.node().map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+            let s = if group.threads == 1 { "" } else { "s" };
+            format!("{} thread{s} on {cpus}, buffers {node}", group.threads)
         };
         let io = format!("large blocks by {}", self.io());
         let parts: Vec<String> =
-            self.worker_groups.iter().map(crew).chain([io]).chain(network.map(NetworkPlacement::line)).collect();
+            self.worker_groups.iter().map(group).chain([io]).chain(network.map(NetworkPlacement::line)).collect();
         format!("{}, placed by {}: {}", event::side_name(self.side), self.by, parts.join("; "))
     }
 
-    /// How blocks of large files are moved.
+    /// Returns how blocks of large files are read and written.
     fn io(&self) -> &'static str {
         match self.request.io == Io::Auto && has_io_uring() {
             true => "io_uring",
@@ -189,32 +194,34 @@ impl<'a> SideSetup<'a> {
 }
 
 impl MachineView {
-    /// None where nobody asks for a place, or one place is as good as another.
+    /// Reads the topology; `None` if placement is off, or all places are the same.
     fn new(request: &TransferRequest, plan: Option<&SidePlan>) -> Option<Self> {
         if plan.is_none() && request.placement == Placement::None {
             return None;
         }
         let kernel = Kernel::new().ok()?;
         let topology = discover(&kernel);
-        // Where there is one node there is no choice.
+        // With one memory node there is no choice.
         let has_choice = plan.is_some() || topology.memory_nodes().len() > 1;
         has_choice.then_some(Self { kernel, topology })
     }
 
-    /// Devices and nodes that something stands for.
+    /// Resolves a handle to devices and nodes.
     pub fn found(&self, handle: &Handle) -> Resolved {
         resolve(ResolveContext { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
     }
 
-    /// The devices that were found.
+    /// Returns the resolved devices.
     pub fn devices(&self, found: &Resolved) -> Vec<&Device> {
         found.devices.iter().filter_map(|near| self.topology.devices.get(near.index)).collect()
     }
 }
 
 impl GroupPlacement {
-    /// Gives the crew its part of the buffers: of `threads` in all, and one more for each connection, which may hold one
-    /// back. What the kernel refuses is left to it, and said.
+    /// Creates the group with its part of the buffers for `threads`, and one more for each
+    /// connection.
+    ///
+    /// Bindings that the kernel rejects are dropped and noted.
     fn create(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> WorkerGroup {
         let all = (BUFFERS_PER_THREAD * threads).min(MAX_BUFFERS);
         let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
@@ -240,14 +247,15 @@ impl GroupPlacement {
     }
 }
 
-/// Where the crews of a side are.
+/// Chooses the placement of a side's threads.
 fn place_groups(
     paths: &[&Path],
     side: Side,
     request: &TransferRequest,
     machine: Option<&MachineView>,
 ) -> PlacedGroups {
-    // Few CPUs are no reason for fewer: threads mostly wait for a disk, or for each other in a file system.
+    // A minimum even with few CPUs, because threads mostly wait for disks or for locks of the file
+    // system.
     let available = std::thread::available_parallelism()
         .map_or(MIN_DEFAULT_THREADS, usize::from)
         .clamp(MIN_DEFAULT_THREADS, MAX_DEFAULT_THREADS);
@@ -272,10 +280,10 @@ fn place_groups(
             Err(failure) => free(vec![format!("placed by the kernel: {}", failure.message)]),
         };
     }
-    let crew = found(path).and_then(|found| on_storage_node(&machine.topology, &found, threads));
-    crew.map_or_else(
+    let group = found(path).and_then(|found| on_storage_node(&machine.topology, &found, threads));
+    group.map_or_else(
         || free(Vec::new()),
-        |crew| PlacedGroups { by: "the storage's node", worker_groups: vec![crew], notes: Vec::new() },
+        |group| PlacedGroups { by: "the storage's node", worker_groups: vec![group], notes: Vec::new() },
     )
 }
 
@@ -283,7 +291,7 @@ fn canonical_text(path: &Path) -> Option<String> {
     fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
 }
 
-/// The node of the device that files are on, and the CPUs there that we may use.
+/// Places threads on the node of the files' device, if it has memory and usable CPUs.
 fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Option<GroupPlacement> {
     let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
     let cpus = topology.usable_cpus(most.node);
@@ -291,23 +299,24 @@ fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Opt
     usable.then_some(GroupPlacement { threads, node: Some(most.node), cpus: Some(cpus) })
 }
 
-/// As `numaio run --near file:PATH` places a program: a crew on each node that it would run on.
+/// Places threads as `numaio run --near file:PATH` places a program: one group on each of its
+/// nodes.
 fn by_model(
     topology: &Topology,
     path: &Path,
     side: Side,
     threads: usize,
 ) -> Result<(Vec<GroupPlacement>, Vec<String>), Failure> {
-    let path = canonical_text(path).ok_or_else(|| Failure::new("the path is no text"))?;
+    let path = canonical_text(path).ok_or_else(|| Failure::new("the path is not UTF-8 text"))?;
     let direction = match side {
         Side::Source => Directions::Read,
         Side::Sink => Directions::Write,
     };
     let args = NearArgs::of(Handle::Path(path), direction);
-    // The kind of machine that models are looked for in; remarks are given with the place.
+    // Models are looked up for a live machine; remarks are printed with the placement.
     let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
     let plan = placing::plan(&Common::silent(), &machine, topology, &args)?;
-    let task = plan.tasks.first().ok_or_else(|| Failure::new("no node suits"))?;
+    let task = plan.tasks.first().ok_or_else(|| Failure::new("no node is suitable"))?;
     let all = task.cpus.len().max(1);
     let mut worker_groups = Vec::new();
     for node in task.cpu_nodes.iter() {

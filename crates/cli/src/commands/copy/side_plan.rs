@@ -1,4 +1,4 @@
-//! `--plan`: which threads of a plan do the work of a side.
+//! `--plan`: the threads of a plan for a side of the transfer.
 
 use super::request::TransferRequest;
 use super::side_placement::GroupPlacement;
@@ -17,14 +17,14 @@ use numaio_schema::{PlacementPlan, Plan, PlannedPool, PoolSide, Transfer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A plan of a transfer that holds on this machine.
+/// A plan of one side that is valid on this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SidePlan {
     plan: Plan,
     placement: PlacementPlan,
 }
 
-/// Reads plans, and says what they compromise on.
+/// Reads plans, and prints their compromises.
 pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<SidePlan>, Failure> {
     if paths.is_empty() {
         return Ok(Vec::new());
@@ -45,13 +45,13 @@ pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<SidePlan>, Failure
     Ok(all)
 }
 
-/// The plan for a side, if that is here and has one.
+/// Returns the plan of a local side, if it has one.
 pub fn find(request: &TransferRequest, side: Side) -> Option<&SidePlan> {
     request.local.iter().flat_map(|here| &here.plans).find(|planned| planned.side() == side)
 }
 
 impl SidePlan {
-    /// The side that it is for: a plan to send is the source's, one to receive the sink's.
+    /// Returns the side of the plan: the source sends, the sink receives.
     fn side(&self) -> Side {
         match self.plan.problem.direction {
             Transfer::Send => Side::Source,
@@ -59,19 +59,22 @@ impl SidePlan {
         }
     }
 
-    /// The threads that read or write storage, one crew for each memory node, and what is to be said of them. Of a plan
-    /// that names the devices of the side only the pools of these count.
+    /// Returns a group of storage threads for each memory node, and a note for the user.
+    ///
+    /// If the plan names the devices of the side, only their pools count.
     pub fn worker_groups(&self, topology: &Topology, devices: &[&Device]) -> (Vec<GroupPlacement>, Option<String>) {
         let (threads, note) = self.threads(PoolSide::Storage, devices);
-        let crew = |(node, threads)| {
+        let group = |(node, threads)| {
             let own = self.cpus(topology, node);
             GroupPlacement { threads, node: Some(node), cpus: Some(cores(topology, &own, threads)) }
         };
-        (threads.into_iter().map(crew).collect(), note)
+        (threads.into_iter().map(group).collect(), note)
     }
 
-    /// CPUs for threads that serve the network, for each memory node that has some: those that are not `taken`, as long
-    /// as there are others. What is to be said of them, and which pools count, is as for storage.
+    /// Returns the CPUs for network threads on each memory node that has some, and a note for the
+    /// user.
+    ///
+    /// CPUs that are not `taken` are preferred.
     pub fn network(
         &self,
         topology: &Topology,
@@ -91,13 +94,14 @@ impl SidePlan {
         (threads.into_keys().map(place).filter(|cpus| !cpus.is_empty()).collect(), note)
     }
 
-    /// CPUs of a node that the plan has a use for.
+    /// Returns the plan's CPUs on a node.
     fn cpus(&self, topology: &Topology, node: NodeId) -> CpuSet {
         let all = self.placement.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
         all.intersection(&topology.usable_cpus(node))
     }
 
-    /// Threads on each memory node that serve some devices, if the plan names those; else all of that side.
+    /// Returns the threads on each memory node that serve some devices; all of that side if the
+    /// plan does not name them.
     fn threads(&self, side: PoolSide, devices: &[&Device]) -> (BTreeMap<NodeId, usize>, Option<String>) {
         let pools = self.plan.pools();
         let pools: Vec<PlannedPool> =
@@ -113,7 +117,7 @@ impl SidePlan {
                 PoolSide::Storage => "the files are on",
                 PoolSide::Network => "data goes through",
             };
-            format!("the plan is about {}, and {what} {}", named.join(", "), here.join(", "))
+            format!("the plan is for {}, but {what} {}", named.join(", "), here.join(", "))
         });
         let mut threads = BTreeMap::new();
         for pool in if own.is_empty() { pools.iter().collect() } else { own } {
@@ -123,7 +127,7 @@ impl SidePlan {
     }
 }
 
-/// The first cores of some CPUs, one for each thread: the plan's others serve the network.
+/// Returns the first cores of some CPUs, one per thread: the other cores serve the network.
 fn cores(topology: &Topology, cpus: &CpuSet, threads: usize) -> CpuSet {
     let mut taken = CpuSet::new();
     let mut left = threads;

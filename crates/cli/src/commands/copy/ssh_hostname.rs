@@ -1,4 +1,4 @@
-//! The name that ssh goes to for a host, as its configuration may have another one for it.
+//! Looks up the host name that ssh uses for a host according to its configuration.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -6,22 +6,23 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long ssh may take to tell of its configuration.
+/// How long ssh may take to print its configuration.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// ssh, asked for the name that it goes to by its configuration (ssh(1), -G).
+/// A running `ssh -G` (ssh(1)), which prints the configuration for a host.
 pub struct HostnameLookup(Option<Child>);
 
 impl HostnameLookup {
+    /// Starts ssh for a host.
     pub fn start(ssh: &OsStr, host: &str) -> Self {
         let mut command = crate::ssh::base_command(ssh);
         command.args(["-G", "--", host]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // What stands in place of ssh may not know of -G; then there is only what the other side says.
+        // A replacement for ssh may not support -G; then only the peer's own address is known.
         Self(command.spawn().ok())
     }
 
-    /// The name, if it is told soon.
+    /// Returns the host name, if ssh prints it in time.
     pub fn name(mut self) -> Option<String> {
         let child = self.0.as_mut()?;
         let began = Instant::now();
@@ -32,7 +33,7 @@ impl HostnameLookup {
             thread::sleep(POLL_INTERVAL);
         }
         let mut text = String::new();
-        // A configuration is shorter than what a pipe holds, so the program could end without being listened to.
+        // The configuration fits into the pipe's buffer, so that ssh can exit before it is read.
         child.stdout.take()?.take(64 << 10).read_to_string(&mut text).ok()?;
         hostname(&text)
     }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ssh_says_of_its_configuration_is_understood() {
+    fn parses_the_hostname_of_ssh_configuration() {
         assert_eq!(hostname("user me\nhostname h.example\nport 22\n").as_deref(), Some("h.example"));
         assert_eq!(hostname("hostnamex y\n"), None);
     }

@@ -1,4 +1,4 @@
-//! How files are moved, as it is typed.
+//! Options for how files are transferred.
 
 use crate::args::whole;
 use clap::{Args, ValueEnum};
@@ -8,54 +8,56 @@ use numaio_mover::compression;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Most threads that read or that write: their buffers are within what an end may take of memory.
+/// Maximum number of reading or writing threads, limited by the memory of their buffers.
 const MAX_THREADS: u32 = 128;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How")]
+#[command(next_help_heading = "Transfer")]
 pub struct TransferArgs {
-    /// Hash by which every part of a file is checked; none trusts memory and the way
+    /// Hash that verifies every part of a file; none trusts memory and network
     #[arg(long, value_name = "HASH", default_value = "xxh3")]
     pub hash: Hash,
-    /// When data is made durable: none leaves it to the kernel, file before a file gets its name, end at the end
+    /// When to sync data: none leaves it to the kernel, file before a file is renamed, end after
+    /// the transfer
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub fsync: Fsync,
-    /// Most bytes of data a second, as they go to the other side: 10M, 1GiB; 0 is no limit
+    /// Maximum bytes of data per second sent to the other side: 10M, 1GiB; 0 means no limit
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub bwlimit: Option<u64>,
-    /// Pack data for its way to another host: auto where that is measured to be faster, zstd wherever it makes data
-    /// smaller
+    /// Compress data for another host: auto only if that is measured to be faster, zstd if it makes
+    /// data smaller
     ///
-    /// Both sides must know of it; an older numaio there gets data as it is, which is said. --bwlimit counts what goes to the
-    /// other side. Within a machine nothing is packed.
+    /// An older numaio there gets uncompressed data, with a notice. --bwlimit counts compressed
+    /// bytes. Transfers within a machine are not compressed.
     #[arg(long, value_name = "HOW", default_value = "none")]
     compress: Compress,
-    /// As --compress auto
+    /// Same as --compress auto
     #[arg(short = 'z', overrides_with = "compress")]
     compress_auto: bool,
-    /// Where threads and buffers are: local is the node of the storage, model the best node by the saved model, none
-    /// leaves it to the kernel
+    /// Placement of threads and buffers: local uses the node of the storage, model the best node of
+    /// the saved model, none leaves it to the kernel
     ///
-    /// Threads of data connections are on the node of the network, if it is not none.
+    /// Except with none, threads of data connections run on the node of the network interface.
     #[arg(long, value_name = "WHERE", default_value = "local")]
     pub placement: Placement,
-    /// Threads and buffers as a plan of numaio plan --json has them, on the side that is here; - for standard input
+    /// Placement from a plan of numaio plan --json for a local side; - for standard input
     ///
-    /// A plan to send is for the side that reads, one to receive for the side that writes; give both where both are here.
+    /// A plan to send is for the source, one to receive for the destination; pass both if both
+    /// sides are local.
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub plan: Vec<PathBuf>,
-    /// Threads that read, and as many that write; without it one for each CPU, from 4 to 8, and up to four times as
-    /// many where they wait for storage; 128 at most, 64 at a daemon
+    /// Number of reading threads, and of writing threads; default one per CPU, from 4 to 8, growing
+    /// up to fourfold while they wait for storage; maximum 128, at a daemon 64
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_THREADS))]
     pub threads: Option<u32>,
-    /// How blocks of large files are read and written past the page cache: auto is many at a time by io_uring where it may be used,
-    /// threads is one by each thread
+    /// Direct I/O on large files: auto uses io_uring with many blocks in flight if available,
+    /// threads uses one block per thread
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub io: Io,
 }
 
 impl TransferArgs {
-    /// Whether data is packed for its way, whichever way that was said.
+    /// Returns the compression, given by either option.
     pub fn compress(&self) -> Compress {
         if self.compress_auto {
             Compress::Auto
@@ -73,7 +75,7 @@ pub enum Io {
     Threads,
 }
 
-/// How data is checked.
+/// How data is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Hash {
     Xxh3,
@@ -82,6 +84,7 @@ pub enum Hash {
 }
 
 impl Hash {
+    /// Returns the hash function's kind.
     pub fn kind(self) -> HashKind {
         match self {
             Self::Xxh3 => HashKind::Xxh3,
@@ -91,7 +94,7 @@ impl Hash {
     }
 }
 
-/// When data is made durable.
+/// When data is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Fsync {
     None,
@@ -99,7 +102,7 @@ pub enum Fsync {
     End,
 }
 
-/// Whether data is packed for its way.
+/// Whether data is compressed for another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 pub enum Compress {
     #[default]
@@ -109,6 +112,7 @@ pub enum Compress {
 }
 
 impl Compress {
+    /// Returns the setting for the source.
     pub fn kind(self) -> compression::CompressMode {
         match self {
             Self::None => compression::CompressMode::None,
@@ -118,7 +122,7 @@ impl Compress {
     }
 }
 
-/// Where threads and buffers are.
+/// Placement of threads and buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Placement {
     Local,

@@ -1,4 +1,4 @@
-//! What a transfer says while it runs, and at its end.
+//! Output of a transfer: progress, changes, problems and the summary.
 
 use super::event::{self, Change, EndEvent, Event, Progress};
 use super::manifest::Manifest;
@@ -17,16 +17,16 @@ use numaio_report::{progress_text, transfer_text};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often the line of progress is written anew.
+/// How often the progress line is updated.
 const LINE_INTERVAL: Duration = Duration::from_millis(200);
-/// How often an event of progress is told.
+/// How often a progress event is printed.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
-/// What to do after a transfer that was cut.
-pub const RESUME_HINT: &str = "the same command goes on where it ended";
-/// So many failures are counted by whoever reads them.
+/// Hint after an interrupted transfer.
+pub const RESUME_HINT: &str = "run the same command again to resume";
+/// Number of failures from which the summary refers to them.
 const MANY_FAILURES: u64 = 10;
 
-/// Shows what a side tells.
+/// Prints and records what a side reports.
 pub struct TransferOutput {
     json: bool,
     verbose: bool,
@@ -37,22 +37,23 @@ pub struct TransferOutput {
     began: Instant,
     last_shown: Option<Instant>,
     pub failed: u64,
-    /// What tries did before the one that is shown.
+    /// Totals of the earlier attempts.
     earlier: Option<Totals>,
     manifest: Option<Manifest>,
-    /// Whether the manifest has standard output for itself.
+    /// Whether the manifest uses standard output.
     stdout_is_manifest: bool,
-    /// Why the transfer was given up.
+    /// Why the transfer failed.
     pub given_up: Option<Problem>,
-    /// Where what is shown is noted, too.
+    /// Records the output as a job.
     recorder: JobRecorder,
-    /// Whether another numaio listens, which is told how far it is, whatever a person is shown.
+    /// Whether another numaio reads the events and needs the progress.
     attached: bool,
-    /// Whether standard output still takes what is written.
+    /// First failure to write output.
     failure: Option<Failure>,
 }
 
 impl TransferOutput {
+    /// The output that the options request.
     pub fn new(common: &Common, args: &CopyArgs) -> Self {
         let DisplayArgs { json, verbose, progress } = args.display;
         let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
@@ -78,12 +79,12 @@ impl TransferOutput {
     }
 
     fn with_manifest(mut self, args: &CopyArgs) -> Self {
-        let begun = args.manifest.as_deref().map(Manifest::begin).transpose();
-        self.manifest = begun.map_err(|failure| self.failure = Some(failure)).unwrap_or_default();
+        let manifest = args.manifest.as_deref().map(Manifest::begin).transpose();
+        self.manifest = manifest.map_err(|failure| self.failure = Some(failure)).unwrap_or_default();
         self
     }
 
-    /// Looks at a side: what happened, how far it is, and whether to stop it.
+    /// Updates the output from a side, and stops it after an interrupt.
     pub fn update<B: AsRef<[u8]>>(&mut self, core: &mut impl TransferCore<B>) {
         if interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
@@ -96,7 +97,7 @@ impl TransferOutput {
         self.progress(core.totals(), Some(core.progress()));
     }
 
-    /// Shows and notes how far it is.
+    /// Prints and records the progress.
     fn progress(&mut self, totals: Totals, reached: Option<u64>) {
         let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
         self.recorder.update(totals);
@@ -114,9 +115,9 @@ impl TransferOutput {
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
 
-    /// Shows what happened, as another numaio told it.
+    /// Prints an event of another numaio.
     pub fn show_event(&mut self, event: Event) {
-        // What a terminal would obey is taken out; in JSON it is escaped.
+        // Text output is sanitized; JSON escapes control characters.
         let event = if self.json { event } else { event.harmless() };
         let text = match event {
             Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
@@ -139,7 +140,7 @@ impl TransferOutput {
         }
     }
 
-    /// Of several failures the first counts.
+    /// Keeps the first of several failures.
     fn keep_first_failure(&mut self, result: Result<(), Failure>) {
         self.failure = self.failure.take().or(result.err());
     }
@@ -150,8 +151,8 @@ impl TransferOutput {
         }
     }
 
-    /// A try begins after others that did so much: what went wrong in the one before is met again, if it still is wrong, and what
-    /// is there is told again.
+    /// Starts an attempt after earlier ones: problems are cleared, because those that persist are
+    /// reported again.
     pub fn begin(&mut self, earlier: Option<Totals>) {
         (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
         self.recorder.clear_problems();
@@ -159,26 +160,28 @@ impl TransferOutput {
         self.keep_first_failure(emptied);
     }
 
-    /// The other numaio is lost, of that side, which was to tell why the transfer ended.
+    /// Records the failure of a transfer whose peer, of the given side, was lost.
     pub fn give_up(&mut self, side: Side, why: &str) {
         let (about, text) = (ProblemSubject::Transfer, DisplayText::new(why));
         self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
     }
 
-    /// Whether a try that is over was lost, and another one may come further: our side says that its link, which was
-    /// closed, is gone; or the other one was interrupted, and we were not.
+    /// Whether the attempt was lost, so that a retry may get further.
+    ///
+    /// Either the local side reports its closed link, or the peer was interrupted and this process
+    /// was not.
     pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
         let Some(problem) = &self.given_up else { return false };
         let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
         (is_link || problem.reason == Reason::Cancelled) && !interrupted()
     }
 
-    /// Why the transfer was given up.
+    /// Returns why the transfer failed.
     pub fn why(&self) -> String {
         self.given_up.as_ref().map(|problem| problem.text.as_str().to_owned()).unwrap_or_default()
     }
 
-    /// A line on standard error that everybody sees who did not ask for quiet.
+    /// Prints a line on standard error, unless --quiet.
     pub fn notice(&self, words: &str) {
         if !self.quiet {
             self.clear();
@@ -186,17 +189,17 @@ impl TransferOutput {
         }
     }
 
-    /// One for those who watch closely.
+    /// Prints a line with --verbose or --progress.
     pub fn remark(&self, words: &str) {
         if self.verbose || self.progress {
             self.notice(words);
         }
     }
 
-    /// A line of standard output for something that happened.
+    /// Returns the output line of a report.
     fn show_report(&mut self, report: &Report) -> Option<String> {
         match report {
-            // Most are shown to nobody.
+            // Most changes are not printed.
             Report::Change(_) if !self.json && !self.verbose => None,
             Report::Change(SinkChange { name, action, bytes }) => {
                 let (action, name) = (action.name().to_owned(), name.to_string());
@@ -227,39 +230,39 @@ impl TransferOutput {
         }
     }
 
-    /// `name` is what it is about; none for the transfer.
+    /// Prints and records a problem; `name` is the affected file, or `None` for the transfer.
     fn problem(&mut self, problem: &Problem, name: Option<String>) -> Option<String> {
         if name.is_none() {
-            // Told at the end: another try may come further.
+            // Printed at the end, because a retry may succeed.
             self.given_up.get_or_insert_with(|| problem.clone());
             return None;
         }
         self.failed += 1;
-        let told = event::to_job_problem(problem, name);
-        self.recorder.problem(told.clone());
+        let problem = event::to_job_problem(problem, name);
+        self.recorder.problem(problem.clone());
         if self.json {
-            return Some(Event::Problem(told).line());
+            return Some(Event::Problem(problem).line());
         }
-        if let Some(name) = told.name {
-            let line = format!("{name}: {} ({})", told.text, told.side);
+        if let Some(name) = problem.name {
+            let line = format!("{name}: {} ({})", problem.text, problem.side);
             self.clear();
-            // Errors are shown also where nothing else is.
+            // Errors are printed even with --quiet.
             let _ = writeln!(io::stderr(), "numaio: {line}");
         }
         None
     }
 
-    /// Tells the end, and whether it was a good one.
+    /// Prints the end; returns the number of failures, and whether the transfer failed.
     pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
         self.clear();
         let seconds = self.began.elapsed().as_secs_f64();
         let all = Totals { failed: self.failed, ..*totals };
         self.recorder.update(all);
         if let Some(problem) = &self.given_up {
-            let told = event::to_job_problem(problem, None);
-            self.recorder.problem(told.clone());
+            let problem = event::to_job_problem(problem, None);
+            self.recorder.problem(problem.clone());
             if self.json {
-                self.print(&Event::Problem(told).line());
+                self.print(&Event::Problem(problem).line());
             }
         }
         if self.json {
@@ -273,7 +276,7 @@ impl TransferOutput {
         }
         self.failure.take().map_or(Ok(()), Err)?;
         match self.given_up.take() {
-            // Who interrupted it here knows why, and another numaio was told by its event.
+            // After an interrupt the reason is obvious, and another numaio has received the event.
             Some(problem) if !interrupted() && !self.attached => Err(given_up(&problem)),
             Some(_) => Ok((self.failed, true)),
             None => Ok((self.failed, false)),
@@ -283,18 +286,20 @@ impl TransferOutput {
     fn summary(&self, totals: &Totals, seconds: f64) -> String {
         let mut text = transfer_text(totals, seconds, self.dry_run, self.unit) + "\n";
         if self.failed > MANY_FAILURES {
-            text += &format!("All {} failures stand above.\n", self.failed);
+            text += &format!("All {} failures are listed above.\n", self.failed);
         }
         text
     }
 }
 
-/// Why a transfer was given up.
+/// The failure of a failed transfer.
 fn given_up(problem: &Problem) -> Failure {
     let hint = match problem.reason {
-        Reason::Protocol => "use the same numaio at both ends; if it is the same, distrust the other one",
+        Reason::Protocol => {
+            "use the same numaio at both ends; if it is the same, the other side may be hostile"
+        }
         _ => RESUME_HINT,
     };
     let (words, side) = (problem.text.as_str(), event::side_name(problem.side));
-    Failure::new(format!("the transfer ended: {words} ({side})")).hint(hint)
+    Failure::new(format!("the transfer failed: {words} ({side})")).hint(hint)
 }

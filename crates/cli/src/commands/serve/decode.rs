@@ -1,4 +1,4 @@
-//! What is heard in a daemon, decoded as it is there: see [`crate::decoders`].
+//! Decoders of a daemon's input, for fuzzing: see [`crate::decoders`].
 
 use super::config::Config;
 use super::session;
@@ -12,21 +12,21 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// For whom a session is.
+/// An admitted client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Whose key it is.
+    /// The user with the client's key.
     pub user: String,
-    /// The root that is entered.
+    /// The requested root.
     pub root: String,
-    /// Whether files are taken from it, or put into it.
+    /// Whether the client reads files from the root (the daemon is the source), or writes to it.
     pub is_source: bool,
 }
 
-/// Whether somebody with a key is served who says this.
+/// Decodes a hello of a client with a key, and decides whether the daemon serves it.
 ///
 /// # Errors
-/// The line that is answered otherwise.
+/// The refusal that the daemon replies, as one line.
 pub fn hello(config: &Config, key: PublicKey, received: &str) -> Result<Admitted, String> {
     match session::admit(config, key, received) {
         Ok(it) => Ok(Admitted {
@@ -38,8 +38,9 @@ pub fn hello(config: &Config, key: PublicKey, received: &str) -> Result<Admitted
     }
 }
 
-/// The user that a session names to its daemon; none if that is not what it says. At most so many bytes may come as a local
-/// socket takes at once.
+/// Decodes a session's admission request and returns its user; `None` if it is invalid.
+///
+/// `received` is limited to the buffer of a local socket.
 pub fn admission_request(received: &[u8]) -> Option<String> {
     let (mut session, daemon) = UnixStream::pair().ok()?;
     session.set_nonblocking(true).ok()?;

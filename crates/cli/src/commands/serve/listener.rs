@@ -1,5 +1,5 @@
-//! The process that listens: it counts connections, starts a session for each, and hands data connections over to theirs. Of what they
-//! send it reads tickets alone.
+//! The listening process: counts connections, starts a session for each, and passes data
+//! connections to their sessions. It reads only the tickets that clients send.
 
 use super::config::Config;
 use super::notify::notify;
@@ -26,19 +26,19 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-/// How often it looks whether it was signalled, if that did not wake it.
+/// How often the process checks for signals that did not wake it.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it looks whether a session still wants data connections, if none came.
+/// How often it checks whether a session still accepts data connections while none arrive.
 const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// After an error of accept(2), as when there are too many open files.
+/// Pause after an error of accept(2), for example too many open files.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until it is asked to end.
+/// Serves until a signal stops the daemon.
 pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCode, Failure> {
     if is_super_user() && !loaded.config.as_root {
         return Err(Failure::new("a daemon does not run as root").hint(
-            "run it as a user of its own, as the unit in docs/serve.md does; or write as_root = true into its file, and \
-             whoever may write to a root may make what only root can there",
+            "run it as a separate user, as the unit in docs/serve.md does; as_root = true in its file allows root, \
+             and then users with write access can create files that only root can create",
         ));
     }
     interrupt::install_for_service().map_err(Failure::new)?;
@@ -58,10 +58,10 @@ pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCod
                 Ok((socket, address)) => {
                     AcceptedConnection::new(common, &sessions, &pending, &loaded, address).receive(socket);
                 }
-                // It went away again.
+                // The client has disconnected.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    log(common, &format!("nobody can be let in: {error}"));
+                    log(common, &format!("cannot accept connections: {error}"));
                     thread::sleep(ACCEPT_ERROR_PAUSE);
                 }
             }
@@ -73,16 +73,16 @@ pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// At all addresses that the file names.
+/// Listens on all configured addresses.
 fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     let bind = |address: SocketAddr| {
         let bound =
             net::listen(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         bound.map_err(|error| {
-            let failure = Failure::new(format!("it cannot listen at {address}: {error}"));
+            let failure = Failure::new(format!("cannot listen on {address}: {error}"));
             match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    failure.hint("another daemon may be there; listen names the addresses")
+                    failure.hint("another daemon may use the address; listen configures the addresses")
                 }
                 _ => failure,
             }
@@ -91,7 +91,7 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
     config.listen.iter().map(|address| bind(address.value)).collect()
 }
 
-/// Reads the file again; what was told stays if it has faults.
+/// Reads the file again; the old configuration stays if the new one has errors.
 fn reload(common: &Common, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
     match LoadedConfig::reload(path) {
         Ok(new) => {
@@ -99,33 +99,34 @@ fn reload(common: &Common, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedCon
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
             if !same(&old.config, &new.config) {
-                log(common, "listen counts when the daemon is started again");
+                log(common, "restart the daemon to apply the new listen");
             }
             if is_super_user() && !new.config.as_root {
-                log(common, "as_root counts when the daemon is started again: it still runs as root");
+                log(common, "restart the daemon to apply the new as_root: it still runs as root");
             }
-            log(common, &format!("{} was read again", path.display()));
+            log(common, &format!("reloaded {}", path.display()));
             let new = Arc::new(new);
             check_roots(common, path, new.clone());
             new
         }
         Err(failure) => {
-            log(common, &format!("{}; what was read before still counts", failure.message));
+            log(common, &format!("{}; keeping the previous configuration", failure.message));
             old
         }
     }
 }
 
-/// In a thread of its own: a root that does not answer, as one of a server that is gone, keeps nobody from being let in elsewhere.
+/// Checks roots in a separate thread, so that an unresponsive file server does not delay other
+/// clients.
 fn check_roots(common: &Common, path: &Path, loaded: Arc<LoadedConfig>) {
     let (ours, path) = (common.clone(), path.to_owned());
     let look = move || loaded.check_roots(&ours, &path);
     if let Err(error) = Builder::new().name("roots".to_owned()).spawn(look) {
-        log(common, &format!("roots are not looked at, without a thread: {error}"));
+        log(common, &format!("cannot check the roots: no thread: {error}"));
     }
 }
 
-/// Somebody who has connected, and what there is for them.
+/// An accepted connection, with the state of the daemon that serves it.
 struct AcceptedConnection {
     common: Common,
     sessions: Arc<SessionTable>,
@@ -142,7 +143,7 @@ impl AcceptedConnection {
         loaded: &Arc<LoadedConfig>,
         caller: SocketAddr,
     ) -> Arc<Self> {
-        // A socket of IPv6 tells an address of IPv4 as one of IPv6.
+        // An IPv6 socket reports IPv4 addresses as IPv6 ones.
         let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
         let (common, sessions, pending, loaded) =
             (common.clone(), sessions.clone(), pending.clone(), loaded.clone());
@@ -160,7 +161,7 @@ impl AcceptedConnection {
             &self.loaded.config.limits,
         ) {
             Ok(pending_slot) => pending_slot,
-            // Closing it costs least.
+            // Closing the socket without a reply is cheapest.
             Err(why) => return self.log(&why),
         };
         let connection = self.clone();
@@ -170,18 +171,18 @@ impl AcceptedConnection {
             }
         };
         if let Err(error) = Builder::new().name("session".to_owned()).spawn(admit) {
-            self.log(&format!("no thread: {error}"));
+            self.log(&format!("cannot start a thread: {error}"));
         }
     }
 
-    /// Finds out what it is: a data connection goes to its session, anything else gets one of its own.
+    /// Passes a data connection to its session; starts a session for any other connection.
     fn admit(&self, pending_slot: PendingSlot, socket: TcpStream) -> io::Result<()> {
         let LoadedConfig { config, .. } = &*self.loaded;
         let limit = config.limits.opening;
         let began = Instant::now();
         socket.set_nonblocking(false)?;
         let ticket = match Ticket::of(&socket, limit) {
-            // It went away again.
+            // The client has disconnected.
             Err(NetError::Refused) => return Ok(()),
             Err(NetError::TimedOut) => return Err(late(limit)),
             ticket => ticket.map_err(io::Error::other)?,
@@ -189,47 +190,49 @@ impl AcceptedConnection {
         if let Some(ticket) = ticket {
             return match pending_slot.wait(ticket, socket, left(limit, began)) {
                 true => Ok(()),
-                false => Err(io::Error::other("a data connection of no session")),
+                false => Err(io::Error::other("data connection with an unknown ticket")),
             };
         }
-        // Data connections of those who are in need it more than one who waits.
+        // Data connections of running sessions need the pending slot more than a waiting client
+        // does.
         drop(pending_slot);
         let wait_began = Instant::now();
         let slot = SessionSlot::take(&self.sessions, self.caller.ip(), config).map_err(io::Error::other)?;
-        // It was not late while it waited for others.
+        // Waiting for a slot does not count towards the client's time limit.
         self.serve(&slot, socket, began + wait_began.elapsed())
     }
 
-    /// Starts the session, and stays until it has ended. `began` is when the time began in which its caller is to say who it is.
+    /// Runs the session until its process exits. The client's time to authenticate starts at
+    /// `began`.
     fn serve(&self, slot: &SessionSlot, socket: TcpStream, began: Instant) -> io::Result<()> {
         let (ipc, mut child) = start(&self.common, socket)?;
-        // Without pidfds (before Linux 5.3) it goes on when the daemon ends.
+        // Without pidfds (before Linux 5.3) the session keeps running when the daemon exits.
         if let Ok(running) = ProcessHandle::child(&child) {
             slot.set_process(running);
         }
         let admitted = admit_session(slot, &ipc, &self.loaded, (self.caller, began));
         match admitted {
-            // If it is gone its exit tells more.
+            // If the session has exited, its exit status is more precise.
             Ok(()) => drop(self.hand_over_data(&ipc)),
             Err(_) => child.kill()?,
         }
         let status = child.wait()?;
         match status.signal() {
             Some(signal) if admitted.is_ok() => {
-                self.log(&format!("the session was ended by signal {signal}"))
+                self.log(&format!("the session was killed by signal {signal}"))
             }
             _ => {}
         }
         admitted
     }
 
-    /// Brings a session the data connections that it asks for, until it wants no more.
+    /// Passes a session the data connections that it claims, until it closes its socket.
     fn hand_over_data(&self, ipc: &UnixStream) -> io::Result<()> {
         let Some(DataConnectionsRequest { ticket }) = receive(ipc, MAX_REQUEST_BYTES, None)? else {
             return Ok(());
         };
         let Some(claim) = self.pending.claim(Ticket(ticket)) else { return Ok(()) };
-        // It says nothing more, so what can be read is its end.
+        // The session sends nothing more, so that a readable socket means that it has closed it.
         while ready(&[ipc], Duration::ZERO)?.is_empty() {
             if let Ok(socket) = claim.connections.recv_timeout(SESSION_END_POLL_INTERVAL) {
                 hand_over(ipc, &socket)?;
@@ -240,15 +243,15 @@ impl AcceptedConnection {
 }
 
 fn late(limit: Duration) -> io::Error {
-    io::Error::other(format!("it did not say who it is within {} s", limit.as_secs()))
+    io::Error::other(format!("the client did not authenticate within {} s", limit.as_secs()))
 }
 
-/// What is left of a limit; a socket takes no zero.
+/// Returns the rest of a time limit, at least 1 ms because a socket timeout cannot be zero.
 fn left(limit: Duration, began: Instant) -> Duration {
     limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1))
 }
 
-/// Until it is known whose session it is.
+/// Exchanges messages with a session until its user is admitted or refused.
 fn admit_session(
     slot: &SessionSlot,
     ipc: &UnixStream,
@@ -263,15 +266,15 @@ fn admit_session(
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => late(limit),
             _ => error,
         })?;
-    // Without a request the session has told why.
+    // A session that sends no request has logged the reason.
     request.map_or(Ok(()), |request| send(ipc, &slot.admit_user(&request.user, &loaded.config)))
 }
 
-/// A process for a connection, which is its standard output; its standard input leads here.
+/// Starts a session process with the connection as its stdout and an IPC socket as its stdin.
 fn start(common: &Common, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
     let (ipc, theirs) = UnixStream::pair()?;
     let mut command = this_program();
-    // A group of its own: Ctrl-C is ours.
+    // A separate process group: Ctrl-C interrupts only the daemon, which then stops its sessions.
     command.args(["serve", "--session"]).env_clear().process_group(0);
     if common.quiet {
         command.arg("--quiet");

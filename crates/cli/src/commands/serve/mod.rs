@@ -1,7 +1,8 @@
-//! `numaio serve`: a daemon whose roots others copy to and from, without ssh.
+//! `numaio serve`: a daemon that clients copy to and from without ssh.
 //!
-//! The process that listens reads nothing of what strangers send but whose data connection one is ([`lobby`]): each other
-//! connection gets a process of its own ([`session`]), which finds out whose it is, and confines itself before it does anything for them.
+//! The listening process reads only the tickets of data connections ([`pending_connections`]). Each
+//! other connection gets its own process ([`session`]), which authenticates the client and confines
+//! itself.
 
 pub mod config;
 pub mod decode;
@@ -21,27 +22,28 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Run a daemon: named directories that others copy to and from, without ssh.
+/// Run a daemon that serves directories without ssh
 ///
-/// Its file says which directories (roots) there are, and which users may read or write in them. A user is known by a key that
-/// numaio keygen made, the daemon by its own; both prove it by TLS 1.3. Nothing outside of the roots is reached, whatever
-/// names or links the other side sends. Users copy by numaio copy SRC numaio://HOST/ROOT/PATH, or the other way.
+/// The configuration file names the directories (roots) and the users with read or write access.
+/// Users and the daemon prove their keys (numaio keygen) by TLS 1.3. Clients cannot reach anything
+/// outside of the roots, whatever names or links they send. Users copy by numaio copy SRC
+/// numaio://HOST/ROOT/PATH, or in reverse.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct ServeArgs {
-    /// What the daemon is told
+    /// Configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/numaio/serve.toml")]
     pub config: PathBuf,
-    /// Read the file, say all that is wrong with it, and end
+    /// Check the configuration file, print all errors in it and exit
     #[arg(long)]
     pub check: bool,
-    /// Be a session; the daemon says so
+    /// Run a session; only the daemon uses this
     #[arg(long, hide = true, conflicts_with_all = ["config", "check"])]
     pub session: bool,
 }
 
 const AFTER_HELP: &str = "\
-A file for alice, who may write, and bob, who may only read:
+A file that lets alice read and write, and bob only read:
   # made by: numaio keygen /etc/numaio/key
   key = \"/etc/numaio/key\"
   [root.data]
@@ -55,13 +57,14 @@ A file for alice, who may write, and bob, who may only read:
   [user.bob]
   keys = \"ed25519:...\"
 
-SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults other
-than roots that cannot be used.
-SIGTERM takes no more sessions, and lets those that run end. docs/serve.md has all that the file may
-say, and a unit for systemd.
+SIGHUP reloads the file for new sessions. If the file has errors other than unusable roots, the
+previous configuration stays.
+SIGTERM stops accepting sessions and waits for the running ones. docs/serve.md describes the file and
+has a unit for systemd.
 
-Exit status: 0 ended as asked, or the file has no faults; 1 failed, or it has some; 2 wrong usage.";
+Exit status: 0 stopped by a signal, or no errors found; 1 failed, or errors found; 2 wrong usage.";
 
+/// Runs `numaio serve`.
 pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.session {
         return session::run(common);
@@ -83,14 +86,14 @@ fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What the daemon was told, and its text, which sessions are told.
+/// A configuration with its text, which the daemon passes on to its sessions.
 struct LoadedConfig {
     config: Config,
     text: String,
 }
 
 impl LoadedConfig {
-    /// Reads a file, and looks at what it names. All faults are told on standard error.
+    /// Reads a file, checks its roots and its key, and prints all errors to standard error.
     fn read(path: &Path) -> Result<Self, Failure> {
         let (loaded, mut errors) = Self::parse(path)?;
         errors.extend(loaded.config.check_roots());
@@ -99,8 +102,10 @@ impl LoadedConfig {
         loaded.ok_without(path, &errors)
     }
 
-    /// Reads a file for a daemon that runs, and looks at its key. Roots that cannot be used are no reason to go by the old file: whoever
-    /// was taken out of it would keep what they had.
+    /// Reads a file for a running daemon and checks its key.
+    ///
+    /// An unusable root does not reject the file: otherwise users who were removed from it would
+    /// keep access.
     fn reload(path: &Path) -> Result<Self, Failure> {
         let (loaded, mut errors) = Self::parse(path)?;
         errors.extend(loaded.config.check_key());
@@ -108,16 +113,17 @@ impl LoadedConfig {
         loaded.ok_without(path, &errors)
     }
 
-    /// Tells which roots cannot be used, and how many. It waits for each as long as that does not answer.
+    /// Reports the unusable roots and their number; blocks while a root does not respond.
     fn check_roots(&self, common: &Common, path: &Path) {
         let bad = self.config.check_roots();
         print_errors(path, &bad);
         if !bad.is_empty() {
             let (path, bad) = (path.display(), count(bad.len(), "root"));
-            log(common, &format!("{bad} cannot be used as {path} says"));
+            log(common, &format!("{bad} cannot be used as {path} configures"));
         }
     }
 
+    /// Returns the configuration, or prints `errors` and fails if there are any.
     fn ok_without(self, path: &Path, errors: &[ConfigError]) -> Result<Self, Failure> {
         match errors {
             [] => Ok(self),
@@ -125,12 +131,12 @@ impl LoadedConfig {
         }
     }
 
-    /// What can be read of a file, and the faults of its text.
+    /// Parses a file as far as possible, and returns the errors of its text.
     fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), Failure> {
         let text = input::bytes(path).map_err(|error| {
-            Failure::file(path, error).hint("--config names the file; numaio serve --help shows a short one")
+            Failure::file(path, error).hint("--config names the file; numaio serve --help shows an example")
         })?;
-        let text = String::from_utf8(text).map_err(|_| Failure::file(path, "it is no text"))?;
+        let text = String::from_utf8(text).map_err(|_| Failure::file(path, "the file is not UTF-8 text"))?;
         let (config, errors) = Config::parse_recoverable(&text);
         Ok((Self { config, text }, errors))
     }
@@ -140,20 +146,19 @@ fn print_errors(path: &Path, errors: &[ConfigError]) {
     let shown = path.display();
     let lines: String =
         errors.iter().map(|ConfigError { line, text }| format!("{shown}:{line}: {text}\n")).collect();
-    // Nobody to tell if this fails.
+    // A failure to write to standard error cannot be reported anywhere.
     let _ = io::stderr().write_all(lines.as_bytes());
 }
 
 fn invalid_config(path: &Path, errors: &[ConfigError]) -> Failure {
     print_errors(path, errors);
-    Failure::file(path, format!("it has {}", count(errors.len(), "fault")))
-        .hint("docs/serve.md has all that it may say")
+    Failure::file(path, count(errors.len(), "error")).hint("docs/serve.md describes the file")
 }
 
-/// A line of the log, on standard error, written at once: several processes write there.
+/// Writes a line of the log to standard error in one call, because several processes write there.
 fn log(common: &Common, text: &str) {
     if !common.quiet {
-        // Nobody to tell if this fails.
+        // A failure to write to standard error cannot be reported anywhere.
         let _ = io::stderr().write_all(format!("numaio: {text}\n").as_bytes());
     }
 }

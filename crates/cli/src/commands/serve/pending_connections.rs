@@ -1,5 +1,6 @@
-//! Connections that are not in yet: those of which it is not known what they are, and data connections whose session has not
-//! asked for them. A session's own connections come together, so there is more room here than there are sessions.
+//! Accepted connections that are not yet assigned: unidentified ones, and data connections waiting
+//! for their session. A session opens its connections together, so more may be pending than there
+//! are sessions.
 
 use super::config::Limits;
 use numaio_linux::port::net::{Ticket, MAX_STREAMS};
@@ -9,12 +10,12 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections that may wait here for each that may be in.
+/// Pending connections allowed for each allowed session.
 const PENDING_PER_SESSION: usize = 8;
-/// So many may wait at the least: all of one session.
+/// Minimum number of allowed pending connections: all of one session.
 const MIN_PENDING: usize = 2 * MAX_STREAMS;
 
-/// Who waits, and who is waited for.
+/// Pending connections, and the sessions that wait for theirs.
 #[derive(Default)]
 pub struct PendingConnections {
     state: Mutex<PendingState>,
@@ -23,13 +24,13 @@ pub struct PendingConnections {
 
 #[derive(Default)]
 struct PendingState {
-    /// How many of each network are here.
+    /// Number of pending connections of each network.
     waiting: BTreeMap<IpAddr, usize>,
-    /// Sessions that take data connections.
+    /// Sessions that accept data connections.
     sessions: BTreeMap<Ticket, Sender<TcpStream>>,
 }
 
-/// A place here; it is free again when this is dropped.
+/// A slot for one pending connection, which is free again once this is dropped.
 pub struct PendingSlot {
     pending: Arc<PendingConnections>,
     network: IpAddr,
@@ -48,7 +49,7 @@ impl Drop for PendingSlot {
 }
 
 impl PendingSlot {
-    /// One for a connection of a network, if there is one.
+    /// Takes a slot for a connection from a network, unless all are in use.
     pub fn take(
         pending: &Arc<PendingConnections>,
         network: IpAddr,
@@ -57,17 +58,17 @@ impl PendingSlot {
         let mut state = pending.state();
         if state.waiting.values().sum::<usize>() >= MIN_PENDING.max(PENDING_PER_SESSION * limits.connections)
         {
-            return Err("refused: too many connections wait");
+            return Err("refused: too many pending connections");
         }
         let same = state.waiting.entry(network).or_default();
         if *same >= MIN_PENDING.max(PENDING_PER_SESSION * limits.per_address) {
-            return Err("refused: too many connections of its address wait");
+            return Err("refused: too many pending connections from its address");
         }
         *same += 1;
         Ok(Self { pending: pending.clone(), network })
     }
 
-    /// Waits until a session asks for what has its ticket; false if none does in time.
+    /// Waits until a session claims the ticket and passes it the connection; false after `limit`.
     pub fn wait(self, ticket: Ticket, socket: TcpStream, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut state = self.pending.state();
@@ -85,7 +86,7 @@ impl PendingSlot {
     }
 }
 
-/// What has a session's ticket comes here.
+/// A session's claim to all data connections with its ticket.
 pub struct TicketClaim {
     pending: Arc<PendingConnections>,
     ticket: Ticket,
@@ -103,7 +104,7 @@ impl PendingConnections {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for what has a ticket; none if another session does already.
+    /// Claims a ticket; `None` if another session has claimed it.
     pub fn claim(self: &Arc<Self>, ticket: Ticket) -> Option<TicketClaim> {
         let mut state = self.state();
         if state.sessions.contains_key(&ticket) {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_gets_what_has_its_ticket_before_and_after_it_asks() {
+    fn session_receives_connections_that_arrive_before_and_after_its_claim() {
         let pending = Arc::new(PendingConnections::default());
         let (ours, other) = (Ticket([1; 16]), Ticket([2; 16]));
         let slot = |pending| PendingSlot::take(pending, network(1), &LIMITS).expect("a place");
@@ -144,30 +145,33 @@ mod tests {
             let slot = slot(&pending);
             move || slot.wait(ours, socket(), LIMIT)
         });
-        let stranger = slot(&pending).wait(other, socket(), Duration::from_millis(10));
-        assert!(!stranger, "nobody asked for it");
-        let claim = pending.claim(ours).expect("nobody else did");
+        let unclaimed = slot(&pending).wait(other, socket(), Duration::from_millis(10));
+        assert!(!unclaimed, "no session has claimed it");
+        let claim = pending.claim(ours).expect("an unclaimed ticket");
         assert!(pending.claim(ours).is_none());
-        assert!(early.join().expect("it ended"));
+        assert!(early.join().expect("the thread finishes"));
         assert!(slot(&pending).wait(ours, socket(), LIMIT));
         assert_eq!(claim.connections.iter().take(2).count(), 2);
         drop(claim);
-        assert!(!slot(&pending).wait(ours, socket(), Duration::from_millis(10)), "the session is over");
+        assert!(!slot(&pending).wait(ours, socket(), Duration::from_millis(10)), "the session has finished");
         assert!(pending.claim(ours).is_some());
     }
 
     #[test]
-    fn there_are_no_more_than_there_may_be() {
+    fn limits_total_and_per_network_connections() {
         let pending = Arc::new(PendingConnections::default());
         let take = |last| PendingSlot::take(&pending, network(last), &LIMITS);
         let places: Vec<_> = (0..MIN_PENDING - 1).filter_map(|_| take(1).ok()).collect();
         assert_eq!(places.len(), MIN_PENDING - 1);
-        let last = take(2).expect("there is one place");
-        assert!(take(3).is_err(), "all places are taken");
+        let last = take(2).expect("one slot is free");
+        assert!(take(3).is_err(), "all slots are in use");
         drop(last);
-        let last = take(1).expect("there is one place again");
+        let last = take(1).expect("one slot is free again");
         let larger = Limits { connections: 64, ..LIMITS };
-        assert!(PendingSlot::take(&pending, network(1), &larger).is_err(), "all of this address are taken");
+        assert!(
+            PendingSlot::take(&pending, network(1), &larger).is_err(),
+            "the address has used all its slots"
+        );
         assert!(PendingSlot::take(&pending, network(2), &larger).is_ok());
         drop((last, places));
         assert!(pending.state().waiting.is_empty());

@@ -1,4 +1,5 @@
-//! What a daemon and its sessions say to each other: one line of JSON each, over a socket that is the session's standard input.
+//! IPC between the daemon and a session process: newline-delimited JSON over the socket on the
+//! session's stdin.
 
 use crate::commands::json_line;
 use serde::de::DeserializeOwned;
@@ -7,40 +8,42 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// What a session is told first.
+/// The first message of the daemon to a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionStart {
-    /// The text of the daemon's file.
+    /// The text of the daemon's configuration file.
     pub config: String,
-    /// Who calls.
+    /// Address of the client.
     pub caller: String,
 }
 
-/// What a session asks when it knows whose it is.
+/// Request of a session to admit its user.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AdmissionRequest {
     pub user: String,
 }
 
-/// What a session asks for next, if it is to have data connections: those with a ticket, which then come over the same socket.
+/// Request of a session for the data connections with a ticket, which arrive over the same socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DataConnectionsRequest {
     pub ticket: [u8; 16],
 }
 
-/// Whether the session may go on; else why not.
+/// Whether the daemon admits the user; the error is the reason for the refusal.
 pub type AdmissionReply = Result<(), String>;
 
-/// Longest line of a daemon, and of a session.
+/// Maximum length of the line with a [`SessionStart`].
 pub const MAX_START_BYTES: usize = 64 << 20;
+/// Maximum length of a line of a session.
 pub const MAX_REQUEST_BYTES: usize = 4 << 10;
 
-/// Says a line.
+/// Sends a message as one line.
 pub fn send(mut to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     to.write_all(json_line(message)?.as_bytes())
 }
 
-/// Hears a line of at most so many bytes, within so long, if that is limited; none if the other side has ended.
+/// Receives a line of at most `max_bytes` within `limit`; `None` if the other process has closed
+/// the socket.
 pub fn receive<T: DeserializeOwned>(
     mut from: &UnixStream,
     max_bytes: usize,

@@ -1,19 +1,16 @@
-//! Where a daemon listens, by its file.
+//! The addresses on which a daemon listens.
 
 use super::table_reader::{Located, TableReader};
 use crate::commands::copy::DAEMON_PORT;
 use std::net::{Ipv6Addr, SocketAddr};
 
-/// All addresses that a file names, else all of this machine.
+/// Returns the configured addresses, or the default: all addresses of this machine.
 pub fn addresses(fields: &mut TableReader<'_, '_>) -> Vec<Located<SocketAddr>> {
     let is_set = fields.has("listen");
     let texts = fields.texts("listen");
     if texts.is_empty() {
         if is_set {
-            fields.error_at(
-                fields.line(),
-                "listen names no address; without it the daemon listens at all of them",
-            );
+            fields.error_at(fields.line(), "listen is empty; remove it to listen on all addresses");
         }
         let default = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DAEMON_PORT));
         return vec![Located { value: default, line: 1 }];
@@ -25,10 +22,10 @@ pub fn addresses(fields: &mut TableReader<'_, '_>) -> Vec<Located<SocketAddr>> {
                 let other = addresses.iter().find(|other| overlap(other.value, value));
                 match other.map(|other| other.value) {
                     Some(other) if other == value => {
-                        fields.error_at(line, &format!("listen: {value} is there twice"));
+                        fields.error_at(line, &format!("listen: {value} is listed twice"));
                     }
                     Some(other) => {
-                        fields.error_at(line, &format!("listen: {other} and {value} are the same in part"))
+                        fields.error_at(line, &format!("listen: {other} and {value} overlap"))
                     }
                     None => addresses.push(Located { value, line }),
                 }
@@ -36,7 +33,7 @@ pub fn addresses(fields: &mut TableReader<'_, '_>) -> Vec<Located<SocketAddr>> {
             Err(_) => fields.error_at(
                 line,
                 &format!(
-                    "listen: {value:?} is no address with a port, as \"192.0.2.1:6862\" or \"[::]:6862\""
+                    "listen: expected an address with a port such as \"192.0.2.1:6862\" or \"[::]:6862\", got {value:?}"
                 ),
             ),
         }
@@ -44,7 +41,8 @@ pub fn addresses(fields: &mut TableReader<'_, '_>) -> Vec<Located<SocketAddr>> {
     addresses
 }
 
-/// Whether nobody can listen at both: all addresses of IPv6 are those of IPv4, too. Port 0 is any that is free.
+/// Whether both addresses cannot be bound together: `[::]` includes all IPv4 addresses. Port 0 is
+/// any free port.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let holds =
         |all: SocketAddr, other: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || other.is_ipv4());

@@ -1,4 +1,4 @@
-//! What a daemon is told by its file: where it listens, which roots it has, and who may do what in them.
+//! The configuration file of a daemon: addresses, roots, users and their rights.
 
 mod listen_addresses;
 mod table_reader;
@@ -20,40 +20,40 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use table_reader::{ConfigText, TableReader};
 
-/// Stands for every user that there is.
+/// Stands for every configured user.
 const ALL_USERS: &str = "*";
-/// One connection is for what the sink says.
+/// Maximum number of data connections to the sink; one more carries the sink's messages.
 const MAX_STREAMS: u32 = MAX_STREAMS as u32 - 1;
 
-/// A file without faults.
+/// A valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: Vec<Located<SocketAddr>>,
-    /// File of the daemon's own key.
+    /// File of the daemon's key.
     pub key: Located<PathBuf>,
-    /// Whether it may run as root.
+    /// Whether the daemon may run as root.
     pub as_root: bool,
-    /// Whether the kernel is to encrypt and decrypt what goes over data connections.
+    /// Whether the kernel encrypts and decrypts data connections.
     pub kernel_tls: bool,
-    /// How long sessions may go on when the daemon is to end.
+    /// How long running sessions may continue when the daemon stops.
     pub stop: Duration,
     pub limits: Limits,
     pub roots: BTreeMap<String, Root>,
     pub users: BTreeMap<String, User>,
 }
 
-/// Limits for everybody together, also for those whom nobody knows yet.
+/// Limits for all clients together, unauthenticated ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Of one address, or of one network of 64 bits of IPv6.
+    /// Concurrent connections of an IPv4 address, or of an IPv6 network of 64 bits.
     pub per_address: usize,
-    /// How long a connection may take until it is known whose it is.
+    /// How long a client may take to authenticate.
     pub opening: Duration,
 }
 
-/// A directory, and who may do what in it.
+/// A directory with its users' rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     pub path: Located<PathBuf>,
@@ -61,23 +61,23 @@ pub struct Root {
     write: Vec<String>,
 }
 
-/// Somebody who may come.
+/// A user with keys and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     pub keys: Vec<PublicKey>,
-    /// Sessions at once.
+    /// Concurrent sessions.
     pub sessions: usize,
     /// Data connections of a session from the source to the sink.
     pub streams: u16,
-    /// Bytes of data a second of each session.
+    /// Maximum rate of each session.
     pub bytes_per_second: Option<u64>,
 }
 
 impl Config {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// All faults, in the order of their lines.
+    /// All errors, sorted by line.
     pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
         let (config, errors) = Self::parse_recoverable(text);
         if errors.is_empty() {
@@ -87,7 +87,7 @@ impl Config {
         }
     }
 
-    /// What can be read of a text, and all its faults, in the order of their lines.
+    /// Parses a text as far as possible, and returns all its errors, sorted by line.
     pub fn parse_recoverable(text: &str) -> (Self, Vec<ConfigError>) {
         let text_file = ConfigText::new(text);
         let table = text_file.table();
@@ -109,13 +109,13 @@ impl Config {
             .map(|(name, fields)| Root::read(name, fields, &users))
             .collect();
         if roots.is_empty() && !fields.has("root") {
-            fields.error_at(fields.line(), "there is no root: write [root.NAME] and a path below it");
+            fields.error_at(fields.line(), "no root is configured: add [root.NAME] with a path");
         }
         fields.end();
         Self { listen, key, as_root, kernel_tls, stop, limits, roots, users }
     }
 
-    /// The fault of the key that the file names, if it names one that cannot be read.
+    /// Returns an error if the configured key cannot be read.
     pub fn check_key(&self) -> Option<ConfigError> {
         if self.key.value.as_os_str().is_empty() {
             return None;
@@ -124,8 +124,10 @@ impl Config {
         Some(ConfigError::new(self.key.line, &format!("key: {}", failure.message)))
     }
 
-    /// Faults of the roots that the file names: those that are not there, or in which we may not do what users may. In the order
-    /// of their lines.
+    /// Returns the errors of roots that are missing, or on which the daemon lacks the rights of its
+    /// users.
+    ///
+    /// The errors are sorted by line.
     pub fn check_roots(&self) -> Vec<ConfigError> {
         let error = |(name, root): (&String, &Root)| {
             let why = root.look().err()?;
@@ -138,7 +140,7 @@ impl Config {
         errors
     }
 
-    /// Whose key it is.
+    /// Returns the user with a key.
     pub fn user(&self, key: PublicKey) -> Option<(&str, &User)> {
         let found = self.users.iter().find(|(_, user)| user.keys.contains(&key));
         found.map(|(name, user)| (name.as_str(), user))
@@ -165,7 +167,7 @@ impl Root {
             let names = fields.texts(field);
             for Located { value, line } in &names {
                 if *value != ALL_USERS && !users.contains_key(*value) {
-                    fields.error_at(*line, &format!("{field}: there is no [user.{value}]"));
+                    fields.error_at(*line, &format!("{field}: [user.{value}] is missing"));
                 }
             }
             names.into_iter().map(|name| name.value.to_owned()).collect()
@@ -174,32 +176,32 @@ impl Root {
         if read.is_empty() && write.is_empty() {
             fields.error_at(
                 fields.line(),
-                "nobody may use it: name users in read, write or both; \"*\" is everybody",
+                "no user may access it: list users in read, write or both; \"*\" means all users",
             );
         }
         fields.end();
         (name.to_owned(), Self { path, read, write })
     }
 
-    /// Why we may not do in it what users may.
+    /// Checks that the daemon has the rights that users may exercise in the root.
     fn look(&self) -> Result<(), String> {
         let base = Base::below(&self.path.value).map_err(|error| error.to_string())?;
         let may = |rights| base.directory().map_or(Ok(()), |directory| directory.check_access(rights));
         if !self.read.is_empty() {
-            may(Rights::Read).map_err(|error| format!("it cannot be read: {error}"))?;
+            may(Rights::Read).map_err(|error| format!("cannot read it: {error}"))?;
         }
         if self.is_written() {
-            may(Rights::Write).map_err(|error| format!("it cannot be written to: {error}"))?;
+            may(Rights::Write).map_err(|error| format!("cannot write to it: {error}"))?;
         }
         Ok(())
     }
 
-    /// Whether anybody may write to it.
+    /// Whether any user may write to it.
     pub fn is_written(&self) -> bool {
         !self.write.is_empty()
     }
 
-    /// Whether a user may take files from here (the daemon is their source), or put them here (it is their sink).
+    /// Whether a user may read files (the daemon is the source) or write files (it is the sink).
     pub fn allows(&self, user: &str, side: Side) -> bool {
         let list = match side {
             Side::Source => &self.read,
@@ -217,21 +219,21 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
         let mut keys = Vec::new();
         let texts = fields.texts("keys");
         if texts.is_empty() {
-            fields.error_at(fields.line(), "keys is missing: what numaio keygen printed for this user");
+            fields.error_at(fields.line(), "keys is missing: the public keys that numaio keygen printed");
         }
         for Located { value, line } in texts {
             match value.parse::<PublicKey>() {
                 Err(error) => fields.error_at(line, &format!("keys: {error}")),
                 Ok(key) => {
                     if let Some(other) = owners.insert(key, name).filter(|other| *other != name) {
-                        fields.error_at(line, &format!("keys: this one is of user {other:?} too"));
+                        fields.error_at(line, &format!("keys: user {other:?} has the same key"));
                     }
                     keys.push(key);
                 }
             }
         }
         let size = fields.parsed("bytes_per_second", |text| match parse_size(text)? {
-            0 => Err("0 would move nothing; leave it out for no limit".to_owned()),
+            0 => Err("expected more than 0; remove it for no limit".to_owned()),
             size => Ok(size),
         });
         let user = User {
@@ -246,17 +248,18 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
     users
 }
 
-/// Names stand in addresses and in messages.
+/// Reports an invalid name: names appear in addresses and in messages.
 fn is_name(name: &str, fields: &TableReader<'_, '_>) {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name.starts_with(['.', '-']) {
-        fields.error_at(fields.line(), "a name has letters of ASCII, digits, and _ - . within, 64 at most");
+        let rule = "expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .";
+        fields.error_at(fields.line(), rule);
     }
 }
 
 fn absolute(text: &str) -> Result<PathBuf, String> {
     match Path::new(text).is_absolute() {
         true => Ok(text.into()),
-        false => Err(format!("{text:?} does not begin with a slash")),
+        false => Err(format!("expected an absolute path, got {text:?}")),
     }
 }

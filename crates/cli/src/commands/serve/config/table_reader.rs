@@ -1,4 +1,4 @@
-//! Tables of TOML, read field by field, so that every fault is found and told with its line.
+//! Reads TOML tables field by field, so that every error is reported with its line.
 
 use crate::output::harmless;
 use std::cell::RefCell;
@@ -6,55 +6,58 @@ use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-/// What is wrong in a file, and where.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigError {
-    /// From 1 on.
+    /// Line number, from 1.
     pub line: usize,
+    /// The message.
     pub text: String,
 }
 
 impl ConfigError {
-    /// Told in one line that a terminal can show without harm, whatever stands in the file.
+    /// An error whose text is one line without control characters.
     pub fn new(line: usize, text: &str) -> Self {
         Self { line, text: harmless(text) }
     }
 }
 
-/// A value and its line.
+/// A value with its line number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
     pub value: T,
     pub line: usize,
 }
 
-/// A text, and the faults that were found in it.
+/// The text of a file, and the errors found in it.
 pub struct ConfigText<'t> {
     text: &'t str,
     errors: RefCell<Vec<ConfigError>>,
 }
 
 impl<'t> ConfigText<'t> {
+    /// A text without errors so far.
     pub fn new(text: &'t str) -> Self {
         Self { text, errors: RefCell::default() }
     }
 
-    /// Its outermost table; what is no TOML is among the faults.
+    /// Parses the top-level table and records syntax errors.
     pub fn table(&self) -> DeTable<'t> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors {
-            // Several lines would be taken for several messages.
+            // One error must stay one line.
             let why = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
             self.error_at(self.line(error.span().unwrap_or_default()), why);
         }
         table.into_inner()
     }
 
+    /// Records an error.
     pub fn error_at(&self, line: usize, text: impl AsRef<str>) {
         self.errors.borrow_mut().push(ConfigError::new(line, text.as_ref()));
     }
 
-    /// In the order of their lines.
+    /// Returns the errors, sorted by line.
     pub fn errors(self) -> Vec<ConfigError> {
         let mut errors = self.errors.into_inner();
         errors.sort();
@@ -66,32 +69,34 @@ impl<'t> ConfigText<'t> {
     }
 }
 
-/// The fields of one table. Those that nobody asks for are faults in the end.
+/// Reads the fields of a table; the fields that were never read are errors in the end.
 pub struct TableReader<'p, 't> {
     text_file: &'p ConfigText<'t>,
     table: &'p DeTable<'t>,
-    /// How people call it; none for the outermost one.
+    /// Name for messages; empty for the top-level table.
     name: String,
     line: usize,
     known: Vec<&'static str>,
 }
 
 impl<'p, 't> TableReader<'p, 't> {
+    /// A reader of the top-level table.
     pub fn outermost(text_file: &'p ConfigText<'t>, table: &'p DeTable<'t>) -> Self {
         Self { text_file, table, name: String::new(), line: 1, known: Vec::new() }
     }
 
-    /// The line where the table begins.
+    /// Line where the table begins.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// A fault of this table.
+    /// Records an error of this table.
     pub fn error_at(&self, line: usize, text: &str) {
         let name = if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) };
         self.text_file.error_at(line, format!("{name}{text}"));
     }
 
+    /// Whether the table has a field.
     pub fn has(&self, name: &str) -> bool {
         self.table.keys().any(|key| key.get_ref() == name)
     }
@@ -102,7 +107,7 @@ impl<'p, 't> TableReader<'p, 't> {
         Some((self.text_file.line(key.span()), value))
     }
 
-    /// A field that `read` understands; `wanted` says what it should be.
+    /// Reads a field with `read`; `wanted` describes a valid value.
     fn read<T>(
         &mut self,
         name: &'static str,
@@ -113,21 +118,23 @@ impl<'p, 't> TableReader<'p, 't> {
         match read(value.get_ref()) {
             Some(value) => Some(Located { value, line }),
             None => {
-                self.error_at(line, &format!("{name} is {wanted}"));
+                self.error_at(line, &format!("{name}: expected {wanted}"));
                 None
             }
         }
     }
 
+    /// Reads a string.
     pub fn text(&mut self, name: &'static str) -> Option<Located<&'p str>> {
-        self.read(name, "a text in quotes", DeValue::as_str)
+        self.read(name, "a string", DeValue::as_str)
     }
 
+    /// Reads a Boolean; the default is false.
     pub fn flag(&mut self, name: &'static str) -> bool {
         self.read(name, "true or false", DeValue::as_bool).is_some_and(|flag| flag.value)
     }
 
-    /// A text that `parse` understands.
+    /// Reads a string field with `parse`.
     pub fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -143,7 +150,7 @@ impl<'p, 't> TableReader<'p, 't> {
         }
     }
 
-    /// As [`TableReader::parsed`]; that it is not there is a fault.
+    /// Reads a required field, as [`TableReader::parsed`] does.
     pub fn wanted<T: Default>(
         &mut self,
         name: &'static str,
@@ -157,8 +164,9 @@ impl<'p, 't> TableReader<'p, 't> {
         self.parsed(name, parse).unwrap_or_else(|| Located { value: T::default(), line })
     }
 
+    /// Reads an integer in a range.
     pub fn number(&mut self, name: &'static str, range: RangeInclusive<u32>, default: u32) -> u32 {
-        let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+        let wanted = format!("an integer from {} to {}", range.start(), range.end());
         let read = |value: &DeValue<'_>| {
             let number = value.as_integer()?;
             let number = u32::from_str_radix(number.as_str(), number.radix()).ok()?;
@@ -167,14 +175,14 @@ impl<'p, 't> TableReader<'p, 't> {
         self.read(name, &wanted, read).map_or(default, |number| number.value)
     }
 
-    /// Texts, each with its line; one alone needs no brackets.
+    /// Reads an array of strings, or a single string, with line numbers.
     pub fn texts(&mut self, name: &'static str) -> Vec<Located<&'p str>> {
         let Some((line, value)) = self.get(name) else { return Vec::new() };
         if let Some(value) = value.get_ref().as_str() {
             return vec![Located { value, line }];
         }
         let mut texts = Vec::new();
-        let wrong = |line| self.error_at(line, &format!("{name} is a list of texts in quotes"));
+        let wrong = |line| self.error_at(line, &format!("{name}: expected strings"));
         match value.get_ref().as_array() {
             None => wrong(line),
             Some(array) => {
@@ -190,7 +198,7 @@ impl<'p, 't> TableReader<'p, 't> {
         texts
     }
 
-    /// The fields of a table in this one; none if it is not there.
+    /// Returns a reader of a subtable, if it exists.
     pub fn table(&mut self, name: &'static str) -> Option<TableReader<'p, 't>> {
         let table = self.read(name, "a table", DeValue::as_table)?;
         Some(Self {
@@ -202,7 +210,7 @@ impl<'p, 't> TableReader<'p, 't> {
         })
     }
 
-    /// The tables in a table in this one, with their names.
+    /// Returns readers of all tables in a subtable, with their names.
     pub fn tables(&mut self, name: &'static str) -> Vec<(&'p str, TableReader<'p, 't>)> {
         let Some(outer) = self.table(name) else { return Vec::new() };
         let mut tables = Vec::new();
@@ -212,19 +220,19 @@ impl<'p, 't> TableReader<'p, 't> {
             match value.get_ref().as_table() {
                 Some(table) => tables
                     .push((key, Self { text_file: self.text_file, table, name, line, known: Vec::new() })),
-                None => self.text_file.error_at(line, format!("{name} is a table")),
+                None => self.text_file.error_at(line, format!("{name}: expected a table")),
             }
         }
         tables
     }
 
-    /// Tells fields that nobody knows.
+    /// Records the unknown fields as errors.
     pub fn end(self) {
         for (key, _) in self.table.iter().filter(|(key, _)| !self.known.contains(&key.get_ref().as_ref())) {
             let known = self.known.join(", ");
             self.error_at(
                 self.text_file.line(key.span()),
-                &format!("{:?} is not known here; there are {known}", key.get_ref()),
+                &format!("unknown field {:?}; expected one of {known}", key.get_ref()),
             );
         }
     }

@@ -3,17 +3,17 @@ use super::*;
 const KEY: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 const OTHER: &str = "ed25519:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
 
-/// Faults as they are shown.
+/// Returns the errors of a text as they are printed.
 fn errors(text: &str) -> Vec<String> {
     let text = text.replace("KEY", KEY).replace("OTHER", OTHER);
-    let errors = Config::parse(&text).expect_err("faults");
+    let errors = Config::parse(&text).expect_err("errors");
     errors.into_iter().map(|ConfigError { line, text }| format!("{line}: {text}")).collect()
 }
 
 #[test]
-fn what_is_left_out_is_as_documented() {
+fn defaults_match_the_documentation() {
     let text = format!("key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n");
-    let config = Config::parse(&text).expect("no faults");
+    let config = Config::parse(&text).expect("a valid file");
     assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
     assert_eq!((config.as_root, config.kernel_tls, config.stop.as_secs()), (false, false, 60));
     let Limits { connections, per_address, opening } = config.limits;
@@ -28,25 +28,25 @@ fn what_is_left_out_is_as_documented() {
 }
 
 #[test]
-fn addresses_are_some_and_each_is_there_once() {
+fn rejects_empty_duplicate_and_overlapping_addresses() {
     let errors = |listen: &str| {
         let text = format!("listen = {listen}\nkey = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n");
         let errors = Config::parse(&text).err().unwrap_or_default();
         errors.into_iter().map(|error| (error.line, error.text)).collect::<Vec<_>>()
     };
     assert_eq!(errors("[\"[::]:1\", \"[::]:2\"]"), []);
-    assert_eq!(errors("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is there twice".to_owned())]);
+    assert_eq!(errors("[\"[::]:1\", \"[::]:1\"]"), [(1, "listen: [::]:1 is listed twice".to_owned())]);
     assert_eq!(errors("[\"0.0.0.0:1\", \"[::1]:1\", \"192.0.2.1:2\", \"[::]:0\", \"127.0.0.1:0\"]"), []);
     for (one, other) in [("0.0.0.0:1", "[::]:1"), ("[::]:1", "192.0.2.1:1"), ("192.0.2.1:1", "0.0.0.0:1")] {
-        let error = format!("listen: {one} and {other} are the same in part");
+        let error = format!("listen: {one} and {other} overlap");
         assert_eq!(errors(&format!("[{one:?}, {other:?}]")), [(1, error)]);
     }
-    let none = "listen names no address; without it the daemon listens at all of them";
+    let none = "listen is empty; remove it to listen on all addresses";
     assert_eq!(errors("[]"), [(1, none.to_owned())]);
 }
 
 #[test]
-fn every_fault_is_told_with_its_line() {
+fn reports_every_error_with_its_line() {
     let text = "\
 listen = [\"nonsense\", \"0.0.0.0:1\", 7]
 key = \"relative\"
@@ -71,58 +71,58 @@ sessions = 0x10
 [user.w]
 ";
     let wanted = [
-        "1: listen is a list of texts in quotes",
-        "1: listen: \"nonsense\" is no address with a port, as \"192.0.2.1:6862\" or \"[::]:6862\"",
-        "2: key: \"relative\" does not begin with a slash",
-        "3: as_root is true or false",
-        "4: stop_seconds is a whole number from 0 to 86400",
-        "5: \"colour\" is not known here; there are listen, key, as_root, kernel_tls, stop_seconds, limits, user, root",
-        "7: limits: connections is a whole number from 1 to 4096",
-        "8: limits: opening_seconds is a whole number from 1 to 600",
-        "9: root \"a/b\": a name has letters of ASCII, digits, and _ - . within, 64 at most",
-        "11: root \"a/b\": read is a list of texts in quotes",
-        "11: root \"a/b\": read: there is no [user.nobody]",
-        "12: root \"r\": nobody may use it: name users in read, write or both; \"*\" is everybody",
+        "1: listen: expected an address with a port such as \"192.0.2.1:6862\" or \"[::]:6862\", got \"nonsense\"",
+        "1: listen: expected strings",
+        "2: key: expected an absolute path, got \"relative\"",
+        "3: as_root: expected true or false",
+        "4: stop_seconds: expected an integer from 0 to 86400",
+        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, limits, user, root",
+        "7: limits: connections: expected an integer from 1 to 4096",
+        "8: limits: opening_seconds: expected an integer from 1 to 600",
+        "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
+        "11: root \"a/b\": read: [user.nobody] is missing",
+        "11: root \"a/b\": read: expected strings",
+        "12: root \"r\": no user may access it: list users in read, write or both; \"*\" means all users",
         "12: root \"r\": path is missing: the directory",
         "15: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits",
-        "16: user \"u\": streams is a whole number from 1 to 32",
+        "16: user \"u\": streams: expected an integer from 1 to 32",
         "17: user \"u\": bytes_per_second: invalid size \"fast\": expected a number with a unit, as in 128K, 1.5GiB or 2TB",
-        "19: user \"v\": keys: this one is of user \"u\" too",
-        "21: user \"w\": keys is missing: what numaio keygen printed for this user",
+        "19: user \"v\": keys: user \"u\" has the same key",
+        "21: user \"w\": keys is missing: the public keys that numaio keygen printed",
     ];
     assert_eq!(errors(text), wanted);
 }
 
 #[test]
-fn a_key_that_is_none_is_one_fault() {
+fn invalid_key_is_one_error() {
     let wanted = ["6: user \"u\": keys: invalid public key: expected 'ed25519:' and 64 hexadecimal digits"];
     let text = "key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"u\"\n[user.u]\nkeys = \"short\"\n";
     assert_eq!(errors(text), wanted);
 }
 
 #[test]
-fn what_is_no_toml_is_told() {
+fn reports_invalid_toml() {
     for (text, line) in
         [("key = \"/k\"\n[root\n", "2: "), ("key = \"/k\"\nkey = \"/l\"\n", "2: "), ("= 1\n", "1: ")]
     {
-        let told = errors(text);
-        assert!(told.iter().any(|error| error.starts_with(line)), "{text}: {told:?}");
+        let found = errors(text);
+        assert!(found.iter().any(|error| error.starts_with(line)), "{text}: {found:?}");
     }
     assert_eq!(
         errors(""),
         [
             "1: key is missing: the file that numaio keygen FILE makes",
-            "1: there is no root: write [root.NAME] and a path below it"
+            "1: no root is configured: add [root.NAME] with a path"
         ]
     );
     let hostile = "[root.r]\npath = \"/r\"\nread = \"\\u001b[2J\\nx\"\n";
-    let told = errors(hostile);
-    assert!(told.iter().any(|error| error.ends_with("there is no [user.\u{fffd}[2J\u{fffd}x]")), "{told:?}");
-    assert!(errors("root = 1\nuser = []\n").iter().any(|error| error == "1: root is a table"));
+    let found = errors(hostile);
+    assert!(found.iter().any(|error| error.ends_with("[user.\u{fffd}[2J\u{fffd}x] is missing")), "{found:?}");
+    assert!(errors("root = 1\nuser = []\n").iter().any(|error| error == "1: root: expected a table"));
 }
 
 #[test]
-fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
+fn reads_or_rejects_truncated_and_damaged_files() {
     let text_file = include_str!("../../../../../../docs/serve.md");
     let example =
         text_file.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
@@ -141,12 +141,12 @@ fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
     }
 }
 
-/// A file in which one field has this value, or is left out.
+/// Parses a file in which one field has this value, or is missing.
 fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     let in_table = |fields: &[&str]| match value {
         _ if !fields.contains(&field) => String::new(),
         Some(value) => format!("{field} = {value}\n"),
-        // As many lines, so that all else is the same.
+        // Keeps the number of lines, so that the results are comparable.
         None => "\n".to_owned(),
     };
     let limits = in_table(&["connections", "per_address", "opening_seconds"]);
@@ -158,7 +158,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 }
 
 #[test]
-fn the_documentation_tells_what_may_be_left_out() {
+fn documentation_lists_defaults_and_ranges() {
     let text_file = include_str!("../../../../../../docs/serve.md");
     let table = text_file.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
@@ -189,7 +189,7 @@ fn the_documentation_tells_what_may_be_left_out() {
 }
 
 #[test]
-fn names_are_as_documented() {
+fn accepts_and_rejects_names_as_documented() {
     let errors = |name: &str| {
         let user = format!("[user.\"{name}\"]\nkeys = \"{KEY}\"\n");
         let root = format!("[root.\"{name}\"]\npath = \"/r\"\nread = \"*\"\n");
@@ -204,7 +204,7 @@ fn names_are_as_documented() {
 }
 
 #[test]
-fn the_documentation_shows_a_file_without_faults() {
+fn documented_examples_are_valid() {
     let text_file = include_str!("../../../../../../docs/serve.md");
     let examples: Vec<&str> =
         text_file.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -1,4 +1,4 @@
-//! Who is in: connections that are open, of which address and of which user, and the processes that serve them.
+//! Open sessions with their client addresses, users and processes.
 
 use super::config::{Config, Limits};
 use super::log;
@@ -10,12 +10,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a session that is asked to end may take before it is killed.
+/// How long an interrupted session may take to exit before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one who comes waits for a place: a caller may hear that its session has ended before we do, and come again.
+/// How long a new connection waits for a slot: a client may see its session end before the daemon
+/// does.
 const SLOT_WAIT: Duration = Duration::from_secs(2);
 
-/// What one caller has at least: an address of IPv4, a network of 64 bits of IPv6.
+/// Returns the smallest network assigned to one client: an IPv4 address, or a /64 network of IPv6.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(six) => {
@@ -26,11 +27,11 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who is in.
+/// All open sessions of a daemon.
 pub struct SessionTable {
     sessions: Mutex<Sessions>,
     changed: Condvar,
-    /// How long one who comes waits for a place.
+    /// How long a new connection waits for a slot.
     slot_wait: Duration,
 }
 
@@ -44,9 +45,9 @@ impl Default for SessionTable {
 struct Sessions {
     next: u64,
     all: BTreeMap<u64, Session>,
-    /// Networks of those who wait for a place: each is a thread and a socket, too.
+    /// Networks of connections that wait for a slot; each of these also uses a thread and a socket.
     waiting: Vec<IpAddr>,
-    /// Whether nobody is let in any more.
+    /// Whether the daemon is shutting down and accepts no connections.
     closing: bool,
 }
 
@@ -65,9 +66,9 @@ impl Sessions {
 
 struct Session {
     network: IpAddr,
-    /// Once it is known.
+    /// Set once the session has authenticated its user.
     user: Option<String>,
-    /// Once it was started.
+    /// Set once the process is running.
     running: Option<ProcessHandle>,
 }
 
@@ -76,7 +77,8 @@ impl SessionTable {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a moment until `full` tells no reason to refuse one more; not while the daemon ends.
+    /// Waits up to `slot_wait` until `full` returns no reason to refuse; does not wait during a
+    /// shutdown.
     fn wait_until_free<'h, E>(
         &'h self,
         mut sessions: MutexGuard<'h, Sessions>,
@@ -93,19 +95,20 @@ impl SessionTable {
         }
     }
 
-    /// Lets nobody in any more, those who wait included.
+    /// Stops accepting connections, waiting ones included.
     fn close(&self) {
         self.sessions().closing = true;
         self.changed.notify_all();
     }
 
-    /// Lets nobody in any more, waits until all have left, asks those to leave that stay too long, and then kills.
+    /// Stops accepting connections, waits for all sessions, then interrupts and finally kills the
+    /// rest.
     pub fn shut_down(&self, common: &Common, patience: Duration) {
         self.close();
         if self.is_empty_within(patience) {
             return;
         }
-        log(common, "sessions that still run are ended");
+        log(common, "interrupting the sessions that still run");
         self.each(|running| drop(running.interrupt()));
         if !self.is_empty_within(EXIT_TIMEOUT) {
             self.each(|running| drop(running.kill()));
@@ -113,8 +116,8 @@ impl SessionTable {
         }
     }
 
-    fn each(&self, tell: impl Fn(&ProcessHandle)) {
-        self.sessions().all.values().filter_map(|session| session.running.as_ref()).for_each(tell);
+    fn each(&self, signal: impl Fn(&ProcessHandle)) {
+        self.sessions().all.values().filter_map(|session| session.running.as_ref()).for_each(signal);
     }
 
     fn is_empty_within(&self, patience: Duration) -> bool {
@@ -130,7 +133,7 @@ impl SessionTable {
     }
 }
 
-/// The place of one connection; it is free again when this is dropped.
+/// A slot for one session, which is free again once this is dropped.
 pub struct SessionSlot {
     table: Arc<SessionTable>,
     number: u64,
@@ -144,18 +147,18 @@ impl Drop for SessionSlot {
 }
 
 impl SessionSlot {
-    /// A place for a caller, if there is one, or soon will be.
+    /// Takes a slot for a client, waiting for one if necessary.
     pub fn take(table: &Arc<SessionTable>, address: IpAddr, config: &Config) -> Result<Self, &'static str> {
         let network = client_network(address);
         let full = |sessions: &Sessions| {
             if sessions.closing {
-                return Some("refused: the daemon ends");
+                return Some("refused: the daemon is shutting down");
             }
             if sessions.all.len() >= config.limits.connections {
-                return Some("refused: limits.connections are open");
+                return Some("refused: limits.connections reached");
             }
             let same = sessions.all.values().filter(|session| session.network == network).count();
-            (same >= config.limits.per_address).then_some("refused: limits.per_address are open")
+            (same >= config.limits.per_address).then_some("refused: limits.per_address reached")
         };
         let mut sessions = table.sessions();
         if let Some(why) = full(&sessions) {
@@ -175,17 +178,17 @@ impl SessionSlot {
         Ok(Self { table: table.clone(), number })
     }
 
-    /// Whether a user may have one more session.
+    /// Checks a user's session limit and assigns the user to this session, waiting if necessary.
     pub fn admit_user(&self, user: &str, config: &Config) -> AdmissionReply {
         let Some(most) = config.users.get(user).map(|user| user.sessions) else {
-            return Err(format!("{user} is no user any more"));
+            return Err(format!("'{user}' is not a user any more"));
         };
         let full = |sessions: &Sessions| {
             if sessions.closing {
-                return Some("the daemon ends".to_owned());
+                return Some("the daemon is shutting down".to_owned());
             }
             let same = sessions.all.values().filter(|session| session.user.as_deref() == Some(user)).count();
-            (same >= most).then(|| format!("{user} has {most} sessions already, and may have no more"))
+            (same >= most).then(|| format!("{user} has {most} sessions already, which is the limit"))
         };
         let (mut sessions, free) = self.table.wait_until_free(self.table.sessions(), full);
         free?;
@@ -195,7 +198,7 @@ impl SessionSlot {
         Ok(())
     }
 
-    /// The process that serves it.
+    /// Sets the process that serves the session.
     pub fn set_process(&self, running: ProcessHandle) {
         if let Some(session) = self.table.sessions().all.get_mut(&self.number) {
             session.running = Some(running);

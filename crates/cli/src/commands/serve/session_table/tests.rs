@@ -21,23 +21,23 @@ fn table(slot_wait: Duration) -> Arc<SessionTable> {
 }
 
 fn config(text: &str) -> Config {
-    Config::parse(text).expect("a file without faults")
+    Config::parse(text).expect("a valid file")
 }
 
 #[test]
-fn whoever_finds_no_place_is_told_why() {
+fn refusal_names_the_exhausted_limit() {
     let (config, table) = (config(ALICE), table(Duration::from_millis(1)));
     let take = || SessionSlot::take(&table, ADDRESS, &config);
     let (first, second) = (take().expect("a place"), take().expect("a place"));
     first.admit_user("alice", &config).expect("a session");
-    let why = second.admit_user("alice", &config).expect_err("another one");
+    let why = second.admit_user("alice", &config).expect_err("over the limit");
     assert!(why.contains("has 1 sessions already"), "{why}");
-    assert_eq!(take().err(), Some("refused: limits.connections are open"));
+    assert_eq!(take().err(), Some("refused: limits.connections reached"));
     assert!(table.sessions().waiting.is_empty());
 }
 
 #[test]
-fn whoever_comes_as_another_leaves_gets_the_place() {
+fn waiting_connection_gets_a_freed_slot() {
     let (config, table) = (config(ALICE), table(LONG));
     let take = || SessionSlot::take(&table, ADDRESS, &config);
     let (first, second) = (take().expect("a place"), take().expect("a place"));
@@ -46,14 +46,14 @@ fn whoever_comes_as_another_leaves_gets_the_place() {
         let waits = scope.spawn(|| second.admit_user("alice", &config));
         thread::sleep(Duration::from_millis(20));
         drop(first);
-        waits.join().expect("it ended").expect("the first one has left");
+        waits.join().expect("the thread finishes").expect("the first session has finished");
     });
     let _third = take().expect("a place");
     thread::scope(|scope| {
         let waits = scope.spawn(take);
         until_waiting(&table, 1);
         drop(second);
-        waits.join().expect("it ended").expect("the second one has left");
+        waits.join().expect("the thread finishes").expect("the second session has finished");
     });
     assert!(table.sessions().waiting.is_empty());
 }
@@ -65,27 +65,28 @@ fn until_waiting(table: &SessionTable, count: usize) {
 }
 
 #[test]
-fn no_more_wait_than_may_be_in() {
+fn limits_waiting_connections() {
     let config = config(&ALICE.replace("connections = 2", "connections = 2\nper_address = 1"));
     let table = table(LONG);
     let take = |last| SessionSlot::take(&table, [192, 0, 2, last].into(), &config);
-    let _seats = [take(1), take(2)].map(|slot| slot.expect("a place"));
+    let _slots = [take(1), take(2)].map(|slot| slot.expect("a place"));
     thread::scope(|scope| {
         let first = scope.spawn(|| take(1));
         until_waiting(&table, 1);
-        assert_eq!(take(1).err(), Some("refused: limits.connections are open"), "one of its network waits");
+        assert_eq!(take(1).err(), Some("refused: limits.connections reached"), "one of its network waits");
         let second = scope.spawn(|| take(3));
         until_waiting(&table, 2);
-        assert!(take(4).is_err(), "two wait");
+        assert!(take(4).is_err(), "two connections wait");
         table.close();
         for waited in [first, second] {
-            assert_eq!(waited.join().expect("it ended").err(), Some("refused: the daemon ends"));
+            let refusal = waited.join().expect("the thread finishes").err();
+            assert_eq!(refusal, Some("refused: the daemon is shutting down"));
         }
     });
 }
 
 #[test]
-fn nobody_is_let_in_while_the_daemon_ends() {
+fn admits_no_session_during_shutdown() {
     let (config, table) = (config(ALICE), table(LONG));
     let take = || SessionSlot::take(&table, ADDRESS, &config);
     let (first, second) = (take().expect("a place"), take().expect("a place"));
@@ -94,16 +95,17 @@ fn nobody_is_let_in_while_the_daemon_ends() {
         let waits = scope.spawn(|| second.admit_user("alice", &config));
         thread::sleep(Duration::from_millis(20));
         table.close();
-        assert_eq!(waits.join().expect("it ended"), Err("the daemon ends".to_owned()));
+        let refusal = waits.join().expect("the thread finishes");
+        assert_eq!(refusal, Err("the daemon is shutting down".to_owned()));
     });
     drop(first);
-    assert_eq!(take().err(), Some("refused: the daemon ends"), "there is room");
+    assert_eq!(take().err(), Some("refused: the daemon is shutting down"), "a slot is free");
     assert!(second.admit_user("alice", &config).is_err());
 }
 
 #[test]
-fn a_network_of_ipv6_counts_as_one_caller() {
+fn ipv6_clients_count_by_their_64_bit_network() {
     let network = |text: &str| client_network(text.parse().expect("an address")).to_string();
-    assert_eq!(client_network("192.0.2.7"), "192.0.2.7");
-    assert_eq!(client_network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    assert_eq!(network("192.0.2.7"), "192.0.2.7");
+    assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
 }
