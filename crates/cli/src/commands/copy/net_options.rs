@@ -3,13 +3,13 @@
 use crate::args::whole;
 use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_linux::port::net::{PublicKey, MAX_STREAMS};
+use numaio_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Maximum number of data connections to the sink; one more carries the sink's messages.
-const MAX_STREAMS: u32 = MAX_STREAMS as u32 - 1;
+const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
 /// Default number of data connections. Over long distances several connections gain speed faster
 /// than one, because each congestion window grows separately.
 const DEFAULT_STREAMS: u16 = 8;

@@ -64,8 +64,8 @@ struct ReadyPeer {
 /// How data is sent. The control channel stays open beside data connections, because closing it
 /// stops the transfer.
 enum DataLink {
-    ControlChannel(Ends),
-    DataConnections(Lanes, PeerWriter, PeerReader),
+    ControlChannel(StreamPair),
+    DataConnections(StreamSet, PeerWriter, PeerReader),
 }
 
 impl RemoteTransfer<'_> {

@@ -304,7 +304,7 @@ impl TransferRequest {
             accept_compressed: self.compress != Compress::None,
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
-            again: self.is_retry,
+            is_retry: self.is_retry,
             transfer: TransferId(transfer),
         };
         Ok((site, options))

@@ -11,7 +11,7 @@ use crate::keys;
 use listen_addresses::addresses;
 use numaio_linux::confine::Rights;
 use numaio_linux::files::Base;
-use numaio_linux::port::net::{PublicKey, MAX_STREAMS};
+use numaio_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use table_reader::{ConfigText, TableReader};
 /// Stands for every configured user.
 const ALL_USERS: &str = "*";
 /// Maximum number of data connections to the sink; one more carries the sink's messages.
-const MAX_STREAMS: u32 = MAX_STREAMS as u32 - 1;
+const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
 
 /// A valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
