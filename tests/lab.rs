@@ -62,7 +62,7 @@ fn the_dl585_has_the_papers_classes() {
         let measured = model_of(lab, "amd-dl585-g7", &[]);
         assert_pages_in_place(&measured);
         let seven = target(&measured, 7);
-        assert_eq!(seven.neighbours.to_string(), "6");
+        assert_eq!(seven.neighbors.to_string(), "6");
         assert!(["nvme0n1", "eth0", "eth1"].iter().all(|name| seven.devices.contains(&(*name).to_owned())));
         assert_eq!(classes(seven, Direction::Write), ["7", "0-1,4-6", "2-3"]);
         assert_eq!(classes(seven, Direction::Read), ["2-3,6-7", "0-1,5", "4"]);

@@ -29,7 +29,7 @@ pub struct Args {
 impl Args {
     /// What was typed. `numaio copy -h` asks for help; with anything else -h is what rsync means by it, so that a script that moves
     /// files moves them.
-    pub fn typed() -> Self {
+    pub fn from_command_line() -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut command = Self::command();
         if matches!(&words[..], [_, copy, h] if copy == "copy" && h == "-h") {
@@ -38,12 +38,12 @@ impl Args {
             command = command.mut_subcommand("copy", help);
         }
         let matches =
-            command.try_get_matches_from(&words).unwrap_or_else(|error| Self::refused(error, &words).exit());
+            command.try_get_matches_from(&words).unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
     }
 
     /// Why words were refused; of an option of rsync that `numaio copy` has not, with what to do instead.
-    fn refused(error: clap::Error, words: &[OsString]) -> clap::Error {
+    fn explain_parse_error(error: clap::Error, words: &[OsString]) -> clap::Error {
         let is_copy = words.iter().any(|word| word == "copy");
         if !is_copy || error.kind() != ErrorKind::UnknownArgument {
             return error;
@@ -59,28 +59,28 @@ impl Args {
 /// and that program waits.
 #[derive(Debug, Parser)]
 #[command(name = "numaio")]
-pub struct Start {
+pub struct RunInvocation {
     #[command(flatten)]
     pub common: Common,
     #[command(subcommand)]
-    command: Starting,
+    command: RunSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Starting {
+enum RunSubcommand {
     Run(crate::commands::run::RunArgs),
 }
 
-impl Start {
+impl RunInvocation {
     /// What was typed, if it is that; whatever is wrong with it is for [`Args`] to say.
-    pub fn typed() -> Option<Self> {
+    pub fn from_command_line() -> Option<Self> {
         std::env::args_os().nth(1).filter(|command| command == "run")?;
         Self::try_parse().ok()
     }
 
     /// The options.
     pub fn run(&self) -> &crate::commands::run::RunArgs {
-        let Starting::Run(args) = &self.command;
+        let RunSubcommand::Run(args) = &self.command;
         args
     }
 }
@@ -162,7 +162,7 @@ pub enum Command {
     Predict(crate::commands::predict::PredictArgs),
     /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
-    Near(crate::commands::near::NearArgs),
+    Near(crate::commands::near::ResolveArgs),
     /// Write a report of saved documents, of one machine or several, to hand around
     Report(crate::commands::report::ReportArgs),
     /// Show where tasks should run that use a device, and why
@@ -367,7 +367,7 @@ pub struct RecordArgs {
     pub near: Vec<Handle>,
     /// Record also the I/O that this bench measures, as "disk --file /data", for numaio bench, validate and predict on
     /// the tape; may be given several times
-    #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::line)]
+    #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::parse_line)]
     pub bench: Vec<crate::commands::bench::BenchCommand>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
@@ -406,11 +406,11 @@ pub fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub fn count(text: &str) -> Result<u32, String> {
-    whole(1..=10_000)(text)
+    integer(1..=10_000)(text)
 }
 
 /// Takes whole numbers of a range.
-pub fn whole(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+pub fn integer(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| format!("{text:?} is no whole number from {} to {}", range.start(), range.end()))

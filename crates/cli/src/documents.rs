@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Reads a document of any kind.
 pub fn read(path: &Path) -> Result<Document, Failure> {
-    let text = input::text(path)?;
-    Document::from_json(&text).map_err(|error| failure::no_document(path, &text, &error))
+    let text = input::read_text(path)?;
+    Document::from_json(&text).map_err(|error| failure::not_a_document(path, &text, &error))
 }
 
 /// Saved documents of one kind of a machine, newest first; no more of them is looked at than is taken.
@@ -26,41 +26,41 @@ pub fn saved<'a>(
     kind: Kind,
     machine: &'a Identity,
 ) -> impl Iterator<Item = PathBuf> + 'a {
-    let say = move |other: &str| {
+    let report = move |other: &str| {
         let name = kind.name();
         let what =
             format!("the saved {name} are of host {other}, which is alike: none are saved of this one");
         output::remark(common, &what);
     };
     let paths = store::saved(kind, &machine.fingerprint);
-    own_or_alike(paths, move |path| whose(path, &machine.hostname), say)
+    this_host_first(paths, move |path| host_of(path, &machine.hostname), report)
 }
 
 /// The host that a document was measured on.
-enum Whose {
+enum DocumentHost {
     /// This one, or it does not tell.
-    Own,
+    This,
     /// Another one.
-    Others(String),
+    Other(String),
     /// Whatever is there is no document.
     Unreadable,
 }
 
 /// What is a host's own, as it is come to; what is of others only if the end is reached without any, and that is said. What
 /// cannot be read is nobody's: whoever reads it tells so.
-fn own_or_alike(
+fn this_host_first(
     paths: Vec<PathBuf>,
-    whose: impl Fn(&Path) -> Whose,
-    say: impl Fn(&str),
+    host_of: impl Fn(&Path) -> DocumentHost,
+    report: impl Fn(&str),
 ) -> impl Iterator<Item = PathBuf> {
     let mut paths = paths.into_iter();
-    let (mut has_own, mut is_said, mut others) = (false, false, VecDeque::new());
+    let (mut has_own, mut is_reported, mut others) = (false, false, VecDeque::new());
     iter::from_fn(move || {
         for path in paths.by_ref() {
-            match whose(&path) {
-                Whose::Own => has_own = true,
-                Whose::Unreadable => {}
-                Whose::Others(host) => {
+            match host_of(&path) {
+                DocumentHost::This => has_own = true,
+                DocumentHost::Unreadable => {}
+                DocumentHost::Other(host) => {
                     others.push_back((host, path));
                     continue;
                 }
@@ -68,16 +68,16 @@ fn own_or_alike(
             return Some(path);
         }
         let (host, path) = others.pop_front().filter(|_| !has_own)?;
-        if !is_said {
-            say(&host);
+        if !is_reported {
+            report(&host);
         }
-        is_said = true;
+        is_reported = true;
         Some(path)
     })
 }
 
 /// No more is read of a document than its host.
-fn whose(path: &Path, hostname: &str) -> Whose {
+fn host_of(path: &Path, hostname: &str) -> DocumentHost {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Measured {
@@ -85,14 +85,14 @@ fn whose(path: &Path, hostname: &str) -> Whose {
         record: Option<Box<Measured>>,
     }
     if hostname.is_empty() {
-        return Whose::Own;
+        return DocumentHost::This;
     }
-    let text = input::text(path).unwrap_or_default();
-    let Ok(told) = serde_json::from_str::<Measured>(&text) else { return Whose::Unreadable };
-    let host = told.record.map_or(told.machine, |record| record.machine).hostname;
+    let text = input::read_text(path).unwrap_or_default();
+    let Ok(stored) = serde_json::from_str::<Measured>(&text) else { return DocumentHost::Unreadable };
+    let host = stored.record.map_or(stored.machine, |record| record.machine).hostname;
     match host.is_empty() || host == hostname {
-        true => Whose::Own,
-        false => Whose::Others(host),
+        true => DocumentHost::This,
+        false => DocumentHost::Other(host),
     }
 }
 
@@ -186,16 +186,16 @@ mod tests {
     /// What is taken of documents whose names begin with their hosts; how many were looked at; whose they were said to be.
     fn taken(names: &[&str], most: usize) -> (Vec<String>, usize, Vec<String>) {
         let (looked, said) = (RefCell::new(0), RefCell::new(Vec::new()));
-        let whose = |path: &Path| {
+        let host_of = |path: &Path| {
             *looked.borrow_mut() += 1;
             match path.to_string_lossy().split_once('-') {
-                Some(("own", _)) => Whose::Own,
-                Some((host, _)) => Whose::Others(host.to_owned()),
-                None => Whose::Unreadable,
+                Some(("own", _)) => DocumentHost::This,
+                Some((host, _)) => DocumentHost::Other(host.to_owned()),
+                None => DocumentHost::Unreadable,
             }
         };
         let paths = names.iter().map(PathBuf::from).collect();
-        let found = own_or_alike(paths, whose, |other| said.borrow_mut().push(other.to_owned())).take(most);
+        let found = this_host_first(paths, host_of, |other| said.borrow_mut().push(other.to_owned())).take(most);
         let found = found.map(|path| path.display().to_string()).collect();
         (found, looked.take(), said.take())
     }

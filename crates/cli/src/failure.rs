@@ -5,7 +5,7 @@ use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::tape::{TapeError, Tape};
 use numaio_measure::CampaignError;
-use numaio_schema::{Document, NotThatDocument};
+use numaio_schema::{Document, DocumentError};
 use std::path::Path;
 use std::{fmt, io};
 
@@ -120,7 +120,7 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
 pub const DOCUMENTS: &str = "numaio model, stream, latency, compare and topology write documents with --json";
 
 /// A file that cannot be read.
-pub fn unread(path: &Path, error: &io::Error) -> Failure {
+pub fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::file(path, error);
     match error.kind() {
         io::ErrorKind::IsADirectory => failure.hint("name the files in it one by one"),
@@ -130,7 +130,7 @@ pub fn unread(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A place that cannot be written to.
-pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
+pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             "name a file in a folder that is there and can be written"
@@ -145,16 +145,16 @@ pub fn unwritten(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A file that is no document; a tape is often meant for one.
-pub fn no_document(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
+pub fn not_a_document(path: &Path, text: &str, error: &DocumentError) -> Failure {
     if Tape::parse(text).is_ok() {
         return Failure::file(path, "it is a tape, and no document")
             .hint(format!("--machine {} takes it as a machine with all it holds", path.display()));
     }
     Failure::file(path, error).hint(match error {
-        NotThatDocument::NotJson(error) if error.is_eof() => {
+        DocumentError::NotJson(error) if error.is_eof() => {
             "it was cut short: copy it again, or write it anew"
         }
-        NotThatDocument::OtherVersion { age: "a newer", .. } => {
+        DocumentError::UnsupportedVersion { age: "a newer", .. } => {
             "use that version of numaio, or measure anew with this one"
         }
         _ => DOCUMENTS,
@@ -162,19 +162,19 @@ pub fn no_document(path: &Path, text: &str, error: &NotThatDocument) -> Failure 
 }
 
 /// A file that is no model; a tape is often meant for one.
-pub fn no_model(path: &Path, text: &str, error: &NotThatDocument) -> Failure {
+pub fn not_a_model(path: &Path, text: &str, error: &DocumentError) -> Failure {
     let tape = || format!("numaio model --machine {} makes a model of it", path.display());
     match error {
         _ if Tape::parse(text).is_ok() => Failure::file(path, "it is a tape, and no model").hint(tape()),
-        NotThatDocument::Other { .. } => {
+        DocumentError::WrongKind { .. } => {
             Failure::file(path, error).hint("numaio model --json writes such a file")
         }
-        _ => no_document(path, text, error),
+        _ => not_a_document(path, text, error),
     }
 }
 
 /// A handle that leads to no device: an unknown name is wrong usage, a dead end is not.
-pub fn nowhere(found: &Resolved) -> Failure {
+pub fn unresolved(found: &Resolved) -> Failure {
     let finding = found.findings.first();
     let (what, remedy) = finding.map_or(("", ""), |found| (&found.what, &found.remedy));
     let what = lower(what.trim_end_matches('.'));

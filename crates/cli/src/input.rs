@@ -12,7 +12,7 @@ const LARGEST: u64 = 1 << 30;
 ///
 /// # Errors
 /// The kernel's, and a file beyond a gibibyte.
-pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     match path == Path::new("-") {
         true => io::stdin().lock().take(LARGEST + 1).read_to_end(&mut content)?,
@@ -25,7 +25,7 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a text.
-pub fn text(path: &Path) -> Result<String, Failure> {
-    let content = bytes(path).map_err(|error| failure::unread(path, &error))?;
+pub fn read_text(path: &Path) -> Result<String, Failure> {
+    let content = read_bytes(path).map_err(|error| failure::cannot_read(path, &error))?;
     String::from_utf8(content).map_err(|_| Failure::file(path, "it is no text").hint(failure::DOCUMENTS))
 }

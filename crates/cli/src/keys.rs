@@ -81,7 +81,7 @@ pub fn generate(path: &Path) -> Result<PublicKey, Failure> {
             io::ErrorKind::AlreadyExists => Failure::file(path, "the file already exists").hint(
                 format!("numaio keygen --public {} prints its public key; peers that know it will not recognize a new key", path.display()),
             ),
-            _ => failure::unwritten(path, &error),
+            _ => failure::cannot_write(path, &error),
         },
     )?;
     Ok(public)
@@ -155,7 +155,7 @@ impl KnownDaemons {
 /// Creates a directory that only its owner can access, unless it exists.
 fn create_private_folder(folder: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| failure::unwritten(folder, &error))
+    made.map_err(|error| failure::cannot_write(folder, &error))
 }
 
 /// Returns the lines that are not empty or comments, with their numbers.

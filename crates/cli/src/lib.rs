@@ -24,12 +24,12 @@ use std::process::ExitCode;
 /// Does what was typed, and gives the exit status.
 pub fn main() -> ExitCode {
     numaio_linux::process::restore_sigchld_default();
-    let done = match args::Start::typed() {
-        Some(start) => commands::run::run(&start.common, start.run()),
-        None => commands::run(&args::Args::typed()),
+    let done = match args::RunInvocation::from_command_line() {
+        Some(invocation) => commands::run::run(&invocation.common, invocation.run()),
+        None => commands::run(&args::Args::from_command_line()),
     };
     match done {
         Ok(code) => code,
-        Err(failure) => output::fail(&failure),
+        Err(failure) => output::report_failure(&failure),
     }
 }

@@ -25,7 +25,7 @@ pub enum Machine {
     /// This Linux.
     Live(Kernel),
     /// This Linux, or a tape, while a tape is made of it.
-    Taped(Box<Recording<Machine>>),
+    Recording(Box<Recording<Machine>>),
     /// A tape.
     Recorded(Box<Replay>),
     /// A copied tree; it can be seen, and not measured.
@@ -55,7 +55,7 @@ impl Machine {
     pub fn kernel(&self) -> Option<&Kernel> {
         match self {
             Self::Live(kernel) => Some(kernel),
-            Self::Taped(recording) => recording.machine().kernel(),
+            Self::Recording(recording) => recording.machine().kernel(),
             Self::Recorded(_) | Self::Copied(_) => None,
         }
     }
@@ -75,7 +75,7 @@ impl Machine {
                 let header = &replay.tape().header;
                 MachineSource::Tape { name: header.name.clone(), note: header.note.clone() }
             }
-            Self::Taped(recording) => recording.machine().source(),
+            Self::Recording(recording) => recording.machine().source(),
             Self::Live(_) | Self::Copied(_) => MachineSource::Live,
         }
     }
@@ -84,7 +84,7 @@ impl Machine {
     pub fn time(&self) -> u64 {
         match self {
             Self::Recorded(replay) => replay.tape().header.recorded_at,
-            Self::Taped(recording) => recording.machine().time(),
+            Self::Recording(recording) => recording.machine().time(),
             _ => now(),
         }
     }
@@ -106,7 +106,7 @@ impl Machine {
 fn recorded(name: &str) -> Result<Machine, Failure> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
     let read = || {
-        input::bytes(Path::new(name)).map_err(|error| {
+        input::read_bytes(Path::new(name)).map_err(|error| {
             let names = SHIPPED.map(|(name, _)| name).join(", ");
             Failure::usage(format!("--machine {name:?}: {error}"))
                 .hint(format!("give the file of a tape, or one of {names}"))
@@ -138,7 +138,7 @@ impl Machine {
     fn root(&self) -> &dyn Sysfs {
         match self {
             Self::Live(kernel) => kernel,
-            Self::Taped(recording) => recording.as_ref(),
+            Self::Recording(recording) => recording.as_ref(),
             Self::Recorded(replay) => replay.as_ref(),
             Self::Copied(root) => root,
         }
@@ -149,7 +149,7 @@ impl Probe for Machine {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         match self {
             Self::Live(kernel) => kernel.run(workload),
-            Self::Taped(recording) => recording.run(workload),
+            Self::Recording(recording) => recording.run(workload),
             Self::Recorded(replay) => replay.run(workload),
             Self::Copied(_) => {
                 Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
@@ -162,7 +162,7 @@ impl Locate for Machine {
     fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         match self {
             Self::Live(kernel) => kernel.locate(question),
-            Self::Taped(recording) => recording.locate(question),
+            Self::Recording(recording) => recording.locate(question),
             Self::Recorded(replay) => replay.locate(question),
             Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
         }

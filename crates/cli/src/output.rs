@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Words of somebody else, without what a terminal would obey.
-pub fn harmless(words: &str) -> String {
+pub fn sanitize(words: &str) -> String {
     DisplayText::new(words).as_str().to_owned()
 }
 
@@ -19,7 +19,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(failure::unwritten(Path::new("standard output"), &error))
+            Err(failure::cannot_write(Path::new("standard output"), &error))
         }
         _ => Ok(()),
     }
@@ -51,15 +51,15 @@ pub fn remark(common: &Common, text: &str) {
 }
 
 /// Words in which names may be that somebody else chose: lines of what a terminal shows and does not obey.
-fn obeyed_by_none(words: &str) -> String {
+fn sanitize_lines(words: &str) -> String {
     words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
 }
 
 /// Tells why the command failed, and gives its exit status.
-pub fn fail(failure: &Failure) -> ExitCode {
-    let _ = writeln!(io::stderr(), "numaio: {}", obeyed_by_none(&failure.message));
+pub fn report_failure(failure: &Failure) -> ExitCode {
+    let _ = writeln!(io::stderr(), "numaio: {}", sanitize_lines(&failure.message));
     if let Some(hint) = &failure.hint {
-        let _ = writeln!(io::stderr(), "  hint: {}", obeyed_by_none(hint));
+        let _ = writeln!(io::stderr(), "  hint: {}", sanitize_lines(hint));
     }
     ExitCode::from(failure.code)
 }
@@ -81,6 +81,6 @@ pub fn style(common: &Common) -> TextStyle {
 }
 
 /// How text is to look in remarks on standard error.
-pub fn plain(common: &Common) -> TextStyle {
+pub fn stderr_style(common: &Common) -> TextStyle {
     TextStyle { unit: common.unit, ..TextStyle::default() }
 }

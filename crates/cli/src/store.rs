@@ -26,31 +26,31 @@ fn base_dir(variable: &str, in_home: &str) -> Option<PathBuf> {
 /// A symbolic link stays one, and the file that it leads to is written. What is no file, as a pipe or
 /// /dev/null, is written to and never replaced.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let written = match place(path) {
-        Ok(Place::Stream) => {
+    let written = match write_target(path) {
+        Ok(WriteTarget::Stream) => {
             OpenOptions::new().write(true).open(path).and_then(|mut to| to.write_all(content))
         }
-        Ok(Place::File(file)) => replace(&file, content),
+        Ok(WriteTarget::File(file)) => replace(&file, content),
         Err(error) => Err(error),
     };
-    written.map_err(|error| failure::unwritten(path, &error))
+    written.map_err(|error| failure::cannot_write(path, &error))
 }
 
 /// Finds out, before long work, whether [`write_file`] will be able to.
 pub fn check_file(path: &Path) -> Result<(), Failure> {
-    let checked = match place(path) {
-        Ok(Place::Stream) => Ok(()),
-        Ok(Place::File(file)) => {
-            let temporary = temporary(&file);
-            anew(&temporary).and_then(|_| fs::remove_file(&temporary))
+    let checked = match write_target(path) {
+        Ok(WriteTarget::Stream) => Ok(()),
+        Ok(WriteTarget::File(file)) => {
+            let temporary_path = temporary_path(&file);
+            create_replacing(&temporary_path).and_then(|_| fs::remove_file(&temporary_path))
         }
         Err(error) => Err(error),
     };
-    checked.map_err(|error| failure::unwritten(path, &error))
+    checked.map_err(|error| failure::cannot_write(path, &error))
 }
 
 /// What is behind the name of a file to write.
-pub enum Place {
+pub enum WriteTarget {
     /// A file, or nothing yet; its name without links.
     File(PathBuf),
     /// A device, a pipe or a socket.
@@ -61,19 +61,19 @@ pub enum Place {
 ///
 /// # Errors
 /// It is a directory; the kernel's.
-pub fn place(path: &Path) -> io::Result<Place> {
+pub fn write_target(path: &Path) -> io::Result<WriteTarget> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if found.is_file() => fs::canonicalize(path).map(Place::File),
-        Ok(_) => Ok(Place::Stream),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => end_of_links(path).map(Place::File),
+        Ok(found) if found.is_file() => fs::canonicalize(path).map(WriteTarget::File),
+        Ok(_) => Ok(WriteTarget::Stream),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => final_target(path).map(WriteTarget::File),
         // The kernel, too, may not want a link to be followed (proc_sys_fs(5), `protected_symlinks`).
         Err(error) => Err(error),
     }
 }
 
 /// What is to be made where a link leads to nothing; the name itself if it is none.
-fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+fn final_target(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as the kernel follows (path_resolution(7)).
     for _ in 0..40 {
@@ -84,35 +84,35 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    beside(path, content, Durable(true), |temporary| fs::rename(temporary, path))
+    with_temporary(path, content, Durable(true), |temporary_path| fs::rename(temporary_path, path))
 }
 
 /// Writes what is of use only as long as the machine runs: whole or not at all, but on disk when the kernel likes.
-pub fn note(path: &Path, content: &[u8]) -> io::Result<()> {
-    beside(path, content, Durable(false), |temporary| fs::rename(temporary, path))
+pub fn write_volatile(path: &Path, content: &[u8]) -> io::Result<()> {
+    with_temporary(path, content, Durable(false), |temporary_path| fs::rename(temporary_path, path))
 }
 
 /// Writes a file whole, if there is none of that name; false if there is one, which another process that runs
 /// at the same time may have made.
 pub fn create(path: &Path, content: &[u8], durable: Durable) -> io::Result<bool> {
-    beside(path, content, durable, |temporary| named(temporary, path, &WAYS))
+    with_temporary(path, content, durable, |temporary_path| publish(temporary_path, path, &PUBLISH_METHODS))
 }
 
 /// Gives a file a name that nothing has.
-type Way = fn(&Path, &Path) -> io::Result<()>;
+type PublishMethod = fn(&Path, &Path) -> io::Result<()>;
 
 /// The best one first; there are file systems without hard links, and those that cannot rename so.
-const WAYS: [Way; 3] = [linked, files::rename_no_replace, reserved];
+const PUBLISH_METHODS: [PublishMethod; 3] = [publish_by_link, files::rename_no_replace, publish_by_reservation];
 
 /// Gives a file its name in the first of some ways that works; false if something has it.
-fn named(temporary: &Path, path: &Path, ways: &[Way]) -> io::Result<bool> {
+fn publish(temporary_path: &Path, path: &Path, methods: &[PublishMethod]) -> io::Result<bool> {
     let mut done = Ok(false);
-    for way in ways {
-        done = way(temporary, path).map(|()| true);
+    for method in methods {
+        done = method(temporary_path, path).map(|()| true);
         match &done {
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return fs::remove_file(temporary).map(|()| false);
+                return fs::remove_file(temporary_path).map(|()| false);
             }
             Err(_) => {}
         }
@@ -120,17 +120,17 @@ fn named(temporary: &Path, path: &Path, ways: &[Way]) -> io::Result<bool> {
     done
 }
 
-fn linked(temporary: &Path, path: &Path) -> io::Result<()> {
-    fs::hard_link(temporary, path)?;
+fn publish_by_link(temporary_path: &Path, path: &Path) -> io::Result<()> {
+    fs::hard_link(temporary_path, path)?;
     // It has its name, whatever becomes of the other one.
-    let _ = fs::remove_file(temporary);
+    let _ = fs::remove_file(temporary_path);
     Ok(())
 }
 
 /// For a moment there is an empty file.
-fn reserved(temporary: &Path, path: &Path) -> io::Result<()> {
+fn publish_by_reservation(temporary_path: &Path, path: &Path) -> io::Result<()> {
     File::create_new(path)?;
-    fs::rename(temporary, path).inspect_err(|_| {
+    fs::rename(temporary_path, path).inspect_err(|_| {
         let _ = fs::remove_file(path);
     })
 }
@@ -140,28 +140,28 @@ fn reserved(temporary: &Path, path: &Path) -> io::Result<()> {
 pub struct Durable(pub bool);
 
 /// Writes a file beside another and does something with it; nothing is left of it if that fails.
-fn beside<T>(
+fn with_temporary<T>(
     path: &Path,
     content: &[u8],
     durable: Durable,
     then: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
-    let temporary = temporary(path);
-    let written = anew(&temporary).and_then(|mut file| {
+    let temporary_path = temporary_path(path);
+    let written = create_replacing(&temporary_path).and_then(|mut file| {
         file.write_all(content)?;
         if durable.0 {
             file.sync_all()?;
         }
         Ok(())
     });
-    written.and_then(|()| then(&temporary)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
+    written.and_then(|()| then(&temporary_path)).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary_path);
     })
 }
 
 /// Makes a file instead of whatever has its name: what a killed process of the same number left, or a link that somebody put there.
 /// Neither is written to.
-fn anew(path: &Path) -> io::Result<File> {
+fn create_replacing(path: &Path) -> io::Result<File> {
     match File::create_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(path)?;
@@ -172,7 +172,7 @@ fn anew(path: &Path) -> io::Result<File> {
 }
 
 /// A name beside the file that no other process uses.
-fn temporary(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     name.into()
@@ -226,7 +226,7 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
         let same = fs::read(&path).is_ok_and(|there| there == json.as_bytes());
         if same
             || create(&path, json.as_bytes(), Durable(true))
-                .map_err(|error| failure::unwritten(&path, &error))?
+                .map_err(|error| failure::cannot_write(&path, &error))?
         {
             return Ok(path);
         }
@@ -298,12 +298,12 @@ pub fn receipts() -> Result<Vec<ReceiptFile>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| Failure::file(&dir, error))?,
     };
-    let named = entries.filter_map(Result::ok).filter_map(|entry| {
+    let publish = entries.filter_map(Result::ok).filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (machine, what) = name.strip_suffix(".json")?.split_once('-')?;
         Some(ReceiptFile { machine: machine.to_owned(), what: what.to_owned(), path: entry.path() })
     });
-    Ok(named.collect())
+    Ok(publish.collect())
 }
 
 #[cfg(test)]
@@ -334,11 +334,11 @@ mod tests {
         fs::create_dir(&dir).expect("a folder");
         let (file, victim) = (dir.join("file"), dir.join("victim"));
         fs::write(&victim, "its own").expect("a file");
-        let plant = || symlink(&victim, temporary(&file)).expect("a link");
+        let plant = || symlink(&victim, temporary_path(&file)).expect("a link");
         plant();
         check_file(&file).expect("it can be written");
         plant();
-        note(&file, b"note").expect("written");
+        write_volatile(&file, b"note").expect("written");
         assert_eq!(fs::read(&file).expect("a file"), b"note");
         plant();
         write_file(&file, b"whole").expect("written");
@@ -347,7 +347,7 @@ mod tests {
         plant();
         assert!(!create(&file, b"second", Durable(false)).expect("there is one"));
         // What a killed process of the same number left.
-        fs::write(temporary(&file), "a part of something long").expect("a file");
+        fs::write(temporary_path(&file), "a part of something long").expect("a file");
         write_file(&file, b"new").expect("written");
         assert_eq!(fs::read(&file).expect("a file"), b"new");
         assert_eq!(fs::read(&victim).expect("a file"), b"its own");
@@ -359,24 +359,24 @@ mod tests {
     fn a_name_that_something_has_is_taken_in_no_way() {
         let dir = std::env::temp_dir().join(format!("numaio-names-{}", std::process::id()));
         fs::create_dir(&dir).expect("a folder");
-        for (number, way) in WAYS.into_iter().enumerate() {
+        for (number, method) in PUBLISH_METHODS.into_iter().enumerate() {
             let file = dir.join(number.to_string());
             let take = |content: &str| {
-                fs::write(temporary(&file), content).expect("a file");
+                fs::write(temporary_path(&file), content).expect("a file");
                 // One that the file system does not know comes before it.
-                named(&temporary(&file), &file, &[|_, _| Err(io::ErrorKind::Unsupported.into()), way])
+                publish(&temporary_path(&file), &file, &[|_, _| Err(io::ErrorKind::Unsupported.into()), method])
             };
             if !take("first").is_ok_and(|taken| taken) {
                 // The file system does not know this one; one of them all do.
-                assert!(number + 1 < WAYS.len(), "{number}");
-                let _ = fs::remove_file(temporary(&file));
+                assert!(number + 1 < PUBLISH_METHODS.len(), "{number}");
+                let _ = fs::remove_file(temporary_path(&file));
                 let _ = fs::write(&file, "first");
                 continue;
             }
             assert!(!take("second").expect("it is taken"), "{number}");
             assert_eq!(fs::read(&file).expect("a file"), b"first", "{number}");
         }
-        assert_eq!(fs::read_dir(&dir).expect("a folder").count(), WAYS.len(), "nothing is left");
+        assert_eq!(fs::read_dir(&dir).expect("a folder").count(), PUBLISH_METHODS.len(), "nothing is left");
         fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use numaio_machine::control::Change;
-use numaio_schema::{Applied, Receipt, TopologyDocument};
+use numaio_schema::{AppliedChange, Receipt, TopologyDocument};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -69,8 +69,8 @@ fn one_run_at_a_time_has_balancing_paused() {
 /// What a pause that was killed leaves.
 fn leave(home: &Home, machine: &str, path: &Path, boot: &str) {
     let mode_to = |mode| Change::NumaBalancing { mode };
-    let applied = vec![Applied { change: mode_to(0), inverse: mode_to(1) }];
-    let left = Receipt::foreseen(machine, Some(boot.into()), 1, applied);
+    let applied = vec![AppliedChange { change: mode_to(0), inverse: mode_to(1) }];
+    let left = Receipt::planned(machine, Some(boot.into()), 1, applied);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     fs::write(path, serde_json::to_string(&left).expect("JSON")).expect("a receipt");
     home.file("balancing", "0\n");

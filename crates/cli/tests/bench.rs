@@ -145,7 +145,7 @@ fn a_file_that_is_there_is_only_read() {
         .ok();
     let record = IoRecord::from_json(&json).expect("a record");
     assert_eq!(record.method.area_bytes, Some(1 << 20), "its own length");
-    assert_eq!(record.device.by_way_of.as_deref(), Some(kept.as_str()));
+    assert_eq!(record.device.reached_via.as_deref(), Some(kept.as_str()));
     assert!(fs::read_to_string(&kept).expect("it") == content);
 }
 

@@ -262,7 +262,7 @@ fn an_end_here_is_an_end_there() {
         assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
     }
     let states: Vec<JobState> = hosts.jobs().into_iter().map(|job| job.state).collect();
-    assert_eq!(states, [JobState::Cut, JobState::Cut]);
+    assert_eq!(states, [JobState::Interrupted, JobState::Interrupted]);
     hosts.copy(&["-r", "one:src/", "two:dst"]).ok();
     assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
 }

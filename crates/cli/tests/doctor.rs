@@ -12,7 +12,7 @@ use numaio_machine::discover::discover;
 use numaio_machine::tape::Tape;
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Cost, Diagnosed, Diagnosis};
+use numaio_schema::{Cost, DiagnosedFinding, Diagnosis};
 use std::fs;
 use support::{expect, Home};
 
@@ -52,7 +52,7 @@ fn diagnosis(home: &Home, args: &[&str], code: i32) -> Diagnosis {
     Diagnosis::from_json(&said.out).expect("a diagnosis")
 }
 
-fn of_rule<'d>(diagnosis: &'d Diagnosis, rule: &str) -> &'d Diagnosed {
+fn of_rule<'d>(diagnosis: &'d Diagnosis, rule: &str) -> &'d DiagnosedFinding {
     let found = diagnosis.findings.iter().find(|found| found.finding.rule == rule);
     found.unwrap_or_else(|| panic!("no {rule} in {:?}", diagnosis.findings))
 }

@@ -15,7 +15,7 @@ use numaio_measure::io::{IoSelection, Matrix, MixPart};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
 use numaio_model::{best_mix, capacities, predict, saturating_mix, CapacityInputs};
 use numaio_schema::{
-    CapSource, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, Represented, Role,
+    CapSource, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, ClassRepresentative, Role,
     Sharing, StreamRecord, TopologyDocument, Validation,
 };
 use numaio_sim::spec::{IoRates, IoSpec};
@@ -101,7 +101,7 @@ impl Measured {
     }
 }
 
-fn places(directions: &[Direction], streams: &[u32], represented: Vec<Represented>) -> IoSelection {
+fn places(directions: &[Direction], streams: &[u32], represented: Vec<ClassRepresentative>) -> IoSelection {
     let (directions, streams) = (directions.to_vec(), streams.to_vec());
     IoSelection::Matrix(Matrix { directions, streams, represented, ..Matrix::default() })
 }
@@ -150,7 +150,7 @@ fn the_paper_is_validated_on_a_recorded_machine() {
     for direction in &found.directions {
         assert_eq!(direction.verdicts[0].rank_agreement(), Some(1.0));
         let roles: Vec<Role> = direction.columns.iter().map(|column| column.role).collect();
-        assert_eq!(roles, [Role::Model, Role::Measured, Role::Rival, Role::Rival, Role::Rival]);
+        assert_eq!(roles, [Role::Model, Role::Measured, Role::Baseline, Role::Baseline, Role::Baseline]);
     }
     let json = home.run(&["predict", "--machine", tape, "--device", "vda", "--mix", "4:1", "--json"]).ok();
     let mix = IoPrediction::from_json(&json).expect("a prediction").mix.expect("of the mix");
@@ -170,7 +170,7 @@ fn the_whole_paper_on_files() {
     assert_eq!((found.target, found.measured_at, found.directions.len()), (NodeId(7), 2_001, 2));
     for direction in &found.directions {
         let roles: Vec<Role> = direction.columns.iter().map(|column| column.role).collect();
-        assert_eq!(roles, [Role::Model, Role::Measured, Role::Rival, Role::Rival, Role::Rival]);
+        assert_eq!(roles, [Role::Model, Role::Measured, Role::Baseline, Role::Baseline, Role::Baseline]);
         assert_eq!(direction.verdicts[0].rank_agreement(), Some(1.0));
         assert!(!direction.verdicts[0].device_bound && direction.verdicts[0].splits.is_empty());
     }
@@ -414,7 +414,7 @@ fn mixes_are_foretold_on_machines_of_random_shape() {
         let machine = Measured::new(spec);
         let of_class = |nodes: &Vec<u32>| {
             let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
-            Represented { direction: Read, by: nodes[0], nodes }
+            ClassRepresentative { direction: Read, by: nodes[0], nodes }
         };
         let represented = members.iter().map(of_class).collect();
         let cells = machine.io(places(&[Read], &[1, 2, 4, 8], represented), 1);

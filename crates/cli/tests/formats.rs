@@ -211,7 +211,7 @@ fn of_machines_and_views_that_tell_their_time_the_newest_counts() {
     let seen = |seen_at: Option<u64>, product: &str| {
         let mut machine = machine.clone();
         machine.identity.product = product.into();
-        home.document(&format!("{product}.json"), &TopologyDocument::seen(machine, seen_at))
+        home.document(&format!("{product}.json"), &TopologyDocument::with_time(machine, seen_at))
     };
     let measured = |measured_at: u64, gbit: f64| View {
         measured_at: Some(measured_at),

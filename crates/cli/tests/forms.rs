@@ -2,7 +2,7 @@
 
 mod support;
 
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn place(home: &Home, form: &str, more: &[&str]) -> String {
 }
 
 /// Places on this machine, for programs that are really run: the text, and the tasks of the same plan.
-fn place_here(home: &Home, test: &str, form: &str, more: &[&str]) -> Option<(String, Vec<TaskPlace>)> {
+fn place_here(home: &Home, test: &str, form: &str, more: &[&str]) -> Option<(String, Vec<TaskPlacement>)> {
     let device = device(home);
     if device.is_empty() {
         return skip(test, "this machine has no device that moves data");

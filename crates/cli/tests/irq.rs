@@ -4,7 +4,7 @@ mod support;
 
 use numaio_machine::control::Change;
 use numaio_machine::devices::Device;
-use numaio_schema::{Applied, IrqDocument, Receipt, TopologyDocument};
+use numaio_schema::{AppliedChange, IrqDocument, Receipt, TopologyDocument};
 use numaio_sim::{shapes, Simulated};
 use std::fs;
 use std::process::Stdio;
@@ -117,8 +117,8 @@ fn what_was_changed_is_taken_back_by_any_name_of_the_device() {
 fn leave_receipt(home: &Home, id: &str, change: impl FnOnce(&mut Receipt)) -> std::path::PathBuf {
     let machine = document(home.run(&["irq", "show", "--json"])).machine;
     let flows = |entries| Change::SockFlowEntries { entries };
-    let applied = vec![Applied { change: flows(32768), inverse: flows(0) }];
-    let mut receipt = Receipt::foreseen(&machine, Some("another start".into()), 1, applied);
+    let applied = vec![AppliedChange { change: flows(32768), inverse: flows(0) }];
+    let mut receipt = Receipt::planned(&machine, Some("another start".into()), 1, applied);
     change(&mut receipt);
     let folder = home.0.join("state/numaio/receipts");
     fs::create_dir_all(&folder).expect("a folder");
@@ -154,7 +154,7 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
     let escape = leave_receipt(&home, "irq-1", |receipt| {
         receipt.boot = None;
         let flows = |flows| Change::RpsFlows { interface: "../../x".into(), queue: 0, flows };
-        receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+        receipt.applied = vec![AppliedChange { change: flows(1), inverse: flows(0) }];
     });
     home.run(&["undo"]).failed(1, &["still in force", "--forget"]);
     let broken = escape
@@ -199,7 +199,7 @@ fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
                 if id != "irq-1" {
                     receipt.boot = None;
                     let flows = |flows| Change::RpsFlows { interface: format!("../{id}"), queue: 0, flows };
-                    receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+                    receipt.applied = vec![AppliedChange { change: flows(1), inverse: flows(0) }];
                 }
             })
         })
@@ -227,7 +227,7 @@ fn a_receipt_of_this_start_of_the_kernel_is_this_machines_whatever_its_fingerpri
             receipt.machine = "0123456789abcdef".into();
             receipt.boot = Some(boot.trim().into());
             receipt.devices = vec!["eth0".into()];
-            receipt.applied = vec![Applied { change: flows(1), inverse: flows(0) }];
+            receipt.applied = vec![AppliedChange { change: flows(1), inverse: flows(0) }];
         });
         let name = path.with_file_name(format!("0123456789abcdef-{id}.json"));
         fs::rename(path, &name).expect("renamed");
@@ -255,7 +255,7 @@ fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
     let path = leave_receipt(&home, "irq-1", |receipt| {
         let at = Change::IrqAffinity { irq: irq.number, cpus: irq.affinity.clone() };
         receipt.boot = None;
-        receipt.applied = vec![Applied { change: at.clone(), inverse: at }];
+        receipt.applied = vec![AppliedChange { change: at.clone(), inverse: at }];
         receipt.handlers = [(irq.number, "another's".into())].into();
     });
     let said = home.run(&["undo"]);

@@ -7,7 +7,7 @@ mod slow;
 mod support;
 
 use image::Image;
-use numaio_schema::{Job, JobState, Word};
+use numaio_schema::{Job, JobState, CommandArg};
 use slow::slow;
 use std::fs;
 use std::io::Write;
@@ -68,7 +68,7 @@ fn every_copy_notes_itself() {
     assert_eq!(states, [JobState::Done, JobState::Failed, JobState::Failed]);
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!((jobs[0].totals.moved, jobs[0].totals.bytes, jobs[0].runs), (1, 7, 1));
-    assert_eq!(jobs[0].command, ["copy", "f", "g"].map(|word| Word::Text(word.to_owned())));
+    assert_eq!(jobs[0].command, ["copy", "f", "g"].map(|word| CommandArg::Text(word.to_owned())));
     assert_eq!(jobs[1].problems[0].name.as_deref(), Some("absent"));
     assert!(jobs[2].why.contains("no/such/folder"), "{}", jobs[2].why);
     let table = home.run(&["jobs"]).ok();
@@ -90,7 +90,7 @@ fn a_killed_one_is_cut_and_goes_on() {
     assert_eq!(shown(&home, 1).state, JobState::Running);
     child.kill().expect("killed");
     // Also before anybody has asked how it ended.
-    until(|| shown(&home, 1).state == JobState::Cut, || "the job is cut");
+    until(|| shown(&home, 1).state == JobState::Interrupted, || "the job is cut");
     assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
     child.wait().expect("ended");
     assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
@@ -185,7 +185,7 @@ fn one_that_runs_is_ended_in_order() {
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
     let job = noted(&home, 1);
-    assert_eq!((job.state, job.why.as_str()), (JobState::Cut, "it was interrupted"));
+    assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "it was interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is cut"]);
@@ -241,7 +241,7 @@ fn another_process_with_its_number_is_not_taken_for_it() {
     let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
     (job.process.pid, job.process.began) = (other.id(), began + 1);
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Cut);
+    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
     assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
     // It is the process, and it was another start of the machine.
@@ -250,7 +250,7 @@ fn another_process_with_its_number_is_not_taken_for_it() {
     assert_eq!(shown(&home, 1).state, JobState::Running);
     job.process.boot = Some("another".to_owned());
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Cut);
+    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
     // Of another host nobody knows better.
     job.process.host = "elsewhere".to_owned();
     write(&home, &job);
@@ -286,8 +286,8 @@ fn damage_is_told_and_the_others_are_shown() {
         (&["topology"], home.path(""), "not numaio copy"),
         (&["copy", "f", "g"], home.path("gone"), "gone"),
     ] {
-        job.command = command.iter().map(|word| Word::Text((*word).to_owned())).collect();
-        job.directory = Word::Text(directory);
+        job.command = command.iter().map(|word| CommandArg::Text((*word).to_owned())).collect();
+        job.directory = CommandArg::Text(directory);
         write(&home, &job);
         home.run(&["jobs", "resume", "1"]).failed(1, &["cannot resume job 1", words]);
     }
@@ -345,9 +345,9 @@ fn those_that_begin_at_once_have_numbers_of_their_own() {
         })
         .collect();
     children.into_iter().for_each(|mut child| assert!(child.wait().expect("ended").success()));
-    let mut destinations: Vec<Word> = list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+    let mut destinations: Vec<CommandArg> = list(&home).into_iter().map(|job| job.command[2].clone()).collect();
     destinations.sort_by_key(|word| format!("{word:?}"));
-    let wanted: Vec<Word> = (0..8).map(|to| Word::Text(format!("to{to}"))).collect();
+    let wanted: Vec<CommandArg> = (0..8).map(|to| CommandArg::Text(format!("to{to}"))).collect();
     assert_eq!(destinations, wanted);
 }
 
@@ -389,12 +389,12 @@ fn one_of_another_host_is_not_resumed_here() {
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
     let mut job = noted(&home, 1);
-    (job.state, job.process.host) = (JobState::Cut, "elsewhere".to_owned());
+    (job.state, job.process.host) = (JobState::Interrupted, "elsewhere".to_owned());
     write(&home, &job);
     fs::remove_file(home.0.join("g")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "run its command again"]);
     assert!(!home.0.join("g").exists());
-    assert_eq!(noted(&home, 1).state, JobState::Cut);
+    assert_eq!(noted(&home, 1).state, JobState::Interrupted);
 }
 
 #[test]

@@ -82,13 +82,13 @@ fn a_record_tells_both_ends() {
     let said = home.run(&net(&args)).ok();
     let record = records(&said).remove(0);
     assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Tcp, "lo"));
-    assert_eq!(record.there.expect("the other end's device").name, "lo");
+    assert_eq!(record.remote.expect("the other end's device").name, "lo");
     // Both directions, both numbers of streams, and the one placement of a machine with one node at each end.
     assert!(record.cells.len() >= 8, "{}", record.cells.len());
     for cell in &record.cells {
         assert!(cell.bytes_per_s.median().is_some_and(|rate| rate > 0.0), "{cell:?}");
         assert!(cell.cpu_ns_per_byte.is_some_and(|ns| ns > 0.0), "{cell:?}");
-        let there = cell.there.as_ref().expect("the other end");
+        let there = cell.remote.as_ref().expect("the other end");
         assert!(there.cpu_ns_per_byte.is_some_and(|ns| ns > 0.0) && !there.cpu_nodes.is_empty(), "{there:?}");
         assert_eq!(cell.operation, None);
     }
@@ -236,7 +236,7 @@ fn two_network_namespaces_are_two_hosts() {
     let mut command = home.command_by(&["ip", "netns", "exec", a], &args);
     let json = Said::of(command.output().expect("numaio")).ok();
     let record = records(&json).remove(0);
-    assert_eq!((record.device.name.as_str(), record.there.expect("its device").name.as_str()), ("va", "vb"));
+    assert_eq!((record.device.name.as_str(), record.remote.expect("its device").name.as_str()), ("va", "vb"));
     assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{:?}", record.cells);
 }
 

@@ -231,7 +231,7 @@ fn a_running_program_is_shown_beside_the_device_of_its_file() {
     assert_eq!((process.pid.to_string(), process.threads_on.values().sum::<u32>()), (pid.clone(), 1));
     let listed = listed.ok();
     if near.code == Some(0) {
-        assert!(process.devices[0].by_way_of.contains("data"), "{process:?}");
+        assert!(process.devices[0].reached_via.contains("data"), "{process:?}");
         assert!(listed.lines().any(|line| line.trim_start().starts_with(&pid)), "{listed}");
     } else {
         skipped(format_args!("the file system of {} leads to no device", file.display()));

@@ -30,7 +30,7 @@ fn on_dl585(home: &Home, more: &[&str]) -> Plan {
 }
 
 fn memory_nodes(plan: &Plan) -> Vec<u32> {
-    let mut nodes: Vec<u32> = plan.storage_ways.iter().map(|way| way.memory_node.0).collect();
+    let mut nodes: Vec<u32> = plan.storage_paths.iter().map(|way| way.memory_node.0).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
@@ -50,7 +50,7 @@ fn devices_of_a_machine_and_their_sizes_make_a_plan() {
     let back = on_dl585(&home, &["--receive"]);
     assert_eq!(back.problem.direction, Transfer::Receive);
     let best = |plan: &Plan| {
-        let ways = plan.problem.network_ways.iter();
+        let ways = plan.problem.network_paths.iter();
         ways.map(|way| (way.memory_node.0, way.most_bytes_per_s)).collect::<Vec<_>>()
     };
     assert_ne!(best(&plan), best(&back), "nodes 2 and 3 are bad for sending, and good for receiving");
@@ -214,7 +214,7 @@ fn flows_are_drawn() {
     let svg = std::fs::read_to_string(path).expect("a drawing");
     let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
     let bands = svg.matches("<path class=\"flow").count();
-    assert_eq!(bands, plan.storage_ways.len() + plan.network_ways.len());
+    assert_eq!(bands, plan.storage_paths.len() + plan.network_paths.len());
     assert!(
         svg.contains("Memory of node 1") && svg.contains("&lt;b&gt;&amp;") && !svg.contains('\u{1b}'),
         "{svg}"
@@ -284,8 +284,8 @@ fn data_that_no_nic_is_reached_from_is_named() {
     )
     .expect("a problem");
     problem.limits.clear();
-    problem.network_ways.retain(|way| way.memory_node.0 == 0);
-    problem.storage_ways.retain(|way| way.device_node.0 == way.memory_node.0);
+    problem.network_paths.retain(|way| way.memory_node.0 == 0);
+    problem.storage_paths.retain(|way| way.device_node.0 == way.memory_node.0);
     let file = home.document("cut.json", &problem);
     home.run(&["plan", "--file", &file]).failed(1, &["data on node 1: no NIC is reached"]);
     problem.storage.iter_mut().for_each(|storage| storage.bytes = 0);
@@ -432,7 +432,7 @@ fn plans_that_do_not_hold_here_have_no_places() {
     home.run(&["place", "--machine", "amd-2p", "--plan", &file])
         .failed(1, &["it is a plan for machine", "make it anew"]);
     let mut tampered = plan.clone();
-    tampered.storage_ways[0].bytes += 1;
+    tampered.storage_paths[0].bytes += 1;
     place(&tampered, &["infeasible plan", "numaio plan --json"]);
     let mut tampered = plan.clone();
     tampered.predicted.time_s /= 2.0;

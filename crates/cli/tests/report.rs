@@ -448,8 +448,8 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "a document of a machine or a measurement is wanted"]);
 
     let applied =
-        Applied { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };
-    let receipt = Receipt::foreseen("0", None, 0, vec![applied]);
+        AppliedChange { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };
+    let receipt = Receipt::planned("0", None, 0, vec![applied]);
     failed(&[&folder.document("receipt.json", &receipt)], &["receipt.json", "receipts of changes"]);
     let whole = documents::model(&machine, THEN);
     let mut comparison = documents::comparison(&machine, &whole, NodeId(7));

@@ -13,7 +13,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
-use numaio_schema::{IoCell, IoDevice, IoRecord, IoThere};
+use numaio_schema::{IoCell, IoDevice, IoRecord, IoRemoteEnd};
 
 /// End whose placement is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ pub struct NetOptions {
     /// Numbers of streams.
     pub streams: Vec<u32>,
     /// Placement that the peer chooses by default.
-    pub own_place: IoThere,
+    pub own_place: IoRemoteEnd,
     /// Other options. Fields above override what is measured; at most one operation is allowed.
     pub io: IoOptions,
 }
@@ -99,7 +99,7 @@ pub fn run(
     }
     let mut record = whole?;
     record.method.rounds.time_limit_s = options.io.rule.time_limit_s;
-    record.there = devices.1;
+    record.remote = devices.1;
     record.cells.iter_mut().for_each(|cell| set_remote_placement(cell, far, &options.own_place));
     Ok(record)
 }
@@ -149,14 +149,14 @@ fn broken(mut record: IoRecord, why: &CampaignError) -> IoRecord {
 }
 
 /// Moves the peer's placement from the operation of a cell to its own field.
-fn set_remote_placement(cell: &mut IoCell, far: &RemoteEnd, own: &IoThere) {
+fn set_remote_placement(cell: &mut IoCell, far: &RemoteEnd, own: &IoRemoteEnd) {
     let (operation, place) = split_operation(cell.operation.as_deref());
-    let placed = place.and_then(|place| far.places.get(place)).map(|place| IoThere {
+    let placed = place.and_then(|place| far.places.get(place)).map(|place| IoRemoteEnd {
         cpu_nodes: NodeSet::one(place.cpu_node),
         memory: Some(place.memory),
         cpu_ns_per_byte: None,
     });
-    let cpu_ns_per_byte = cell.there.as_ref().and_then(|there| there.cpu_ns_per_byte);
-    cell.there = Some(IoThere { cpu_ns_per_byte, ..placed.unwrap_or_else(|| own.clone()) });
+    let cpu_ns_per_byte = cell.remote.as_ref().and_then(|there| there.cpu_ns_per_byte);
+    cell.remote = Some(IoRemoteEnd { cpu_ns_per_byte, ..placed.unwrap_or_else(|| own.clone()) });
     cell.operation = operation.map(str::to_owned);
 }

@@ -39,7 +39,7 @@ pub fn refit(model: Model, rule: ClassOptions) -> Model {
     let Model { schema, targets, record } = model;
     let targets = targets
         .into_iter()
-        .map(|old| fit_target(&record, rule, old.target, old.devices, old.neighbours))
+        .map(|old| fit_target(&record, rule, old.target, old.devices, old.neighbors))
         .collect();
     Model { schema, targets, record }
 }
@@ -55,7 +55,7 @@ fn fit_target(
         .into_iter()
         .filter_map(|direction| fit_direction(record, &neighbours, rule, target, direction))
         .collect();
-    TargetModel { target, devices, neighbours, directions }
+    TargetModel { target, devices, neighbors: neighbours, directions }
 }
 
 /// Returns `None` if the direction was not requested. The local cell belongs to both directions, so
@@ -302,6 +302,6 @@ pub(crate) mod tests {
         let target = fit(record(cells), &topology, rule).targets.remove(0);
         let classes: Vec<String> =
             target.directions[0].classes.iter().map(|class| class.nodes.to_string()).collect();
-        assert_eq!((target.neighbours.to_string().as_str(), classes), ("2", vec!["1-2".into(), "0".into()]));
+        assert_eq!((target.neighbors.to_string().as_str(), classes), ("2", vec!["1-2".into(), "0".into()]));
     }
 }

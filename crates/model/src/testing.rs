@@ -45,7 +45,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
         bytes_per_s: about(gbit_per_s * 1e9 / 8.0),
         of_groups: Vec::new(),
         cpu_ns_per_byte: None,
-        there: None,
+        remote: None,
     }
 }
 
@@ -62,13 +62,13 @@ pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
             warnings: Vec::new(),
             complete: true,
         },
-        there: None,
+        remote: None,
         device: IoDevice {
             name: "nvme0n1".to_owned(),
             model: String::new(),
             pci: None,
             node: Some(NodeId(node)),
-            by_way_of: None,
+            reached_via: None,
             irqs: Vec::new(),
         },
         method: IoMethod {

@@ -76,7 +76,7 @@ fn one_direction(
     };
     let mut columns = vec![column(Role::Model, copy)];
     columns.extend(measured.iter().map(|view| column(Role::Measured, view)));
-    columns.extend(rivals.iter().map(|view| column(Role::Rival, view)));
+    columns.extend(rivals.iter().map(|view| column(Role::Baseline, view)));
     let verdicts = columns
         .iter()
         .filter(|column| column.role == Role::Measured)

@@ -8,7 +8,7 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::steering::{self, NetQueues};
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
-use numaio_schema::{Applied, DeviceIrqs, IrqPlan, QueueIrq};
+use numaio_schema::{AppliedChange, DeviceIrqs, IrqPlan, QueueIrq};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Flows that the machine should remember for receive flow steering, as scaling.rst suggests.
@@ -26,7 +26,7 @@ pub struct IrqRequest {
 }
 
 /// Looks at what serves a device.
-pub fn look(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
+pub fn read_device(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
     let irqs = device.irqs.iter().map(|irq| QueueIrq {
         queue: steering::queue_of_device(&irq.name, &device.names),
         fixed: steering::unmovable_reason(root, irq),
@@ -303,6 +303,6 @@ fn ranks(device: &DeviceIrqs) -> BTreeMap<u32, usize> {
 fn add(plan: &mut IrqPlan, change: Change, inverse: Change) {
     let is_new = !plan.changes.iter().any(|applied| applied.change.is_same_setting(&change));
     if change != inverse && is_new {
-        plan.changes.push(Applied { change, inverse });
+        plan.changes.push(AppliedChange { change, inverse });
     }
 }

@@ -8,30 +8,30 @@ mod status;
 mod verify;
 
 pub use status::status;
-pub use verify::Watch;
+pub use verify::PlacementWatch;
 
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::devices::interrupt_names;
 use numaio_machine::sysfs::Sysfs;
-use numaio_schema::{Applied, Receipt};
+use numaio_schema::{AppliedChange, Receipt};
 
 /// Why changes were not carried out, or not taken back.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum ApplyError {
     /// A change failed; those before it were taken back.
     #[error("{0}")]
     Failed(ControlError),
     /// A change failed, and so did taking back what was applied before it: this is still in force.
     #[error("{why}, and taking back what was done before it failed: {left:?} is still in force")]
-    HalfDone {
+    PartiallyApplied {
         /// Why the change failed.
         why: String,
         /// What is still in force.
-        left: Vec<Applied>,
+        left: Vec<AppliedChange>,
     },
     /// The receipt could not be kept: nothing was changed, or it was taken back.
     #[error("the receipt cannot be kept, so that nothing is changed: {0}")]
-    NotKept(String),
+    ReceiptNotSaved(String),
     /// The receipt is another machine's.
     #[error("the receipt is of machine {receipt}, and this is machine {machine}")]
     OtherMachine {
@@ -47,46 +47,46 @@ pub enum PlaceError {
 /// The receipt is kept by `keep` before the first change, with the inverses that are foreseen, and after each
 /// one: whatever ends this process, what was kept last leads back. If a change fails, or cannot be kept, those
 /// before it are taken back, last first; what could not be taken back is kept.
-pub fn carry_out(
+pub fn apply(
     control: &dyn Control,
     mut receipt: Receipt,
     keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
-) -> Result<Receipt, PlaceError> {
+) -> Result<Receipt, ApplyError> {
     receipt.underway = Some(0);
-    keep(&receipt).map_err(PlaceError::NotKept)?;
+    keep(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
     for index in 0..receipt.applied.len() {
-        let made = control.apply(&receipt.applied[index].change).map_err(PlaceError::Failed);
+        let made = control.apply(&receipt.applied[index].change).map_err(ApplyError::Failed);
         let kept = made.and_then(|inverse| {
             receipt.applied[index].inverse = inverse;
             receipt.underway = Some(index + 1).filter(|made| *made < receipt.applied.len());
-            keep(&receipt).map_err(PlaceError::NotKept).inspect_err(|_| receipt.underway = Some(index + 1))
+            keep(&receipt).map_err(ApplyError::ReceiptNotSaved).inspect_err(|_| receipt.underway = Some(index + 1))
         });
         if let Err(why) = kept {
             let made = receipt.underway.unwrap_or(0);
             receipt.applied.truncate(made);
-            return Err(rolled_back(control, receipt, why, keep));
+            return Err(roll_back(control, receipt, why, keep));
         }
     }
     Ok(receipt)
 }
 
 /// Takes back what was made before something failed.
-fn rolled_back(
+fn roll_back(
     control: &dyn Control,
     mut receipt: Receipt,
-    why: PlaceError,
+    why: ApplyError,
     keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
-) -> PlaceError {
-    let left = take_back(control, std::mem::take(&mut receipt.applied));
+) -> ApplyError {
+    let left = revert(control, std::mem::take(&mut receipt.applied));
     if left.is_empty() {
         return why;
     }
-    // `take_back` gives them last first.
+    // `revert` gives them last first.
     receipt.applied = left.iter().rev().cloned().collect();
     receipt.underway = Some(left.len());
     // If this fails, what was kept before still leads back: it holds more than is needed.
     let _ = keep(&receipt);
-    PlaceError::HalfDone { why: why.to_string(), left }
+    ApplyError::PartiallyApplied { why: why.to_string(), left }
 }
 
 /// Tries which interrupts cannot be moved, by writing where they may go already, and takes their changes out;
@@ -96,8 +96,8 @@ fn rolled_back(
 /// If the kernel refuses for another reason, as want of rights.
 pub fn without_unmovable(
     control: &dyn Control,
-    applied: Vec<Applied>,
-) -> Result<(Vec<Applied>, Vec<u32>), PlaceError> {
+    applied: Vec<AppliedChange>,
+) -> Result<(Vec<AppliedChange>, Vec<u32>), ApplyError> {
     let (mut movable, mut unmovable) = (Vec::new(), Vec::new());
     for applied in applied {
         if let Change::IrqAffinity { .. } = applied.change {
@@ -107,7 +107,7 @@ pub fn without_unmovable(
                     unmovable.push(irq);
                     continue;
                 }
-                Err(why) => return Err(PlaceError::Failed(why)),
+                Err(why) => return Err(ApplyError::Failed(why)),
             }
         }
         movable.push(applied);
@@ -117,7 +117,7 @@ pub fn without_unmovable(
 
 /// An interrupt that belongs to another device than when it was changed: numbers are given anew when a driver is loaded again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ReassignedIrq {
     /// Its number.
     pub irq: u32,
     /// Handlers then.
@@ -128,7 +128,7 @@ pub struct Foreign {
 
 /// Takes out of a receipt what it tells of interrupts that are another device's by now; gives these. One without a handler now, as of an
 /// interface that is down, stays in.
-pub fn without_foreign(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<Foreign>) {
+pub fn without_reassigned(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<ReassignedIrq>) {
     if receipt.handlers.is_empty() {
         return (receipt, Vec::new());
     }
@@ -140,7 +140,7 @@ pub fn without_foreign(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<
         // On a line that several devices share, others may have come or gone.
         let is_its = was.split(", ").any(|name| is.split(", ").any(|other| other == name));
         if !is_its {
-            foreign.push(Foreign { irq, was: was.clone(), is: is.clone() });
+            foreign.push(ReassignedIrq { irq, was: was.clone(), is: is.clone() });
         }
         is_its
     });
@@ -150,14 +150,14 @@ pub fn without_foreign(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<
 /// Takes back what a receipt says, last first; what could not be taken back is returned.
 ///
 /// Taking back twice does no harm: an inverse sets a value, whatever it was before.
-pub fn undo(control: &dyn Control, machine: &str, receipt: Receipt) -> Result<Vec<Applied>, PlaceError> {
+pub fn undo(control: &dyn Control, machine: &str, receipt: Receipt) -> Result<Vec<AppliedChange>, ApplyError> {
     if receipt.machine != machine {
-        return Err(PlaceError::OtherMachine { receipt: receipt.machine, machine: machine.to_owned() });
+        return Err(ApplyError::OtherMachine { receipt: receipt.machine, machine: machine.to_owned() });
     }
-    Ok(take_back(control, receipt.applied))
+    Ok(revert(control, receipt.applied))
 }
 
-fn take_back(control: &dyn Control, applied: Vec<Applied>) -> Vec<Applied> {
+fn revert(control: &dyn Control, applied: Vec<AppliedChange>) -> Vec<AppliedChange> {
     applied.into_iter().rev().filter(|applied| control.apply(&applied.inverse).is_err()).collect()
 }
 
@@ -191,12 +191,12 @@ mod tests {
     /// Changes to these modes, one after the other.
     fn to(modes: &[u32]) -> Receipt {
         let change = |mode: &u32| Change::NumaBalancing { mode: *mode };
-        let applied = modes.iter().map(|mode| Applied { change: change(mode), inverse: change(&7) });
-        Receipt::foreseen("a", None, 0, applied.collect())
+        let applied = modes.iter().map(|mode| AppliedChange { change: change(mode), inverse: change(&7) });
+        Receipt::planned("a", None, 0, applied.collect())
     }
 
-    fn apply(machine: &Setting, receipt: Receipt) -> Result<Receipt, PlaceError> {
-        carry_out(machine, receipt, &mut |_| Ok(()))
+    fn apply(machine: &Setting, receipt: Receipt) -> Result<Receipt, ApplyError> {
+        super::apply(machine, receipt, &mut |_| Ok(()))
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
     fn a_half_applied_plan_is_rolled_back() {
         let machine = Setting { mode: Cell::new(7), refused: vec![3], ..Setting::default() };
         let error = apply(&machine, to(&[1, 2, 3, 4])).expect_err("3 is refused");
-        assert!(matches!(error, PlaceError::Failed(_)), "{error}");
+        assert!(matches!(error, ApplyError::Failed(_)), "{error}");
         assert_eq!(machine.mode.get(), 7);
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn what_cannot_be_rolled_back_is_named() {
         let machine = Setting { mode: Cell::new(7), refused: vec![3, 7], ..Setting::default() };
         match apply(&machine, to(&[1, 3])).expect_err("3 is refused") {
-            PlaceError::HalfDone { left, .. } => assert_eq!(left.len(), 1),
+            ApplyError::PartiallyApplied { left, .. } => assert_eq!(left.len(), 1),
             other => panic!("{other}"),
         }
     }
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn interrupts_that_are_another_devices_by_now_are_left_out() {
         let at = |irq| Change::IrqAffinity { irq, cpus: CpuSet::one(CpuId(0)) };
-        let applied = (36..=40).map(|irq| Applied { change: at(irq), inverse: at(irq) }).collect();
-        let mut receipt = Receipt::foreseen("a", None, 0, applied);
+        let applied = (36..=40).map(|irq| AppliedChange { change: at(irq), inverse: at(irq) }).collect();
+        let mut receipt = Receipt::planned("a", None, 0, applied);
         let names = ["virtio1-input.0", "virtio1-output.0", "eth0, usb1", "eth1-rx-0"];
         receipt.handlers = (36..).zip(names.map(String::from)).collect();
         let mut tree = Tree::new();
@@ -241,18 +241,18 @@ mod tests {
              39:  1  PCI-MSIX-0000:00:03.0  1-edge\n\
              40:  1  PCI-MSIX-0000:00:03.0  2-edge      it\n",
         );
-        let (left, foreign) = without_foreign(&tree, receipt.clone());
+        let (left, foreign) = without_reassigned(&tree, receipt.clone());
         let changes: Vec<Change> = left.applied.into_iter().map(|applied| applied.change).collect();
         assert_eq!(
             changes,
             [36, 38, 39, 40].map(at),
             "one without a handler, and one that was not kept, stay"
         );
-        let it = Foreign { irq: 37, was: "virtio1-output.0".into(), is: "nvme7q0".into() };
+        let it = ReassignedIrq { irq: 37, was: "virtio1-output.0".into(), is: "nvme7q0".into() };
         assert_eq!(foreign, [it]);
         receipt.handlers.clear();
         assert_eq!(
-            without_foreign(&tree, receipt.clone()),
+            without_reassigned(&tree, receipt.clone()),
             (receipt, Vec::new()),
             "one of before they were kept"
         );
@@ -262,7 +262,7 @@ mod tests {
     fn another_machines_receipt_is_refused() {
         let machine = Setting::default();
         let receipt = apply(&machine, to(&[1])).expect("applied");
-        assert!(matches!(undo(&machine, "b", receipt), Err(PlaceError::OtherMachine { .. })));
+        assert!(matches!(undo(&machine, "b", receipt), Err(ApplyError::OtherMachine { .. })));
         assert_eq!(machine.mode.get(), 1);
     }
 }

@@ -52,13 +52,13 @@ fn uses(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
             device: near.name.clone(),
             node: near.nodes.first().or_else(|| device(near.index)?.locality.node),
             share: near.share,
-            by_way_of: way(open, near),
+            reached_via: device_path(open, near),
         })
         .collect()
 }
 
 /// What leads to a device, without the process itself and what stands behind the device.
-fn way(open: &Resolved, near: &NearDevice) -> String {
+fn device_path(open: &Resolved, near: &NearDevice) -> String {
     let steps = open.path_to(near);
     let end = steps.iter().position(|step| step.what == near.name).map_or(steps.len(), |index| index + 1);
     steps.iter().take(end).skip(1).map(|step| step.what.as_str()).collect::<Vec<&str>>().join(" -> ")
@@ -146,7 +146,7 @@ mod tests {
     fn threads_and_memory_are_near_or_remote() {
         let (topology, process) = (topology(), process());
         let alone = status(&topology, &process, &open(), &NodeSet::one);
-        assert_eq!(alone.devices[0].by_way_of, "/data -> sda");
+        assert_eq!(alone.devices[0].reached_via, "/data -> sda");
         let nearness = alone.nearness.expect("a device with a node");
         assert_eq!((nearness.threads, nearness.memory, nearness.is_remote()), (Some(0.5), Some(0.75), true));
         // With a model in which nodes 1 and 3 are one class nothing is remote.

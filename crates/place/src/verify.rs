@@ -3,28 +3,28 @@
 use numaio_machine::devices::{bytes_moved, Device, DeviceKind};
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::Sysfs;
-use numaio_schema::{DeviceSeen, PlacementPlan, TaskSeen, Verification, VERIFICATION_SCHEMA};
+use numaio_schema::{DeviceObservation, PlacementPlan, TaskObservation, Verification, VERIFICATION_SCHEMA};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Watches the tasks of a plan.
-pub struct Watch<'a> {
+pub struct PlacementWatch<'a> {
     plan: &'a PlacementPlan,
     /// Devices whose bytes are counted, and what they had moved at the beginning.
     devices: Vec<(&'a Device, u64)>,
-    tasks: Vec<Seen>,
-    looks: u32,
+    tasks: Vec<TaskTracker>,
+    samples: u32,
 }
 
 /// What was seen of one task until now.
 #[derive(Default)]
-struct Seen {
-    task: TaskSeen,
+struct TaskTracker {
+    task: TaskObservation,
     /// Ticks of each thread when it was last looked at.
     ticks: BTreeMap<(u32, u32), u64>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> PlacementWatch<'a> {
     /// From now on: counters of devices are read. `devices` are the machine's.
     pub fn new(root: &dyn Sysfs, plan: &'a PlacementPlan, devices: &'a [Device]) -> Self {
         let counted = devices.iter().filter(|device| {
@@ -32,14 +32,14 @@ impl<'a> Watch<'a> {
         });
         let counted =
             counted.filter_map(|device| Some((device, bytes_moved(root, device.kind, &device.names)?)));
-        let tasks = plan.tasks.iter().map(|_| Seen::default()).collect();
-        Self { plan, devices: counted.collect(), tasks, looks: 0 }
+        let tasks = plan.tasks.iter().map(|_| TaskTracker::default()).collect();
+        Self { plan, devices: counted.collect(), tasks, samples: 0 }
     }
 
     /// Looks at the tasks once; `pids` are the processes of the plan's tasks, in their order, none if it has ended.
     /// Where pages lie is only asked for with `pages`: that takes the kernel long for large processes.
-    pub fn look(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
-        self.looks += 1;
+    pub fn sample(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
+        self.samples += 1;
         let running: Vec<(usize, u32)> =
             pids.iter().enumerate().filter_map(|(task, pid)| Some((task, (*pid)?))).collect();
         let roots: Vec<u32> = running.iter().map(|(_, pid)| *pid).collect();
@@ -60,28 +60,28 @@ impl<'a> Watch<'a> {
     }
 
     /// What was seen; devices' counters are read once more.
-    pub fn end(self, root: &dyn Sysfs, watched: Duration) -> Verification {
+    pub fn finish(self, root: &dyn Sysfs, watched: Duration) -> Verification {
         let of_plan =
             |device: &Device| self.plan.targets.iter().any(|target| device.has_name(&target.device));
         let moved = self.devices.iter().filter_map(|(device, before)| {
             let bytes = bytes_moved(root, device.kind, &device.names)?.saturating_sub(*before);
-            Some(DeviceSeen { device: device.name(), of_plan: of_plan(device), bytes })
+            Some(DeviceObservation { device: device.name(), of_plan: of_plan(device), bytes })
         });
-        let mut devices: Vec<DeviceSeen> =
+        let mut devices: Vec<DeviceObservation> =
             moved.filter(|device| device.of_plan || device.bytes > 0).collect();
         devices.sort_by_key(|device| (!device.of_plan, std::cmp::Reverse(device.bytes)));
         Verification {
             schema: VERIFICATION_SCHEMA.to_owned(),
             machine: self.plan.machine.fingerprint.clone(),
             seconds: watched.as_secs_f64(),
-            looks: self.looks,
+            samples: self.samples,
             tasks: self.tasks.into_iter().map(|seen| seen.task).collect(),
             devices,
         }
     }
 }
 
-impl Seen {
+impl TaskTracker {
     /// CPU time since the last look counts for the CPU on which a thread is now.
     fn add_threads(
         &mut self,

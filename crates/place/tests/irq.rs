@@ -8,9 +8,9 @@ use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
-use numaio_place::irq::{look, plan, IrqRequest};
-use numaio_place::{carry_out, undo, without_unmovable, PlaceError};
-use numaio_schema::{Applied, IrqPlan, Receipt};
+use numaio_place::irq::{read_device, plan, IrqRequest};
+use numaio_place::{apply, undo, without_unmovable, ApplyError};
+use numaio_schema::{AppliedChange, IrqPlan, Receipt};
 use numaio_sim::{shapes, Simulated, Spec};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
@@ -36,14 +36,14 @@ fn planned(machine: &Simulated, names: &[&str], request: &IrqRequest) -> (Topolo
     let topology = discover(&machine.tree());
     let named =
         |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
-    let devices: Vec<_> = names.iter().map(|name| look(machine, named(name))).collect();
+    let devices: Vec<_> = names.iter().map(|name| read_device(machine, named(name))).collect();
     let made = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
     (topology, made)
 }
 
 /// Where the plan sends interrupts, in the order of their numbers.
 fn goals(plan: &IrqPlan) -> Vec<String> {
-    let goal = |applied: &Applied| match &applied.change {
+    let goal = |applied: &AppliedChange| match &applied.change {
         Change::IrqAffinity { cpus, .. } => Some(cpus.to_string()),
         _ => None,
     };
@@ -89,7 +89,7 @@ fn what_is_bound_to_one_cpu_of_the_node_is_not_widened_for_want_of_a_name() {
     let topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let goals_of = |tasks: &str, bound: [&str; 3]| {
-        let mut device = look(&machine, eth0);
+        let mut device = read_device(&machine, eth0);
         for (irq, list) in device.irqs.iter_mut().zip(bound) {
             (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus(list));
         }
@@ -107,7 +107,7 @@ fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
         planned(&machine(2, |_| {}), &["eth0"], &request).1
     };
     let rps = |plan: &IrqPlan| {
-        let of = |applied: &Applied| match &applied.change {
+        let of = |applied: &AppliedChange| match &applied.change {
             Change::RpsCpus { cpus, .. } => Some(cpus.clone()),
             _ => None,
         };
@@ -131,7 +131,7 @@ fn what_is_bound_to_an_isolated_thread_moves() {
     }
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let goals_of = |isolated: &str| {
-        let mut device = look(&machine, eth0);
+        let mut device = read_device(&machine, eth0);
         for irq in &mut device.irqs {
             (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus("29"));
         }
@@ -152,7 +152,7 @@ fn a_device_without_a_node_may_be_served_anywhere_and_that_is_said() {
     let machine = machine(2, |_| {});
     let mut topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
-    let device = look(&machine, eth0);
+    let device = read_device(&machine, eth0);
     topology.nodes.iter_mut().filter(|node| node.id == NodeId(7)).for_each(|node| node.cpus = CpuSet::new());
     let plan = numaio_place::irq::plan(&topology, &[device], None, &IrqRequest::default());
     assert_eq!(goals(&plan), ["24", "25"], "node 6 is the neighbour: {:?}", plan.reasons);
@@ -195,7 +195,7 @@ fn managed_interrupts_are_named_and_left_alone() {
     let queue =
         topology.devices.iter().flat_map(|it| &it.irqs).find(|irq| irq.name == "nvme0q1").expect("a queue");
     let at = |list: &CpuSet| Change::IrqAffinity { irq: queue.number, cpus: list.clone() };
-    let forced = Applied { change: at(&cpus("0")), inverse: at(&queue.affinity) };
+    let forced = AppliedChange { change: at(&cpus("0")), inverse: at(&queue.affinity) };
     let before = machine.tree();
     let (movable, unmovable) =
         without_unmovable(&machine, vec![forced, plan.changes[0].clone()]).expect("tried");
@@ -211,8 +211,8 @@ fn what_is_applied_is_seen_and_another_plan_has_nothing_to_do() {
     for applied in &plan.changes {
         conformance::control(&machine, &applied.change).expect("allowed");
     }
-    let receipt = Receipt::foreseen(&topology.identity.fingerprint, None, 0, plan.changes);
-    carry_out(&machine, receipt, &mut |_| Ok(())).expect("applied");
+    let receipt = Receipt::planned(&topology.identity.fingerprint, None, 0, plan.changes);
+    apply(&machine, receipt, &mut |_| Ok(())).expect("applied");
     let effective: Vec<_> = discover(&machine.tree())
         .devices
         .iter()
@@ -288,15 +288,15 @@ proptest! {
         };
         let count = plan.changes.len();
         let fails = Fails { machine: &machine, left: Cell::new(step), how };
-        let receipt = Receipt::foreseen(fingerprint, None, 0, plan.changes);
-        let ended = catch_unwind(AssertUnwindSafe(|| carry_out(&fails, receipt, &mut keep)));
+        let receipt = Receipt::planned(fingerprint, None, 0, plan.changes);
+        let ended = catch_unwind(AssertUnwindSafe(|| apply(&fails, receipt, &mut keep)));
         match &ended {
             Ok(Ok(_)) => prop_assert!(step >= count && keeps.is_none_or(|keeps| keeps > count)),
-            Ok(Err(PlaceError::Failed(_) | PlaceError::NotKept(_))) => {
+            Ok(Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) => {
                 prop_assert!(machine.tree() == before, "it was rolled back")
             }
             // The receipt could not be kept, and taking back met the refusal: what is kept must lead back.
-            Ok(Err(PlaceError::HalfDone { .. })) if keeps.is_some() && how == Fault::Refuses => {}
+            Ok(Err(ApplyError::PartiallyApplied { .. })) if keeps.is_some() && how == Fault::Refuses => {}
             Ok(Err(other)) => prop_assert!(false, "{}", other),
             Err(_) => prop_assert!(how != Fault::Refuses),
         }

@@ -230,7 +230,7 @@ impl MachineDocuments {
     }
 
     fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
-        let topology = self.topology.iter().map(|it| TopologyDocument::seen(it.clone(), self.seen_at));
+        let topology = self.topology.iter().map(|it| TopologyDocument::with_time(it.clone(), self.seen_at));
         let mut documents: Vec<serde_json::Value> =
             topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
         for model in &self.models {

@@ -4,7 +4,7 @@ use crate::phrases;
 use crate::style::{TextPage, TextStyle};
 use numaio_machine::findings::Severity;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Cost, Diagnosed, Diagnosis, Loss};
+use numaio_schema::{Cost, DiagnosedFinding, Diagnosis, Loss};
 
 /// Formats the findings, most costly first, each with its evidence, its cost and its fix.
 pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
@@ -26,7 +26,7 @@ pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
 }
 
 /// Counts the findings: `1 problem, 2 warnings, 3 notes`, or `no findings`.
-fn summary(findings: &[Diagnosed]) -> String {
+fn summary(findings: &[DiagnosedFinding]) -> String {
     let count = |severity: Severity| {
         let number = findings.iter().filter(|found| found.finding.severity == severity).count();
         if number == 0 {
@@ -42,13 +42,13 @@ fn summary(findings: &[Diagnosed]) -> String {
 }
 
 /// Groups findings that differ only in their subject, in the order of first occurrence.
-fn group_findings(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
-    let mut groups: Vec<Vec<&Diagnosed>> = Vec::new();
+fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> {
+    let mut groups: Vec<Vec<&DiagnosedFinding>> = Vec::new();
     for found in findings {
-        let same = |group: &&mut Vec<&Diagnosed>| {
+        let same = |group: &&mut Vec<&DiagnosedFinding>| {
             let first = group[0];
             let key =
-                |it: &Diagnosed| (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone());
+                |it: &DiagnosedFinding| (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone());
             key(first) == key(found) && first.cost == found.cost
         };
         match groups.iter_mut().find(same) {
@@ -62,7 +62,7 @@ fn group_findings(findings: &[Diagnosed]) -> Vec<Vec<&Diagnosed>> {
 /// The number of evidence lines, and of commands, shown for a group.
 const MOST_LINES: usize = 4;
 
-fn write(page: &mut TextPage, group: &[&Diagnosed]) {
+fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     let first = group[0];
     let subjects = phrases::joined(group.iter().map(|found| phrases::short(&found.finding.subject)), ", ");
     let severity = phrases::severity(first.finding.severity);
@@ -151,7 +151,7 @@ mod tests {
             source: MachineSource::Live,
             seen_at: None,
             devices: Vec::new(),
-            findings: vec![Diagnosed { finding, cost: Cost::Nothing, mend }],
+            findings: vec![DiagnosedFinding { finding, cost: Cost::Nothing, mend }],
             unseen: Vec::new(),
         };
         let text = doctor_text(&diagnosis, &TextStyle { width: 80, ..TextStyle::default() });

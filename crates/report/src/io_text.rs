@@ -10,7 +10,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
-use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Represented};
+use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, ClassRepresentative};
 use std::collections::BTreeSet;
 
 /// Formats an I/O record as tables by direction, operation and block size.
@@ -167,7 +167,7 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
 }
 
 /// States which nodes a measured node represents.
-pub(crate) fn representative_note(class: &Represented) -> String {
+pub(crate) fn representative_note(class: &ClassRepresentative) -> String {
     let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
     format!("Node {} represents {} (one class of the model).", class.by, joined(others, ", "))
 }
@@ -300,7 +300,7 @@ fn in_flight(method: &IoMethod) -> String {
 }
 
 pub(crate) fn device_name(device: &IoDevice) -> String {
-    match &device.by_way_of {
+    match &device.reached_via {
         Some(path) => format!("{} via {path}", device.name),
         None => device.name.clone(),
     }

@@ -5,7 +5,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::control::Change;
 use numaio_machine::set::CpuSet;
-use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
+use numaio_schema::{AppliedChange, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
 
 /// Formats the interrupts and queues of each device, and the plan if there is one.
 pub fn irq_text(document: &IrqDocument, style: &TextStyle) -> String {
@@ -133,7 +133,7 @@ fn write_plan(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
     if irqbalance {
         page.paragraph(0, 2, &format!("irqbalance option: {}", irqbalance_ban(&plan.changes)));
     }
-    let is_net = |applied: &Applied| !matches!(applied.change, Change::IrqAffinity { .. });
+    let is_net = |applied: &AppliedChange| !matches!(applied.change, Change::IrqAffinity { .. });
     let net = if plan.changes.iter().any(is_net) { " and CAP_NET_ADMIN" } else { "" };
     page.paragraph(
         0,
@@ -158,8 +158,8 @@ fn value(change: &Change) -> String {
 
 /// Returns the irqbalance setting that excludes the changed interrupts, for its service's
 /// environment.
-pub fn irqbalance_ban(changes: &[Applied]) -> String {
-    let option = |applied: &Applied| match applied.change {
+pub fn irqbalance_ban(changes: &[AppliedChange]) -> String {
+    let option = |applied: &AppliedChange| match applied.change {
         Change::IrqAffinity { irq, .. } => Some(format!("--banirq={irq}")),
         _ => None,
     };

@@ -6,7 +6,7 @@ use crate::plan_text::seconds;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::units::format_size;
-use numaio_schema::{Job, JobProblem, JobState, Word};
+use numaio_schema::{Job, JobProblem, JobState, CommandArg};
 use std::borrow::Cow;
 
 /// Formats jobs as a table, in the given order.
@@ -32,7 +32,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
         table.row([
             Cell::from(job.id.to_string()),
             job.state.name().into(),
-            date(job.began).into(),
+            date(job.started_at).into(),
             job.totals.moved.to_string().into(),
             data(job).into(),
             rate(job, style).into(),
@@ -60,7 +60,7 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
         } else {
             format!("Environment: {}", environment.join(" "))
         },
-        format!("Started {}, last updated {}{runs}", date(job.began), date(job.noted)),
+        format!("Started {}, last updated {}{runs}", date(job.started_at), date(job.written_at)),
         format!("Process {} on {}, numaio {}", job.process.pid, job.process.host, job.numaio),
         found_line(job),
         moved_line(job, style),
@@ -139,10 +139,10 @@ fn command(job: &Job) -> String {
     format!("numaio {}", words.join(" "))
 }
 
-fn text(word: &Word) -> Cow<'_, str> {
+fn text(word: &CommandArg) -> Cow<'_, str> {
     match word {
-        Word::Text(text) => text.into(),
-        Word::Bytes(bytes) => String::from_utf8_lossy(bytes),
+        CommandArg::Text(text) => text.into(),
+        CommandArg::Bytes(bytes) => String::from_utf8_lossy(bytes),
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     fn job_details_are_complete_and_clean() {
         let mut job = job();
         job.problems[0].name = Some("a\x1b[2Jb".to_owned());
-        job.command.push(Word::Bytes(b"\xff it's".to_vec()));
+        job.command.push(CommandArg::Bytes(b"\xff it's".to_vec()));
         let text = job_text(&job, &TextStyle::default());
         for part in [
             "Job 7, cut: its process is gone\n",

@@ -9,16 +9,16 @@ use crate::table::{Align, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
-use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoThere};
+use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoRemoteEnd};
 
 /// Formats a record as tables of message size, streams, placement at both ends, bandwidth and CPU
 /// time.
 pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let peer = record.device.by_way_of.as_deref().unwrap_or("a peer");
+    let peer = record.device.reached_via.as_deref().unwrap_or("a peer");
     let what = format!("I/O through {} with {peer}, on", record.device.name);
     let mut paragraphs = vec![method_sentence(record), format!("Local: {}", device_sentence(&record.device))];
-    paragraphs.extend(record.there.as_ref().map(|there| format!("Remote: {}", device_sentence(there))));
+    paragraphs.extend(record.remote.as_ref().map(|there| format!("Remote: {}", device_sentence(there))));
     header::write(&mut page, &what, &record.provenance, &paragraphs);
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
@@ -70,7 +70,7 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         let known = summary.filter(|summary| summary.interval != IntervalKind::Range);
         let unsettled = if summary.is_some() && !reading.settled { "unsettled" } else { "" };
         let failure = reading.failure.as_deref().map(short).unwrap_or_default();
-        let remote = cell.there.as_ref();
+        let remote = cell.remote.as_ref();
         let row = [
             format_size(cell.block_bytes),
             cell.streams().to_string(),
@@ -96,7 +96,7 @@ fn placement(cpus: &str, memory: Option<NodeId>) -> String {
     }
 }
 
-fn remote_placement(remote: &IoThere) -> String {
+fn remote_placement(remote: &IoRemoteEnd) -> String {
     placement(&remote.cpu_nodes.to_string(), remote.memory)
 }
 

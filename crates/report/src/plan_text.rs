@@ -6,8 +6,8 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    Objective, Plan, PlanMethod, PlannedPool, PlannedWay, Prediction, RateOrigin, SimpleRule, Stage,
-    Transfer, WayRates,
+    Objective, Plan, PlanMethod, PlannedPool, PlannedPath, Prediction, RateOrigin, SimpleRule, Stage,
+    Transfer, PathRates,
 };
 use std::collections::BTreeSet;
 
@@ -84,10 +84,10 @@ fn flows(plan: &Plan) -> Table {
     ];
     let mut table = Table::new(columns);
     let pools = plan.pools();
-    let memories: BTreeSet<NodeId> = pools.fills.iter().map(|pool| pool.way.memory_node).collect();
+    let memories: BTreeSet<NodeId> = pools.fills.iter().map(|pool| pool.path.memory_node).collect();
     for memory in memories {
         let of = |pools: &[PlannedPool]| -> Vec<PlannedPool> {
-            pools.iter().filter(|pool| pool.way.memory_node == memory).cloned().collect()
+            pools.iter().filter(|pool| pool.path.memory_node == memory).cloned().collect()
         };
         let (fills, drains) = (of(&pools.fills), of(&pools.drains));
         for line in 0..fills.len().max(drains.len()) {
@@ -111,7 +111,7 @@ fn flow(pool: Option<&PlannedPool>) -> [String; 4] {
 /// Lists the devices of a path's node by name.
 pub(crate) fn devices(pool: &PlannedPool) -> String {
     let names = phrases::joined(pool.devices.iter().map(|name| phrases::short(name)), "+");
-    format!("{names} (node {})", pool.way.device_node)
+    format!("{names} (node {})", pool.path.device_node)
 }
 
 fn paths(plan: &Plan, unit: BandwidthUnit) -> Table {
@@ -125,8 +125,8 @@ fn paths(plan: &Plan, unit: BandwidthUnit) -> Table {
     ];
     let mut table = Table::new(columns);
     let kinds = [
-        ("storage", &plan.storage_ways, &plan.problem.storage_ways),
-        ("network", &plan.network_ways, &plan.problem.network_ways),
+        ("storage", &plan.storage_paths, &plan.problem.storage_paths),
+        ("network", &plan.network_paths, &plan.problem.network_paths),
     ];
     for (kind, planned, rates) in kinds {
         for way in planned {
@@ -143,7 +143,7 @@ fn paths(plan: &Plan, unit: BandwidthUnit) -> Table {
     table
 }
 
-fn origin(rates: &[WayRates], way: &PlannedWay) -> &'static str {
+fn origin(rates: &[PathRates], way: &PlannedPath) -> &'static str {
     let of = rates.iter().find(|it| it.device_node == way.device_node && it.memory_node == way.memory_node);
     match of.map(|rates| rates.origin) {
         Some(RateOrigin::Measured) => "measured I/O",
@@ -188,10 +188,10 @@ fn rule(rule: SimpleRule) -> &'static str {
 /// Describes a stage.
 pub(crate) fn stage_name(stage: &Stage) -> String {
     match stage {
-        Stage::StorageWay(way) => {
+        Stage::StoragePath(way) => {
             format!("storage threads of node {} to memory {}", way.device_node, way.memory_node)
         }
-        Stage::NetworkWay(way) => {
+        Stage::NetworkPath(way) => {
             format!("network threads of memory {} to node {}", way.memory_node, way.device_node)
         }
         Stage::Storage(device) => phrases::short(device),

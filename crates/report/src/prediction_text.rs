@@ -7,7 +7,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::units::format_size;
 use numaio_schema::{
-    CapSource, Capacities, Estimate, HeldBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
+    CapSource, Capacities, Estimate, LimitedBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
 };
 
 /// Formats the predictions for a mix and for the best mix.
@@ -108,9 +108,9 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
     ];
     let mut table = Table::new(columns);
     for (flow, streams) in mix.flows.iter().zip(&mix.streams) {
-        let limit = match flow.held_by {
-            HeldBy::Path => "its path or its number of streams",
-            HeldBy::Device => "the device, shared with other nodes",
+        let limit = match flow.limited_by {
+            LimitedBy::Path => "its path or its number of streams",
+            LimitedBy::Device => "the device, shared with other nodes",
         };
         table.row([
             flow.node.to_string().into(),
@@ -173,7 +173,7 @@ mod tests {
     use numaio_machine::ids::NodeId;
     use numaio_machine::workload::Direction;
     use numaio_schema::{
-        FlowPrediction, IoEngine, MixMeasured, NodeCapacity, StreamsCapacity, Warning, PREDICTION_SCHEMA,
+        FlowPrediction, IoEngine, MixMeasurement, NodeCapacity, StreamsCapacity, Warning, PREDICTION_SCHEMA,
     };
 
     fn around(gigabytes: f64) -> Estimate {
@@ -188,11 +188,11 @@ mod tests {
             class: Some(1),
             streams: vec![StreamsCapacity { streams: 4, estimate: around(gigabytes) }],
         };
-        let flow = |node, alone, gigabytes: f64, held_by| FlowPrediction {
+        let flow = |node, alone, gigabytes: f64, limited_by| FlowPrediction {
             node: NodeId(node),
             alone: around(alone),
             bytes_per_s: gigabytes * 1e9,
-            held_by,
+            limited_by,
         };
         let mix = MixPrediction {
             streams: vec![
@@ -201,8 +201,8 @@ mod tests {
             ],
             equation_1: around(3.2),
             limits: around(3.6),
-            flows: vec![flow(2, 2.25, 1.2, HeldBy::Path), flow(7, 3.6, 2.4, HeldBy::Device)],
-            measured: Some(MixMeasured {
+            flows: vec![flow(2, 2.25, 1.2, LimitedBy::Path), flow(7, 3.6, 2.4, LimitedBy::Device)],
+            measured: Some(MixMeasurement {
                 estimate: around(3.55),
                 equation_1_error: 3.2 / 3.55 - 1.0,
                 limits_error: 3.6 / 3.55 - 1.0,
@@ -229,7 +229,7 @@ mod tests {
             mix: Some(mix.clone()),
             best: Some(MixPrediction {
                 streams: vec![NodeStreams { node: NodeId(7), streams: 6 }],
-                flows: vec![flow(7, 3.6, 3.6, HeldBy::Path)],
+                flows: vec![flow(7, 3.6, 3.6, LimitedBy::Path)],
                 measured: None,
                 ..mix
             }),

@@ -66,7 +66,7 @@ fn classes(direction: &ValidatedDirection, unit: BandwidthUnit) -> Table {
         let cells = |text: &dyn Fn(&Spread) -> String| -> Vec<Cell> {
             let cell = |(spread, class): (&Option<Spread>, &numaio_schema::ValidatedClass)| {
                 let text = spread.as_ref().map_or("-".to_owned(), text);
-                let color = (column.role != Role::Rival).then_some(class.rank);
+                let color = (column.role != Role::Baseline).then_some(class.rank);
                 Cell::with_class(text, color)
             };
             column.classes.iter().zip(&direction.classes).map(cell).collect()
@@ -323,7 +323,7 @@ mod tests {
             ),
             column(Role::Measured, "io-read", Quantity::BytesPerS, &[(0, 1.6), (1, 2.0), (3, 2.5)], &classes),
             column(
-                Role::Rival,
+                Role::Baseline,
                 "slit",
                 Quantity::Distance,
                 &[(0, 20.0), (1, 20.0), (2, 16.0), (3, 10.0)],

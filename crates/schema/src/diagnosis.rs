@@ -1,6 +1,6 @@
 //! What on a machine costs I/O bandwidth, and what mends it.
 
-use crate::{MachineSource, NotThatDocument};
+use crate::{MachineSource, DocumentError};
 use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;
@@ -29,7 +29,7 @@ pub struct Diagnosis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// What was found, the dearest first.
-    pub findings: Vec<Diagnosed>,
+    pub findings: Vec<DiagnosedFinding>,
     /// What could not be looked at, and why, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Diagnosis {
 
 /// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Diagnosed {
+pub struct DiagnosedFinding {
     /// What was seen, and where.
     #[serde(flatten)]
     pub finding: Finding,
@@ -101,7 +101,7 @@ impl Diagnosis {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, DIAGNOSIS_SCHEMA)
     }
 }

@@ -64,7 +64,7 @@ pub enum Document {
 
 /// Text that is not the document wanted.
 #[derive(Debug, thiserror::Error)]
-pub enum NotThatDocument {
+pub enum DocumentError {
     /// No JSON, as a file cut short is.
     #[error("it is no JSON: {0}")]
     NotJson(serde_json::Error),
@@ -73,7 +73,7 @@ pub enum NotThatDocument {
     NoSchema,
     /// Another document.
     #[error("it is a {found:?}, and a {wanted} is wanted")]
-    Other {
+    WrongKind {
         /// The schema wanted.
         wanted: &'static str,
         /// The schema found.
@@ -81,7 +81,7 @@ pub enum NotThatDocument {
     },
     /// Another version of a document that is known.
     #[error("it is a {found:?}, written by {age} numaio; this one reads {known}")]
-    OtherVersion {
+    UnsupportedVersion {
         /// The schema found.
         found: String,
         /// The schema known.
@@ -103,8 +103,8 @@ impl Document {
     /// Reads a document of any kind.
     ///
     /// # Errors
-    /// [`NotThatDocument`], which names the field that is wrong.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    /// [`DocumentError`], which names the field that is wrong.
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         let schema = schema_of(text)?;
         Ok(match schema.as_str() {
             TOPOLOGY_SCHEMA => Self::Topology(parse(text)?),
@@ -127,7 +127,7 @@ impl Document {
 }
 
 /// Reads a document after its schema is checked.
-pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, NotThatDocument> {
+pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, DocumentError> {
     let schema = schema_of(text)?;
     if schema != wanted {
         return Err(other(schema, wanted));
@@ -135,30 +135,30 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Res
     parse(text)
 }
 
-fn schema_of(text: &str) -> Result<String, NotThatDocument> {
+fn schema_of(text: &str) -> Result<String, DocumentError> {
     #[derive(serde::Deserialize)]
     struct Head {
         schema: Option<String>,
     }
     let head: Result<Head, _> = serde_json::from_str(text);
     match head {
-        Ok(head) => head.schema.ok_or(NotThatDocument::NoSchema),
+        Ok(head) => head.schema.ok_or(DocumentError::NoSchema),
         // An array, a number, or a schema that is no string: JSON, and none of ours.
-        Err(error) if error.is_data() => Err(NotThatDocument::NoSchema),
-        Err(error) => Err(NotThatDocument::NotJson(error)),
+        Err(error) if error.is_data() => Err(DocumentError::NoSchema),
+        Err(error) => Err(DocumentError::NotJson(error)),
     }
 }
 
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, NotThatDocument> {
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError> {
     let mut json = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
-        NotThatDocument::Malformed { field, why: error.into_inner().to_string() }
+        DocumentError::Malformed { field, why: error.into_inner().to_string() }
     })
 }
 
 /// Why a schema is not the one wanted.
-fn other(found: String, wanted: &'static str) -> NotThatDocument {
+fn other(found: String, wanted: &'static str) -> DocumentError {
     let found: String = found.chars().take(80).collect();
     let split = |schema: &str| -> Option<(String, u32)> {
         let (name, version) = schema.rsplit_once('/')?;
@@ -171,7 +171,7 @@ fn other(found: String, wanted: &'static str) -> NotThatDocument {
         Some((known, if version > split(known)?.1 { "a newer" } else { "an older" }))
     });
     match mine {
-        Some((known, age)) if found != known => NotThatDocument::OtherVersion { found, known, age },
-        _ => NotThatDocument::Other { wanted, found },
+        Some((known, age)) if found != known => DocumentError::UnsupportedVersion { found, known, age },
+        _ => DocumentError::WrongKind { wanted, found },
     }
 }

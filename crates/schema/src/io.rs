@@ -1,6 +1,6 @@
 //! I/O of a device, measured.
 
-use crate::{NotThatDocument, Provenance, Reading, Rounds, Summary};
+use crate::{DocumentError, Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -25,8 +25,8 @@ pub struct IoRecord {
     /// One for each placement, direction, block size and number of streams.
     pub cells: Vec<IoCell>,
     /// The device at the other end of a network path, as the peer tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<IoDevice>,
+    #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<IoDevice>,
 }
 
 /// A device that was measured.
@@ -42,7 +42,8 @@ pub struct IoDevice {
     /// The node it hangs on; none if unknown.
     pub node: Option<NodeId>,
     /// The file, or the peer's address, by which it was reached, if not by its name.
-    pub by_way_of: Option<String>,
+    #[serde(rename = "by_way_of")]
+    pub reached_via: Option<String>,
     /// Its interrupts as they were; nothing was changed.
     #[serde(default)]
     pub irqs: Vec<Irq>,
@@ -65,7 +66,7 @@ pub struct IoMethod {
     pub area_bytes: Option<u64>,
     /// Which nodes stand for which, if not every node was measured.
     #[serde(default)]
-    pub represented: Vec<Represented>,
+    pub represented: Vec<ClassRepresentative>,
     /// What was done otherwise than asked, and why.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -98,7 +99,7 @@ pub enum IoEngine {
 
 /// One node that stands for its class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Represented {
+pub struct ClassRepresentative {
     /// Direction of the class.
     pub direction: Direction,
     /// The node that was measured.
@@ -128,13 +129,13 @@ pub struct IoCell {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
     /// Who was at the other end of a network path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<IoThere>,
+    #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<IoRemoteEnd>,
 }
 
 /// The other end of streams through a network.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct IoThere {
+pub struct IoRemoteEnd {
     /// Nodes of its CPUs.
     pub cpu_nodes: NodeSet,
     /// Node of its buffers; none where a program chose.
@@ -191,7 +192,7 @@ impl IoRecord {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, IO_SCHEMA)
     }
 }

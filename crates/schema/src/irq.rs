@@ -1,6 +1,6 @@
 //! Which CPUs serve devices, and which should.
 
-use crate::{Applied, NotThatDocument};
+use crate::{AppliedChange, DocumentError};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
@@ -59,7 +59,7 @@ pub struct QueueIrq {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IrqPlan {
     /// What is to change, each with what undoes it; empty if all is as it should be.
-    pub changes: Vec<Applied>,
+    pub changes: Vec<AppliedChange>,
     /// CPUs that get interrupts, one of each core.
     pub cpus: CpuSet,
     /// Why so, in words.
@@ -73,7 +73,7 @@ impl IrqDocument {
     ///
     /// # Errors
     /// If the text is none.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, IRQ_SCHEMA)
     }
 }

@@ -1,6 +1,6 @@
 //! A transfer that runs or ran here, kept so that it can be looked at, ended and gone on with.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ pub struct Job {
     /// Version of numaio that ran it.
     pub numaio: String,
     /// What was typed, without the name of the program.
-    pub command: Vec<Word>,
+    pub command: Vec<CommandArg>,
     /// The folder in which it was typed.
-    pub directory: Word,
+    pub directory: CommandArg,
     /// Variables of the environment that change what the command does, as they were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -34,19 +34,21 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Seconds since 1970 at which it was begun for the first time.
-    pub began: u64,
+    #[serde(rename = "began")]
+    pub started_at: u64,
     /// Seconds since 1970 at which this was written.
-    pub noted: u64,
+    #[serde(rename = "noted")]
+    pub written_at: u64,
     /// Seconds that the last run took, or has taken so far.
     pub seconds: f64,
     /// How often it was run: 1, and 1 more for each time that it was resumed.
     pub runs: u32,
     /// How far the last run is.
     pub totals: JobTotals,
-    /// What went wrong in the last run, the first [`MOST_PROBLEMS`](Self::MOST_PROBLEMS) of it.
+    /// What went wrong in the last run, the first [`MAX_PROBLEMS`](Self::MAX_PROBLEMS) of it.
     #[serde(default)]
     pub problems: Vec<JobProblem>,
-    /// What happened, the last [`MOST_LINES`](Self::MOST_LINES) of it.
+    /// What happened, the last [`MAX_LINES`](Self::MAX_LINES) of it.
     #[serde(default)]
     pub log: Vec<JobLine>,
 }
@@ -54,7 +56,7 @@ pub struct Job {
 /// A word of a command: text, or bytes that are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Word {
+pub enum CommandArg {
     /// UTF-8.
     Text(String),
     /// Any other bytes.
@@ -81,13 +83,15 @@ pub enum JobState {
     /// It runs.
     Running,
     /// It runs, and was asked to end.
-    Ending,
+    #[serde(rename = "ending")]
+    Cancelling,
     /// All is there.
     Done,
     /// It ended, and not all is there.
     Failed,
     /// It was interrupted, or its process is gone.
-    Cut,
+    #[serde(rename = "cut")]
+    Interrupted,
 }
 
 /// How far a transfer is.
@@ -142,75 +146,75 @@ impl JobState {
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
-            Self::Ending => "ending",
+            Self::Cancelling => "ending",
             Self::Done => "done",
             Self::Failed => "failed",
-            Self::Cut => "cut",
+            Self::Interrupted => "cut",
         }
     }
 
     /// Whether somebody still works on it.
     pub fn is_alive(self) -> bool {
-        matches!(self, Self::Running | Self::Ending)
+        matches!(self, Self::Running | Self::Cancelling)
     }
 }
 
 impl Job {
     /// Most problems that are kept.
-    pub const MOST_PROBLEMS: usize = 1000;
+    pub const MAX_PROBLEMS: usize = 1000;
     /// Most lines of the log that are kept.
-    pub const MOST_LINES: usize = 1000;
+    pub const MAX_LINES: usize = 1000;
 
     /// Reads a job.
     ///
     /// # Errors
     /// If the text is not of this form.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, JOB_SCHEMA)
     }
 
     /// Most bytes of JSON of a name: of its 4,095 bytes each may be shown as `\\u{1b}`.
-    const LONGEST_NAME: usize = 7 * 4_095;
+    const MAX_NAME_BYTES: usize = 7 * 4_095;
     /// Most bytes of JSON of other words: a problem has 1,024 bytes of them.
-    const LONGEST_WORDS: usize = 4_096;
+    const MAX_TEXT_BYTES: usize = 4_096;
 
     /// A name as it is kept: another host may tell one that is longer than any.
-    pub fn name(words: String) -> String {
-        cut(words, Self::LONGEST_NAME)
+    pub fn truncate_name(words: String) -> String {
+        truncate(words, Self::MAX_NAME_BYTES)
     }
 
     /// Words as they are kept.
-    pub fn words(words: String) -> String {
-        cut(words, Self::LONGEST_WORDS)
+    pub fn truncate_text(words: String) -> String {
+        truncate(words, Self::MAX_TEXT_BYTES)
     }
 
     /// Notes what went wrong, up to the limit.
     pub fn add_problem(&mut self, problem: JobProblem) {
-        if self.problems.len() < Self::MOST_PROBLEMS {
-            self.problems.push(problem.cut());
+        if self.problems.len() < Self::MAX_PROBLEMS {
+            self.problems.push(problem.truncated());
         }
     }
 
     /// Notes what happened; the oldest line makes room.
     pub fn add_line(&mut self, at: u64, text: String) {
-        if self.log.len() >= Self::MOST_LINES {
+        if self.log.len() >= Self::MAX_LINES {
             self.log.remove(0);
         }
-        self.log.push(JobLine { at, text: Self::words(text) });
+        self.log.push(JobLine { at, text: Self::truncate_text(text) });
     }
 }
 
 impl JobProblem {
     /// The same within what a job keeps of it.
-    pub fn cut(self) -> Self {
+    pub fn truncated(self) -> Self {
         let Self { name, side, reason, text } = self;
-        let [side, reason, text] = [side, reason, text].map(Job::words);
-        Self { name: name.map(Job::name), side, reason, text }
+        let [side, reason, text] = [side, reason, text].map(Job::truncate_text);
+        Self { name: name.map(Job::truncate_name), side, reason, text }
     }
 }
 
 /// Words of which JSON has no more than `most` bytes. What is beyond takes no memory any more.
-fn cut(mut words: String, most: usize) -> String {
+fn truncate(mut words: String, most: usize) -> String {
     let mut bytes = 0;
     let beyond = words.char_indices().find(|(_, char)| {
         bytes += match char {

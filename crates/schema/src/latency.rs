@@ -1,6 +1,6 @@
 //! Latency between CPU nodes and memory nodes, idle and under load.
 
-use crate::{NotThatDocument, Provenance, Reading, Rounds, Summary};
+use crate::{DocumentError, Provenance, Reading, Rounds, Summary};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::workload::{Pages, Placement};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl LatencyRecord {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, LATENCY_SCHEMA)
     }
 }

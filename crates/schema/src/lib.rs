@@ -27,33 +27,33 @@ mod validation;
 mod verification;
 mod view;
 
-pub use diagnosis::{Cost, Diagnosed, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
-pub use document::{Document, NotThatDocument};
+pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
+pub use document::{Document, DocumentError};
 pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
-pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoThere, Represented, IO_SCHEMA};
+pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, ClassRepresentative, IO_SCHEMA};
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq, IRQ_SCHEMA};
-pub use job::{Job, JobLine, JobProblem, JobProcess, JobState, JobTotals, Word, JOB_SCHEMA};
+pub use job::{Job, JobLine, JobProblem, JobProcess, JobState, JobTotals, CommandArg, JOB_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use near::{NearDocument, NEAR_SCHEMA};
 pub use placement::{
-    Basis, Hint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace,
+    Basis, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement,
     PLACEMENT_SCHEMA,
 };
 pub use plan::{
-    Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedWay,
-    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, WayId, WayRates,
+    Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedPath,
+    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, PathId, PathRates,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
-    CapSource, Capacities, Estimate, FlowPrediction, HeldBy, IoPrediction, MixMeasured, MixPrediction,
+    CapSource, Capacities, Estimate, FlowPrediction, LimitedBy, IoPrediction, MixMeasurement, MixPrediction,
     NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,
 };
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
-pub use receipt::{Applied, Receipt, RECEIPT_SCHEMA};
+pub use receipt::{AppliedChange, Receipt, RECEIPT_SCHEMA};
 pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use status::{DeviceUse, Nearness, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
+pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 pub use stream::{
     PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
 };
@@ -63,7 +63,7 @@ pub use validation::{
     Column, Merge, Role, Split, Spread, ValidatedClass, ValidatedDirection, Validation, Verdict,
     VALIDATION_SCHEMA,
 };
-pub use verification::{DeviceSeen, TaskSeen, Verification, VERIFICATION_SCHEMA};
+pub use verification::{DeviceObservation, TaskObservation, Verification, VERIFICATION_SCHEMA};
 pub use view::{
     Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
 };

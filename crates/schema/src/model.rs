@@ -1,6 +1,6 @@
 //! The I/O bandwidth model of a machine: classes of nodes per target and direction.
 
-use crate::{NotThatDocument, Record};
+use crate::{DocumentError, Record};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
@@ -30,7 +30,8 @@ pub struct TargetModel {
     /// Names of devices attached to it.
     pub devices: Vec<String>,
     /// Other nodes of its package.
-    pub neighbours: NodeSet,
+    #[serde(rename = "neighbours")]
+    pub neighbors: NodeSet,
     /// One for each direction measured.
     pub directions: Vec<DirectionModel>,
 }
@@ -104,7 +105,7 @@ pub struct NodeBandwidth {
 
 impl Model {
     /// Reads a model.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, MODEL_SCHEMA)
     }
 }

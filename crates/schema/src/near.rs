@@ -1,6 +1,6 @@
 //! What handles stand for.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ impl NearDocument {
     ///
     /// # Errors
     /// If the text is no such document, or one of another version.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, NEAR_SCHEMA)
     }
 }

@@ -1,6 +1,6 @@
 //! Where the tasks of a program should run, and why.
 
-use crate::{MachineSource, NotThatDocument};
+use crate::{MachineSource, DocumentError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
@@ -30,7 +30,7 @@ pub struct PlacementPlan {
     /// What to be near, as it was resolved.
     pub targets: Vec<PlacementTarget>,
     /// A place for each task.
-    pub tasks: Vec<TaskPlace>,
+    pub tasks: Vec<TaskPlacement>,
     /// Why these nodes, in words.
     pub reasons: Vec<String>,
     /// Nodes that were not chosen, and why.
@@ -54,7 +54,7 @@ pub struct PlacementRequest {
     /// Whether tasks are spread over all nodes of the best class.
     pub spread: bool,
     /// What the tasks want most.
-    pub hint: Hint,
+    pub hint: PlacementHint,
     /// Whether memory may lie nowhere else.
     pub strict: bool,
     /// Whether pages lie in turn on all nodes with memory, by the kernel's weights.
@@ -65,7 +65,7 @@ pub struct PlacementRequest {
 /// What a task wants most (Moreaud and Goglin, 2007).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Hint {
+pub enum PlacementHint {
     /// Bandwidth to the device: by the model's classes.
     #[default]
     Bandwidth,
@@ -124,7 +124,7 @@ pub struct RankedNode {
 
 /// Where one task runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskPlace {
+pub struct TaskPlacement {
     /// Index of the device it serves, in `targets`; none if it serves all.
     pub target: Option<usize>,
     /// Its CPUs.
@@ -149,7 +149,7 @@ impl PlacementPlan {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLACEMENT_SCHEMA)
     }
 }
@@ -162,14 +162,14 @@ impl Default for PlacementRequest {
             cores_per_task: 1,
             direction: None,
             spread: false,
-            hint: Hint::default(),
+            hint: PlacementHint::default(),
             strict: false,
             weights: false,
         }
     }
 }
 
-impl Hint {
+impl PlacementHint {
     /// All hints, the default first.
     pub const ALL: [Self; 3] = [Self::Bandwidth, Self::Latency, Self::Cpu];
 
@@ -183,13 +183,13 @@ impl Hint {
     }
 }
 
-impl fmt::Display for Hint {
+impl fmt::Display for PlacementHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Hint {
+impl FromStr for PlacementHint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -6,7 +6,7 @@
 //! Both kinds of thread run on the memory node v. A way is named by its device node and its memory node,
 //! whatever the direction: received data takes the same ways backwards.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
@@ -48,9 +48,11 @@ pub struct PlanProblem {
     /// NICs by which the data may go; several may be on one node.
     pub nics: Vec<PlanNic>,
     /// Ways between storage and memory. A pair of nodes that is not there cannot be used.
-    pub storage_ways: Vec<WayRates>,
+    #[serde(rename = "storage_ways")]
+    pub storage_paths: Vec<PathRates>,
     /// Ways between memory and network. A pair of nodes that is not there cannot be used.
-    pub network_ways: Vec<WayRates>,
+    #[serde(rename = "network_ways")]
+    pub network_paths: Vec<PathRates>,
     /// Links and devices that several ways share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<PlanLimit>,
@@ -124,7 +126,7 @@ pub struct PlanNic {
 /// Bandwidth between the devices of a node and the memory of a node, in the problem's direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WayRates {
+pub struct PathRates {
     /// u of storage, w of the network: node of the devices.
     pub device_node: NodeId,
     /// v: node of the memory and of the threads.
@@ -162,17 +164,17 @@ pub struct PlanLimit {
     /// Bytes per second of all its ways together.
     pub bytes_per_s: f64,
     /// Ways between storage and memory that use it.
-    #[serde(default)]
-    pub storage_ways: Vec<WayId>,
+    #[serde(rename = "storage_ways", default)]
+    pub storage_paths: Vec<PathId>,
     /// Ways between memory and network that use it.
-    #[serde(default)]
-    pub network_ways: Vec<WayId>,
+    #[serde(rename = "network_ways", default)]
+    pub network_paths: Vec<PathId>,
 }
 
 /// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WayId {
+pub struct PathId {
     /// Node of the devices.
     pub device_node: NodeId,
     /// Node of the memory and of the threads.
@@ -191,9 +193,11 @@ pub struct Plan {
     /// How it was solved.
     pub method: PlanMethod,
     /// Ways between storage and memory that are used, by device node, then memory node.
-    pub storage_ways: Vec<PlannedWay>,
+    #[serde(rename = "storage_ways")]
+    pub storage_paths: Vec<PlannedPath>,
     /// Ways between memory and network that are used, by memory node, then device node.
-    pub network_ways: Vec<PlannedWay>,
+    #[serde(rename = "network_ways")]
+    pub network_paths: Vec<PlannedPath>,
     /// What it is expected to take.
     pub predicted: Prediction,
     /// How good it is.
@@ -215,7 +219,7 @@ pub enum PlanMethod {
 
 /// A way that is used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlannedWay {
+pub struct PlannedPath {
     /// Node of the devices.
     pub device_node: NodeId,
     /// Node of the memory and of the threads.
@@ -259,9 +263,11 @@ pub struct StageTime {
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Threads between storage and memory.
-    StorageWay(WayId),
+    #[serde(rename = "storage-way")]
+    StoragePath(PathId),
     /// Threads between memory and network.
-    NetworkWay(WayId),
+    #[serde(rename = "network-way")]
+    NetworkPath(PathId),
     /// A storage device, by name.
     Storage(String),
     /// All NICs of a node together: data is spread over them by their bandwidths.
@@ -282,7 +288,8 @@ pub struct Proof {
     /// Whether the gap is closed, within the methods' tolerance of 1e-6. False after a time limit.
     pub optimal: bool,
     /// Linear programmes solved.
-    pub programmes: u64,
+    #[serde(rename = "programmes")]
+    pub linear_programs: u64,
 }
 
 /// A simple plan that was not taken.
@@ -291,11 +298,11 @@ pub struct RejectedPlan {
     /// Which.
     pub rule: SimpleRule,
     /// Its ways between storage and memory; empty if it cannot be carried out.
-    #[serde(default)]
-    pub storage_ways: Vec<PlannedWay>,
+    #[serde(rename = "storage_ways", default)]
+    pub storage_paths: Vec<PlannedPath>,
     /// Its ways between memory and network; empty if it cannot be carried out.
-    #[serde(default)]
-    pub network_ways: Vec<PlannedWay>,
+    #[serde(rename = "network_ways", default)]
+    pub network_paths: Vec<PlannedPath>,
     /// What it would take; none if it cannot be carried out.
     pub predicted: Option<Prediction>,
     /// Why it was not taken, in words for people.
@@ -321,7 +328,7 @@ impl PlanProblem {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_PROBLEM_SCHEMA)
     }
 
@@ -336,7 +343,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_SCHEMA)
     }
 
@@ -348,21 +355,21 @@ impl Plan {
 
     /// Threads of both kinds that run on a node.
     pub fn threads_on(&self, node: NodeId) -> u32 {
-        let ways = self.storage_ways.iter().chain(&self.network_ways);
-        ways.filter(|way| way.memory_node == node).map(|way| way.threads).sum()
+        let paths = self.storage_paths.iter().chain(&self.network_paths);
+        paths.filter(|path| path.memory_node == node).map(|path| path.threads).sum()
     }
 }
 
-impl WayRates {
+impl PathRates {
     /// Which way it is.
-    pub fn id(&self) -> WayId {
-        WayId { device_node: self.device_node, memory_node: self.memory_node }
+    pub fn id(&self) -> PathId {
+        PathId { device_node: self.device_node, memory_node: self.memory_node }
     }
 }
 
-impl PlannedWay {
+impl PlannedPath {
     /// Which way it is.
-    pub fn id(&self) -> WayId {
-        WayId { device_node: self.device_node, memory_node: self.memory_node }
+    pub fn id(&self) -> PathId {
+        PathId { device_node: self.device_node, memory_node: self.memory_node }
     }
 }

@@ -1,6 +1,6 @@
 //! A plan as whoever carries it out sees it: pools of threads, and what they share.
 
-use crate::plan::{Plan, PlanProblem, PlannedWay, Transfer, WayId, WayRates};
+use crate::plan::{Plan, PlanProblem, PlannedPath, Transfer, PathId, PathRates};
 use numaio_machine::ids::NodeId;
 
 /// Pools of a plan.
@@ -20,7 +20,7 @@ pub struct PlannedPool {
     /// Which side of the memory its way is on.
     pub side: PoolSide,
     /// Node of the devices, and node of the memory and of the threads.
-    pub way: WayId,
+    pub path: PathId,
     /// Names of the devices of that side on the device node, those of storage with data only.
     pub devices: Vec<String>,
     /// Threads.
@@ -55,11 +55,11 @@ impl Plan {
     /// Pools of threads by (device node, memory node), and what they share.
     pub fn pools(&self) -> PlannedPools {
         let problem = &self.problem;
-        let pools = |side, ways: &[PlannedWay], rates: &[WayRates]| -> Vec<PlannedPool> {
+        let pools = |side, ways: &[PlannedPath], rates: &[PathRates]| -> Vec<PlannedPool> {
             ways.iter().map(|way| pool(problem, side, way, rates)).collect()
         };
-        let storage = pools(PoolSide::Storage, &self.storage_ways, &problem.storage_ways);
-        let network = pools(PoolSide::Network, &self.network_ways, &problem.network_ways);
+        let storage = pools(PoolSide::Storage, &self.storage_paths, &problem.storage_paths);
+        let network = pools(PoolSide::Network, &self.network_paths, &problem.network_paths);
         let (fills, drains) = match problem.direction {
             Transfer::Send => (storage, network),
             Transfer::Receive => (network, storage),
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-fn pool(problem: &PlanProblem, side: PoolSide, way: &PlannedWay, rates: &[WayRates]) -> PlannedPool {
+fn pool(problem: &PlanProblem, side: PoolSide, way: &PlannedPath, rates: &[PathRates]) -> PlannedPool {
     let rates = rates.iter().find(|rates| rates.id() == way.id());
     let devices = match side {
         PoolSide::Storage => {
@@ -83,7 +83,7 @@ fn pool(problem: &PlanProblem, side: PoolSide, way: &PlannedWay, rates: &[WayRat
     };
     PlannedPool {
         side,
-        way: way.id(),
+        path: way.id(),
         devices,
         threads: way.threads,
         bytes: way.bytes,
@@ -103,14 +103,14 @@ fn shared(problem: &PlanProblem, pools: &[&PlannedPool]) -> Vec<SharedRate> {
         for (side, rate) in
             [(PoolSide::Network, nics_rate(problem, node)), (PoolSide::Storage, storage_rate(problem, node))]
         {
-            let own = numbers(&|pool| pool.side == side && pool.way.device_node == node);
+            let own = numbers(&|pool| pool.side == side && pool.path.device_node == node);
             shared.extend(rate.map(|bytes_per_s| SharedRate { bytes_per_s, pools: own }));
         }
     }
     for limit in &problem.limits {
         let own = numbers(&|pool| match pool.side {
-            PoolSide::Storage => limit.storage_ways.contains(&pool.way),
-            PoolSide::Network => limit.network_ways.contains(&pool.way),
+            PoolSide::Storage => limit.storage_paths.contains(&pool.path),
+            PoolSide::Network => limit.network_paths.contains(&pool.path),
         });
         shared.push(SharedRate { bytes_per_s: limit.bytes_per_s, pools: own });
     }
@@ -140,20 +140,20 @@ mod tests {
         Plan::from_json(include_str!("../tests/fixtures/plan-1.json")).expect("a plan")
     }
 
-    fn way(device: u32, memory: u32) -> WayId {
-        WayId { device_node: NodeId(device), memory_node: NodeId(memory) }
+    fn path(device: u32, memory: u32) -> PathId {
+        PathId { device_node: NodeId(device), memory_node: NodeId(memory) }
     }
 
     #[test]
     fn every_way_is_a_pool_with_its_devices() {
         let pools = plan().pools();
-        let fills: Vec<_> = pools.fills.iter().map(|pool| (pool.way, pool.threads, pool.bytes)).collect();
+        let fills: Vec<_> = pools.fills.iter().map(|pool| (pool.path, pool.threads, pool.bytes)).collect();
         assert_eq!(
             fills,
             [
-                (way(0, 0), 4, 2_461_538_461_538),
-                (way(0, 1), 1, 38_461_538_462),
-                (way(1, 1), 1, 500_000_000_000)
+                (path(0, 0), 4, 2_461_538_461_538),
+                (path(0, 1), 1, 38_461_538_462),
+                (path(1, 1), 1, 500_000_000_000)
             ]
         );
         assert_eq!(pools.fills[0].devices, ["nvme0n1", "nvme1n1"]);

@@ -1,6 +1,6 @@
 //! What a device shared by streams of several nodes is predicted to give.
 
-use crate::{IoEngine, NotThatDocument, Warning};
+use crate::{IoEngine, DocumentError, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
@@ -142,7 +142,7 @@ pub struct MixPrediction {
     pub flows: Vec<FlowPrediction>,
     /// What was measured, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured: Option<MixMeasured>,
+    pub measured: Option<MixMeasurement>,
 }
 
 /// What the streams of one node get in a mix, by the second predictor.
@@ -155,13 +155,14 @@ pub struct FlowPrediction {
     /// What they get in the mix, in bytes per second.
     pub bytes_per_s: f64,
     /// What keeps them from getting more.
-    pub held_by: HeldBy,
+    #[serde(rename = "held_by")]
+    pub limited_by: LimitedBy,
 }
 
 /// What keeps streams from getting more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HeldBy {
+pub enum LimitedBy {
     /// The path of their node, or what so few streams ask for.
     Path,
     /// The device, which others use too.
@@ -170,7 +171,7 @@ pub enum HeldBy {
 
 /// A mix that was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct MixMeasured {
+pub struct MixMeasurement {
     /// What it gave.
     #[serde(flatten)]
     pub estimate: Estimate,
@@ -185,7 +186,7 @@ impl IoPrediction {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PREDICTION_SCHEMA)
     }
 }

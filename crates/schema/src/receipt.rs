@@ -1,6 +1,6 @@
 //! What was changed on a machine, and how to take it back.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::control::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub struct Receipt {
     /// Fingerprint of the machine; the receipt is good for no other.
     pub machine: String,
     /// Changes in the order in which they were applied, each with the change that undoes it.
-    pub applied: Vec<Applied>,
+    pub applied: Vec<AppliedChange>,
     /// Seconds since 1970 at which it began; 0 in receipts of before this was kept.
     #[serde(default)]
     pub made_at: u64,
@@ -37,7 +37,7 @@ pub struct Receipt {
 
 /// One change that was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
+pub struct AppliedChange {
     /// The change.
     pub change: Change,
     /// What undoes it.
@@ -46,7 +46,7 @@ pub struct Applied {
 
 impl Receipt {
     /// A receipt of changes to be made on a machine in this start of its kernel; inverses as they are foreseen.
-    pub fn foreseen(machine: &str, boot: Option<String>, made_at: u64, applied: Vec<Applied>) -> Self {
+    pub fn planned(machine: &str, boot: Option<String>, made_at: u64, applied: Vec<AppliedChange>) -> Self {
         Self {
             schema: RECEIPT_SCHEMA.to_owned(),
             machine: machine.to_owned(),
@@ -66,7 +66,7 @@ impl Receipt {
     }
 
     /// Reads a receipt.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, RECEIPT_SCHEMA)
     }
 }

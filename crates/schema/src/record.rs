@@ -1,6 +1,6 @@
 //! What was measured, how, and in what conditions.
 
-use crate::{NotThatDocument, Provenance, Summary};
+use crate::{DocumentError, Provenance, Summary};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::Residency;
 use numaio_machine::workload::{CopyLoop, Flow, Pages, Placement};
@@ -134,7 +134,7 @@ pub struct Warning {
 
 impl Record {
     /// Reads a record.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, RECORD_SCHEMA)
     }
 

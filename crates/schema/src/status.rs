@@ -1,6 +1,6 @@
 //! Where running programs are, beside the devices that they use.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct Status {
     pub processes: Vec<ProcessStatus>,
     /// Programs that were asked for and could not be seen, or not wholly, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unseen: Vec<Unseen>,
+    pub unseen: Vec<UnreadableProcess>,
 }
 
 /// One running program.
@@ -54,7 +54,8 @@ pub struct DeviceUse {
     /// Share of the open files and connections that lead to it.
     pub share: f64,
     /// What leads to it, as in `/data/set1 -> xfs on /dev/sda1 -> sda`; the first of several.
-    pub by_way_of: String,
+    #[serde(rename = "by_way_of")]
+    pub reached_via: String,
 }
 
 /// How near a program is to its devices.
@@ -70,7 +71,7 @@ pub struct Nearness {
 
 /// A program that could not be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unseen {
+pub struct UnreadableProcess {
     /// Its number.
     pub pid: u32,
     /// Why not.
@@ -93,7 +94,7 @@ impl Status {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, STATUS_SCHEMA)
     }
 }

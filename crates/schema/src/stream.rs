@@ -1,6 +1,6 @@
 //! STREAM between CPU nodes and memory nodes.
 
-use crate::{ClassRule, NotThatDocument, Provenance, Reading, Rounds};
+use crate::{ClassRule, DocumentError, Provenance, Reading, Rounds};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ impl StreamRecord {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, STREAM_SCHEMA)
     }
 }

@@ -1,6 +1,6 @@
 //! A machine as it was seen.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -23,16 +23,16 @@ pub struct TopologyDocument {
 impl TopologyDocument {
     /// The document of a machine seen at no known time.
     pub fn new(topology: Topology) -> Self {
-        Self::seen(topology, None)
+        Self::with_time(topology, None)
     }
 
     /// The document of a machine seen at a time, in seconds since 1970.
-    pub fn seen(topology: Topology, seen_at: Option<u64>) -> Self {
+    pub fn with_time(topology: Topology, seen_at: Option<u64>) -> Self {
         Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology }
     }
 
     /// Reads a document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, TOPOLOGY_SCHEMA)
     }
 }

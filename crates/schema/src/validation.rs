@@ -1,6 +1,6 @@
 //! The copy model beside measured I/O: Tables IV and V of Li et al. (ICPP 2013) for this machine.
 
-use crate::{Agreement, ClassRule, NotThatDocument, View, Warning};
+use crate::{Agreement, ClassRule, DocumentError, View, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
@@ -77,7 +77,8 @@ pub enum Role {
     /// Measured I/O, against which everything is validated.
     Measured,
     /// What else could have been believed: hop distance, STREAM.
-    Rival,
+    #[serde(rename = "rival")]
+    Baseline,
 }
 
 /// Values of the nodes of a class.
@@ -148,7 +149,7 @@ impl Validation {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, VALIDATION_SCHEMA)
     }
 }

@@ -1,6 +1,6 @@
 //! Whether tasks ran where their plan says.
 
-use crate::NotThatDocument;
+use crate::DocumentError;
 use numaio_machine::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,16 +18,17 @@ pub struct Verification {
     /// Seconds over which it was watched.
     pub seconds: f64,
     /// How often it was looked at.
-    pub looks: u32,
+    #[serde(rename = "looks")]
+    pub samples: u32,
     /// One for each task, in the order of the plan.
-    pub tasks: Vec<TaskSeen>,
+    pub tasks: Vec<TaskObservation>,
     /// What devices moved meanwhile, whoever asked them to: those of the plan, then all others that moved something.
-    pub devices: Vec<DeviceSeen>,
+    pub devices: Vec<DeviceObservation>,
 }
 
 /// What was seen of one task and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskSeen {
+pub struct TaskObservation {
     /// Bytes of its own memory by node, when it had most.
     pub bytes_on: BTreeMap<NodeId, u64>,
     /// Of these, bytes on the plan's nodes; none if the kernel did not let us see.
@@ -44,7 +45,7 @@ pub struct TaskSeen {
 
 /// What a device moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceSeen {
+pub struct DeviceObservation {
     /// Its name.
     pub device: String,
     /// Whether the plan is near it.
@@ -58,7 +59,7 @@ impl Verification {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, VERIFICATION_SCHEMA)
     }
 
@@ -70,7 +71,7 @@ impl Verification {
 
     /// Share of all CPU time that was used where the plan says; none if none was seen.
     pub fn time_in_place(&self) -> Option<f64> {
-        let sum = |of: fn(&TaskSeen) -> u64| self.tasks.iter().map(of).sum();
+        let sum = |of: fn(&TaskObservation) -> u64| self.tasks.iter().map(of).sum();
         share(sum(|task| task.ticks_in_place), sum(|task| task.ticks))
     }
 

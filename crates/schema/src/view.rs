@@ -3,7 +3,7 @@
 //! A view is what one method says of every node seen from a target: hop distance, latency, STREAM, the copy
 //! model, measured I/O. Whatever becomes a view can be compared with every other one.
 
-use crate::{NotThatDocument, Warning};
+use crate::{DocumentError, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
@@ -155,7 +155,7 @@ impl View {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, VIEW_SCHEMA)
     }
 
@@ -170,7 +170,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If the text is no such document.
-    pub fn from_json(text: &str) -> Result<Self, NotThatDocument> {
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, COMPARISON_SCHEMA)
     }
 }

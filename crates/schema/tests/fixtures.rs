@@ -3,8 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Cost, Diagnosis, Document, Job, JobProblem, JobState, Model, NotThatDocument, Plan,
-    PlanProblem, PlannedWay, Quantity, Receipt, Record, Stage, TopologyDocument, View, Word,
+    Comparison, Cost, Diagnosis, Document, Job, JobProblem, JobState, Model, DocumentError, Plan,
+    PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage, TopologyDocument, View, CommandArg,
 };
 
 #[test]
@@ -48,9 +48,9 @@ fn a_diagnosis_of_version_1_is_read_and_written_back() {
 #[test]
 fn a_job_of_version_1_is_read_and_written_back() {
     let job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
-    assert_eq!((job.state, job.command[2].clone()), (JobState::Cut, Word::Text("my data/".to_owned())));
+    assert_eq!((job.state, job.command[2].clone()), (JobState::Interrupted, CommandArg::Text("my data/".to_owned())));
     let mut bytes = job.clone();
-    bytes.command.push(Word::Bytes(vec![0xff, 0x20]));
+    bytes.command.push(CommandArg::Bytes(vec![0xff, 0x20]));
     for job in [job, bytes] {
         let again = serde_json::to_string(&job).expect("JSON");
         assert_eq!(Job::from_json(&again).expect("the same job"), job);
@@ -65,8 +65,8 @@ fn a_job_keeps_the_first_problems_and_the_last_lines() {
         job.add_problem(JobProblem { text: number.to_string(), ..problem.clone() });
         job.add_line(number, String::new());
     }
-    assert_eq!((job.problems.len(), &job.problems[0].text), (Job::MOST_PROBLEMS, &first));
-    assert_eq!((job.log.len(), job.log[0].at, job.log[999].at), (Job::MOST_LINES, 500, 1499));
+    assert_eq!((job.problems.len(), &job.problems[0].text), (Job::MAX_PROBLEMS, &first));
+    assert_eq!((job.log.len(), job.log[0].at, job.log[999].at), (Job::MAX_LINES, 500, 1499));
 }
 
 /// Whatever another host tells, and however often it is resumed.
@@ -77,7 +77,7 @@ fn a_job_keeps_no_more_of_names_and_words_than_is_read_again() {
     for char in ["\u{1b}", "\"", "x", "\u{1f600}"] {
         let long = || char.repeat(30_000);
         let problem = JobProblem { name: Some(long()), side: long(), reason: long(), text: long() };
-        let times = if char == "\u{1b}" { Job::MOST_PROBLEMS } else { 1 };
+        let times = if char == "\u{1b}" { Job::MAX_PROBLEMS } else { 1 };
         (0..times).for_each(|_| job.add_problem(problem.clone()));
         (0..times).for_each(|_| job.add_line(1, long()));
         let kept = |words: &str| serde_json::to_string(words).expect("JSON").len();
@@ -88,7 +88,7 @@ fn a_job_keeps_no_more_of_names_and_words_than_is_read_again() {
         for words in [side, reason, text, &job.log[0].text] {
             assert!((4_000..=4_098).contains(&kept(words)), "{} bytes", kept(words));
         }
-        assert_eq!(problem.clone().cut(), problem);
+        assert_eq!(problem.clone().truncated(), problem);
         let all = serde_json::to_vec_pretty(&job).expect("JSON").len();
         assert!(all < 48 << 20, "{all} bytes");
         job.problems.clear();
@@ -132,9 +132,9 @@ fn a_plan_of_version_1_is_read_and_written_back() {
     let plan = Plan::from_json(include_str!("fixtures/plan-1.json")).expect("a plan");
     let again = serde_json::to_string(&plan).expect("JSON");
     assert_eq!(Plan::from_json(&again).expect("the same plan"), plan);
-    let bytes = |ways: &[PlannedWay]| ways.iter().map(|way| way.bytes).sum::<u64>();
-    assert_eq!(bytes(&plan.storage_ways), plan.problem.total_bytes());
-    assert_eq!(bytes(&plan.network_ways), plan.problem.total_bytes());
+    let bytes = |ways: &[PlannedPath]| ways.iter().map(|way| way.bytes).sum::<u64>();
+    assert_eq!(bytes(&plan.storage_paths), plan.problem.total_bytes());
+    assert_eq!(bytes(&plan.network_paths), plan.problem.total_bytes());
     assert!(
         plan.proof.optimal
             && plan.bottleneck().any(|slow| slow.stage == Stage::Storage("nvme0n1".to_owned()))
@@ -151,11 +151,11 @@ fn other_documents_and_versions_are_refused_by_name() {
         "it is a \"numaio/model/2\", written by a newer numaio; this one reads numaio/model/1"
     );
     let older = later.replacen("numaio/model/2", "numaio/model/0", 1);
-    assert!(matches!(refused(&older), NotThatDocument::OtherVersion { age: "an older", .. }));
+    assert!(matches!(refused(&older), DocumentError::UnsupportedVersion { age: "an older", .. }));
     let record = include_str!("fixtures/record-1.json");
-    assert!(matches!(refused(record), NotThatDocument::Other { found, .. } if found == "numaio/record/1"));
+    assert!(matches!(refused(record), DocumentError::WrongKind { found, .. } if found == "numaio/record/1"));
     for text in ["{}", "[]", "7", "{\"schema\": 1}"] {
-        assert!(matches!(refused(text), NotThatDocument::NoSchema), "{text}");
+        assert!(matches!(refused(text), DocumentError::NoSchema), "{text}");
     }
 }
 
@@ -163,7 +163,7 @@ fn other_documents_and_versions_are_refused_by_name() {
 fn damage_is_named_by_its_field() {
     let model = include_str!("fixtures/model-1.json");
     let cut = Model::from_json(&model[..model.len() / 2]).expect_err("cut short");
-    assert!(matches!(cut, NotThatDocument::NotJson(_)), "{cut}");
+    assert!(matches!(cut, DocumentError::NotJson(_)), "{cut}");
     let bent = model.replacen("\"level\":", "\"leevel\":", 1);
     assert_ne!(bent, model);
     let error = Model::from_json(&bent).expect_err("a field is missing").to_string();

@@ -1,6 +1,6 @@
 //! `numaio export`: what was measured, for other programs.
 
-use super::{json, replayed};
+use super::{json, tape_documents};
 use crate::args::{node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -109,7 +109,7 @@ fn weights_text(common: &Common, args: &ExportArgs, found: &Found) -> Result<Str
         None => Failure::new("STREAM was not measured by all cores of a node")
             .hint("run numaio stream without --per-core"),
     })?;
-    let now = interleave::now(common, &weights)?;
+    let now = interleave::current_weights(common, &weights)?;
     if args.apply {
         interleave::apply(common, &weights)?;
     }
@@ -147,7 +147,7 @@ fn of_machine(common: &Common) -> Result<Found, Failure> {
     let topology = discover(&machine);
     let mut found = Found::default();
     if let Machine::Recorded(_) = machine {
-        for document in replayed::documents(common, &machine, &topology)? {
+        for document in tape_documents::measure(common, &machine, &topology)? {
             found.add(document);
         }
     } else {

@@ -15,12 +15,12 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     match args.what {
         Generated::Man => clap_mangen::generate_to(command, &args.dir).map_err(failed)?,
         Generated::Completions => {
-            let mut command = shown(&command);
+            let mut command = visible(&command);
             for shell in Shell::value_variants() {
                 let path = clap_complete::generate_to(*shell, &mut command, "numaio", &args.dir);
                 let path = path.map_err(failed)?;
                 if *shell == Shell::Bash {
-                    leave_files_to_bash(&path).map_err(|error| Failure::file(&path, error))?;
+                    use_bash_file_completion(&path).map_err(|error| Failure::file(&path, error))?;
                 }
             }
         }
@@ -31,23 +31,23 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 /// Where a file may stand clap splits its name at blanks, and bash ends a folder's with one. If nothing is offered bash does by
 /// itself what it does for every program (`complete -o default`), quotes and slashes included. Not by `-o filenames`, which is about all
 /// that is offered: a folder `copy` would put a slash behind the command.
-fn leave_files_to_bash(path: &Path) -> io::Result<()> {
+fn use_bash_file_completion(path: &Path) -> io::Result<()> {
     let text = fs::read_to_string(path)?;
     fs::write(path, text.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()"))
 }
 
 /// A command without what is hidden in it, which completions would offer.
-fn shown(command: &Command) -> Command {
+fn visible(command: &Command) -> Command {
     let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
-    let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(shown);
+    let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
     // clap keeps names of programs for ever, and this one ends soon.
     let name: &'static str = command.get_name().to_owned().leak();
     let has_own_help = command.is_disable_help_flag_set();
-    let shown = Command::new(name).disable_help_flag(has_own_help).args(args).subcommands(below);
-    let shown =
-        if command.get_version().is_some() { shown.version(env!("CARGO_PKG_VERSION")) } else { shown };
+    let visible = Command::new(name).disable_help_flag(has_own_help).args(args).subcommands(below);
+    let visible =
+        if command.get_version().is_some() { visible.version(env!("CARGO_PKG_VERSION")) } else { visible };
     match command.get_about() {
-        Some(about) => shown.about(about.clone()),
-        None => shown,
+        Some(about) => visible.about(about.clone()),
+        None => visible,
     }
 }

@@ -1,6 +1,6 @@
 //! `numaio irq`: which CPUs serve devices, and which should.
 
-use super::{json, placing, undo};
+use super::{json, placement, undo};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -15,8 +15,8 @@ use numaio_machine::discover::discover;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
-use numaio_place::irq::{look, plan, IrqRequest};
-use numaio_schema::{Applied, DeviceIrqs, IrqDocument, IRQ_SCHEMA};
+use numaio_place::irq::{plan, read_device, IrqRequest};
+use numaio_schema::{AppliedChange, DeviceIrqs, IrqDocument, IRQ_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -99,15 +99,15 @@ pub fn run(common: &Common, args: &IrqArgs) -> Result<ExitCode, Failure> {
     match &args.what {
         IrqCommand::Show(args) => {
             let machine = Machine::pick(common)?;
-            let (_, document) = seen(&machine, &args.devices)?;
+            let (_, document) = inspect(&machine, &args.devices)?;
             print(common, &args.form, &document)
         }
-        IrqCommand::Plan(args) => print(common, &args.form, &planned(&Machine::pick(common)?, args)?),
+        IrqCommand::Plan(args) => print(common, &args.form, &planned_document(&Machine::pick(common)?, args)?),
         IrqCommand::Apply(args) if args.dry_run => {
-            print(common, &args.plan.form, &planned(&Machine::pick(common)?, &args.plan)?)
+            print(common, &args.plan.form, &planned_document(&Machine::pick(common)?, &args.plan)?)
         }
         IrqCommand::Apply(args) => apply(common, args),
-        IrqCommand::Undo(args) => take_back(common, &args.devices),
+        IrqCommand::Undo(args) => undo_devices(common, &args.devices),
     }
 }
 
@@ -124,16 +124,16 @@ fn print(common: &Common, form: &FormArgs, document: &IrqDocument) -> Result<Exi
 }
 
 /// The devices as they are.
-fn seen(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument), Failure> {
+fn inspect(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument), Failure> {
     let topology = discover(machine);
     let devices = match handles {
         [] => topology.devices.iter().filter(|it| it.moves_data() && !it.irqs.is_empty()).collect(),
-        handles => named(machine, &topology, handles)?,
+        handles => resolve_devices(machine, &topology, handles)?,
     };
     // Of two controllers of one name each is told, changed and taken back alone.
     let of = |device: &Device| DeviceIrqs {
         device: device.distinct_name(&topology.devices),
-        ..look(machine, device)
+        ..read_device(machine, device)
     };
     let document = IrqDocument {
         schema: IRQ_SCHEMA.to_owned(),
@@ -148,7 +148,7 @@ fn seen(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument)
 }
 
 /// The devices that handles lead to, each once; every one has interrupts.
-fn named<'a>(
+fn resolve_devices<'a>(
     machine: &Machine,
     topology: &'a Topology,
     handles: &[Handle],
@@ -158,7 +158,7 @@ fn named<'a>(
     for handle in handles {
         let resolved = resolve(ground, handle);
         if resolved.devices.is_empty() {
-            return Err(failure::nowhere(&resolved));
+            return Err(failure::unresolved(&resolved));
         }
         for device in resolved.devices.iter().filter_map(|near| topology.devices.get(near.index)) {
             if device.irqs.is_empty() {
@@ -182,10 +182,10 @@ fn without_interrupts(device: &Device) -> Failure {
     }
 }
 
-fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
-    let (topology, mut document) = seen(machine, &args.devices)?;
+fn planned_document(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
+    let (topology, mut document) = inspect(machine, &args.devices)?;
     let tasks = match &args.plan {
-        Some(path) => placing::read(machine, &topology, path)?
+        Some(path) => placement::read(machine, &topology, path)?
             .tasks
             .iter()
             .flat_map(|task| task.cpus.iter().collect::<Vec<_>>())
@@ -198,17 +198,17 @@ fn planned(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, Failure> {
 }
 
 fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
-    let kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn(common);
-    let mut document = planned(&Machine::pick(common)?, &args.plan)?;
+    let kernel = receipts::live_kernel(common)?;
+    let _lock = receipts::lock(common);
+    let mut document = planned_document(&Machine::pick(common)?, &args.plan)?;
     let changes = document.plan.as_mut().map(|plan| std::mem::take(&mut plan.changes)).unwrap_or_default();
     if changes.is_empty() {
         output::remark(common, "nothing is to change: run numaio irq plan for the reasons");
         return Ok(ExitCode::SUCCESS);
     }
-    heed_irqbalance(common, args, &document, &changes)?;
+    check_irqbalance(common, args, &document, &changes)?;
     let (changes, unmovable) = numaio_place::without_unmovable(&kernel, changes)
-        .map_err(|error| receipts::refused(error, RIGHTS))?;
+        .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
     for irq in unmovable {
         output::remark(
             common,
@@ -220,27 +220,27 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
             "the kernel spreads managed interrupts over all CPUs by itself; tasks on a CPU use the queue of that CPU",
         ));
     }
-    let mut receipt = receipts::foreseen(&kernel, &document.machine, changes);
+    let mut receipt = receipts::planned_receipt(&kernel, &document.machine, changes);
     receipt.devices = document.devices.iter().map(|device| device.device.clone()).collect();
     let (id, done) =
-        receipts::carry_out_irq(&kernel, receipt).map_err(|error| receipts::refused(error, RIGHTS))?;
+        receipts::apply_irq(&kernel, receipt).map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
     let count = done.applied.len();
     output::remark(common, &format!("{count} settings are changed; numaio undo {id} takes them back"));
     let machine = Machine::Live(kernel);
-    let (_, after) = seen(&machine, &args.plan.devices)?;
+    let (_, after) = inspect(&machine, &args.plan.devices)?;
     print(common, &args.plan.form, &after)
 }
 
 /// What changing interrupts and steering needs.
-const RIGHTS: &str = "nothing is changed. Interrupts need rights to the files of root (root, or CAP_DAC_OVERRIDE), packet steering \
+const PERMISSION_HINT: &str = "nothing is changed. Interrupts need rights to the files of root (root, or CAP_DAC_OVERRIDE), packet steering \
     CAP_NET_ADMIN too, and a container sees /proc and /sys for reading only: run as root on the host";
 
 /// Two masters of the same interrupts are one too many.
-fn heed_irqbalance(
+fn check_irqbalance(
     common: &Common,
     args: &ApplyArgs,
     document: &IrqDocument,
-    changes: &[Applied],
+    changes: &[AppliedChange],
 ) -> Result<(), Failure> {
     let moves = changes.iter().any(|applied| matches!(applied.change, Change::IrqAffinity { .. }));
     match document.irqbalance {
@@ -262,30 +262,30 @@ fn heed_irqbalance(
     }
 }
 
-fn take_back(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
-    let kernel: Kernel = receipts::this_kernel(common)?;
-    let _turn = receipts::turn(common);
+fn undo_devices(common: &Common, devices: &[String]) -> Result<ExitCode, Failure> {
+    let kernel: Kernel = receipts::live_kernel(common)?;
+    let _lock = receipts::lock(common);
     let all = receipts::all(common, &kernel)?;
     let topology = discover(&kernel);
-    let is_about = |kept: &receipts::Kept, device: &String| {
-        kept.names(device, &topology)
-            || !all.iter().any(|kept| kept.names(device, &topology)) && kept.may_name(device, &topology)
+    let matches_device = |stored: &receipts::StoredReceipt, device: &String| {
+        stored.names_device(device, &topology)
+            || !all.iter().any(|stored| stored.names_device(device, &topology)) && stored.may_name_device(device, &topology)
     };
-    if let Some(device) = devices.iter().find(|device| !all.iter().any(|kept| is_about(kept, device))) {
+    if let Some(device) = devices.iter().find(|device| !all.iter().any(|stored| matches_device(stored, device))) {
         return Err(Failure::new(format!("numaio changed nothing about {device} that is still in force"))
             .hint("numaio undo --list shows what was changed"));
     }
     let mut chosen = all
         .iter()
         .rev()
-        .filter(|kept| {
-            !kept.receipt.devices.is_empty()
-                && (devices.is_empty() || devices.iter().any(|device| is_about(kept, device)))
+        .filter(|stored| {
+            !stored.receipt.devices.is_empty()
+                && (devices.is_empty() || devices.iter().any(|device| matches_device(stored, device)))
         })
         .peekable();
     if chosen.peek().is_none() {
         output::remark(common, "there are no changes of interrupts to take back on this machine");
     }
-    undo::take_back_each(common, &kernel, chosen, &all)?;
+    undo::undo_each(common, &kernel, chosen, &all)?;
     Ok(ExitCode::SUCCESS)
 }

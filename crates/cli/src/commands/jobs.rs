@@ -125,7 +125,7 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     if let Some(running) = running {
         // A second interrupt would kill the process without a clean stop.
         match job.state {
-            JobState::Ending => running.send_continue(),
+            JobState::Cancelling => running.send_continue(),
             _ => running.interrupt().map_err(failed)?,
         }
         while !running.exits_within(POLL_INTERVAL).map_err(failed)? {

@@ -2,7 +2,7 @@
 
 use super::json;
 use super::matrix::MatrixArgs;
-use super::measuring::{self, Measured};
+use super::measuring::{self, MeasuredMachine};
 use crate::args::{Common, RoundsArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
@@ -53,9 +53,9 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         let what = format!("buffers of {bytes} take more than a quarter of node {node}, and long to lay; a smaller --stride needs less");
         output::remark(common, &what);
     }
-    let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
+    let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
     let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_latency(common, setting, machine.time(), &options)?;
     drop(paused);

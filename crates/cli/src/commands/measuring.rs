@@ -66,7 +66,7 @@ pub fn pages(rounds: &RoundsArgs) -> Pages {
 
 /// The machine that is measured.
 #[derive(Clone)]
-pub struct Measured<'a> {
+pub struct MeasuredMachine<'a> {
     pub root: &'a dyn Sysfs,
     pub probe: &'a dyn Probe,
     pub topology: &'a Topology,
@@ -85,18 +85,18 @@ pub fn pick(common: &Common) -> Result<Machine, Failure> {
 }
 
 /// Copies between nodes.
-pub fn measure(common: &Common, machine: Measured, now: u64, options: &Options) -> Result<Record, Failure> {
-    run(common, machine, now, |setting, tell| campaign::run(setting, options, tell))
+pub fn measure(common: &Common, machine: MeasuredMachine, now: u64, options: &Options) -> Result<Record, Failure> {
+    run(common, machine, now, |setting, on_event| campaign::run(setting, options, on_event))
 }
 
 /// STREAM, its pairs classed.
 pub fn measure_stream(
     common: &Common,
-    machine: Measured,
+    machine: MeasuredMachine,
     now: u64,
     options: &StreamOptions,
 ) -> Result<StreamRecord, Failure> {
-    let mut record = run(common, machine, now, |setting, tell| stream::run(setting, options, tell))?;
+    let mut record = run(common, machine, now, |setting, on_event| stream::run(setting, options, on_event))?;
     record.classes = pair_classes(&record, numaio_model::ClassOptions::default());
     Ok(record)
 }
@@ -104,47 +104,47 @@ pub fn measure_stream(
 /// Latency.
 pub fn measure_latency(
     common: &Common,
-    machine: Measured,
+    machine: MeasuredMachine,
     now: u64,
     options: &LatencyOptions,
 ) -> Result<LatencyRecord, Failure> {
-    run(common, machine, now, |setting, tell| latency::run(setting, options, tell))
+    run(common, machine, now, |setting, on_event| latency::run(setting, options, on_event))
 }
 
 /// I/O of a device.
 pub fn measure_io(
     common: &Common,
-    machine: Measured,
+    machine: MeasuredMachine,
     now: u64,
     engine: &dyn Engine,
     device: IoDevice,
     options: &IoOptions,
 ) -> Result<IoRecord, Failure> {
-    run(common, machine, now, |setting, tell| io::run(setting, engine, device, options, tell))
+    run(common, machine, now, |setting, on_event| io::run(setting, engine, device, options, on_event))
 }
 
 /// I/O through a network. The devices are the one here and the one there.
 pub fn measure_net(
     common: &Common,
-    machine: Measured,
+    machine: MeasuredMachine,
     now: u64,
     engine: &dyn Engine,
     far: &RemoteEnd,
     devices: (IoDevice, Option<IoDevice>),
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {
-    run(common, machine, now, |setting, tell| net::run(setting, engine, far, devices, options, tell))
+    run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
 }
 
 /// Runs a campaign, with progress; Ctrl-C ends it early.
 fn run<T>(
     common: &Common,
-    machine: Measured,
+    machine: MeasuredMachine,
     now: u64,
     campaign: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<T, CampaignError>,
 ) -> Result<T, Failure> {
     interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-    let Measured { root, probe, topology, source } = machine;
+    let MeasuredMachine { root, probe, topology, source } = machine;
     let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
     let progress = Progress::new(common);
     let record = campaign(&setting, &mut |event| progress.show(event));
@@ -159,7 +159,7 @@ fn run<T>(
 }
 
 /// Whether what is measured is to be saved; that it can be is found out before the long work.
-pub fn keep(machine: &Machine, no_save: bool, kind: Kind, fingerprint: &str) -> Result<bool, Failure> {
+pub fn should_save(machine: &Machine, no_save: bool, kind: Kind, fingerprint: &str) -> Result<bool, Failure> {
     let keep = machine.is_live() && !no_save;
     if keep {
         store::check(kind, fingerprint)?;
@@ -177,7 +177,7 @@ pub fn save(
 ) -> Result<(), Failure> {
     let (fingerprint, measured_at) = (&provenance.machine.fingerprint, provenance.measured_at);
     let path = store::save(kind, fingerprint, measured_at, &json(document)?)?;
-    let seen = json(&TopologyDocument::seen(topology.clone(), Some(measured_at)))?;
+    let seen = json(&TopologyDocument::with_time(topology.clone(), Some(measured_at)))?;
     store::save(Kind::Topology, fingerprint, measured_at, &seen)?;
     let what = match kind {
         Kind::Model => "the model",
@@ -198,7 +198,7 @@ pub fn exit(saved: Option<Result<(), Failure>>) -> Result<ExitCode, Failure> {
 const LONG_TO_FILL: u64 = 256 << 20;
 
 /// Says that a file is filled before anything is measured, if that may take long.
-pub fn tell_filling(common: &Common, file: &Path, bytes: u64) {
+pub fn announce_fill(common: &Common, file: &Path, bytes: u64) {
     // What is there already is refused.
     if bytes >= LONG_TO_FILL && (file.is_dir() || !file.exists()) {
         let size = format_size(bytes);

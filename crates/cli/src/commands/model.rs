@@ -1,7 +1,7 @@
 //! `numaio model`: measure and class.
 
 use super::json;
-use super::measuring::{self, measure, options, Measured};
+use super::measuring::{self, measure, options, MeasuredMachine};
 use crate::args::{Common, Format, ModelArgs, TargetArgs};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
@@ -19,8 +19,8 @@ use std::process::ExitCode;
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let rule = ClassOptions { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
-        let text = input::text(path)?;
-        let model = Model::from_json(&text).map_err(|error| failure::no_model(path, &text, &error))?;
+        let text = input::read_text(path)?;
+        let model = Model::from_json(&text).map_err(|error| failure::not_a_model(path, &text, &error))?;
         print(common, args, &numaio_model::refit(model, rule))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -32,9 +32,9 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         directions: args.targets.direction.list(),
         ..options(&args.measuring, machine.time())
     };
-    let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::keep(&machine, args.no_save, Kind::Model, fingerprint)?;
+    let keep = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &asked)?;
     drop(paused);

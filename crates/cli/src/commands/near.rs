@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// Each handle is followed through bonds, bridges, volumes, RAID, mounts and routes down to devices and their
 /// nodes. Where it leads to no device, as a file in memory, that is said, and the exit status is 1.
 #[derive(Debug, ClapArgs)]
-pub struct NearArgs {
+pub struct ResolveArgs {
     /// What to be near to
     ///
     /// eth0, bond0, mlx5_0, nvme0n1, dm-0: a network interface, RDMA device or block device by name.
@@ -37,7 +37,7 @@ pub struct NearArgs {
     pub output: Option<PathBuf>,
 }
 
-pub fn run(common: &Common, args: &NearArgs) -> Result<ExitCode, Failure> {
+pub fn run(common: &Common, args: &ResolveArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if let Some(path) = &args.output {
         output::check(path)?;
@@ -46,7 +46,7 @@ pub fn run(common: &Common, args: &NearArgs) -> Result<ExitCode, Failure> {
     let ground = ResolveContext { root: &machine, locate: &machine, topology: &topology };
     let found: Vec<Resolved> = args.handles.iter().map(|handle| resolve(ground, handle)).collect();
     if let Some(unknown) = found.iter().find(|found| found.is_unknown()) {
-        return Err(failure::nowhere(unknown));
+        return Err(failure::unresolved(unknown));
     }
     let nowhere = found.iter().any(|found| found.devices.is_empty());
     let text = match args.json {

@@ -1,7 +1,7 @@
 //! `numaio place`: where tasks should run, as a plan that a person can read and other programs can use.
 
 use super::json;
-use super::placing::{self, NearArgs};
+use super::placement::{self, PlacementArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
     #[command(flatten)]
-    pub near: NearArgs,
+    pub near: PlacementArgs,
     /// Places from a plan: of a transfer, as numaio plan --json writes it, or of tasks; - for standard input
     ///
     /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
@@ -68,8 +68,8 @@ pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
     let plan = match &args.plan {
-        Some(path) => placing::read(&machine, &topology, path)?,
-        None => placing::plan(common, &machine, &topology, &args.near)?,
+        Some(path) => placement::read(&machine, &topology, path)?,
+        None => placement::plan(common, &machine, &topology, &args.near)?,
     };
     let text = text(common, args, &topology, &plan)?;
     match &args.output {

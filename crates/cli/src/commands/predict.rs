@@ -1,8 +1,8 @@
 //! `numaio predict`: what streams of several nodes get from a device together.
 
-use super::foretelling::{self, engine, measure_mixes, Known, Wanted};
+use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
 use super::json;
-use crate::args::{node, whole, Common};
+use crate::args::{node, integer, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -23,10 +23,10 @@ pub struct PredictArgs {
     #[arg(long, short, value_name = "DEV")]
     pub device: String,
     /// Streams of each node, as 2:2,0:2 for two on node 2 and two on node 0; their buffers are local to them
-    #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = part)]
+    #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = mix_part)]
     pub mix: Vec<NodeStreams>,
     /// Find the distribution of N streams over nodes with the highest predicted bandwidth
-    #[arg(long, value_name = "N", value_parser = whole(1..=numaio_model::MAX_DISTRIBUTED_STREAMS))]
+    #[arg(long, value_name = "N", value_parser = integer(1..=numaio_model::MAX_DISTRIBUTED_STREAMS))]
     pub best: Option<u32>,
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]
@@ -80,7 +80,7 @@ impl OneDirection {
 }
 
 /// `2:4`: four streams on node 2.
-fn part(text: &str) -> Result<NodeStreams, String> {
+fn mix_part(text: &str) -> Result<NodeStreams, String> {
     let (of_node, streams) = text
         .split_once(':')
         .ok_or_else(|| format!("{text:?} is no part of a mix; node and streams are wanted, as 2:4"))?;
@@ -92,7 +92,7 @@ fn part(text: &str) -> Result<NodeStreams, String> {
 
 pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
-    let known = Known::read(common, &machine, &args.from)?;
+    let known = KnownDocuments::read(common, &machine, &args.from)?;
     check_nodes(&known, &args.mix)?;
     let device = known.device(&args.device)?;
     let records = known.records_of(&device.name, args.engine);
@@ -117,7 +117,7 @@ fn measure(
     common: &Common,
     args: &PredictArgs,
     machine: &Machine,
-    known: &Known,
+    known: &KnownDocuments,
     records: &[&IoRecord],
 ) -> Result<IoRecord, Failure> {
     let (Some(topology), Some(like)) = (&known.topology, records.first()) else {
@@ -125,33 +125,33 @@ fn measure(
     };
     let capacities = fit(args, known, records)?;
     // Whatever cannot be predicted is not measured either.
-    let mix = numaio_model::predict(&capacities, &args.mix).map_err(cannot)?.streams;
+    let mix = numaio_model::predict(&capacities, &args.mix).map_err(prediction_failure)?.streams;
     let mut mixes = vec![mix];
-    let telling = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
-    if capacities.cap_source == CapSource::Assumed && !telling.is_empty() && telling != mixes[0] {
-        mixes.push(telling);
+    let informative = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
+    if capacities.cap_source == CapSource::Assumed && !informative.is_empty() && informative != mixes[0] {
+        mixes.push(informative);
     }
     let (file, keep, destroys) = (args.file.as_deref(), !args.no_save, args.i_know_this_destroys.as_deref());
-    let wanted = Wanted { like, capacities: &capacities, mixes: &mixes, file, destroys, keep };
+    let wanted = MixRequest { like, capacities: &capacities, mixes: &mixes, file, destroys, keep };
     measure_mixes(common, machine, topology, &wanted)
 }
 
 /// Nodes that the machine does not have are wrong usage.
-fn check_nodes(known: &Known, mix: &[NodeStreams]) -> Result<(), Failure> {
+fn check_nodes(known: &KnownDocuments, mix: &[NodeStreams]) -> Result<(), Failure> {
     let Some(topology) = &known.topology else { return Ok(()) };
     let nodes = topology.memory_nodes();
-    match mix.iter().find(|part| !nodes.contains(part.node)) {
-        Some(part) => Err(Failure::usage(format!(
+    match mix.iter().find(|mix_part| !nodes.contains(mix_part.node)) {
+        Some(mix_part) => Err(Failure::usage(format!(
             "there is no node {} with memory; there are nodes {nodes}",
-            part.node
+            mix_part.node
         ))),
         None => Ok(()),
     }
 }
 
-fn fit(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<Capacities, Failure> {
+fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<Capacities, Failure> {
     let node = records.first().and_then(|record| record.device.node);
-    let link = known.seen(&args.device).and_then(|device| device.link);
+    let link = known.find_device(&args.device).and_then(|device| device.link);
     let basis = CapacityInputs {
         records,
         model: node.and_then(|node| known.model_of(node)),
@@ -160,12 +160,12 @@ fn fit(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<Capac
         operation: args.operation.as_deref(),
     };
     numaio_model::capacities(&basis, &args.mix).map_err(|error| {
-        let hint = format!("numaio predict --direction {} may be known", other(args.direction));
+        let hint = format!("numaio predict --direction {} may be known", other_direction(args.direction));
         Failure::new(error.to_string().replace("the device", &args.device)).hint(hint)
     })
 }
 
-fn other(direction: OneDirection) -> &'static str {
+fn other_direction(direction: OneDirection) -> &'static str {
     match direction {
         OneDirection::Write => "read",
         OneDirection::Read => "write",
@@ -173,7 +173,7 @@ fn other(direction: OneDirection) -> &'static str {
 }
 
 /// What the predictor says, with what to do about it.
-fn cannot(error: PredictError) -> Failure {
+fn prediction_failure(error: PredictError) -> Failure {
     let failure = Failure::new(&error);
     match error {
         PredictError::NotMeasured { .. } => failure
@@ -183,14 +183,14 @@ fn cannot(error: PredictError) -> Failure {
     }
 }
 
-fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Result<IoPrediction, Failure> {
+fn prediction(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<IoPrediction, Failure> {
     let capacities = fit(args, known, records)?;
     let mix = match args.mix.is_empty() {
         true => None,
-        false => Some(numaio_model::predict(&capacities, &args.mix).map_err(cannot)?),
+        false => Some(numaio_model::predict(&capacities, &args.mix).map_err(prediction_failure)?),
     };
     let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
-    let best = best.transpose().map_err(cannot)?;
+    let best = best.transpose().map_err(prediction_failure)?;
     let beside = |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
         Some(reading) => numaio_model::with_measurement(mix, reading),
         None => mix,
@@ -205,7 +205,7 @@ fn prediction(args: &PredictArgs, known: &Known, records: &[&IoRecord]) -> Resul
         capacities,
         mix,
         best,
-        warnings: foretelling::warnings(records.iter().map(|record| ("I/O", &record.provenance))),
+        warnings: prediction_inputs::warnings(records.iter().map(|record| ("I/O", &record.provenance))),
     })
 }
 

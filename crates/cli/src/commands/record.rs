@@ -1,7 +1,7 @@
 //! `numaio record`: the machine and every measurement in one file.
 
 use super::bench::{self, BenchCommand};
-use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, Measured};
+use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, MeasuredMachine};
 use crate::args::{Common, RecordArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
         recorded_at: now,
     };
     let fingerprint = discover(&machine).identity.fingerprint;
-    let machine = Machine::Taped(Box::new(Recording::new(machine, header)));
+    let machine = Machine::Recording(Box::new(Recording::new(machine, header)));
     // Before the machine is seen, so that the tape holds the settings it was measured with.
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
     let topology = discover(&machine);
@@ -47,10 +47,10 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     let mut measured = Ok(());
     if !args.no_measure {
-        let machine = Measured { root: &machine, probe: &machine, topology: &topology, source };
+        let machine = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source };
         measured = measure_all(common, args, &machine, now);
     }
-    let Machine::Taped(recording) = &machine else { return Err(Failure::new("no tape is made")) };
+    let Machine::Recording(recording) = &machine else { return Err(Failure::new("no tape is made")) };
     if measured.is_ok() {
         measured = args.bench.iter().try_for_each(|command| bench(common, &machine, recording, command));
     }
@@ -86,18 +86,18 @@ fn bench(
 
 /// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on
 /// the tape. All of it keeps to the time limit: copies take half of it at the most, STREAM half of what is left.
-fn measure_all(common: &Common, args: &RecordArgs, machine: &Measured, now: u64) -> Result<(), Failure> {
-    let whole = Rule { least_visits: LEAST_VISITS, ..rule(&args.measuring.rounds, now) };
-    let limited = |time_limit_s: f64| Rule { time_limit_s, ..whole };
+fn measure_all(common: &Common, args: &RecordArgs, machine: &MeasuredMachine, now: u64) -> Result<(), Failure> {
+    let rule_for_all = Rule { least_visits: LEAST_VISITS, ..rule(&args.measuring.rounds, now) };
+    let limited = |time_limit_s: f64| Rule { time_limit_s, ..rule_for_all };
     let share = if args.no_baselines { 1.0 } else { 0.5 };
     let copies = Options {
         targets: machine.topology.cpu_nodes(),
         least_visits: LEAST_VISITS,
-        time_limit_s: whole.time_limit_s * share,
+        time_limit_s: rule_for_all.time_limit_s * share,
         ..options(&args.measuring, now)
     };
     let record = measure(common, machine.clone(), now, &copies)?;
-    let mut left_s = whole.time_limit_s - record.method.elapsed_s;
+    let mut left_s = rule_for_all.time_limit_s - record.method.elapsed_s;
     if args.no_baselines || interrupt::interrupted() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! `numaio report`: documents to a report that people hand around.
 
-use super::replayed;
+use super::tape_documents;
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -83,7 +83,7 @@ fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let name = args.format.file_name();
     let path = match &args.output {
         Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
-            fs::create_dir_all(path).map_err(|error| failure::unwritten(path, &error))?;
+            fs::create_dir_all(path).map_err(|error| failure::cannot_write(path, &error))?;
             path.join(name)
         }
         Some(path) => path.clone(),
@@ -101,11 +101,11 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
     add_topology(&mut bundle, &machine, &topology)?;
     match &machine {
         Machine::Recorded(_) => {
-            for document in replayed::documents(common, &machine, &topology)? {
+            for document in tape_documents::measure(common, &machine, &topology)? {
                 bundle.add(document).map_err(Failure::new)?;
             }
         }
-        Machine::Live(_) | Machine::Taped(_) => add_saved(common, &topology, &mut bundle),
+        Machine::Live(_) | Machine::Recording(_) => add_saved(common, &topology, &mut bundle),
         Machine::Copied(_) => {}
     }
     if bundle.machines.iter().all(|machine| machine.provenances().is_empty()) {
@@ -115,7 +115,7 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
 }
 
 fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> Result<(), Failure> {
-    let document = TopologyDocument::seen(topology.clone(), machine.seen_at());
+    let document = TopologyDocument::with_time(topology.clone(), machine.seen_at());
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 

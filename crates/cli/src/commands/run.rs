@@ -1,7 +1,7 @@
 //! `numaio run`: start any program in its place.
 
 use super::json;
-use super::placing::{self, NearArgs};
+use super::placement::{self, PlacementArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -11,8 +11,8 @@ use numaio_linux::launch::{become_program, exit_by_signal, BindingError, Program
 use numaio_machine::discover::discover_quick;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
-use numaio_place::Watch;
-use numaio_schema::{PlacementPlan, TaskPlace, Verification};
+use numaio_place::PlacementWatch;
+use numaio_schema::{PlacementPlan, TaskPlacement, Verification};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ const CANNOT_EXECUTE: u8 = 126;
 /// As shells say it: there is no such program.
 const NOT_FOUND: u8 = 127;
 /// Time from the start to the first look of `--verify`; each look waits twice as long as the one before.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+const FIRST_SAMPLE: Duration = Duration::from_millis(20);
 /// Longest time between looks.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
     #[command(flatten)]
-    pub near: NearArgs,
+    pub near: PlacementArgs,
     /// Places from a plan that numaio place --json or numaio plan --json wrote; - for standard input
     ///
     /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
@@ -68,11 +68,11 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let topology = discover_quick(&machine);
     let plan = match &args.plan {
-        Some(path) => placing::read(&machine, &topology, path)?,
-        None => placing::plan(common, &machine, &topology, &args.near)?,
+        Some(path) => placement::read(&machine, &topology, path)?,
+        None => placement::plan(common, &machine, &topology, &args.near)?,
     };
     if args.explain {
-        output::remark(common, &numaio_report::placement_text(&plan, true, &output::plain(common)));
+        output::remark(common, &numaio_report::placement_text(&plan, true, &output::stderr_style(common)));
     }
     for compromise in &plan.compromises {
         output::remark(common, compromise);
@@ -80,12 +80,12 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let strict = args.near.strict || plan.request.strict;
     match (plan.tasks.as_slice(), args.verify) {
         ([task], false) => {
-            let place = settle(common, ProgramBinding::apply_here(&task.cpus, &task.memory, strict))?;
+            let place = prepare(common, ProgramBinding::apply_here(&task.cpus, &task.memory, strict))?;
             let program = program(args, &plan, 0);
             Err(not_started(&program, &become_program(&program, &place)))
         }
         (tasks, _) => {
-            let settled = |task: &TaskPlace| settle(common, ProgramBinding::probe(&task.cpus, &task.memory, strict));
+            let settled = |task: &TaskPlacement| prepare(common, ProgramBinding::probe(&task.cpus, &task.memory, strict));
             let places = tasks.iter().map(settled).collect::<Result<Vec<_>, _>>()?;
             supervise(common, args, &machine, &topology, &plan, &places)
         }
@@ -93,7 +93,7 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What this kernel takes of a task's place; what it does otherwise is said.
-fn settle(common: &Common, settled: Result<ProgramBinding, BindingError>) -> Result<ProgramBinding, Failure> {
+fn prepare(common: &Common, settled: Result<ProgramBinding, BindingError>) -> Result<ProgramBinding, Failure> {
     let settled = settled.map_err(|why| {
         let failure = Failure::new(&why);
         match why {
@@ -142,7 +142,7 @@ fn supervise(
 ) -> Result<ExitCode, Failure> {
     let cannot = |error: io::Error| Failure::new(format!("cannot watch programs: {error}"));
     let mut team = ProgramGroup::new().map_err(cannot)?;
-    let mut watch = args.verify.then(|| Watch::new(machine, plan, &topology.devices));
+    let mut watch = args.verify.then(|| PlacementWatch::new(machine, plan, &topology.devices));
     let began = Instant::now();
     for (task, place) in places.iter().enumerate() {
         let program = program(args, plan, task);
@@ -155,40 +155,40 @@ fn supervise(
             return Err(not_started(&program, &error));
         }
     }
-    let mut pause = FIRST_LOOK;
+    let mut pause = FIRST_SAMPLE;
     let mut next = began + pause;
     while team.exits().contains(&None) {
         let left = next.saturating_duration_since(Instant::now());
         team.wait(watch.as_ref().map(|_| left)).map_err(cannot)?;
         if let Some(watch) = watch.as_mut().filter(|_| Instant::now() >= next) {
-            look(machine, watch, &team);
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sample(machine, watch, &team);
+            pause = (pause * 2).min(MAX_PAUSE);
             next = Instant::now() + pause;
         }
     }
     if let Some(watch) = watch {
-        tell(common, args, plan, &watch.end(machine, began.elapsed()))?;
+        report_verification(common, args, plan, &watch.finish(machine, began.elapsed()))?;
     }
-    Ok(exit(common, &team.exits()))
+    Ok(exit_code(common, &team.exits()))
 }
 
-fn look(root: &dyn Sysfs, watch: &mut Watch, team: &ProgramGroup) {
+fn sample(root: &dyn Sysfs, watch: &mut PlacementWatch, team: &ProgramGroup) {
     let running = team.running();
     let pids: Vec<Option<u32>> =
         team.pids().into_iter().map(|pid| Some(pid).filter(|pid| running.contains(pid))).collect();
-    watch.look(root, &pids, true);
+    watch.sample(root, &pids, true);
 }
 
-fn tell(common: &Common, args: &RunArgs, plan: &PlacementPlan, seen: &Verification) -> Result<(), Failure> {
+fn report_verification(common: &Common, args: &RunArgs, plan: &PlacementPlan, seen: &Verification) -> Result<(), Failure> {
     if let Some(path) = &args.verify_json {
         output::write(path, &json(seen)?)?;
     }
-    output::remark(common, &numaio_report::verification_text(plan, seen, &output::plain(common)));
+    output::remark(common, &numaio_report::verification_text(plan, seen, &output::stderr_style(common)));
     Ok(())
 }
 
 /// As the program's own: of several the first that failed.
-fn exit(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
+fn exit_code(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
     let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(ProgramExit::Status(0)));
     let failed: Vec<(usize, ProgramExit)> = failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
     if ended.len() > 1 {

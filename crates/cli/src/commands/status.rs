@@ -1,6 +1,6 @@
 //! `numaio status`: where running programs are, and which are remote to their devices.
 
-use super::{json, placing};
+use super::{json, placement};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -12,7 +12,7 @@ use numaio_machine::process;
 use numaio_machine::discover::discover;
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
-use numaio_schema::{Model, ProcessStatus, Status, Unseen, STATUS_SCHEMA};
+use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
             .hint("leave out --machine and --sysroot to see this one"));
     }
     let topology = discover(&machine);
-    let models = placing::models(common, &machine, &topology, None)?;
+    let models = placement::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
     let best = |node: NodeId| numaio_model::best_nodes(&topology, node, &models);
     let mut status = Status {
@@ -54,7 +54,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         false => args.pids.clone(),
     };
     for pid in pids {
-        match seen(&machine, &topology, pid, &best) {
+        match inspect(&machine, &topology, pid, &best) {
             Ok(process) if args.all && process.devices.is_empty() => {}
             Ok(process) => status.processes.push(process),
             // Of all programs those that cannot be seen, or that have ended meanwhile, were not asked for.
@@ -62,7 +62,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
             Err(ReadErrorKind::Absent) => {
                 return Err(Failure::new(format!("there is no process {pid}")).hint("ps -e lists them"));
             }
-            Err(why) => status.unseen.push(Unseen { pid, why: why.to_string() }),
+            Err(why) => status.unseen.push(UnreadableProcess { pid, why: why.to_string() }),
         }
     }
     let text = match args.json {
@@ -73,7 +73,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     Ok(if status.unseen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn seen(
+fn inspect(
     machine: &Machine,
     topology: &Topology,
     pid: u32,

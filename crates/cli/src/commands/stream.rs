@@ -2,7 +2,7 @@
 
 use super::json;
 use super::matrix::MatrixArgs;
-use super::measuring::{self, Measured};
+use super::measuring::{self, MeasuredMachine};
 use crate::args::{count, Common, RoundsArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
@@ -64,9 +64,9 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
         pages: measuring::pages(&args.rounds),
         rule: measuring::rule(&args.rounds, machine.time()),
     };
-    let setting = Measured { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::keep(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
+    let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
     let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_stream(common, setting, machine.time(), &options)?;
     drop(paused);

@@ -2,11 +2,11 @@
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::receipts::{self, Kept, TakenBack};
+use crate::receipts::{self, StoredReceipt, UndoOutcome};
 use crate::{commands, output};
 use clap::Args;
 use numaio_linux::Kernel;
-use numaio_place::Foreign;
+use numaio_place::ReassignedIrq;
 use std::fs;
 use std::process::ExitCode;
 
@@ -34,24 +34,24 @@ pub struct UndoArgs {
 }
 
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
-    let kernel = receipts::this_kernel(common)?;
-    let _turn = (!args.list).then(|| receipts::turn(common));
+    let kernel = receipts::live_kernel(common)?;
+    let _lock = (!args.list).then(|| receipts::lock(common));
     let all = receipts::all(common, &kernel)?;
     if args.list {
         return list(common, args, &all);
     }
     if args.forget {
-        let kept = named(&all, args.id.as_deref())?;
-        fs::remove_file(&kept.path).map_err(|error| Failure::file(&kept.path, error))?;
-        output::remark(common, &format!("{} is forgotten; what it set stays", kept.id));
+        let stored = find_receipt(&all, args.id.as_deref())?;
+        fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
+        output::remark(common, &format!("{} is forgotten; what it set stays", stored.id));
         return Ok(ExitCode::SUCCESS);
     }
     if args.all {
-        take_back_each(common, &kernel, all.iter().rev(), &all)?;
+        undo_each(common, &kernel, all.iter().rev(), &all)?;
     } else if args.id.is_none() && all.is_empty() {
         output::remark(common, "there is nothing to take back on this machine");
     } else {
-        take_back(common, &kernel, named(&all, args.id.as_deref())?, &all)?;
+        undo_one(common, &kernel, find_receipt(&all, args.id.as_deref())?, &all)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,36 +60,36 @@ pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// The first; the others are said before.
-pub fn take_back_each<'a>(
+pub fn undo_each<'a>(
     common: &Common,
     kernel: &Kernel,
-    chosen: impl Iterator<Item = &'a Kept>,
-    all: &[Kept],
+    chosen: impl Iterator<Item = &'a StoredReceipt>,
+    all: &[StoredReceipt],
 ) -> Result<(), Failure> {
     let mut first = None;
-    for kept in chosen {
-        let Err(failure) = take_back(common, kernel, kept, all) else { continue };
-        let failure = Failure { message: format!("{}: {}", kept.id, failure.message), ..failure };
+    for stored in chosen {
+        let Err(failure) = undo_one(common, kernel, stored, all) else { continue };
+        let failure = Failure { message: format!("{}: {}", stored.id, failure.message), ..failure };
         match first {
             None => first = Some(failure),
-            Some(_) => drop(output::fail(&failure)),
+            Some(_) => drop(output::report_failure(&failure)),
         }
     }
     first.map_or(Ok(()), Err)
 }
 
 /// Takes one receipt back, and says so.
-fn take_back(common: &Common, kernel: &Kernel, kept: &Kept, all: &[Kept]) -> Result<(), Failure> {
-    let id = &kept.id;
-    let text = match receipts::take_back(kernel, kept, all)? {
-        TakenBack::Done { settings, foreign } => {
-            for Foreign { irq, was, is } in foreign {
+fn undo_one(common: &Common, kernel: &Kernel, stored: &StoredReceipt, all: &[StoredReceipt]) -> Result<(), Failure> {
+    let id = &stored.id;
+    let text = match receipts::undo(kernel, stored, all)? {
+        UndoOutcome::Done { settings, foreign } => {
+            for ReassignedIrq { irq, was, is } in foreign {
                 let left = format!("interrupt {irq} is left alone: it was {was}, and is {is} now");
-                output::remark(common, &output::harmless(&left));
+                output::remark(common, &output::sanitize(&left));
             }
             format!("{id} is taken back: {}", count(settings))
         }
-        TakenBack::Rebooted => {
+        UndoOutcome::Rebooted => {
             format!("{id}: the machine was started anew since, which took it back; nothing is left to do")
         }
     };
@@ -105,14 +105,14 @@ fn count(settings: usize) -> String {
 }
 
 /// The receipt of that name, or the newest.
-fn named<'a>(all: &'a [Kept], id: Option<&str>) -> Result<&'a Kept, Failure> {
+fn find_receipt<'a>(all: &'a [StoredReceipt], id: Option<&str>) -> Result<&'a StoredReceipt, Failure> {
     let found = match id {
         // A machine whose fingerprint has changed may have two of a name: the newer one goes first.
-        Some(id) => all.iter().rfind(|kept| kept.id == id),
+        Some(id) => all.iter().rfind(|stored| stored.id == id),
         None => all.last(),
     };
     found.ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|kept| kept.id.as_str()).collect();
+        let names: Vec<&str> = all.iter().map(|stored| stored.id.as_str()).collect();
         let failure =
             Failure::usage(format!("there is no change {} to take back here", id.unwrap_or_default()));
         match names.is_empty() {
@@ -123,8 +123,8 @@ fn named<'a>(all: &'a [Kept], id: Option<&str>) -> Result<&'a Kept, Failure> {
     })
 }
 
-fn list(common: &Common, args: &UndoArgs, all: &[Kept]) -> Result<ExitCode, Failure> {
-    let receipts: Vec<_> = all.iter().rev().map(|kept| (kept.id.as_str(), &kept.receipt)).collect();
+fn list(common: &Common, args: &UndoArgs, all: &[StoredReceipt]) -> Result<ExitCode, Failure> {
+    let receipts: Vec<_> = all.iter().rev().map(|stored| (stored.id.as_str(), &stored.receipt)).collect();
     let text = match args.json {
         true => {
             let entries: Vec<_> = receipts.iter().map(|(id, receipt)| Entry { id, receipt }).collect();

@@ -1,6 +1,6 @@
 //! `numaio validate`: the copy model beside measured I/O, class by class.
 
-use super::foretelling::{self, engine, unique, Known};
+use super::prediction_inputs::{self, engine, unique, KnownDocuments};
 use super::json;
 use super::model::node_of_device;
 use crate::args::{node, percent, Common};
@@ -50,14 +50,14 @@ pub struct ValidateArgs {
 
 pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
-    let known = Known::read(common, &machine, &args.from)?;
+    let known = KnownDocuments::read(common, &machine, &args.from)?;
     let target = target(args, &known)?;
     let model = known.model_of(target).ok_or_else(|| {
         Failure::new(format!("no model of node {target} is known"))
             .hint(format!("numaio model --node {target} makes it"))
     })?;
     let rule = rule(args, model, target);
-    let model = classed(args, model, &known, rule);
+    let model = reclassify(args, model, &known, rule);
     let subject = ViewSubject { machine: &known.machine.fingerprint, target, level: rule.level };
     let validation = validation(args, &known, &model, &subject)?;
     let text = match args.json {
@@ -72,7 +72,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The node whose model is validated.
-fn target(args: &ValidateArgs, known: &Known) -> Result<NodeId, Failure> {
+fn target(args: &ValidateArgs, known: &KnownDocuments) -> Result<NodeId, Failure> {
     let of_device = |name: &String| match (known.device(name)?.node, &known.topology) {
         (Some(node), _) => Ok(node),
         (None, Some(topology)) => node_of_device(topology, name),
@@ -100,7 +100,7 @@ fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> ClassOptions {
 }
 
 /// The model with the classes that are asked for.
-fn classed(args: &ValidateArgs, model: &Model, known: &Known, rule: ClassOptions) -> Model {
+fn reclassify(args: &ValidateArgs, model: &Model, known: &KnownDocuments, rule: Rule) -> Model {
     if args.classes.is_none() && args.level.is_none() {
         return model.clone();
     }
@@ -112,7 +112,7 @@ fn classed(args: &ValidateArgs, model: &Model, known: &Known, rule: ClassOptions
 
 fn validation(
     args: &ValidateArgs,
-    known: &Known,
+    known: &KnownDocuments,
     model: &Model,
     subject: &ViewSubject,
 ) -> Result<Validation, Failure> {
@@ -134,8 +134,8 @@ fn validation(
             measured.extend(fresh);
         }
     }
-    let (rivals, stream) = rivals(known, subject);
-    let mut directions = numaio_model::validate(model, subject, &measured, &rivals);
+    let (baselines, stream) = baselines(known, subject);
+    let mut directions = numaio_model::validate(model, subject, &measured, &baselines);
     for (view, record) in measured.iter().zip(record_of) {
         numaio_model::note_represented(&mut directions, view, record);
     }
@@ -149,8 +149,8 @@ fn validation(
     };
     let devices: Vec<&str> = used.iter().map(|record| record.device.name.as_str()).collect();
     let newest = provenances().map(|(_, provenance): (_, &Provenance)| provenance.measured_at).max();
-    let mut warnings = foretelling::incomplete(model, subject.target);
-    warnings.extend(foretelling::warnings(provenances()));
+    let mut warnings = prediction_inputs::incomplete(model, subject.target);
+    warnings.extend(prediction_inputs::warnings(provenances()));
     if stream.is_none() {
         let what =
             "STREAM was not measured, so what it would have said is unknown: numaio stream measures it";
@@ -169,8 +169,8 @@ fn validation(
 }
 
 /// What else could have been believed: hop distance, and STREAM's copy from both sides, with its record.
-fn rivals<'a>(known: &'a Known, subject: &ViewSubject) -> (Vec<View>, Option<&'a StreamRecord>) {
-    let mut rivals: Vec<View> =
+fn baselines<'a>(known: &'a KnownDocuments, subject: &ViewSubject) -> (Vec<View>, Option<&'a StreamRecord>) {
+    let mut baselines: Vec<View> =
         known.topology.iter().flat_map(|topology| numaio_model::slit_views(topology, subject)).collect();
     let copies = |record: &StreamRecord| -> Vec<View> {
         let views = numaio_model::stream_views(record, subject).into_iter();
@@ -179,8 +179,8 @@ fn rivals<'a>(known: &'a Known, subject: &ViewSubject) -> (Vec<View>, Option<&'a
     let found =
         known.streams.iter().map(|record| (record, copies(record))).find(|(_, views)| !views.is_empty());
     let stream = found.map(|(record, views)| {
-        rivals.extend(views);
+        baselines.extend(views);
         record
     });
-    (rivals, stream)
+    (baselines, stream)
 }

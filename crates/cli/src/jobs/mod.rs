@@ -8,13 +8,13 @@ mod recorder;
 pub use recorder::{environment, json, JobRecorder};
 
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::output::sanitize;
 use crate::store;
 use numaio_linux::Root;
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
-use numaio_schema::{Job, JobProcess, JobState, Word};
+use numaio_schema::{Job, JobProcess, JobState, CommandArg};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 const MAX_JOBS: usize = 100;
 /// How long the record of a stopped job is kept.
 const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
-/// Maximum bytes that are read of a record: [`Job::MOST_PROBLEMS`] and [`Job::MOST_LINES`] of
+/// Maximum bytes that are read of a record: [`Job::MAX_PROBLEMS`] and [`Job::MAX_LINES`] of
 /// maximum length (less than 48 MiB) and the command line.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -99,7 +99,7 @@ fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
     // The process may have recorded its end and exited since the first read.
     Ok(read_record(path)?.map(|mut job| {
         if job.state.is_alive() {
-            job.state = JobState::Cut;
+            job.state = JobState::Interrupted;
             job.why = "its process is gone".to_owned();
         }
         job
@@ -118,7 +118,7 @@ fn read_record(path: &Path) -> Result<Option<Job>, Failure> {
 /// Parses the text of a record.
 pub fn parse(path: &Path, text: &str) -> Result<Job, Failure> {
     // The error may quote the file, which may contain control characters.
-    let invalid = |error| harmless(&format!("not a job record: {error}"));
+    let invalid = |error| sanitize(&format!("not a job record: {error}"));
     Job::from_json(text).map_err(|error| Failure::file(path, invalid(error)))
 }
 
@@ -185,18 +185,18 @@ pub fn is_local(job: &Job) -> bool {
 }
 
 /// Converts a command-line argument for a job record.
-pub fn to_word(bytes: &OsStr) -> Word {
+pub fn to_word(bytes: &OsStr) -> CommandArg {
     match bytes.to_str() {
-        Some(text) => Word::Text(text.to_owned()),
-        None => Word::Bytes(bytes.as_bytes().to_vec()),
+        Some(text) => CommandArg::Text(text.to_owned()),
+        None => CommandArg::Bytes(bytes.as_bytes().to_vec()),
     }
 }
 
 /// Converts an argument of a job record back.
-pub fn to_os_string(word: &Word) -> OsString {
+pub fn to_os_string(word: &CommandArg) -> OsString {
     match word {
-        Word::Text(text) => text.into(),
-        Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+        CommandArg::Text(text) => text.into(),
+        CommandArg::Bytes(bytes) => OsString::from_vec(bytes.clone()),
     }
 }
 

@@ -63,7 +63,7 @@ impl JobRecorder {
         job.problems.clear();
         job.add_line(now(), "resumed".to_owned());
         let mut noted = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
-        noted.write().map_err(|error| failure::unwritten(&noted.path, &error))?;
+        noted.write().map_err(|error| failure::cannot_write(&noted.path, &error))?;
         *self.active() = Some(noted);
         Ok(())
     }
@@ -73,7 +73,7 @@ impl JobRecorder {
         self.change(|noted| {
             noted.job.totals = totals;
             if numaio_linux::interrupt::interrupted() && noted.job.state == JobState::Running {
-                noted.job.state = JobState::Ending;
+                noted.job.state = JobState::Cancelling;
                 noted.job.add_line(now(), "asked to end".to_owned());
                 return true;
             }
@@ -106,7 +106,7 @@ impl JobRecorder {
             let (state, why) = end_state(ended, &noted.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             noted.job.state = state;
-            noted.job.why = Job::words(why);
+            noted.job.why = Job::truncate_text(why);
             noted.job.add_line(now(), line);
             true
         });
@@ -131,9 +131,9 @@ impl JobRecorder {
 impl ActiveJob {
     fn write(&mut self) -> std::io::Result<()> {
         self.written = Instant::now();
-        self.job.noted = now();
+        self.job.written_at = now();
         self.job.seconds = self.began.elapsed().as_secs_f64();
-        store::note(&self.path, &json(&self.job)?)
+        store::write_volatile(&self.path, &json(&self.job)?)
     }
 }
 
@@ -172,18 +172,18 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
         process: host.process(),
         state: JobState::Running,
         why: String::new(),
-        began: now(),
-        noted: now(),
+        started_at: now(),
+        written_at: now(),
         seconds: 0.0,
         runs: 1,
         totals: JobTotals::default(),
         problems: Vec::new(),
         log: Vec::new(),
     };
-    job.add_line(job.began, "began".to_owned());
+    job.add_line(job.started_at, "began".to_owned());
     loop {
         let path = file(&folder, job.id);
-        let failed = |error| failure::unwritten(&path, &error);
+        let failed = |error| failure::cannot_write(&path, &error);
         let content = json(&job).map_err(failed)?;
         if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
@@ -198,10 +198,10 @@ fn end_state(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState
     match ended {
         Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),
         Ok(code) if *code == ExitCode::from(failure::INTERRUPTED) => {
-            (JobState::Cut, "it was interrupted".to_owned())
+            (JobState::Interrupted, "it was interrupted".to_owned())
         }
         Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
-        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Cut, failure.message.clone()),
+        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Interrupted, failure.message.clone()),
         Err(failure) => (JobState::Failed, failure.message.clone()),
     }
 }

@@ -1,6 +1,6 @@
 //! Relays the stderr of a child process.
 
-use crate::output::harmless;
+use crate::output::sanitize;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
@@ -84,7 +84,7 @@ fn print(line: &str) {
 fn clean(line: &[u8], source: Option<&str>) -> String {
     let line = String::from_utf8_lossy(line).replace('\t', "    ");
     let line = line.trim_end();
-    harmless(&match (source, line.strip_prefix("numaio: ")) {
+    sanitize(&match (source, line.strip_prefix("numaio: ")) {
         (None, _) => line.to_owned(),
         (Some(source), Some(words)) => format!("numaio: {source}: {words}"),
         (Some(source), None) => format!("{source}: {line}"),

@@ -21,7 +21,7 @@ use numaio_machine::devices::Device;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Workload;
 use numaio_schema::{
-    median, IoCell, IoDevice, IoMethod, IoRecord, IoThere, Reading, Represented, Summary, Warning, IO_SCHEMA,
+    median, IoCell, IoDevice, IoMethod, IoRecord, IoRemoteEnd, Reading, ClassRepresentative, Summary, Warning, IO_SCHEMA,
 };
 use std::cell::RefCell;
 
@@ -64,17 +64,17 @@ pub fn run(
     let cells = cells.into_iter().zip(measured).zip(totals.cells);
     let cells = cells.map(|((cell, reading), figures)| figures.cell(cell, reading)).collect();
     let provenance = setting.provenance((before, after), warnings, complete);
-    Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, there: None })
+    Ok(IoRecord { schema: IO_SCHEMA.to_owned(), provenance, device, method, cells, remote: None })
 }
 
-/// Describes a device for the record; `by_way_of` is the file or address used to reach it.
-pub fn device(found: &Device, by_way_of: Option<String>) -> IoDevice {
+/// Describes a device for the record; `reached_via` is the file or address used to reach it.
+pub fn device(found: &Device, reached_via: Option<String>) -> IoDevice {
     IoDevice {
         name: found.name(),
         model: found.model.clone(),
         pci: found.pci.map(|address| address.to_string()),
         node: found.locality.node,
-        by_way_of,
+        reached_via,
         irqs: found.irqs.clone(),
     }
 }
@@ -168,7 +168,7 @@ impl CellTotals {
             operation: cell.operation,
             bytes_per_s,
             cpu_ns_per_byte: per_byte(self.cpu_ns),
-            there: there.map(|ns| IoThere { cpu_ns_per_byte: Some(ns), ..IoThere::default() }),
+            remote: there.map(|ns| IoRemoteEnd { cpu_ns_per_byte: Some(ns), ..IoRemoteEnd::default() }),
         }
     }
 }
@@ -207,7 +207,7 @@ fn method(
         IoSelection::Matrix(matrix) if matches!(matrix.places, Placements::Local(_)) => {
             matrix.represented.clone()
         }
-        _ => Vec::<Represented>::new(),
+        _ => Vec::<ClassRepresentative>::new(),
     };
     IoMethod {
         engine: engine.engine(),

@@ -4,7 +4,7 @@ use crate::rounds::Rule;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::Represented;
+use numaio_schema::ClassRepresentative;
 
 /// Options of an I/O campaign.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub struct Matrix {
     pub streams: Vec<u32>,
     /// Nodes that represent others of their class ([`super::one_per_class`]); empty to measure
     /// every node. Only with [`Placements::Local`].
-    pub represented: Vec<Represented>,
+    pub represented: Vec<ClassRepresentative>,
 }
 
 /// Nodes of CPUs and buffers.

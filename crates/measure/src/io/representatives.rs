@@ -3,7 +3,7 @@
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Class, DirectionModel, Model, Represented};
+use numaio_schema::{Class, DirectionModel, Model, ClassRepresentative};
 
 /// Returns the representative node of each class of the target's model and direction: the target
 /// itself, or the node nearest to the mean of its class (Li et al., ICPP 2013: one node of each
@@ -14,13 +14,13 @@ pub fn one_per_class(
     target: NodeId,
     measurable: &NodeSet,
     directions: &[Direction],
-) -> Vec<Represented> {
+) -> Vec<ClassRepresentative> {
     let Some(found) = model.targets.iter().find(|found| found.target == target) else { return Vec::new() };
     let wanted = found.directions.iter().filter(|found| directions.contains(&found.direction));
     wanted.flat_map(|direction| of_direction(direction, target, measurable)).collect()
 }
 
-fn of_direction(model: &DirectionModel, target: NodeId, measurable: &NodeSet) -> Vec<Represented> {
+fn of_direction(model: &DirectionModel, target: NodeId, measurable: &NodeSet) -> Vec<ClassRepresentative> {
     let classed = |node: NodeId| model.classes.iter().any(|class| class.nodes.contains(node));
     if !measurable.iter().all(classed) {
         return Vec::new();
@@ -31,7 +31,7 @@ fn of_direction(model: &DirectionModel, target: NodeId, measurable: &NodeSet) ->
             true => target,
             false => nearest_to_mean(model, class, &nodes)?,
         };
-        Some(Represented { direction: model.direction, by, nodes })
+        Some(ClassRepresentative { direction: model.direction, by, nodes })
     };
     model.classes.iter().filter_map(of_class).collect()
 }

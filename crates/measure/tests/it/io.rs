@@ -11,7 +11,7 @@ use numaio_measure::io::{self, IoSelection, Matrix, MixPart, Placements};
 use numaio_measure::{CampaignError, IoOptions, Rule, Setting};
 use numaio_schema::{
     Class, ClassRule, DirectionModel, IoCell, IoDevice, IoRecord, MachineSource, Model, NodeBandwidth,
-    Represented, TargetModel,
+    ClassRepresentative, TargetModel,
 };
 use std::cell::RefCell;
 
@@ -58,7 +58,7 @@ fn device() -> IoDevice {
         model: String::new(),
         pci: None,
         node: Some(NodeId(0)),
-        by_way_of: None,
+        reached_via: None,
         irqs: Vec::new(),
     }
 }
@@ -199,7 +199,7 @@ fn model() -> Model {
     let target = TargetModel {
         target: NodeId(0),
         devices: Vec::new(),
-        neighbours: NodeSet::one(NodeId(1)),
+        neighbors: NodeSet::one(NodeId(1)),
         directions: vec![
             direction(Write, vec![class(1, &[0, 1], 9.5), class(2, &[2, 3], 7.1)]),
             direction(Read, vec![class(1, &[0], 10.0), class(2, &[1, 2, 3], 8.1)]),
@@ -251,11 +251,11 @@ fn one_node_of_each_class_represents_the_others() {
 #[test]
 fn incomplete_model_represents_no_node() {
     let all: NodeSet = (0..5).map(NodeId).collect();
-    assert_eq!(io::one_per_class(&model(), NodeId(0), &all, &[Write]), Vec::<Represented>::new());
+    assert_eq!(io::one_per_class(&model(), NodeId(0), &all, &[Write]), Vec::<ClassRepresentative>::new());
     let some = NodeSet::one(NodeId(0));
     assert_eq!(
         io::one_per_class(&model(), NodeId(3), &some, &[Write]),
-        Vec::<Represented>::new(),
+        Vec::<ClassRepresentative>::new(),
         "no target"
     );
 }

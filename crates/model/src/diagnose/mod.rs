@@ -16,7 +16,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Cost, Diagnosed, IoRecord, Loss, Model, View};
+use numaio_schema::{Cost, DiagnosedFinding, IoRecord, Loss, Model, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of a class's best value by which members may be lower in views; costs do not depend on it.
@@ -45,22 +45,22 @@ struct MeasuredDirection {
 
 /// Estimates the cost of each symptom and sorts them, most costly first. Unknown costs follow, by
 /// severity, and symptoms without cost come last.
-pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagnosed> {
-    let mut found: Vec<Diagnosed> = symptoms
+pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<DiagnosedFinding> {
+    let mut found: Vec<DiagnosedFinding> = symptoms
         .into_iter()
-        .map(|symptom| Diagnosed {
+        .map(|symptom| DiagnosedFinding {
             cost: cost(evidence, &symptom),
             finding: symptom.finding,
             mend: symptom.fix,
         })
         .collect();
     found.sort_by(|a, b| {
-        let rank = |it: &Diagnosed| match &it.cost {
+        let rank = |it: &DiagnosedFinding| match &it.cost {
             Cost::Known { .. } => 0,
             Cost::Unknown { .. } => 1,
             Cost::Nothing => 2,
         };
-        let most = |it: &Diagnosed| it.cost.most().unwrap_or(0.0);
+        let most = |it: &DiagnosedFinding| it.cost.most().unwrap_or(0.0);
         rank(a)
             .cmp(&rank(b))
             .then(most(b).total_cmp(&most(a)))

@@ -4,13 +4,13 @@ use super::rank::combine_targets;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{Hint, PlacementRequest, PlacementTarget, TaskPlace};
+use numaio_schema::{PlacementHint, PlacementRequest, PlacementTarget, TaskPlacement};
 
 /// Chooses the memory nodes of a task: the nodes of its cores, to which a model's class applies.
 /// The nodes of the devices if one task serves several, for bandwidth, and that yields more. All
 /// nodes with memory if weights were requested.
 pub(super) fn task_memory(
-    task: &TaskPlace,
+    task: &TaskPlacement,
     targets: &[PlacementTarget],
     request: &PlacementRequest,
     topology: &Topology,
@@ -27,7 +27,7 @@ pub(super) fn task_memory(
         return local;
     }
     let homes = homes.intersection(usable);
-    let may_spread = request.hint == Hint::Bandwidth && homes.len() > 1;
+    let may_spread = request.hint == PlacementHint::Bandwidth && homes.len() > 1;
     match (mean_over(targets, &task.cpu_nodes), mean_over(targets, &homes)) {
         // Cores chosen for other reasons keep local memory, whatever the devices lose by it.
         (Some(own), Some(spread)) if may_spread && spread > own => {
@@ -42,7 +42,7 @@ pub(super) fn task_memory(
         }
         (own, _) => {
             let share = own.map(|own| format!(" ({:.0} % of each device's best bandwidth)", own * 100.0));
-            let is = if request.hint == Hint::Cpu {
+            let is = if request.hint == PlacementHint::Cpu {
                 "the least useful to all devices together"
             } else {
                 "the best for all devices together"
@@ -66,7 +66,7 @@ fn all_memory(topology: &Topology) -> NodeSet {
 /// Returns the mean share of each device's best bandwidth with buffers spread evenly over nodes, or
 /// `None` if unknown.
 fn mean_over(targets: &[PlacementTarget], nodes: &NodeSet) -> Option<f64> {
-    let seen = combine_targets(targets, Hint::Bandwidth);
+    let seen = combine_targets(targets, PlacementHint::Bandwidth);
     let shares: Option<Vec<f64>> =
         nodes.iter().map(|node| seen.iter().find(|ranked| ranked.node == node)?.of_best).collect();
     let shares = shares.filter(|shares| !shares.is_empty())?;

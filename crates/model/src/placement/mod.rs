@@ -18,7 +18,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlace};
+use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement};
 use std::collections::BTreeMap;
 
 /// A device near which tasks are placed.
@@ -60,7 +60,7 @@ pub struct PlacementChoice {
     /// The devices, with nodes ranked for each.
     pub targets: Vec<PlacementTarget>,
     /// Placement of each task.
-    pub tasks: Vec<TaskPlace>,
+    pub tasks: Vec<TaskPlacement>,
     /// Reasons for the chosen nodes.
     pub reasons: Vec<String>,
     /// Nodes that were not chosen, with reasons.
@@ -167,7 +167,7 @@ fn place_tasks(
     targets: &[PlacementTarget],
     tasks: u32,
     request: &PlacementRequest,
-) -> Result<Vec<TaskPlace>, PlacementError> {
+) -> Result<Vec<TaskPlacement>, PlacementError> {
     let each = request.cores_per_task;
     for (number, what) in [(tasks, "tasks"), (each, "cores")] {
         if number == 0 {
@@ -192,13 +192,13 @@ fn place_tasks(
         let taken = cores.take(&targets[target], each, &mut quotas[target]).ok_or(too_many.clone())?;
         *place = Some(task_of((targets.len() > 1).then_some(target), &taken));
     }
-    let mut places: Vec<TaskPlace> = places.into_iter().flatten().collect();
+    let mut places: Vec<TaskPlacement> = places.into_iter().flatten().collect();
     places.sort_by_key(|place| place.target);
     Ok(places)
 }
 
 /// Returns all suitable cores, for a program that creates its own threads.
-fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlace {
+fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlacement {
     let nodes = rank::combine_targets(targets, request.hint);
     let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
     let chosen: NodeSet = match request.spread {
@@ -212,11 +212,11 @@ fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &Place
     task_of(None, &taken)
 }
 
-pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlace {
+pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlacement {
     let cpus = cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.cpus));
     let cpu_nodes: NodeSet = cores.iter().map(|core| core.node).collect();
     let memory = MemoryBinding { policy: MemoryPolicy::Preferred, nodes: cpu_nodes.clone() };
-    TaskPlace { target, cpus, cpu_nodes, memory }
+    TaskPlacement { target, cpus, cpu_nodes, memory }
 }
 
 /// Returns a compromise for each device without known node, for which every node is equal.

@@ -6,8 +6,8 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    Basis, DirectionModel, Hint, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
-    TaskPlace,
+    Basis, DirectionModel, PlacementHint, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
+    TaskPlacement,
 };
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub(super) fn nodes(
 ) -> (Basis, Vec<RankedNode>) {
     let modelled = rank_by_models(target, models, request.direction, usable);
     let (basis, mut nodes) = match (request.hint, modelled) {
-        (Hint::Bandwidth | Hint::Cpu, Some(known)) => known,
+        (PlacementHint::Bandwidth | PlacementHint::Cpu, Some(known)) => known,
         (_, modelled) => {
             (Basis::Topology, rank_by_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
         }
     };
     sort_nodes(&mut nodes, topology, target);
-    if request.hint == Hint::Cpu {
+    if request.hint == PlacementHint::Cpu {
         reverse_for_cpu(&mut nodes);
     }
     (basis, nodes)
@@ -147,7 +147,7 @@ fn reverse_for_cpu(nodes: &mut [RankedNode]) {
 /// Ranks nodes for several devices together: by the mean bandwidth relative to each device's best,
 /// weighted by the devices' shares, and ascending for compute-only tasks. By the mean rank where a
 /// device has no values or latency counts.
-pub(super) fn combine_targets(targets: &[PlacementTarget], hint: Hint) -> Vec<RankedNode> {
+pub(super) fn combine_targets(targets: &[PlacementTarget], hint: PlacementHint) -> Vec<RankedNode> {
     let [first, rest @ ..] = targets else { return Vec::new() };
     if rest.iter().all(|target| target.nodes == first.nodes) {
         return first.nodes.clone();
@@ -168,8 +168,8 @@ pub(super) fn combine_targets(targets: &[PlacementTarget], hint: Hint) -> Vec<Ra
         .map(|ranked| {
             let (rank, of_best) = mean(ranked.node);
             let loss = match (of_best.filter(|_| known), hint) {
-                (Some(of_best), Hint::Bandwidth) => 1.0 - of_best,
-                (Some(of_best), Hint::Cpu) => of_best,
+                (Some(of_best), PlacementHint::Bandwidth) => 1.0 - of_best,
+                (Some(of_best), PlacementHint::Cpu) => of_best,
                 _ => rank,
             };
             (loss, RankedNode { node: ranked.node, rank: 0, of_best: of_best.filter(|_| known) })
@@ -192,7 +192,7 @@ const SAME_LEVEL: f64 = 0.02;
 /// Explains why nodes were chosen and others were not.
 pub(super) fn explain(
     targets: &[PlacementTarget],
-    tasks: &[TaskPlace],
+    tasks: &[TaskPlacement],
     usable: &NodeSet,
     request: &PlacementRequest,
 ) -> (Vec<String>, Vec<RejectedNode>) {
@@ -206,7 +206,7 @@ pub(super) fn explain(
             _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
                 "not measured by the model".to_owned()
             }
-            _ if request.hint == Hint::Cpu => "left to tasks that use the device".to_owned(),
+            _ if request.hint == PlacementHint::Cpu => "left to tasks that use the device".to_owned(),
             Some((1, _)) => "as good as the chosen nodes, but not needed".to_owned(),
             Some((rank, of_best)) => {
                 format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
@@ -252,14 +252,14 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
     let device = &target.device;
     match (&target.basis, request.hint) {
         (Basis::Nothing, _) => format!("{device}: its node is unknown"),
-        (_, Hint::Cpu) => format!("{device}: nodes {best} matter least to its bandwidth"),
+        (_, PlacementHint::Cpu) => format!("{device}: nodes {best} matter least to its bandwidth"),
         (Basis::Model { .. }, _) if best.len() == 1 => {
             format!("{device}: node {best} has the highest bandwidth in the model ({direction})")
         }
         (Basis::Model { .. }, _) => {
             format!("{device}: nodes {best} have the highest bandwidth in the model ({direction})")
         }
-        (Basis::Topology, Hint::Latency) => format!("{device}: node {best} has the shortest path to it"),
+        (Basis::Topology, PlacementHint::Latency) => format!("{device}: node {best} has the shortest path to it"),
         (Basis::Topology, _) => format!(
             "{device}: by topology alone, node {best} is nearest; without a model this is a guess \
              (numaio model measures it)"

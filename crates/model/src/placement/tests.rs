@@ -4,7 +4,7 @@ use crate::{fit, ClassOptions};
 use numaio_machine::ids::{CpuId, PackageId};
 use numaio_machine::topology::{Cpu, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
-use numaio_schema::{ClassRule, Hint};
+use numaio_schema::{ClassRule, PlacementHint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes per package; the CPU numbers of
@@ -206,8 +206,8 @@ fn hints_change_the_choice() {
         let busy = TargetDevice { irq_cpus: cpus("28-31"), ..near("nvme0n1", Some(7)) };
         used(&choose_placement(&topology, &[busy], &[&model], &request).expect("room"))
     };
-    assert_eq!(with(Hint::Cpu), ["4"], "the worst for reading is what a device needs least");
-    assert_eq!(with(Hint::Latency), ["7"], "no other node has a shorter path");
+    assert_eq!(with(PlacementHint::Cpu), ["4"], "the worst for reading is what a device needs least");
+    assert_eq!(with(PlacementHint::Latency), ["7"], "no other node has a shorter path");
 }
 
 /// Two devices with different node rankings.
@@ -226,7 +226,7 @@ fn nodes_needed_by_several_devices_are_not_for_compute_tasks() {
             |pair: &(&RankedNode, &RankedNode)| pair.0.of_best.unwrap_or(9.0) + pair.1.of_best.unwrap_or(9.0);
         sum(one).total_cmp(&sum(other))
     });
-    assert_eq!((first(Hint::Bandwidth), Some(first(Hint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
+    assert_eq!((first(PlacementHint::Bandwidth), Some(first(PlacementHint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
 }
 
 /// Two devices on different nodes, and a node that is bad for both.
@@ -242,26 +242,26 @@ fn memory_moves_off_the_task_cores_only_for_bandwidth() {
         (chosen.tasks.remove(0), chosen)
     };
     let words = ["node 0 is the best", "node 0 is the best", "node 3 is the least useful to all"];
-    for (hint, words) in [Hint::Bandwidth, Hint::Latency, Hint::Cpu].into_iter().zip(words) {
+    for (hint, words) in [PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].into_iter().zip(words) {
         let (task, PlacementChoice { compromises, .. }) = chosen(hint);
         assert_eq!(task.memory, MemoryBinding { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
         assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
     }
     // No better cores are left.
-    let (bad, PlacementChoice { targets, .. }) = chosen(Hint::Cpu);
+    let (bad, PlacementChoice { targets, .. }) = chosen(PlacementHint::Cpu);
     let policy = |hint| {
         let request = PlacementRequest { hint, ..PlacementRequest::default() };
         task_memory(&bad, &targets, &request, &topology, &usable_nodes(&topology), &mut Vec::new()).policy
     };
     let [preferred, turns] = [MemoryPolicy::Preferred, MemoryPolicy::Interleave];
-    assert_eq!([Hint::Bandwidth, Hint::Latency, Hint::Cpu].map(policy), [turns, preferred, preferred]);
+    assert_eq!([PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].map(policy), [turns, preferred, preferred]);
 }
 
 /// An unmeasured node may be the best for the device, so it is not given away.
 #[test]
 fn compute_tasks_use_unmeasured_nodes_last() {
     let (topology, model) = (machine(8, 4), interrupted());
-    let request = PlacementRequest { hint: Hint::Cpu, ..ask(1, Direction::Write) };
+    let request = PlacementRequest { hint: PlacementHint::Cpu, ..ask(1, Direction::Write) };
     let chosen = choose_placement(&topology, &[near("nvme0n1", Some(7))], &[&model], &request).expect("room");
     assert!(chosen.compromises[0].contains("nodes 2-6, ranked last"), "{:?}", chosen.compromises);
     let ranked = &chosen.targets[0].nodes;
@@ -344,7 +344,7 @@ fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Mode
             prop::collection::vec((prop::option::of(0..nodes), prop::option::of(1.0f64..9.0)), 1..4);
         let irqs = prop::collection::btree_set(0..nodes * cores, 0..4);
         let figures = prop::option::of(prop::collection::vec(1.0f64..10.0, (nodes * nodes) as usize));
-        let request = (1u32..30, 1u32..4, any::<(bool, bool)>(), prop::sample::select(Hint::ALL.to_vec()));
+        let request = (1u32..30, 1u32..4, any::<(bool, bool)>(), prop::sample::select(PlacementHint::ALL.to_vec()));
         let direction = prop::sample::select(vec![None, Some(Direction::Write), Some(Direction::Read)]);
         (forbidden, devices, irqs, figures, request, direction).prop_map(
             move |(forbidden, devices, irqs, figures, request, direction)| {

@@ -3,7 +3,7 @@
 use super::evaluate::{evaluate, find, rate, InfeasiblePlan};
 use super::plan_document::value;
 use super::validation::instance;
-use numaio_schema::{Plan, PlannedWay, Prediction, Proof, StageTime, WayRates};
+use numaio_schema::{Plan, PlannedPath, Prediction, Proof, StageTime, PathRates};
 
 /// Relative error of writing and parsing a number.
 const SAME: f64 = 1e-9;
@@ -18,9 +18,9 @@ const ROUNDING: f64 = 1e-12;
 pub fn check_plan(plan: &Plan) -> Result<(), InfeasiblePlan> {
     let problem = &plan.problem;
     instance(problem).map_err(|refused| InfeasiblePlan(refused.to_string()))?;
-    let predicted = evaluate(problem, &plan.storage_ways, &plan.network_ways)?;
-    check_rates(&problem.storage_ways, &plan.storage_ways)?;
-    check_rates(&problem.network_ways, &plan.network_ways)?;
+    let predicted = evaluate(problem, &plan.storage_paths, &plan.network_paths)?;
+    check_rates(&problem.storage_paths, &plan.storage_paths)?;
+    check_rates(&problem.network_paths, &plan.network_paths)?;
     check_prediction(&plan.predicted, &predicted)?;
     check_proof(&plan.proof, value(problem.objective, &predicted))
 }
@@ -36,7 +36,7 @@ fn require_equal(what: &str, stated: f64, computed: f64) -> Result<(), Infeasibl
     }
 }
 
-fn check_rates(known: &[WayRates], used: &[PlannedWay]) -> Result<(), InfeasiblePlan> {
+fn check_rates(known: &[PathRates], used: &[PlannedPath]) -> Result<(), InfeasiblePlan> {
     for path in used {
         let computed = find(known, path.id()).map_or(f64::NAN, |rates| rate(rates, path.threads));
         let what = format!(

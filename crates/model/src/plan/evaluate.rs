@@ -2,7 +2,7 @@
 //! shares no code with the planning methods, which are checked against it.
 
 use numaio_machine::ids::NodeId;
-use numaio_schema::{PlanProblem, PlannedWay, Prediction, Stage, StageTime, WayId, WayRates};
+use numaio_schema::{PlanProblem, PlannedPath, Prediction, Stage, StageTime, PathId, PathRates};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Constraint that a plan violates.
@@ -17,22 +17,22 @@ pub struct InfeasiblePlan(pub String);
 /// or memory node, or too many threads.
 pub fn evaluate(
     problem: &PlanProblem,
-    storage_ways: &[PlannedWay],
-    network_ways: &[PlannedWay],
+    storage_paths: &[PlannedPath],
+    network_paths: &[PlannedPath],
 ) -> Result<Prediction, InfeasiblePlan> {
-    check_paths("storage", &problem.storage_ways, storage_ways)?;
-    check_paths("network", &problem.network_ways, network_ways)?;
-    check_bytes(problem, storage_ways, network_ways)?;
-    check_threads(problem, storage_ways, network_ways)?;
-    let mut stages = path_stages(&problem.storage_ways, storage_ways, Stage::StorageWay);
-    stages.extend(path_stages(&problem.network_ways, network_ways, Stage::NetworkWay));
-    stages.extend(device_stages(problem, network_ways));
-    stages.extend(limit_stages(problem, storage_ways, network_ways));
+    check_paths("storage", &problem.storage_paths, storage_paths)?;
+    check_paths("network", &problem.network_paths, network_paths)?;
+    check_bytes(problem, storage_paths, network_paths)?;
+    check_threads(problem, storage_paths, network_paths)?;
+    let mut stages = path_stages(&problem.storage_paths, storage_paths, Stage::StoragePath);
+    stages.extend(path_stages(&problem.network_paths, network_paths, Stage::NetworkPath));
+    stages.extend(device_stages(problem, network_paths));
+    stages.extend(limit_stages(problem, storage_paths, network_paths));
     stages.sort_by(|a, b| b.busy_s.total_cmp(&a.busy_s).then_with(|| a.stage.cmp(&b.stage)));
     let time_s = stages.first().map_or(0.0, |stage| stage.busy_s);
     Ok(Prediction {
         time_s,
-        sum_s: printed_sum(problem, storage_ways, network_ways),
+        sum_s: printed_sum(problem, storage_paths, network_paths),
         bytes_per_s: problem.total_bytes() as f64 / time_s,
         simulated_s: None,
         stages,
@@ -40,21 +40,21 @@ pub fn evaluate(
 }
 
 /// Returns the number of threads beyond which a path gains nothing: ⌈Bmax / B0⌉.
-pub(crate) fn useful_threads(path: &WayRates) -> u32 {
+pub(crate) fn useful_threads(path: &PathRates) -> u32 {
     // Rounding errors must not add a thread to an exact multiple.
     (path.most_bytes_per_s / path.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
 }
 
 /// Returns the bandwidth of a number of threads on a path.
-pub(crate) fn rate(path: &WayRates, threads: u32) -> f64 {
+pub(crate) fn rate(path: &PathRates, threads: u32) -> f64 {
     (path.thread_bytes_per_s * f64::from(threads)).min(path.most_bytes_per_s)
 }
 
-pub(crate) fn find(paths: &[WayRates], id: WayId) -> Option<&WayRates> {
+pub(crate) fn find(paths: &[PathRates], id: PathId) -> Option<&PathRates> {
     paths.iter().find(|path| path.id() == id)
 }
 
-fn check_paths(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<(), InfeasiblePlan> {
+fn check_paths(kind: &str, known: &[PathRates], used: &[PlannedPath]) -> Result<(), InfeasiblePlan> {
     let mut seen = BTreeSet::new();
     for path in used {
         let name = format!(
@@ -77,7 +77,7 @@ fn check_paths(kind: &str, known: &[WayRates], used: &[PlannedWay]) -> Result<()
     Ok(())
 }
 
-fn bytes_by(paths: &[PlannedWay], key: impl Fn(&PlannedWay) -> NodeId) -> BTreeMap<NodeId, u64> {
+fn bytes_by(paths: &[PlannedPath], key: impl Fn(&PlannedPath) -> NodeId) -> BTreeMap<NodeId, u64> {
     let mut bytes = BTreeMap::new();
     for path in paths {
         let sum = bytes.entry(key(path)).or_insert(0u64);
@@ -88,8 +88,8 @@ fn bytes_by(paths: &[PlannedWay], key: impl Fn(&PlannedWay) -> NodeId) -> BTreeM
 
 fn check_bytes(
     problem: &PlanProblem,
-    reads: &[PlannedWay],
-    sends: &[PlannedWay],
+    reads: &[PlannedPath],
+    sends: &[PlannedPath],
 ) -> Result<(), InfeasiblePlan> {
     let mut wanted: BTreeMap<NodeId, u64> = BTreeMap::new();
     for storage in problem.storage.iter().filter(|storage| storage.bytes > 0) {
@@ -117,8 +117,8 @@ fn check_bytes(
 
 fn check_threads(
     problem: &PlanProblem,
-    reads: &[PlannedWay],
-    sends: &[PlannedWay],
+    reads: &[PlannedPath],
+    sends: &[PlannedPath],
 ) -> Result<(), InfeasiblePlan> {
     for node in &problem.nodes {
         let own = reads.iter().chain(sends).filter(|path| path.memory_node == node.node);
@@ -136,15 +136,15 @@ fn check_threads(
     Ok(())
 }
 
-fn path_stages(known: &[WayRates], used: &[PlannedWay], stage: fn(WayId) -> Stage) -> Vec<StageTime> {
-    let of_path = |path: &PlannedWay| {
+fn path_stages(known: &[PathRates], used: &[PlannedPath], stage: fn(PathId) -> Stage) -> Vec<StageTime> {
+    let of_path = |path: &PlannedPath| {
         let rates = find(known, path.id())?;
         Some(StageTime { stage: stage(path.id()), busy_s: path.bytes as f64 / rate(rates, path.threads) })
     };
     used.iter().filter_map(of_path).collect()
 }
 
-fn device_stages(problem: &PlanProblem, sends: &[PlannedWay]) -> Vec<StageTime> {
+fn device_stages(problem: &PlanProblem, sends: &[PlannedPath]) -> Vec<StageTime> {
     let storage = problem.storage.iter().filter(|storage| storage.bytes > 0).filter_map(|storage| {
         let busy_s = storage.bytes as f64 / storage.bytes_per_s?;
         Some(StageTime { stage: Stage::Storage(storage.device.clone()), busy_s })
@@ -157,12 +157,12 @@ fn device_stages(problem: &PlanProblem, sends: &[PlannedWay]) -> Vec<StageTime> 
     storage.chain(nics).collect()
 }
 
-fn limit_stages(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> Vec<StageTime> {
-    let bytes = |paths: &[PlannedWay], ids: &[WayId]| -> f64 {
+fn limit_stages(problem: &PlanProblem, reads: &[PlannedPath], sends: &[PlannedPath]) -> Vec<StageTime> {
+    let bytes = |paths: &[PlannedPath], ids: &[PathId]| -> f64 {
         paths.iter().filter(|path| ids.contains(&path.id())).map(|path| path.bytes as f64).sum()
     };
     let of_limit = |limit: &numaio_schema::PlanLimit| {
-        let bytes = bytes(reads, &limit.storage_ways) + bytes(sends, &limit.network_ways);
+        let bytes = bytes(reads, &limit.storage_paths) + bytes(sends, &limit.network_paths);
         let busy_s = bytes / limit.bytes_per_s;
         (bytes > 0.0).then(|| StageTime { stage: Stage::Limit(limit.name.clone()), busy_s })
     };
@@ -171,15 +171,15 @@ fn limit_stages(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay
 
 /// Σ over used (u,v,w) of max(βd(u,v) / (γd(u,v) Bd0(u,v)), βn(v,w) / (γn(v,w) Bn0(v,w))), as
 /// printed: threads add B0 each, regardless of Bmax.
-fn printed_sum(problem: &PlanProblem, reads: &[PlannedWay], sends: &[PlannedWay]) -> f64 {
-    let time = |known: &[WayRates], path: &PlannedWay| {
+fn printed_sum(problem: &PlanProblem, reads: &[PlannedPath], sends: &[PlannedPath]) -> f64 {
+    let time = |known: &[PathRates], path: &PlannedPath| {
         let one = find(known, path.id()).map_or(f64::INFINITY, |rates| rates.thread_bytes_per_s);
         path.bytes as f64 / (f64::from(path.threads) * one)
     };
-    let of_read = |read: &PlannedWay| -> f64 {
-        let own = time(&problem.storage_ways, read);
+    let of_read = |read: &PlannedPath| -> f64 {
+        let own = time(&problem.storage_paths, read);
         let sends = sends.iter().filter(|send| send.memory_node == read.memory_node);
-        sends.map(|send| own.max(time(&problem.network_ways, send))).sum()
+        sends.map(|send| own.max(time(&problem.network_paths, send))).sum()
     };
     reads.iter().map(of_read).sum()
 }

@@ -1,7 +1,7 @@
 //! A problem in the form of the methods: numbered nodes, only usable paths, scaled values.
 
 use numaio_machine::ids::NodeId;
-use numaio_schema::{Objective, WayId};
+use numaio_schema::{Objective, PathId};
 
 /// Rates below this are rounding errors of a solution.
 const NO_RATE: f64 = 2e-7;
@@ -37,7 +37,7 @@ pub(crate) struct Instance {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferPath {
     /// Path ID.
-    pub id: WayId,
+    pub id: PathId,
     /// Number of its source or sink.
     pub end: usize,
     /// Number of its via.

@@ -6,7 +6,7 @@ use super::instance::{Assignment, Instance};
 use super::validation::PlanError;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, Plan, PlanMethod, PlanProblem, PlannedWay, Prediction, Proof, RejectedPlan, SimpleRule,
+    Objective, Plan, PlanMethod, PlanProblem, PlannedPath, Prediction, Proof, RejectedPlan, SimpleRule,
     PLAN_SCHEMA,
 };
 use std::collections::BTreeMap;
@@ -32,9 +32,9 @@ pub(crate) fn answer(
     solution: &Solution,
     method: PlanMethod,
 ) -> Result<Plan, PlanError> {
-    let (storage_ways, network_ways) = whole(problem, instance, &instance.trimmed(&solution.assignment));
+    let (storage_paths, network_paths) = whole(problem, instance, &instance.trimmed(&solution.assignment));
     let wrong = |error: InfeasiblePlan| PlanError::Solver(error.to_string());
-    let predicted = evaluate(problem, &storage_ways, &network_ways).map_err(wrong)?;
+    let predicted = evaluate(problem, &storage_paths, &network_paths).map_err(wrong)?;
     let value_s = value(problem.objective, &predicted);
     let bound_s = instance.seconds(solution.bound).min(value_s);
     let plan = Plan {
@@ -42,14 +42,14 @@ pub(crate) fn answer(
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         problem: problem.clone(),
         method,
-        storage_ways,
-        network_ways,
+        storage_paths,
+        network_paths,
         proof: Proof {
             value_s,
             bound_s,
             gap: (value_s / bound_s - 1.0).max(0.0),
             optimal: solution.value <= solution.bound * (1.0 + CLOSED),
-            programmes: solution.programs,
+            linear_programs: solution.programs,
         },
         rejected: Vec::new(),
         predicted,
@@ -72,9 +72,9 @@ pub(crate) fn value(objective: Objective, predicted: &Prediction) -> f64 {
 /// Compares the document with the method's claims; [`evaluate`] has checked the feasibility.
 fn certify(instance: &Instance, solution: &Solution, plan: &Plan) -> Result<(), PlanError> {
     let claimed = instance.seconds(solution.value);
-    let slowest = plan.storage_ways.iter().chain(&plan.network_ways).map(|path| path.bytes_per_s);
+    let slowest = plan.storage_paths.iter().chain(&plan.network_paths).map(|path| path.bytes_per_s);
     let slowest = slowest.fold(instance.unit_bytes_per_s, f64::min);
-    let paths = (plan.storage_ways.len() * plan.network_ways.len()) as f64;
+    let paths = (plan.storage_paths.len() * plan.network_paths.len()) as f64;
     let allowed = claimed * CLOSED + ROUNDING_BYTES * paths / slowest;
     if (plan.proof.value_s - claimed).abs() > allowed {
         let value = plan.proof.value_s;
@@ -94,14 +94,14 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
         let predicted = evaluate(problem, &reads, &sends).map_err(|error| error.to_string())?;
         Ok((reads, sends, predicted))
     });
-    let (storage_ways, network_ways, predicted) = match planned {
+    let (storage_paths, network_paths, predicted) = match planned {
         Ok(planned) => planned,
         Err(why) => {
             let why = format!("infeasible: {why}");
             return RejectedPlan {
                 rule,
-                storage_ways: Vec::new(),
-                network_ways: Vec::new(),
+                storage_paths: Vec::new(),
+                network_paths: Vec::new(),
                 predicted: None,
                 why,
             };
@@ -113,12 +113,12 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
         over if over < -CLOSED => {
             format!("it takes {:.1} % less: the search stopped too early to find it", -over * 100.0)
         }
-        _ if storage_ways == plan.storage_ways && network_ways == plan.network_ways => {
+        _ if storage_paths == plan.storage_paths && network_paths == plan.network_paths => {
             "identical to the plan".to_owned()
         }
         _ => "equally good: the plan is one of several best ones".to_owned(),
     };
-    RejectedPlan { rule, storage_ways, network_ways, predicted: Some(predicted), why }
+    RejectedPlan { rule, storage_paths, network_paths, predicted: Some(predicted), why }
 }
 
 /// Rounds to whole bytes: exactly all data of each node, with balanced input and output per memory
@@ -127,7 +127,7 @@ fn whole(
     problem: &PlanProblem,
     instance: &Instance,
     assignment: &Assignment,
-) -> (Vec<PlannedWay>, Vec<PlannedWay>) {
+) -> (Vec<PlannedPath>, Vec<PlannedPath>) {
     let mut bytes = vec![0u64; instance.paths.len()];
     for (source, (node, _)) in instance.sources.iter().enumerate() {
         let all =
@@ -141,7 +141,7 @@ fn whole(
         divide(all, &instance.sends_at(via).collect::<Vec<usize>>(), &assignment.amounts, &mut bytes);
     }
     let rates: BTreeMap<(bool, NodeId, NodeId), _> =
-        [(true, &problem.storage_ways), (false, &problem.network_ways)]
+        [(true, &problem.storage_paths), (false, &problem.network_paths)]
             .into_iter()
             .flat_map(|(read, paths)| {
                 paths.iter().map(move |path| ((read, path.device_node, path.memory_node), path))
@@ -151,7 +151,7 @@ fn whole(
         let id = instance.paths[number].id;
         let rates = rates.get(&(number < instance.reads, id.device_node, id.memory_node))?;
         let threads = assignment.threads[number];
-        (bytes[number] > 0).then(|| PlannedWay {
+        (bytes[number] > 0).then(|| PlannedPath {
             device_node: id.device_node,
             memory_node: id.memory_node,
             threads,

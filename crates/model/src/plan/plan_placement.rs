@@ -5,7 +5,7 @@ use crate::{PlacementChoice, TargetDevice};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_schema::{Basis, PlacementTarget, Plan, PlannedWay, RejectedNode};
+use numaio_schema::{Basis, PlacementTarget, Plan, PlannedPath, RejectedNode};
 use std::collections::BTreeSet;
 
 /// Error of placing a plan on a machine.
@@ -31,7 +31,7 @@ pub fn place_plan(
     near: &[TargetDevice],
 ) -> Result<PlacementChoice, PlanPlacementError> {
     let usable = usable_nodes(topology);
-    let paths = plan.storage_ways.iter().chain(&plan.network_ways);
+    let paths = plan.storage_paths.iter().chain(&plan.network_paths);
     let memories: BTreeSet<NodeId> = paths.map(|path| path.memory_node).collect();
     // The plan has decided which nodes are best for its devices.
     let share = 1.0 / near.len() as f64;
@@ -82,10 +82,10 @@ fn of_node(cores: &FreeCores, plan: &Plan, node: NodeId, chosen: &mut PlacementC
             .compromises
             .push(format!("{served} of the cores of node {node} serve interrupts of the devices too"));
     }
-    let of = |paths: &[PlannedWay]| -> u32 {
+    let of = |paths: &[PlannedPath]| -> u32 {
         paths.iter().filter(|path| path.memory_node == node).map(|path| path.threads).sum()
     };
-    let (storage, network) = (of(&plan.storage_ways), of(&plan.network_ways));
+    let (storage, network) = (of(&plan.storage_paths), of(&plan.network_paths));
     chosen.reasons.push(format!(
         "node {node}: {} of its cores, as the plan runs {threads} threads there, {storage} for storage and {network} for the network",
         own.len()
@@ -100,12 +100,12 @@ mod tests {
     use crate::{plan, PlanOptions};
     use numaio_machine::set::CpuSet;
     use numaio_schema::{
-        Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, Transfer, WayRates, PLAN_PROBLEM_SCHEMA,
+        Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, Transfer, PathRates, PLAN_PROBLEM_SCHEMA,
     };
 
     /// Data on node 0, two paths into two memories, a NIC on node 0: both memories are needed.
     fn planned(threads: u32) -> Plan {
-        let path = |memory: u32, rate: f64| WayRates {
+        let path = |memory: u32, rate: f64| PathRates {
             device_node: NodeId(0),
             memory_node: NodeId(memory),
             thread_bytes_per_s: rate,
@@ -128,8 +128,8 @@ mod tests {
                 bytes_per_s: None,
             }],
             nics: vec![PlanNic { device: "n".into(), node: NodeId(0), bytes_per_s: None }],
-            storage_ways: vec![path(0, 1e9), path(1, 1e9)],
-            network_ways: vec![path(0, 1e9), path(1, 1e9)],
+            storage_paths: vec![path(0, 1e9), path(1, 1e9)],
+            network_paths: vec![path(0, 1e9), path(1, 1e9)],
             limits: Vec::new(),
         };
         plan(&problem, &PlanOptions::default()).expect("a plan")
@@ -181,8 +181,8 @@ mod tests {
         let none = place_plan(&machine(1, 4), &planned(2), &[]);
         assert_eq!(none, Err(PlanPlacementError::NoNode(NodeId(1))));
         let mut idle = planned(2);
-        idle.storage_ways.clear();
-        idle.network_ways.clear();
+        idle.storage_paths.clear();
+        idle.network_paths.clear();
         assert_eq!(place_plan(&machine(1, 4), &idle, &[]), Err(PlanPlacementError::NoThread));
     }
 }

@@ -5,7 +5,7 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
     IoEngine, IoRecord, Model, Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
-    WayRates, PLAN_PROBLEM_SCHEMA,
+    PathRates, PLAN_PROBLEM_SCHEMA,
 };
 use std::collections::BTreeSet;
 
@@ -73,8 +73,8 @@ pub fn plan_problem(
         Known { models, measured, thread: request.thread_bytes_per_s, assumptions: BTreeSet::new() };
     let storage = request.storage.iter().map(|it| (it.device.as_str(), it.node, it.bytes_per_s)).collect();
     let nics = request.nics.iter().map(|it| (it.device.as_str(), it.node, it.bytes_per_s)).collect();
-    let storage_ways = known.paths(&vias, storage, from_storage)?;
-    let network_ways = known.paths(&vias, nics, to_network)?;
+    let storage_paths = known.paths(&vias, storage, from_storage)?;
+    let network_paths = known.paths(&vias, nics, to_network)?;
     if vias.len() > 1 {
         known.assumptions.insert(LINKS.to_owned());
     }
@@ -89,8 +89,8 @@ pub fn plan_problem(
         nodes: plan_nodes(topology, &request, &vias),
         storage: request.storage,
         nics: request.nics,
-        storage_ways,
-        network_ways,
+        storage_paths,
+        network_paths,
         limits: Vec::new(),
     })
 }
@@ -145,7 +145,7 @@ impl Known<'_> {
         nodes: &[NodeId],
         devices: Vec<(&str, NodeId, Option<f64>)>,
         direction: Direction,
-    ) -> Result<Vec<WayRates>, PlanProblemError> {
+    ) -> Result<Vec<PathRates>, PlanProblemError> {
         let homes: BTreeSet<NodeId> = devices.iter().map(|(_, node, _)| *node).collect();
         let mut paths = Vec::new();
         for device_node in homes {
@@ -167,8 +167,8 @@ impl Known<'_> {
         memory_node: NodeId,
         devices: &[(&str, Option<f64>)],
         direction: Direction,
-    ) -> Result<WayRates, PlanProblemError> {
-        let path = |thread: f64, most: f64, origin| WayRates {
+    ) -> Result<PathRates, PlanProblemError> {
+        let path = |thread: f64, most: f64, origin| PathRates {
             device_node,
             memory_node,
             thread_bytes_per_s: thread.min(most),
@@ -270,7 +270,7 @@ mod tests {
     use crate::placement::tests::machine;
     use crate::{fit, plan, ClassOptions, PlanOptions};
     use numaio_machine::set::CpuSet;
-    use numaio_schema::Represented;
+    use numaio_schema::ClassRepresentative;
 
     fn request() -> PlanRequest {
         PlanRequest {
@@ -293,8 +293,8 @@ mod tests {
     #[test]
     fn unknown_values_become_assumptions_and_can_be_planned() {
         let problem = plan_problem(&machine(2, 4), request(), &[], &[]).expect("a problem");
-        assert_eq!((problem.storage_ways.len(), problem.network_ways.len()), (2, 2));
-        assert!(problem.storage_ways.iter().all(|path| path.origin == RateOrigin::Assumed));
+        assert_eq!((problem.storage_paths.len(), problem.network_paths.len()), (2, 2));
+        assert!(problem.storage_paths.iter().all(|path| path.origin == RateOrigin::Assumed));
         assert_eq!(problem.assumptions.len(), 4, "{:?}", problem.assumptions);
         assert_eq!((problem.nodes[1].threads, problem.nodes[1].reserved), (Some(4), 2));
         let plan = plan(&problem, &PlanOptions::default()).expect("a plan");
@@ -315,12 +315,12 @@ mod tests {
         ];
         let model = fit(record(cells), &topology, ClassOptions::default());
         let problem = plan_problem(&topology, request(), &[&model], &[]).expect("a problem");
-        let most: Vec<f64> = problem.storage_ways.iter().map(|path| path.most_bytes_per_s).collect();
+        let most: Vec<f64> = problem.storage_paths.iter().map(|path| path.most_bytes_per_s).collect();
         assert_eq!(most, [7e9, 6e9], "reading from storage is a device read, bounded by the device");
-        assert_eq!(problem.network_ways[0].origin, RateOrigin::Assumed, "no model of the NIC's node");
+        assert_eq!(problem.network_paths[0].origin, RateOrigin::Assumed, "no model of the NIC's node");
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
         let back = plan_problem(&topology, back, &[&model], &[]).expect("a problem");
-        assert_eq!(back.storage_ways[1].most_bytes_per_s, 5e9);
+        assert_eq!(back.storage_paths[1].most_bytes_per_s, 5e9);
         let mut mute = request();
         mute.nics[0].bytes_per_s = None;
         let unknown = plan_problem(&topology, mute, &[], &[]);
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(threads, [(None, 0), (Some(0), 0), (Some(4), 2)]);
         let plan = plan(&problem, &PlanOptions::default()).expect("a plan");
         assert!(
-            plan.storage_ways.iter().all(|path| path.memory_node == NodeId(2))
+            plan.storage_paths.iter().all(|path| path.memory_node == NodeId(2))
                 && plan.threads_on(NodeId(2)) == 2
         );
         for (request, words) in [
@@ -364,7 +364,7 @@ mod tests {
             let mut request = PlanRequest { thread_bytes_per_s: given, reserved: Vec::new(), ..request() };
             request.nics[0].node = NodeId(0);
             let problem = plan_problem(&topology, request, &[&model], &[]).expect("a problem");
-            problem.storage_ways[0].thread_bytes_per_s
+            problem.storage_paths[0].thread_bytes_per_s
         };
         assert_eq!(of(1e9, None), 0.5e9);
         assert_eq!(of(100e9, None), THREAD_BYTES_PER_S);
@@ -377,7 +377,7 @@ mod tests {
             crate::testing::cell(Direction::Read, &[(0, streams)], gbit_per_s)
         };
         let mut io = crate::testing::record(0, vec![read(1, 8.0), read(4, 24.0), read(16, 20.0)]);
-        io.method.represented.push(Represented {
+        io.method.represented.push(ClassRepresentative {
             direction: Direction::Read,
             by: NodeId(0),
             nodes: vec![NodeId(0), NodeId(1)],
@@ -385,16 +385,16 @@ mod tests {
         let mut null = crate::testing::record(0, vec![read(1, 800.0)]);
         null.method.engine = IoEngine::Null;
         let problem = plan_problem(&machine(3, 4), request(), &[], &[&null, &io]).expect("a problem");
-        let paths: Vec<_> = problem.storage_ways.iter().map(|path| path.origin).collect();
+        let paths: Vec<_> = problem.storage_paths.iter().map(|path| path.origin).collect();
         assert_eq!(paths, [RateOrigin::Measured, RateOrigin::Measured, RateOrigin::Assumed]);
-        for path in &problem.storage_ways[..2] {
+        for path in &problem.storage_paths[..2] {
             assert!((path.thread_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "{path:?}");
             assert!((path.most_bytes_per_s / 3e9 - 1.0).abs() < 0.01, "{path:?}");
         }
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
         let back = plan_problem(&machine(3, 4), back, &[], &[&io]).expect("a problem");
         assert!(
-            back.storage_ways.iter().all(|path| path.origin == RateOrigin::Assumed),
+            back.storage_paths.iter().all(|path| path.origin == RateOrigin::Assumed),
             "writing was not measured"
         );
     }

@@ -2,7 +2,7 @@
 
 use super::instance::{Instance, Limit, TransferPath};
 use numaio_machine::ids::NodeId;
-use numaio_schema::{Objective, PlanLimit, PlanProblem, WayId, WayRates};
+use numaio_schema::{Objective, PlanLimit, PlanProblem, PathId, PathRates};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of nodes, devices, paths or limits of a problem.
@@ -138,8 +138,8 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
         ("nodes", problem.nodes.len()),
         ("storage devices", problem.storage.len()),
         ("NICs", problem.nics.len()),
-        ("storage paths", problem.storage_ways.len()),
-        ("network paths", problem.network_ways.len()),
+        ("storage paths", problem.storage_paths.len()),
+        ("network paths", problem.network_paths.len()),
         ("limits", problem.limits.len()),
     ];
     if let Some((what, number)) = counts.into_iter().find(|(_, number)| *number > MAX_ITEMS) {
@@ -155,7 +155,7 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
     for nic in &problem.nics {
         bandwidth(|| format!("bandwidth of NIC {:?}", nic.device), nic.bytes_per_s.unwrap_or(1.0))?;
     }
-    for (kind, paths) in [("storage", &problem.storage_ways), ("network", &problem.network_ways)] {
+    for (kind, paths) in [("storage", &problem.storage_paths), ("network", &problem.network_paths)] {
         for path in paths {
             let name = |what: &str| format!("{what} of the {}", path_name(kind, path.id()));
             bandwidth(|| name("bandwidth of one thread"), path.thread_bytes_per_s)?;
@@ -168,7 +168,7 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn path_name(kind: &str, path: WayId) -> String {
+fn path_name(kind: &str, path: PathId) -> String {
     format!("{kind} path between device node {} and memory node {}", path.device_node, path.memory_node)
 }
 
@@ -219,7 +219,7 @@ fn check_names(problem: &PlanProblem, nodes: &BTreeMap<NodeId, u32>) -> Result<(
         known(format!("NIC {:?}", nic.device), nic.node)?;
         once(format!("NIC {:?}", nic.device))?;
     }
-    for (kind, paths) in [("storage", &problem.storage_ways), ("network", &problem.network_ways)] {
+    for (kind, paths) in [("storage", &problem.storage_paths), ("network", &problem.network_paths)] {
         for path in paths {
             known(format!("the {}", path_name(kind, path.id())), path.device_node)?;
             known(format!("the {}", path_name(kind, path.id())), path.memory_node)?;
@@ -235,8 +235,8 @@ fn check_names(problem: &PlanProblem, nodes: &BTreeMap<NodeId, u32>) -> Result<(
 
 fn check_limit(problem: &PlanProblem, limit: &PlanLimit) -> Result<(), PlanError> {
     let parts = [
-        ("storage", &limit.storage_ways, &problem.storage_ways),
-        ("network", &limit.network_ways, &problem.network_ways),
+        ("storage", &limit.storage_paths, &problem.storage_paths),
+        ("network", &limit.network_paths, &problem.network_paths),
     ];
     for (kind, own, paths) in parts {
         let mut seen = BTreeSet::new();
@@ -288,12 +288,12 @@ fn vias(
     }
     let reads = |node: NodeId| {
         problem
-            .storage_ways
+            .storage_paths
             .iter()
             .any(|path| path.memory_node == node && sources.contains_key(&path.device_node))
     };
     let sends = |node: NodeId| {
-        problem.network_ways.iter().any(|path| path.memory_node == node && sinks.contains(&path.device_node))
+        problem.network_paths.iter().any(|path| path.memory_node == node && sinks.contains(&path.device_node))
     };
     let able = threads.iter().filter(|(node, threads)| **threads >= 2 && reads(**node) && sends(**node));
     let vias: Vec<(NodeId, u32)> = able.map(|(node, threads)| (*node, *threads)).collect();
@@ -307,7 +307,7 @@ fn vias(
 
 /// Returns the rate of the fastest thread, after checking the range of all rates.
 fn fastest(problem: &PlanProblem) -> Result<f64, PlanError> {
-    let paths = || problem.storage_ways.iter().chain(&problem.network_ways);
+    let paths = || problem.storage_paths.iter().chain(&problem.network_paths);
     let fastest = paths().map(|path| path.thread_bytes_per_s).fold(0.0, f64::max);
     let figures = paths().flat_map(|path| [path.thread_bytes_per_s, path.most_bytes_per_s]);
     let figures = figures.chain(problem.limits.iter().map(|limit| limit.bytes_per_s));
@@ -325,12 +325,12 @@ impl Instance {
     fn number_paths(&mut self, problem: &PlanProblem) {
         let via_of = |instance: &Self, node: NodeId| instance.vias.iter().position(|(via, _)| *via == node);
         let mut reads: Vec<TransferPath> = Vec::new();
-        for path in &problem.storage_ways {
+        for path in &problem.storage_paths {
             let end = self.sources.iter().position(|(node, _)| *node == path.device_node);
             reads.extend(end.zip(via_of(self, path.memory_node)).map(|(end, via)| self.path(path, end, via)));
         }
         let mut sends: Vec<TransferPath> = Vec::new();
-        for path in &problem.network_ways {
+        for path in &problem.network_paths {
             let end = self.sinks.iter().position(|node| *node == path.device_node);
             sends.extend(end.zip(via_of(self, path.memory_node)).map(|(end, via)| self.path(path, end, via)));
         }
@@ -341,7 +341,7 @@ impl Instance {
         self.paths.append(&mut sends);
     }
 
-    fn path(&self, rates: &WayRates, end: usize, via: usize) -> TransferPath {
+    fn path(&self, rates: &PathRates, end: usize, via: usize) -> TransferPath {
         let most = rates.most_bytes_per_s / rates.thread_bytes_per_s;
         // Rounding errors must not add a thread to an exact multiple.
         let useful = (most * (1.0 - 1e-12)).ceil().clamp(1.0, f64::from(MAX_THREADS)) as u32;
@@ -377,10 +377,10 @@ impl Instance {
             }
         }
         for limit in &problem.limits {
-            let read = |id: &WayId| self.paths[..self.reads].iter().position(|path| path.id == *id);
-            let send = |id: &WayId| self.paths[self.reads..].iter().position(|path| path.id == *id);
-            let reads = limit.storage_ways.iter().filter_map(read);
-            let sends = limit.network_ways.iter().filter_map(send).map(|path| path + self.reads);
+            let read = |id: &PathId| self.paths[..self.reads].iter().position(|path| path.id == *id);
+            let send = |id: &PathId| self.paths[self.reads..].iter().position(|path| path.id == *id);
+            let reads = limit.storage_paths.iter().filter_map(read);
+            let sends = limit.network_paths.iter().filter_map(send).map(|path| path + self.reads);
             let paths = reads.chain(sends).collect();
             self.limits.push(Limit { rate: limit.bytes_per_s / self.unit_bytes_per_s, paths });
         }

@@ -3,7 +3,7 @@
 use super::{curve, PredictError, MOST_STREAMS};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Capacities, Estimate, FlowPrediction, HeldBy, MixMeasured, MixPrediction, NodeCapacity, NodeStreams,
+    Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, NodeCapacity, NodeStreams,
     Reading, Sharing,
 };
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPredic
         node: flow.node,
         alone: *alone,
         bytes_per_s: *rate,
-        held_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) { HeldBy::Path } else { HeldBy::Device },
+        limited_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) { LimitedBy::Path } else { LimitedBy::Device },
     };
     let flows = streams.iter().zip(&alone).zip(&middle).map(flow).collect();
     let equation_1 = equation_1(capacities, &nodes, &streams);
@@ -45,7 +45,7 @@ pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPredic
 
 /// Adds a measured value to a prediction; unchanged without a value.
 pub fn with_measurement(prediction: MixPrediction, reading: &Reading) -> MixPrediction {
-    let measured = estimate(reading).map(|estimate| MixMeasured {
+    let measured = estimate(reading).map(|estimate| MixMeasurement {
         estimate,
         equation_1_error: prediction.equation_1.bytes_per_s / estimate.bytes_per_s - 1.0,
         limits_error: prediction.limits.bytes_per_s / estimate.bytes_per_s - 1.0,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{cell, record};
-use numaio_schema::{CapSource, Capacities, HeldBy, IoCell, IoRecord, NodeStreams, Represented, Sharing};
+use numaio_schema::{CapSource, Capacities, LimitedBy, IoCell, IoRecord, NodeStreams, ClassRepresentative, Sharing};
 use proptest::prelude::*;
 use Direction::{Read, Write};
 
@@ -65,10 +65,10 @@ fn cap_from_one_mix_limits_others() {
     assert_eq!((capacities.cap_source, capacities.sharing), (CapSource::Mix, Sharing::MaxMin));
     let found = predict(&capacities, &mix(&[(7, 4), (2, 4)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 28.8);
-    assert!(found.flows.iter().all(|flow| flow.held_by == HeldBy::Device), "{:?}", found.flows);
+    assert!(found.flows.iter().all(|flow| flow.limited_by == LimitedBy::Device), "{:?}", found.flows);
     let found = predict(&capacities, &mix(&[(2, 4), (3, 4)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 27.0);
-    assert!(found.flows.iter().all(|flow| flow.held_by == HeldBy::Path));
+    assert!(found.flows.iter().all(|flow| flow.limited_by == LimitedBy::Path));
     // Node 3 leaves the part of its fair share that exceeds its path.
     let found = predict(&capacities, &mix(&[(7, 4), (3, 4)])).expect("a prediction");
     let rates: Vec<f64> = found.flows.iter().map(|flow| gbit(flow.bytes_per_s).round()).collect();
@@ -159,7 +159,7 @@ fn each_stream_has_its_own_limit() {
 fn measured_node_represents_its_class() {
     let mut record = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(0, 1)], 20.0)]);
     let nodes = [0, 1, 4].map(NodeId).to_vec();
-    record.method.represented = vec![Represented { direction: Read, by: NodeId(0), nodes }];
+    record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
     let capacities = fitted(&record, Read, &[]);
     let known: Vec<(u32, u32)> = capacities.nodes.iter().map(|node| (node.node.0, node.measured.0)).collect();
     assert_eq!(known, [(0, 0), (1, 0), (4, 0), (7, 7)]);

@@ -3,7 +3,7 @@ use crate::fit::tests as fits;
 use crate::testing::{cell, record};
 use crate::{fit, io_views, ClassOptions};
 use numaio_machine::topology::Topology;
-use numaio_schema::{Class, Represented, VIEW_SCHEMA};
+use numaio_schema::{Class, ClassRepresentative, VIEW_SCHEMA};
 use Direction::{Read, Write};
 
 const WRITE: [(u32, f64); 8] =
@@ -125,7 +125,7 @@ fn one_measured_node_per_class_suffices() {
     let views = io_views(&record(7, cells.to_vec()), &subject());
     let mut found = validate(&papers_model(), &subject(), &views, &[]);
     let mut represented = record(7, cells.to_vec());
-    let class = |direction, by, nodes: &str| Represented {
+    let class = |direction, by, nodes: &str| ClassRepresentative {
         direction,
         by: NodeId(by),
         nodes: set(nodes).iter().collect(),
@@ -172,7 +172,7 @@ fn rivals_are_compared_with_the_same_measurement() {
     let foreign = View { target: NodeId(0), ..slit.clone() };
     let found = validate(&papers_model(), &subject(), &measured(Write, &SSD_WRITE), &[slit, foreign]);
     let roles: Vec<Role> = found[0].columns.iter().map(|column| column.role).collect();
-    assert_eq!(roles, [Role::Model, Role::Measured, Role::Rival]);
+    assert_eq!(roles, [Role::Model, Role::Measured, Role::Baseline]);
     let [model, hops] = found[0].verdicts[0].agreements.as_slice() else { panic!("two") };
     assert_eq!(hops.first, "slit");
     // Node 2 is near and slow, nodes 1 and 5 are far and fast.

@@ -3,7 +3,7 @@
 use crate::support::{machine, table, UNIT};
 use numaio_machine::ids::NodeId;
 use numaio_model::{plan, PlanOptions};
-use numaio_schema::{PlanLimit, PlanNode, PlanProblem, WayId};
+use numaio_schema::{PlanLimit, PlanNode, PlanProblem, PathId};
 use proptest::prelude::*;
 
 type Change = fn(&mut PlanProblem);
@@ -24,15 +24,15 @@ fn refusal(change: impl FnOnce(&mut PlanProblem)) -> String {
 fn errors_name_the_violated_constraint() {
     let cases: Vec<(&str, Change)> = vec![
         ("bandwidth of one thread of the storage path between device node 1 and memory node 0 is 0", |it| {
-            it.storage_ways[2].thread_bytes_per_s = 0.0;
+            it.storage_paths[2].thread_bytes_per_s = 0.0;
         }),
         ("greatest bandwidth of the network path between device node 0 and memory node 1 is NaN", |it| {
-            it.network_ways[1].most_bytes_per_s = f64::NAN;
+            it.network_paths[1].most_bytes_per_s = f64::NAN;
         }),
         ("bandwidth of NIC \"eth0\" is inf", |it| it.nics[0].bytes_per_s = Some(f64::INFINITY)),
         ("bandwidth of storage \"nvme1n1\" is -1", |it| it.storage[1].bytes_per_s = Some(-1.0)),
         ("data on node 1: no NIC is reached", |it| {
-            it.storage_ways.retain(|way| way.device_node != NodeId(1))
+            it.storage_paths.retain(|way| way.device_node != NodeId(1))
         }),
         ("data on node 0: no NIC is reached", |it| it.nics.clear()),
         ("no node may run more than 1", |it| it.nodes.iter_mut().for_each(|node| node.threads = Some(1))),
@@ -48,16 +48,16 @@ fn errors_name_the_violated_constraint() {
             it.nodes.push(PlanNode { node: NodeId(1), threads: None, reserved: 0 });
         }),
         ("duplicate storage path between device node 0 and memory node 0", |it| {
-            it.storage_ways.push(it.storage_ways[0].clone());
+            it.storage_paths.push(it.storage_paths[0].clone());
         }),
         ("NIC \"eth0\" refers to node 9", |it| it.nics[0].node = NodeId(9)),
         ("limit \"bus\" refers to the network path between device node 1 and memory node 1", |it| {
-            let way = WayId { device_node: NodeId(1), memory_node: NodeId(1) };
+            let way = PathId { device_node: NodeId(1), memory_node: NodeId(1) };
             let limit = PlanLimit {
                 name: "bus".to_owned(),
                 bytes_per_s: UNIT,
-                storage_ways: vec![],
-                network_ways: vec![way],
+                storage_paths: vec![],
+                network_paths: vec![way],
             };
             it.limits.push(limit);
         }),
@@ -65,8 +65,8 @@ fn errors_name_the_violated_constraint() {
             let limit = PlanLimit {
                 name: "bus".to_owned(),
                 bytes_per_s: 0.0,
-                storage_ways: vec![],
-                network_ways: vec![],
+                storage_paths: vec![],
+                network_paths: vec![],
             };
             it.limits.push(limit);
         }),
@@ -74,13 +74,13 @@ fn errors_name_the_violated_constraint() {
         ("the bytes of all storage together is beyond 2^64", |it| it.storage[0].bytes = u64::MAX),
         ("expected below 2^53", |it| it.storage[0].bytes = 1 << 53),
         ("less than a millionth of all data", |it| it.storage[0].bytes = 1),
-        ("more than a factor of a million", |it| it.storage_ways[1].thread_bytes_per_s = 10.0),
+        ("more than a factor of a million", |it| it.storage_paths[1].thread_bytes_per_s = 10.0),
         ("the number of threads on node 0 is 4000000000", |it| it.nodes[0].threads = Some(4_000_000_000)),
         ("2 nodes have data", |it| {
             it.nodes[0].threads = Some(2);
             it.nodes[1].threads = Some(1);
         }),
-        ("5000 storage paths", |it| it.storage_ways = vec![it.storage_ways[0].clone(); 5000]),
+        ("5000 storage paths", |it| it.storage_paths = vec![it.storage_paths[0].clone(); 5000]),
     ];
     for (words, change) in cases {
         let refusal = refusal(change);
@@ -109,8 +109,8 @@ proptest! {
         let mut problem = machine(2, 3, seed);
         let kind = place.index(6);
         match kind {
-            0 => problem.storage_ways[0].thread_bytes_per_s = figure,
-            1 => problem.network_ways[0].most_bytes_per_s = figure,
+            0 => problem.storage_paths[0].thread_bytes_per_s = figure,
+            1 => problem.network_paths[0].most_bytes_per_s = figure,
             2 => problem.storage[0].bytes = bytes,
             3 => problem.nodes[0].threads = Some(threads),
             4 => problem.nodes[0].reserved = threads,

@@ -72,14 +72,14 @@ fn errors_name_the_contradiction() {
         check_plan(&plan).expect_err("it was changed").to_string()
     };
     let cases: [(&str, Change); 8] = [
-        ("is used twice", |plan| plan.storage_ways.push(plan.storage_ways[0].clone())),
-        ("threads, expected", |plan| plan.network_ways[0].threads = 5000),
-        ("storage nodes have bytes", |plan| plan.storage_ways[0].bytes += 1),
+        ("is used twice", |plan| plan.storage_paths.push(plan.storage_paths[0].clone())),
+        ("threads, expected", |plan| plan.network_paths[0].threads = 5000),
+        ("storage nodes have bytes", |plan| plan.storage_paths[0].bytes += 1),
         ("the time in seconds is stated as", |plan| plan.predicted.time_s *= 0.5),
         ("invalid bound", |plan| plan.proof.bound_s *= 2.0),
         ("the gap is stated as", |plan| plan.proof.gap = 0.5),
         ("missing stage", |plan| plan.predicted.stages.truncate(1)),
-        ("bandwidth of one thread", |plan| plan.problem.storage_ways[0].thread_bytes_per_s = f64::NAN),
+        ("bandwidth of one thread", |plan| plan.problem.storage_paths[0].thread_bytes_per_s = f64::NAN),
     ];
     for (words, change) in cases {
         let message = message(change);

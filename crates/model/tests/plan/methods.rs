@@ -4,7 +4,7 @@
 use crate::support::{awkward, machine, printed, small, table, UNIT};
 use numaio_machine::ids::NodeId;
 use numaio_model::{check_plan, evaluate, plan, PlanOptions};
-use numaio_schema::{Objective, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer, WayId};
+use numaio_schema::{Objective, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer, PathId};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ fn of(problem: &PlanProblem, objective: Objective) -> PlanProblem {
 
 /// Adds a limit of an eighth of the total rate of its paths, so that it is binding.
 fn with_limit(mut problem: PlanProblem) -> PlanProblem {
-    let local = |way: &WayId| way.device_node == way.memory_node;
-    let far = |ways: &[numaio_schema::WayRates]| -> Vec<WayId> {
-        ways.iter().map(numaio_schema::WayRates::id).filter(|way| !local(way)).collect()
+    let local = |way: &PathId| way.device_node == way.memory_node;
+    let far = |ways: &[numaio_schema::PathRates]| -> Vec<PathId> {
+        ways.iter().map(numaio_schema::PathRates::id).filter(|way| !local(way)).collect()
     };
-    let (storage_ways, network_ways) = (far(&problem.storage_ways), far(&problem.network_ways));
-    let ways = problem.storage_ways.iter().chain(&problem.network_ways);
+    let (storage_paths, network_paths) = (far(&problem.storage_paths), far(&problem.network_paths));
+    let ways = problem.storage_paths.iter().chain(&problem.network_paths);
     let all: f64 = ways.filter(|way| !local(&way.id())).map(|way| way.thread_bytes_per_s).sum();
     if all > 0.0 {
         let bytes_per_s = all / 8.0;
-        problem.limits.push(PlanLimit { name: "links".to_owned(), bytes_per_s, storage_ways, network_ways });
+        problem.limits.push(PlanLimit { name: "links".to_owned(), bytes_per_s, storage_paths, network_paths });
     }
     problem
 }
@@ -100,7 +100,7 @@ fn time_limit_returns_a_plan_with_its_proven_gap() {
         let plan = plan(&problem, &options).expect("a plan");
         assert!(plan.proof.bound_s > 0.0 && plan.proof.bound_s <= plan.proof.value_s, "{:?}", plan.proof);
         let again =
-            evaluate(&problem, &plan.storage_ways, &plan.network_ways).expect("it can be carried out");
+            evaluate(&problem, &plan.storage_paths, &plan.network_paths).expect("it can be carried out");
         assert_eq!(again, plan.predicted);
     }
 }
@@ -122,7 +122,7 @@ fn receiving_uses_the_same_paths_backwards() {
     let send = machine(4, 6, 7);
     let receive = PlanProblem { direction: Transfer::Receive, ..send.clone() };
     let (send, receive) = (best(&send), best(&receive));
-    assert_eq!((send.storage_ways, send.network_ways), (receive.storage_ways, receive.network_ways));
+    assert_eq!((send.storage_paths, send.network_paths), (receive.storage_paths, receive.network_paths));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn devices_of_one_node_share_its_paths_and_keep_their_own_bounds() {
     assert_eq!(plan.predicted.time_s, 15.0);
     let device = Stage::Storage("nvme1n1".to_owned());
     assert!(plan.bottleneck().any(|slow| slow.stage == device), "{:?}", plan.predicted.stages);
-    assert_eq!(plan.storage_ways[0].bytes, 60_000_000_000);
+    assert_eq!(plan.storage_paths[0].bytes, 60_000_000_000);
 }
 
 /// A NIC of 3 GB/s: two threads that read 2 GB/s each and one that sends 4 GB/s suffice, of eight.
@@ -147,7 +147,7 @@ fn removes_threads_that_are_not_needed() {
     let problem = table(&[8], &[30.0], &[3.0], &[vec![(2.0, 20.0)]], &[vec![(4.0, 20.0)]]);
     for method in [PlanMethod::Divide, PlanMethod::Mixed] {
         let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
-        assert_eq!((plan.storage_ways[0].threads, plan.network_ways[0].threads), (2, 1));
+        assert_eq!((plan.storage_paths[0].threads, plan.network_paths[0].threads), (2, 1));
         assert!((plan.predicted.time_s - 10.0).abs() < 1e-6, "{:?}", plan.predicted);
     }
 }
@@ -161,7 +161,7 @@ fn removes_memory_nodes_that_are_not_needed() {
     for method in [PlanMethod::Divide, PlanMethod::Mixed] {
         let plan = plan(&problem, &PlanOptions { method, ..PlanOptions::default() }).expect("a plan");
         assert!((plan.predicted.time_s - 10.0).abs() < 1e-6 && plan.proof.optimal, "{:?}", plan.predicted);
-        assert_eq!(plan.storage_ways.len(), 2, "{:?}", plan.storage_ways);
+        assert_eq!(plan.storage_paths.len(), 2, "{:?}", plan.storage_paths);
     }
 }
 
@@ -209,9 +209,9 @@ proptest! {
         more.nodes[node].threads = more.nodes[node].threads.map(|threads| threads + 1);
         prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "a thread more on node {node}");
         let mut more = problem.clone();
-        let ways = more.storage_ways.len() + more.network_ways.len();
+        let ways = more.storage_paths.len() + more.network_paths.len();
         let way = place.index(ways);
-        let way = more.storage_ways.iter_mut().chain(&mut more.network_ways).nth(way).expect("within");
+        let way = more.storage_paths.iter_mut().chain(&mut more.network_paths).nth(way).expect("within");
         way.thread_bytes_per_s *= factor;
         way.most_bytes_per_s *= factor;
         prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "a faster way");
@@ -249,12 +249,12 @@ proptest! {
         other.nodes.iter_mut().for_each(|node| swap(&mut node.node));
         other.storage.iter_mut().for_each(|storage| swap(&mut storage.node));
         other.nics.iter_mut().for_each(|nic| swap(&mut nic.node));
-        for way in other.storage_ways.iter_mut().chain(&mut other.network_ways) {
+        for way in other.storage_paths.iter_mut().chain(&mut other.network_paths) {
             swap(&mut way.device_node);
             swap(&mut way.memory_node);
         }
         for limit in &mut other.limits {
-            for way in limit.storage_ways.iter_mut().chain(&mut limit.network_ways) {
+            for way in limit.storage_paths.iter_mut().chain(&mut limit.network_paths) {
                 swap(&mut way.device_node);
                 swap(&mut way.memory_node);
             }

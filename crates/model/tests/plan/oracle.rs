@@ -32,7 +32,7 @@ fn tables(problem: &PlanProblem) -> Tables {
         found.nics[nic.node.0 as usize] += nic.bytes_per_s.unwrap_or(f64::INFINITY) / UNIT;
     }
     for (ways, table) in
-        [(&problem.storage_ways, &mut found.reads), (&problem.network_ways, &mut found.sends)]
+        [(&problem.storage_paths, &mut found.reads), (&problem.network_paths, &mut found.sends)]
     {
         for way in ways {
             let place = &mut table[way.device_node.0 as usize][way.memory_node.0 as usize];

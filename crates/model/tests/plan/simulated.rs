@@ -12,7 +12,7 @@ fn transfer(plan: &Plan) -> Transfer {
     let pools = plan.pools();
     let pools_of = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
         let pool = |pool: &PlannedPool| ThreadPool {
-            node: pool.way.memory_node.0 as usize,
+            node: pool.path.memory_node.0 as usize,
             threads: pool.threads,
             thread_bytes_per_s: pool.thread_bytes_per_s,
             most_bytes_per_s: pool.most_bytes_per_s,
@@ -65,8 +65,8 @@ fn plans_are_at_least_as_good_as_baselines() {
         let in_step = Pace::InStep { ahead: 0.01 };
         let own = simulated(&plan, in_step);
         for rejected in &plan.rejected {
-            let (storage_ways, network_ways) = (rejected.storage_ways.clone(), rejected.network_ways.clone());
-            let simple = Plan { storage_ways, network_ways, ..plan.clone() };
+            let (storage_paths, network_paths) = (rejected.storage_paths.clone(), rejected.network_paths.clone());
+            let simple = Plan { storage_paths, network_paths, ..plan.clone() };
             let taken = simulated(&simple, in_step).min(simulated(&simple, Pace::Free));
             assert!(own < taken, "{name}: {own} s, {:?} {taken} s", rejected.rule);
         }

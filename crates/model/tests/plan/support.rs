@@ -3,7 +3,7 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer, WayRates,
+    Objective, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer, PathRates,
     PLAN_PROBLEM_SCHEMA,
 };
 
@@ -20,9 +20,9 @@ pub fn table(
     reads: &[Vec<(f64, f64)>],
     sends: &[Vec<(f64, f64)>],
 ) -> PlanProblem {
-    let ways = |rates: &[Vec<(f64, f64)>]| -> Vec<WayRates> {
+    let ways = |rates: &[Vec<(f64, f64)>]| -> Vec<PathRates> {
         let all = rates.iter().enumerate().flat_map(|(device, row)| {
-            row.iter().enumerate().map(move |(memory, (one, most))| WayRates {
+            row.iter().enumerate().map(move |(memory, (one, most))| PathRates {
                 device_node: NodeId(device as u32),
                 memory_node: NodeId(memory as u32),
                 thread_bytes_per_s: one * UNIT,
@@ -63,8 +63,8 @@ pub fn table(
                 bytes_per_s: rate.is_finite().then_some(rate * UNIT),
             })
             .collect(),
-        storage_ways: ways(reads),
-        network_ways: ways(sends),
+        storage_paths: ways(reads),
+        network_paths: ways(sends),
         limits: Vec::new(),
     }
 }
@@ -193,12 +193,12 @@ pub fn awkward(nodes: usize, seed: u64) -> PlanProblem {
         storage.bytes_per_s = (random.share() < 0.3).then(|| random.of(&[0.01, 1.0, 5.0]) * UNIT);
     }
     if random.share() < 0.5 {
-        let ways = |ways: &[WayRates]| ways.iter().map(WayRates::id).step_by(2).collect();
+        let ways = |ways: &[PathRates]| ways.iter().map(PathRates::id).step_by(2).collect();
         problem.limits.push(PlanLimit {
             name: "every second path".to_owned(),
             bytes_per_s: random.of(&[0.02, 1.0, 4.0]) * UNIT,
-            storage_ways: ways(&problem.storage_ways),
-            network_ways: ways(&problem.network_ways),
+            storage_paths: ways(&problem.storage_paths),
+            network_paths: ways(&problem.network_paths),
         });
     }
     spread_ids(&mut problem);
@@ -211,12 +211,12 @@ fn spread_ids(problem: &mut PlanProblem) {
     problem.nodes.iter_mut().for_each(|node| spread(&mut node.node));
     problem.storage.iter_mut().for_each(|storage| spread(&mut storage.node));
     problem.nics.iter_mut().for_each(|nic| spread(&mut nic.node));
-    let ways = problem.storage_ways.iter_mut().chain(&mut problem.network_ways);
+    let ways = problem.storage_paths.iter_mut().chain(&mut problem.network_paths);
     ways.flat_map(|way| [&mut way.device_node, &mut way.memory_node]).for_each(spread);
     let limits = problem
         .limits
         .iter_mut()
-        .flat_map(|limit| limit.storage_ways.iter_mut().chain(&mut limit.network_ways));
+        .flat_map(|limit| limit.storage_paths.iter_mut().chain(&mut limit.network_paths));
     limits.flat_map(|way| [&mut way.device_node, &mut way.memory_node]).for_each(spread);
 }
 

@@ -3,7 +3,7 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{Basis, MachineSource, PlacementRequest, PlacementTarget, TaskPlace, PLACEMENT_SCHEMA};
+use numaio_schema::{Basis, MachineSource, PlacementRequest, PlacementTarget, TaskPlacement, PLACEMENT_SCHEMA};
 
 /// One task on CPUs 4-7 of node 1, near eth0.
 fn plan() -> PlacementPlan {
@@ -26,7 +26,7 @@ fn plan() -> PlacementPlan {
             basis: Basis::Topology,
             nodes: Vec::new(),
         }],
-        tasks: vec![TaskPlace {
+        tasks: vec![TaskPlacement {
             target: Some(0),
             cpus,
             cpu_nodes: nodes.clone(),
@@ -65,15 +65,15 @@ fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
     process(&mut tree, 100, 1, 4, 10, "4-7", "0 anon=2 N1=2 kernelpagesize_kB=4");
     process(&mut tree, 101, 100, 0, 0, "0-7", "0 anon=1 N0=1 kernelpagesize_kB=4");
     process(&mut tree, 55, 1, 0, 999, "0-7", "0 anon=99 N0=99 kernelpagesize_kB=4");
-    let mut watch = Watch::new(&tree, &plan, &devices);
-    watch.look(&tree, &[Some(100)], true);
+    let mut watch = PlacementWatch::new(&tree, &plan, &devices);
+    watch.sample(&tree, &[Some(100)], true);
     // 30 ticks in place, 20 of the child elsewhere; less memory than before.
     process(&mut tree, 100, 1, 5, 40, "4-7", "0 anon=1 N1=1 kernelpagesize_kB=4");
     process(&mut tree, 101, 100, 2, 20, "0-7", "0 anon=1 N0=1 kernelpagesize_kB=4");
     counters(&mut tree, "eth0", 10_000);
     counters(&mut tree, "eth1", 1_050);
-    watch.look(&tree, &[Some(100)], true);
-    let seen = watch.end(&tree, Duration::from_secs(2));
+    watch.sample(&tree, &[Some(100)], true);
+    let seen = watch.finish(&tree, Duration::from_secs(2));
     let task = &seen.tasks[0];
     assert_eq!((task.ticks, task.ticks_in_place, task.threads, task.threads_unbound), (60, 40, 2, 1));
     assert_eq!((task.bytes_in_place, task.bytes_on[&NodeId(0)]), (Some(8192), 4096));
@@ -86,12 +86,12 @@ fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
 #[test]
 fn what_was_not_seen_has_no_share() {
     let plan = plan();
-    let mut watch = Watch::new(&Tree::new(), &plan, &[]);
-    watch.look(&Tree::new(), &[Some(100)], true);
-    watch.look(&Tree::new(), &[None], true);
-    let seen = watch.end(&Tree::new(), Duration::ZERO);
+    let mut watch = PlacementWatch::new(&Tree::new(), &plan, &[]);
+    watch.sample(&Tree::new(), &[Some(100)], true);
+    watch.sample(&Tree::new(), &[None], true);
+    let seen = watch.finish(&Tree::new(), Duration::ZERO);
     assert_eq!((seen.pages_in_place(), seen.time_in_place(), seen.io_in_place()), (None, None, None));
-    assert_eq!(seen.looks, 2);
+    assert_eq!(seen.samples, 2);
 }
 
 fn nic(name: &str) -> Device {

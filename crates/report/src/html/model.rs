@@ -87,8 +87,8 @@ fn write_target(page: &mut HtmlPage, model: &Model, target: &TargetModel) -> Mar
     html! {
         section.target aria-labelledby=(id) {
             (page.heading(2, &id, &title))
-            @if !target.neighbours.is_empty() {
-                p.how { "Neighbors (same package): " (target.neighbours) "." }
+            @if !target.neighbors.is_empty() {
+                p.how { "Neighbors (same package): " (target.neighbors) "." }
             }
             div.pair {
                 @for direction in &target.directions { (write_direction(page, model, target, direction, &scale, most)) }
@@ -312,7 +312,7 @@ fn one_class(target: NodeId, model: &DirectionModel) -> String {
 fn locality(target: &TargetModel, node: NodeId) -> &'static str {
     if node == target.target {
         "local"
-    } else if target.neighbours.contains(node) {
+    } else if target.neighbors.contains(node) {
         "neighbor"
     } else {
         ""

@@ -166,7 +166,7 @@ fn note(
     let mut notes = Vec::new();
     if node.node == target.target {
         notes.push("local".to_owned());
-    } else if target.neighbours.contains(node.node) {
+    } else if target.neighbors.contains(node.node) {
         notes.push("neighbor".to_owned());
     }
     if !node.modes_bytes_copied_per_s.is_empty() {

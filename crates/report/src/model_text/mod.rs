@@ -46,7 +46,7 @@ fn write_target(page: &mut TextPage, model: &Model, target: &TargetModel) {
         [] => "no devices".to_owned(),
         devices => devices.join(", "),
     };
-    let neighbours = match &target.neighbours {
+    let neighbours = match &target.neighbors {
         nodes if nodes.is_empty() => String::new(),
         nodes => format!("; {} {nodes}", if nodes.len() == 1 { "neighbor" } else { "neighbors" }),
     };

@@ -22,8 +22,8 @@ pub fn status_text(status: &Status, explain: bool, style: &TextStyle) -> String 
         page.table(0, &table(&processes));
     }
     for process in processes.iter().filter(|_| explain) {
-        for device in process.devices.iter().filter(|device| !device.by_way_of.is_empty()) {
-            page.paragraph(2, 2, &format!("{}: {}", process.pid, device.by_way_of));
+        for device in process.devices.iter().filter(|device| !device.reached_via.is_empty()) {
+            page.paragraph(2, 2, &format!("{}: {}", process.pid, device.reached_via));
         }
     }
     let remote = processes.iter().filter(|process| is_remote(process)).count();

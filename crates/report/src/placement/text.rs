@@ -5,7 +5,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::format_size;
-use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskSeen, Verification};
+use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskObservation, Verification};
 
 /// Formats the CPUs and memory of each task with the reasons; with `explain`, also how each handle
 /// resolved.
@@ -87,9 +87,9 @@ fn nodes(nodes: &NodeSet) -> String {
 /// Formats the shares of memory, CPU time and I/O that matched the plan.
 pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let samples = phrases::count(seen.looks as usize, "time");
+    let samples = phrases::count(seen.samples as usize, "time");
     page.heading(&format!("Checked {samples} in {:.1} s", seen.seconds));
-    if seen.looks == 0 {
+    if seen.samples == 0 {
         page.paragraph(2, 2, "The program ended before the first check.");
         return page.into_text();
     }
@@ -126,7 +126,7 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
 }
 
 /// Lists memory on nodes outside the plan.
-fn misplaced_memory(task: &TaskSeen, place: &NodeSet) -> Vec<String> {
+fn misplaced_memory(task: &TaskObservation, place: &NodeSet) -> Vec<String> {
     let elsewhere = task.bytes_on.iter().filter(|(node, bytes)| !place.contains(**node) && **bytes > 0);
     elsewhere.map(|(node, bytes)| format!("{} on node {node}", format_size(*bytes))).collect()
 }

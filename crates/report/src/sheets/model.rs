@@ -49,8 +49,8 @@ fn classes(target: &TargetModel, model: &DirectionModel, views: &[&View], unit: 
 }
 
 fn notes(sheet: &mut Sheet, target: &TargetModel, model: &DirectionModel) {
-    if !target.neighbours.is_empty() {
-        sheet.note(format!("Neighbors of the target: {}.", target.neighbours));
+    if !target.neighbors.is_empty() {
+        sheet.note(format!("Neighbors of the target: {}.", target.neighbors));
     }
     let unsettled: NodeSet = model.nodes.iter().filter(|node| !node.settled).map(|node| node.node).collect();
     if !unsettled.is_empty() {

@@ -55,7 +55,7 @@ struct Column {
 /// self-contained, as that of [`topology_svg`](super::topology_svg).
 pub fn plan_svg(plan: &Plan, unit: BandwidthUnit) -> String {
     let pools = plan.pools();
-    let memories: Vec<NodeId> = nodes(pools.fills.iter().map(|pool| pool.way.memory_node));
+    let memories: Vec<NodeId> = nodes(pools.fills.iter().map(|pool| pool.path.memory_node));
     let (fills, from) = bands(plan, &pools.fills, &memories);
     let (drains, to) = bands(plan, &pools.drains, &memories);
     let stages = phrases::joined(plan.bottleneck().map(|stage| stage_name(&stage.stage)), ", ");
@@ -104,27 +104,27 @@ fn bands<'a>(
     pools: &'a [PlannedPool],
     memories: &[NodeId],
 ) -> (Vec<Band<'a>>, Vec<(String, String)>) {
-    let device_nodes = nodes(pools.iter().map(|pool| pool.way.device_node));
+    let device_nodes = nodes(pools.iter().map(|pool| pool.path.device_node));
     let all = plan.problem.total_bytes().max(1) as f64;
     let index_of =
         |nodes: &[NodeId], node: NodeId| nodes.iter().position(|other| *other == node).unwrap_or(0);
     let band = |pool: &'a PlannedPool| {
         let stage = match pool.side {
-            PoolSide::Storage => Stage::StorageWay(pool.way),
-            PoolSide::Network => Stage::NetworkWay(pool.way),
+            PoolSide::Storage => Stage::StoragePath(pool.path),
+            PoolSide::Network => Stage::NetworkPath(pool.path),
         };
         Band {
             pool,
             width: ((pool.bytes as f64 / all * ALL).round() as i32).clamp(2, ALL as i32),
-            device: index_of(&device_nodes, pool.way.device_node),
-            memory: index_of(memories, pool.way.memory_node),
+            device: index_of(&device_nodes, pool.path.device_node),
+            memory: index_of(memories, pool.path.memory_node),
             slow: plan.bottleneck().any(|slow| slow.stage == stage),
         }
     };
     let card = |device_node: &NodeId| {
         let names =
-            pools.iter().find(|pool| pool.way.device_node == *device_node).map(devices).unwrap_or_default();
-        let bytes = pools.iter().filter(|pool| pool.way.device_node == *device_node).map(|pool| pool.bytes);
+            pools.iter().find(|pool| pool.path.device_node == *device_node).map(devices).unwrap_or_default();
+        let bytes = pools.iter().filter(|pool| pool.path.device_node == *device_node).map(|pool| pool.bytes);
         (names, format_size(bytes.fold(0, u64::saturating_add)))
     };
     (pools.iter().map(band).collect(), device_nodes.iter().map(card).collect())

@@ -9,7 +9,7 @@ use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use numaio_report::{csv, html, io_agreement, io_text, latex, markdown, Bundle, TextStyle};
 use numaio_schema::{
     Document, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance, Reading,
-    Represented, Rounds, Summary,
+    ClassRepresentative, Rounds, Summary,
 };
 
 use Direction::{Read, Write};
@@ -38,7 +38,7 @@ fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
         bytes_per_s: reading(gb_per_s),
         of_groups: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
         cpu_ns_per_byte: Some(0.25),
-        there: None,
+        remote: None,
     }
 }
 
@@ -54,13 +54,13 @@ fn record(cells: Vec<IoCell>) -> IoRecord {
             warnings: Vec::new(),
             complete: true,
         },
-        there: None,
+        remote: None,
         device: IoDevice {
             name: "nvme0n1".into(),
             model: "A\u{1b}[31mB".into(),
             pci: Some("0000:3b:00.0".into()),
             node: Some(NodeId(7)),
-            by_way_of: Some("/data".into()),
+            reached_via: Some("/data".into()),
             irqs: vec![Irq {
                 number: 9,
                 name: "nvme0q1".into(),
@@ -99,7 +99,7 @@ fn table_of_nodes_and_streams_with_savings_and_cpu_time() {
     }
     let mut record = record(cells);
     let nodes = [6, 7].map(NodeId).to_vec();
-    record.method.represented = vec![Represented { direction: Write, by: NodeId(7), nodes }];
+    record.method.represented = vec![ClassRepresentative { direction: Write, by: NodeId(7), nodes }];
     record.cells[1].bytes_per_s.settled = false;
     let style = TextStyle { color: true, ..TextStyle::default() };
     let text = io_text(&record, &[Some(2), Some(2), Some(1), Some(1)], &TextStyle::default());

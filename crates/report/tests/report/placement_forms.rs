@@ -9,7 +9,7 @@ use numaio_machine::topology::Identity;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_report::forms;
 use numaio_schema::{
-    Basis, MachineSource, PlacementPlan, PlacementRequest, PlacementTarget, TaskPlace, PLACEMENT_SCHEMA,
+    Basis, MachineSource, PlacementPlan, PlacementRequest, PlacementTarget, TaskPlacement, PLACEMENT_SCHEMA,
 };
 use proptest::prelude::*;
 use MemoryPolicy::{Bind, Interleave, Preferred, WeightedInterleave};
@@ -32,12 +32,12 @@ fn form(name: &str, plan: &PlacementPlan) -> String {
 }
 
 /// Builds a task from its CPUs, their nodes, and its memory policy and nodes.
-fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlace {
+fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlacement {
     let memory = MemoryBinding { policy, nodes: set(memory) };
-    TaskPlace { target: Some(0), cpus: cpus(on), cpu_nodes: set(nodes), memory }
+    TaskPlacement { target: Some(0), cpus: cpus(on), cpu_nodes: set(nodes), memory }
 }
 
-fn plan(tasks: Vec<TaskPlace>) -> PlacementPlan {
+fn plan(tasks: Vec<TaskPlacement>) -> PlacementPlan {
     let target = PlacementTarget {
         handle: "eth0".into(),
         chain: Vec::new(),

@@ -3,7 +3,7 @@
 use super::shared::{self, size, BoundsArgs, PlacesArgs};
 use super::target::{self, Target};
 use crate::args::{count, Common};
-use crate::commands::replayed_io;
+use crate::commands::tape_io;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -86,7 +86,7 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
     let target = match args.engine {
         EngineArg::Null => target::none(),
         _ if !machine.is_live() => {
-            let records = recorded(common, machine, &topology, args)?;
+            let records = from_tape(common, machine, &topology, args)?;
             return shared::show(&args.bounds, records, show);
         }
         _ => target::live(common, machine, &topology, args)?,
@@ -104,7 +104,7 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
 }
 
 /// What a tape holds of the disk or file, by the engines that are asked for.
-fn recorded(
+fn from_tape(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
@@ -117,7 +117,7 @@ fn recorded(
             .device
             .as_deref()
             .is_none_or(|name| target::short(name) == device.name || device.pci.as_deref() == Some(name));
-        let of_file = file.is_none() || file == device.by_way_of;
+        let of_file = file.is_none() || file == device.reached_via;
         let by_engine = match args.engine {
             EngineArg::Disk => record.method.engine == IoEngine::Disk,
             EngineArg::Fio => record.method.engine == IoEngine::Fio,
@@ -126,7 +126,7 @@ fn recorded(
         };
         of_device && of_file && by_engine
     };
-    let mut records = replayed_io::records(common, machine, topology)?;
+    let mut records = tape_io::records(common, machine, topology)?;
     records.retain(wanted);
     if records.is_empty() {
         let name = args.device.clone().or(file).unwrap_or_else(|| "a disk".to_owned());

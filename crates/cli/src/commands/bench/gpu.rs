@@ -65,8 +65,8 @@ pub struct Sizes(Vec<u64>);
 pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let (gpus, engine) = match machine.is_live() {
-        true => live(common, machine, args.engine)?,
-        false => (recorded(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
+        true => discover(common, machine, args.engine)?,
+        false => (gpu_on_tape(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
     };
     let gpu = choose(common, &topology, &gpus, args.device.as_deref())?;
     let device = device(&topology, gpu);
@@ -82,7 +82,7 @@ pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoR
 }
 
 /// The GPUs of this machine, and the engine that can reach them.
-fn live(
+fn discover(
     common: &Common,
     machine: &Machine,
     engine: Option<EngineArg>,
@@ -108,7 +108,7 @@ fn listed(gpu: &cuda::Gpu) -> ListedGpu {
 }
 
 /// On a tape: the name as it was given.
-fn recorded(args: &GpuArgs) -> Result<Vec<ListedGpu>, Failure> {
+fn gpu_on_tape(args: &GpuArgs) -> Result<Vec<ListedGpu>, Failure> {
     let name = args.device.as_deref().unwrap_or("cuda:0");
     let index = index(name).ok_or_else(|| {
         Failure::usage(format!("{name:?} is no GPU of a recorded machine")).hint("name it as cuda:0")
@@ -138,8 +138,8 @@ fn choose<'a>(
     let address =
         || topology.devices.iter().find(|device| device.has_name(name)).and_then(|found| found.pci);
     let pci: Option<PciAddress> = name.parse().ok().or_else(address);
-    let is_meant = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
-    gpus.iter().find(is_meant).ok_or_else(|| {
+    let matches = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
+    gpus.iter().find(matches).ok_or_else(|| {
         Failure::usage(format!("{name:?} is no GPU that the CUDA driver finds; there are {}", names()))
     })
 }
@@ -154,7 +154,7 @@ fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
         model: gpu.name.clone(),
         pci: gpu.pci.map(|pci| pci.to_string()),
         node,
-        by_way_of: None,
+        reached_via: None,
         irqs,
     }
 }

@@ -60,7 +60,7 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
 ///
 /// # Errors
 /// What clap says to it.
-pub fn line(text: &str) -> Result<BenchCommand, String> {
+pub fn parse_line(text: &str) -> Result<BenchCommand, String> {
     let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
     match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
         Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {

@@ -1,7 +1,7 @@
 //! `numaio bench rdma`: RDMA between two hosts by perftest, from every node.
 
-use super::net::far::{self, FarArgs};
-use super::net::sides::{check_device, Ends, SidesArgs};
+use super::net::remote::{self, RemoteArgs};
+use super::net::endpoints::{check_device, Endpoints, EndpointArgs};
 use super::net::{self, live, sizes, Session, Sizes};
 use super::shared::BoundsArgs;
 use crate::args::Common;
@@ -18,7 +18,7 @@ use numaio_schema::IoRecord;
 #[derive(Debug, Clone, Args)]
 pub struct RdmaArgs {
     #[command(flatten)]
-    pub far: FarArgs,
+    pub far: RemoteArgs,
     /// RDMA device of this machine, as mlx5_0; rdma link lists them
     #[arg(long, short, value_name = "DEV")]
     pub device: String,
@@ -38,7 +38,7 @@ pub struct RdmaArgs {
     #[arg(long, value_name = "SIZE,...", default_value = "64K", value_parser = sizes)]
     pub sizes: Sizes,
     #[command(flatten)]
-    pub sides: SidesArgs,
+    pub sides: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -65,16 +65,16 @@ impl From<RdmaOp> for Op {
 }
 
 pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<IoRecord>, Failure> {
-    let device_there = args.peer_device.as_deref().unwrap_or(&args.device);
-    for device in [args.device.as_str(), device_there] {
+    let remote_device = args.peer_device.as_deref().unwrap_or(&args.device);
+    for device in [args.device.as_str(), remote_device] {
         is_name(device)?;
     }
     let kernel = live(machine)?;
     let topology = discover(machine);
     let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
     check_device(ground, &args.device)?;
-    let far = far::reach(&args.far)?;
-    let ends = Ends::of(ground, &far, &args.sides, Some(&args.device))?;
+    let far = remote::connect_to(&args.far)?;
+    let endpoints = Endpoints::of(ground, &far, &args.sides, Some(&args.device))?;
     let op = Op::from(args.op);
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
@@ -82,16 +82,16 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         depth: 1,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = ends.options(&args.sides, io, &[op.direction()]);
+    let options = endpoints.options(&args.sides, io, &[op.direction()]);
     let engine = Perftest {
-        far: ends.far.clone(),
+        far: endpoints.far.clone(),
         op,
-        devices: [args.device.clone(), device_there.to_owned()],
+        devices: [args.device.clone(), remote_device.to_owned()],
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
     let session = Session::join(kernel, far);
-    let done = net::bench(common, machine, &topology, &args.bounds, &ends, (&engines, &options));
+    let done = net::bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
     done
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{node, percent, seconds, Common, Directions};
 use crate::commands::json;
-use crate::commands::measuring::{self, Measured};
+use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -17,7 +17,7 @@ use numaio_measure::io::{self, Matrix, Placements, IoSelection};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{io_agreement, TextStyle};
-use numaio_schema::{IoDevice, IoRecord, Model, Represented};
+use numaio_schema::{IoDevice, IoRecord, Model, ClassRepresentative};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Args)]
@@ -96,9 +96,9 @@ impl PlacesArgs {
         Matrix { places, directions, both_at_once: false, streams: self.streams.clone(), represented }
     }
 
-    fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<Represented> {
+    fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<ClassRepresentative> {
         for path in crate::documents::saved(common, Kind::Model, &topology.identity) {
-            let text = crate::input::text(&path).unwrap_or_default();
+            let text = crate::input::read_text(&path).unwrap_or_default();
             let Ok(model) = Model::from_json(&text) else { continue };
             let found = io::one_per_class(&model, node, &io::local_nodes(topology), &self.direction.list());
             if found.iter().any(|class| class.nodes.len() > 1) {
@@ -146,7 +146,7 @@ pub fn bench(
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine| {
-        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
         measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
     };
     bench_by(common, machine, topology, bounds, engines, &measure, text)
@@ -166,7 +166,7 @@ pub fn bench_by(
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::keep(machine, bounds.no_save, Kind::Io, fingerprint)?;
+    let keep = measuring::should_save(machine, bounds.no_save, Kind::Io, fingerprint)?;
     if let Some(path) = &bounds.output {
         output::check(path)?;
     }

@@ -40,8 +40,8 @@ pub fn live(
 ) -> Result<Target, Failure> {
     let writes = args.places.direction.list().contains(&Direction::Write);
     match (&args.device, &args.file) {
-        (Some(device), _) => raw(machine, topology, device, args, writes),
-        (None, Some(file)) => of_file(common, machine, topology, file, args, writes),
+        (Some(device), _) => raw_device(machine, topology, device, args, writes),
+        (None, Some(file)) => file_target(common, machine, topology, file, args, writes),
         (None, None) => Err(Failure::usage("neither --device nor --file is given")
             .hint("--device DEV measures a disk, --file DIR a file that is made there and removed")),
     }
@@ -52,15 +52,15 @@ pub fn none() -> Target {
     Target { device: unknown("null"), path: String::new(), bytes: 0, claim: None }
 }
 
-fn raw(
+fn raw_device(
     machine: &Machine,
     topology: &Topology,
     name: &str,
     args: &DiskArgs,
     writes: bool,
 ) -> Result<Target, Failure> {
-    if let Some(twice) = args.i_know_this_destroys.as_ref().filter(|twice| *twice != name) {
-        return Err(Failure::usage(format!("--i-know-this-destroys {twice} is not --device {name}"))
+    if let Some(confirmed) = args.i_know_this_destroys.as_ref().filter(|confirmed| *confirmed != name) {
+        return Err(Failure::usage(format!("--i-know-this-destroys {confirmed} is not --device {name}"))
             .hint("both must name the same device"));
     }
     if writes && args.i_know_this_destroys.is_none() {
@@ -81,11 +81,11 @@ fn raw(
     // A loop device or a volume is named beside the disk that it lies on.
     let is_it =
         topology.devices.iter().any(|found| found.name() == device.name && found.has_name(short(name)));
-    device.by_way_of = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
+    device.reached_via = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
 
-fn of_file(
+fn file_target(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
@@ -104,14 +104,14 @@ fn of_file(
     }
     numaio_linux::interrupt::install()
         .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-    measuring::tell_filling(common, file, args.area);
-    let claim = Claim::file(file, args.area).map_err(of_claim)?;
+    measuring::announce_fill(common, file, args.area);
+    let claim = Claim::file(file, args.area).map_err(claim_failure)?;
     let (path, bytes) = (claim.name().to_owned(), claim.bytes());
     Ok(Target { device: device(), path, bytes, claim: Some(claim) })
 }
 
 fn claim(machine: &Machine, path: &str) -> Result<Claim, Failure> {
-    Claim::device(machine, path).map_err(of_claim)
+    Claim::device(machine, path).map_err(claim_failure)
 }
 
 fn facts(machine: &Machine, path: &str) -> Result<DiskFacts, Failure> {
@@ -130,7 +130,7 @@ fn facts(machine: &Machine, path: &str) -> Result<DiskFacts, Failure> {
     })
 }
 
-fn of_claim(error: ClaimError) -> Failure {
+fn claim_failure(error: ClaimError) -> Failure {
     let failure = Failure::new(&error);
     match error {
         ClaimError::Exists { .. } => failure
@@ -171,18 +171,18 @@ pub fn device_near(
     machine: &Machine,
     topology: &Topology,
     path: &str,
-    by_way_of: Option<String>,
+    reached_via: Option<String>,
 ) -> Option<IoDevice> {
     let found = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
     let devices = || found.devices.iter().filter_map(|near| topology.devices.get(near.index));
     match found.devices.len() {
         0 => None,
-        1 => devices().next().map(|device| numaio_measure::io::device(device, by_way_of)),
+        1 => devices().next().map(|device| numaio_measure::io::device(device, reached_via)),
         _ => {
             let names: Vec<String> = devices().map(|device| device.name()).collect();
             let node = found.nodes.first().filter(|_| found.nodes.len() == 1).map(|near| near.node);
             let irqs = devices().flat_map(|device| device.irqs.clone()).collect();
-            Some(IoDevice { node, by_way_of, irqs, ..unknown(&names.join("+")) })
+            Some(IoDevice { node, reached_via, irqs, ..unknown(&names.join("+")) })
         }
     }
 }
@@ -194,7 +194,7 @@ fn unknown(name: &str) -> IoDevice {
         model: String::new(),
         pci: None,
         node: None,
-        by_way_of: None,
+        reached_via: None,
         irqs: Vec::new(),
     }
 }

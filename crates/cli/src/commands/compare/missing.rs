@@ -1,9 +1,9 @@
 //! What no document tells of the target: measured now, or said.
 
-use super::collected::{Again, Collected};
+use super::view_set::{Duplicates, ViewSet};
 use super::CompareArgs;
 use crate::args::Common;
-use crate::commands::measuring::{self, Measured};
+use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::store::Kind;
@@ -56,8 +56,8 @@ pub const SOURCES: [Source; 3] = [
 
 impl Source {
     /// Whether all of its views are known.
-    pub fn is_known(&self, found: &Collected) -> bool {
-        self.names.iter().all(|name| found.knows(name))
+    pub fn is_known(&self, found: &ViewSet) -> bool {
+        self.names.iter().all(|name| found.has_view(name))
     }
 
     fn missing(&self, target: NodeId, why: &str) -> String {
@@ -71,18 +71,18 @@ pub fn measure(
     args: &CompareArgs,
     machine: &Machine,
     topology: &Topology,
-    found: &mut Collected,
+    found: &mut ViewSet,
 ) -> Result<(), Failure> {
     for source in &SOURCES {
         if source.is_known(found) || interrupt::interrupted() {
             continue;
         }
-        match measured(common, args, source.kind, machine, topology, found.target()) {
+        match measure_source(common, args, source.kind, machine, topology, found.target()) {
             Ok(document) => {
                 if machine.is_live() && !args.no_save {
                     save(common, source.kind, &document, topology)?;
                 }
-                found.add(Path::new(""), &document, Again::Replace)?;
+                found.add(Path::new(""), &document, Duplicates::Replace)?;
             }
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
             Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
@@ -92,7 +92,7 @@ pub fn measure(
 }
 
 /// Measures the row and the column of the target.
-fn measured(
+fn measure_source(
     common: &Common,
     args: &CompareArgs,
     kind: Kind,
@@ -102,7 +102,7 @@ fn measured(
 ) -> Result<Document, Failure> {
     let (around, time_limit_s, now) = (NodeSet::one(target), args.time_limit, machine.time());
     let rule = Rule { time_limit_s, seed: now, ..Rule::default() };
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     Ok(match kind {
         Kind::Latency => {
             let options = LatencyOptions { around, rule, ..LatencyOptions::default() };
@@ -133,10 +133,10 @@ fn save(common: &Common, kind: Kind, document: &Document, topology: &Topology) -
 }
 
 /// Says what no document tells, and what measures it.
-pub fn say(found: &mut Collected) {
+pub fn warn_missing(found: &mut ViewSet) {
     for source in &SOURCES {
-        let said = found.warnings.iter().any(|warning| warning.rule == source.rule);
-        if !source.is_known(found) && !said {
+        let is_warned = found.warnings.iter().any(|warning| warning.rule == source.rule);
+        if !source.is_known(found) && !is_warned {
             let how = format!("{} measures it", source.command);
             found.warn(source.rule, source.missing(found.target(), &how));
         }

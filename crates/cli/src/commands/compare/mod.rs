@@ -1,6 +1,6 @@
 //! `numaio compare`: views of one target beside each other.
 
-mod collected;
+mod view_set;
 mod missing;
 mod target;
 
@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, output};
 use clap::Args;
-use collected::{Again, Collected};
+use view_set::{Duplicates, ViewSet};
 use missing::SOURCES;
 use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
@@ -79,7 +79,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
     let fingerprint = identity.fingerprint.clone();
     let subject = ViewSubject { machine: &fingerprint, target, level: args.level };
-    let mut found = Collected::new(subject, topology.as_ref());
+    let mut found = ViewSet::new(subject, topology.as_ref());
     match (args.from.is_empty(), &machine) {
         (false, _) => add_given(&mut found, &from, args.all, target)?,
         (true, Machine::Recorded(_)) => {}
@@ -87,18 +87,18 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     }
     let replay = matches!(machine, Machine::Recorded(_)) && args.from.is_empty();
     let keep =
-        measuring::keep(&machine, args.no_save || !args.from.is_empty(), Kind::Comparison, &fingerprint)?;
+        measuring::should_save(&machine, args.no_save || !args.from.is_empty(), Kind::Comparison, &fingerprint)?;
     if let Some(topology) = topology.as_ref().filter(|_| args.measure || replay) {
         missing::measure(common, args, &machine, topology, &mut found)?;
     }
     for (path, document) in &with {
-        if !found.add(path, document, Again::Keep)? {
-            return Err(nothing_of(path, target));
+        if !found.add(path, document, Duplicates::Keep)? {
+            return Err(no_view(path, target));
         }
     }
-    missing::say(&mut found);
-    let comparison = compared(identity, target, devices, found)
-        .map_err(|failure| failure.hint(who_measures(args, &machine)))?;
+    missing::warn_missing(&mut found);
+    let comparison = build_comparison(identity, target, devices, found)
+        .map_err(|failure| failure.hint(hint_for_missing(args, &machine)))?;
     let saved = keep.then(|| save(common, &comparison));
     print(common, args, &comparison)?;
     measuring::exit(saved)
@@ -112,12 +112,12 @@ pub fn of_documents(
 ) -> Result<Comparison, Failure> {
     let identity = topology.identity.clone();
     let subject = ViewSubject { machine: &identity.fingerprint, target, level: LEVEL };
-    let mut found = Collected::new(subject, Some(topology));
+    let mut found = ViewSet::new(subject, Some(topology));
     for document in documents.iter().filter(|document| !matches!(document, Document::Comparison(_))) {
-        found.add(Path::new(""), document, Again::Drop)?;
+        found.add(Path::new(""), document, Duplicates::Drop)?;
     }
     let devices = topology.devices_on(target).map(|device| device.name()).collect();
-    compared(identity.clone(), target, devices, found)
+    build_comparison(identity.clone(), target, devices, found)
 }
 
 /// Documents that hold views, the newest first.
@@ -135,7 +135,7 @@ fn read(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
 }
 
 /// How to come by what is missing.
-fn who_measures(args: &CompareArgs, machine: &Machine) -> &'static str {
+fn hint_for_missing(args: &CompareArgs, machine: &Machine) -> &'static str {
     match machine {
         _ if !args.from.is_empty() => {
             "add documents of that machine: numaio latency, stream and model write them with --json"
@@ -144,7 +144,7 @@ fn who_measures(args: &CompareArgs, machine: &Machine) -> &'static str {
         Machine::Copied(_) => {
             "a copied tree tells what is stated; --from adds documents of what was measured"
         }
-        Machine::Live(_) | Machine::Taped(_) => "numaio compare --measure measures what is missing",
+        Machine::Live(_) | Machine::Recording(_) => "numaio compare --measure measures what is missing",
     }
 }
 
@@ -167,22 +167,22 @@ fn topology(machine: &Machine, common: &Common, from: &[(PathBuf, Document)]) ->
 
 /// Documents that were given.
 fn add_given(
-    found: &mut Collected,
+    found: &mut ViewSet,
     from: &[(PathBuf, Document)],
     all: bool,
     target: NodeId,
 ) -> Result<(), Failure> {
-    let again = if all { Again::Keep } else { Again::Drop };
+    let duplicates = if all { Duplicates::Keep } else { Duplicates::Drop };
     for (path, document) in from {
-        let told = found.add(path, document, again)?;
-        if !told && !matches!(document, Document::Topology(_)) {
-            return Err(nothing_of(path, target));
+        let has_views = found.add(path, document, duplicates)?;
+        if !has_views && !matches!(document, Document::Topology(_)) {
+            return Err(no_view(path, target));
         }
     }
     Ok(())
 }
 
-fn nothing_of(path: &Path, target: NodeId) -> Failure {
+fn no_view(path: &Path, target: NodeId) -> Failure {
     Failure::file(path, format!("it holds no view of node {target}"))
         .hint("a measurement by single cores is no view; --node chooses another target")
 }
@@ -195,28 +195,28 @@ const MOST_SAVED: usize = 50;
 
 /// The newest saved document of each kind that tells of the target, older ones for views that it lacks; or all
 /// of them.
-fn add_saved(common: &Common, found: &mut Collected, all: bool, machine: &Identity) -> Result<(), Failure> {
-    let again = if all { Again::Keep } else { Again::Drop };
+fn add_saved(common: &Common, found: &mut ViewSet, all: bool, machine: &Identity) -> Result<(), Failure> {
+    let duplicates = if all { Duplicates::Keep } else { Duplicates::Drop };
     for source in &SOURCES {
         for path in documents::saved(common, source.kind, machine).take(MOST_SAVED) {
             if source.is_known(found) && !all {
                 break;
             }
-            found.add(&path, &documents::read(&path)?, again)?;
+            found.add(&path, &documents::read(&path)?, duplicates)?;
         }
     }
     // Of I/O there may be a device and an engine in each document.
     for path in documents::saved(common, Kind::Io, machine).take(MOST_SAVED) {
-        found.add(&path, &documents::read(&path)?, again)?;
+        found.add(&path, &documents::read(&path)?, duplicates)?;
     }
     Ok(())
 }
 
-fn compared(
+fn build_comparison(
     machine: Identity,
     target: NodeId,
     devices: Vec<String>,
-    found: Collected,
+    found: ViewSet,
 ) -> Result<Comparison, Failure> {
     let views = found.views();
     if views.len() < 2 {
@@ -227,7 +227,7 @@ fn compared(
             why.join("; ")
         )));
     }
-    let Collected { warnings, measured_at, .. } = found;
+    let ViewSet { warnings, measured_at, .. } = found;
     let numaio = env!("CARGO_PKG_VERSION").to_owned();
     let about = ComparisonContext { numaio, machine, measured_at, target, devices, warnings };
     Ok(numaio_model::compare(about, views))

@@ -1,6 +1,6 @@
 //! Which node is compared.
 
-use super::collected;
+use super::view_set;
 use super::CompareArgs;
 use crate::args::Common;
 use crate::commands::model::node_of_device;
@@ -24,7 +24,7 @@ pub fn choose(
             let devices = |node| topology.devices_on(node).map(|device| device.name()).collect();
             topology.nodes.iter().map(|node| (node.id, devices(node.id))).collect()
         }
-        None => from.iter().flat_map(|(_, document)| collected::targets(document)).collect(),
+        None => from.iter().flat_map(|(_, document)| view_set::targets(document)).collect(),
     };
     let asked = match (&args.device, topology) {
         (Some(name), Some(topology)) => Some(node_of_device(topology, name)?),

@@ -3,7 +3,7 @@
 use super::first_reply::{interrupted_before_reply, run_interruptible};
 use super::CopyArgs;
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::output::sanitize;
 use crate::ssh::{self, ManagedProcess};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
@@ -106,7 +106,7 @@ impl RemoteSystem {
         let mut remote = Self::default();
         for line in text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK)) {
             match line.split_once(' ') {
-                Some(("system", system)) => remote.system = harmless(system),
+                Some(("system", system)) => remote.system = sanitize(system),
                 Some(("sum", sum)) => remote.sum = Some(sum.to_owned()),
                 Some(("file", file)) => remote.file = file.to_owned(),
                 _ => remote.has_numaio |= line == "there",
@@ -133,7 +133,7 @@ fn install(program: &OsStr, host: &str, local: &LocalProgram) -> Result<(), Fail
     match answers.next() {
         Some("ready") => Ok(()),
         Some(failed) => {
-            let what = harmless(failed.strip_prefix("failed ").unwrap_or(failed));
+            let what = sanitize(failed.strip_prefix("failed ").unwrap_or(failed));
             let failure = Failure::new(format!("cannot copy numaio to {host}: it could not {what}"));
             Err(match what.starts_with("run it") {
                 true => failure.hint(

@@ -10,7 +10,7 @@ use super::peer_process::{PeerConnection, PeerProcess};
 use super::transfer_output::TransferOutput;
 use crate::failure::Failure;
 use crate::keys::{self, KnownDaemons};
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_linux::port::streams_needed;
 use numaio_linux::port::net::control::{self, ControlChannel, ChannelError};
 use numaio_linux::port::net::{OutgoingConnections, KeyPair, PublicKey, Ticket};
@@ -168,7 +168,7 @@ fn unreachable(host_port: &str, error: &io::Error) -> Failure {
 
 /// A failure with the daemon's message.
 fn daemon_failure(host_port: &str, why: &str) -> Failure {
-    Failure::new(format!("{host_port}: {}", harmless(why)))
+    Failure::new(format!("{host_port}: {}", sanitize(why)))
 }
 
 /// Keys that are accepted from the daemon.

@@ -2,7 +2,7 @@
 //! daemon's greeting.
 
 use super::request::VERSION;
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_mover::wire::Side;
 use serde::{Deserialize, Serialize};
 
@@ -58,12 +58,12 @@ impl DaemonGreeting {
     ///
     /// The reason may quote the hello, so it is sanitized and truncated to fit in a line of JSON.
     pub fn refused(why: &str) -> Self {
-        Self::Refused(harmless(why))
+        Self::Refused(sanitize(why))
     }
 
     /// Returns a temporary refusal, sanitized and truncated in the same way.
     pub fn busy(why: &str) -> Self {
-        Self::Busy(harmless(why))
+        Self::Busy(sanitize(why))
     }
 }
 

@@ -12,7 +12,7 @@ use super::peer_process::PeerReader;
 use super::transfer_options::Placement;
 use crate::commands::json_line;
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::source::Source;
 use std::io::{BufReader, Cursor};
@@ -94,8 +94,8 @@ pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
     };
     let text = json_line(&answer).map_err(|error| error.to_string())?;
     let addresses = match answer {
-        PeerReply::Refused(why) => return Err(harmless(&why)),
-        PeerReply::Ready { endpoint: Some(Err(why)), .. } => return Err(harmless(&why)),
+        PeerReply::Refused(why) => return Err(sanitize(&why)),
+        PeerReply::Ready { endpoint: Some(Err(why)), .. } => return Err(sanitize(&why)),
         PeerReply::Ready { endpoint: Some(Ok(opened)), .. } => {
             candidate_addresses(&opened, Some(at.to_string()))
         }
@@ -109,7 +109,7 @@ pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
 /// Returns it as JSON, then sanitized as JSON and as text; `None` if it is not an event.
 pub fn event(line: &[u8]) -> Option<(String, String, String)> {
     let event: Event = serde_json::from_slice(line).ok()?;
-    let (text, shown) = (event.line(), event.harmless());
+    let (text, shown) = (event.line(), event.sanitize());
     let line = shown.line();
     let words = match &shown {
         Event::Did(change) | Event::Would(change) => format!("{}: {}", change.action, change.name),

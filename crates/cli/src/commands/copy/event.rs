@@ -1,7 +1,7 @@
 //! Events of `--json`: one line of JSON each.
 
 use crate::commands::json_line;
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
@@ -60,8 +60,8 @@ pub struct EndEvent {
 
 impl Event {
     /// Returns the event without control characters in its texts.
-    pub fn harmless(self) -> Self {
-        let clean = |words: String| harmless(&words);
+    pub fn sanitize(self) -> Self {
+        let clean = |words: String| sanitize(&words);
         let change =
             |change: Change| Change { action: clean(change.action), name: clean(change.name), ..change };
         match self {
@@ -81,13 +81,13 @@ impl Event {
     /// recorded.
     pub fn truncated(self) -> Self {
         let change = |Change { action, name, bytes }| {
-            let (action, name) = (Job::words(action), Job::name(name));
+            let (action, name) = (Job::truncate_text(action), Job::truncate_name(name));
             Change { action, name, bytes }
         };
         match self {
             Self::Did(done) => Self::Did(change(done)),
             Self::Would(done) => Self::Would(change(done)),
-            Self::Problem(problem) => Self::Problem(problem.cut()),
+            Self::Problem(problem) => Self::Problem(problem.truncated()),
             other => other,
         }
     }
@@ -218,7 +218,7 @@ mod tests {
         let problem =
             JobProblem { name: Some(hostile()), side: hostile(), reason: hostile(), text: hostile() };
         for event in [Event::Did(change.clone()), Event::Would(change), Event::Problem(problem)] {
-            let line = event.harmless().line();
+            let line = event.sanitize().line();
             assert!(!line.contains("\\u001b") && !line.contains("\\n") && !line.contains('\u{9b}'), "{line}");
         }
     }

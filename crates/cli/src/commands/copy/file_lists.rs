@@ -38,7 +38,7 @@ impl CopyArgs {
 /// Returns the lines of a list without empty lines; without `zeros` also without comments (`#` or
 /// `;`).
 fn lines(path: &Path, zeros: bool) -> Result<Vec<Vec<u8>>, Failure> {
-    let content = input::bytes(path).map_err(|error| Failure::file(path, error))?;
+    let content = input::read_bytes(path).map_err(|error| Failure::file(path, error))?;
     if !zeros && content.contains(&0) {
         return Err(Failure::file(path, "it contains zero bytes, which names cannot have")
             .hint("add -0 if zero bytes end its lines"));

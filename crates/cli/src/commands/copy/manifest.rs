@@ -1,8 +1,8 @@
 //! `--manifest`: hashes of the files at the destination after a transfer, in the format of `b3sum`.
 
 use crate::failure::{self, Failure};
-use crate::output::{self, harmless};
-use crate::store::{self, Place};
+use crate::output::{self, sanitize};
+use crate::store::{self, WriteTarget};
 use numaio_linux::files;
 use numaio_mover::wire::ManifestEntry;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -41,7 +41,7 @@ impl Manifest {
 
     /// Starts a manifest at a path.
     pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let (path, temporary, to) = open(path).map_err(|error| failure::unwritten(path, &error))?;
+        let (path, temporary, to) = open(path).map_err(|error| failure::cannot_write(path, &error))?;
         Ok(Self {
             path,
             temporary,
@@ -68,7 +68,7 @@ impl Manifest {
 
     fn keep_result(&mut self, done: io::Result<()>) -> Result<(), Failure> {
         self.is_incomplete |= done.is_err();
-        done.map_err(|error| failure::unwritten(&self.path, &error))
+        done.map_err(|error| failure::cannot_write(&self.path, &error))
     }
 
     /// Renames the file to its name, unless lines were lost: an incomplete manifest would look
@@ -80,7 +80,7 @@ impl Manifest {
         let name = |temporary: PathBuf| fs::rename(temporary, &self.path);
         let written = self.to.flush().and_then(|()| files::flush(self.to.get_ref()));
         let named = written.and_then(|()| self.temporary.take().map_or(Ok(()), name));
-        named.map_err(|error| failure::unwritten(&self.path, &error))
+        named.map_err(|error| failure::cannot_write(&self.path, &error))
     }
 }
 
@@ -99,9 +99,9 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
     if Manifest::is_output(path) {
         return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
     }
-    let file = match store::place(path)? {
-        Place::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
-        Place::File(file) => file,
+    let file = match store::write_target(path)? {
+        WriteTarget::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
+        WriteTarget::File(file) => file,
     };
     // A name that the sink uses itself, so that `--delete` does not remove it in the destination.
     let temporary = file.with_file_name(files::temporary_name()?);
@@ -130,7 +130,7 @@ fn line(there: &ManifestEntry, is_terminal: bool) -> String {
 /// Sanitizes a name in parts, because longer texts would be truncated.
 fn for_terminal(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
-    chars.chunks(256).map(|some| harmless(&some.iter().collect::<String>())).collect()
+    chars.chunks(256).map(|some| sanitize(&some.iter().collect::<String>())).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Options for the network connections of a transfer.
 
-use crate::args::whole;
+use crate::args::integer;
 use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
@@ -30,7 +30,7 @@ pub struct NetArgs {
     pub data_port: Option<(u16, u16)>,
     /// Number of TCP connections for data; default 8, or one per two CPUs if that is less and the
     /// latency is low
-    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_STREAMS))]
+    #[arg(long, value_name = "N", value_parser = integer(1..=MAX_STREAMS))]
     streams: Option<u32>,
     /// Additional addresses of the other host, for example of further network interfaces: data
     /// connections use all addresses in turn, and the first one instead of an unreachable one
@@ -44,7 +44,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "KEY")]
     pub trust: Option<PublicKey>,
     /// How long to retry after a lost connection; 0 disables retries
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(0..=u32::MAX))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = integer(0..=u32::MAX))]
     retry: u32,
 }
 

@@ -14,7 +14,7 @@ use super::transfer_output::TransferOutput;
 use super::{finish, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::{has_kernel_tls, DataStream};
 use numaio_linux::port::{StreamPair, FilePort, StreamSet, Slab};
@@ -227,12 +227,12 @@ impl RemoteTransfer<'_> {
             Some(PeerReply::Ready { is_one_file, endpoint, can_decompress, capabilities }) => {
                 (is_one_file, endpoint, can_decompress, capabilities)
             }
-            Some(PeerReply::Refused(why)) => return Err(Failure::new(format!("{host}: {}", harmless(&why)))),
+            Some(PeerReply::Refused(why)) => return Err(Failure::new(format!("{host}: {}", sanitize(&why)))),
             None => return Ok(Err(process.missing_reply(&host))),
         };
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
-            let opened = opened.map_err(|why| harmless(&why))?;
+            let opened = opened.map_err(|why| sanitize(&why))?;
             self.report_kernel_tls(show, opened.kernel_tls);
             let connections = process.connect_data(ours, most_streams, opened, &others)?;
             report_unused_addresses(show, &others, &connections);

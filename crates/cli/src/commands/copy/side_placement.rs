@@ -9,7 +9,7 @@ use super::transfer_options::{Io, Placement};
 use super::work_sharing::pick_group_to_help;
 use super::DisplayArgs;
 use crate::args::{Common, Directions};
-use crate::commands::placing::{self, NearArgs};
+use crate::commands::placement::{self, PlacementArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -312,10 +312,10 @@ fn by_model(
         Side::Source => Directions::Read,
         Side::Sink => Directions::Write,
     };
-    let args = NearArgs::of(Handle::Path(path), direction);
+    let args = PlacementArgs::of(Handle::Path(path), direction);
     // Models are looked up for a live machine; remarks are printed with the placement.
     let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
-    let plan = placing::plan(&Common::silent(), &machine, topology, &args)?;
+    let plan = placement::plan(&Common::silent(), &machine, topology, &args)?;
     let task = plan.tasks.first().ok_or_else(|| Failure::new("no node is suitable"))?;
     let all = task.cpus.len().max(1);
     let mut worker_groups = Vec::new();

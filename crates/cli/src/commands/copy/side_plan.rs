@@ -3,7 +3,7 @@
 use super::request::TransferRequest;
 use super::side_placement::GroupPlacement;
 use crate::args::Common;
-use crate::commands::placing;
+use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -33,7 +33,7 @@ pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<SidePlan>, Failure
     let topology = discover(&machine);
     let mut all: Vec<SidePlan> = Vec::new();
     for path in paths {
-        let (plan, placement) = placing::read_transfer(&machine, &topology, path)?;
+        let (plan, placement) = placement::read_transfer(&machine, &topology, path)?;
         placement.compromises.iter().for_each(|compromise| output::remark(common, compromise));
         let planned = SidePlan { plan, placement };
         if all.iter().any(|other| other.side() == planned.side()) {
@@ -121,7 +121,7 @@ impl SidePlan {
         });
         let mut threads = BTreeMap::new();
         for pool in if own.is_empty() { pools.iter().collect() } else { own } {
-            *threads.entry(pool.way.memory_node).or_insert(0) += pool.threads as usize;
+            *threads.entry(pool.path.memory_node).or_insert(0) += pool.threads as usize;
         }
         (threads, note)
     }

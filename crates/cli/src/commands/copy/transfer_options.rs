@@ -1,6 +1,6 @@
 //! Options for how files are transferred.
 
-use crate::args::whole;
+use crate::args::integer;
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_mover::hash::HashKind;
@@ -48,7 +48,7 @@ pub struct TransferArgs {
     pub plan: Vec<PathBuf>,
     /// Number of reading threads, and of writing threads; default one per CPU, from 4 to 8, growing
     /// up to fourfold while they wait for storage; maximum 128, at a daemon 64
-    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_THREADS))]
+    #[arg(long, value_name = "N", value_parser = integer(1..=MAX_THREADS))]
     pub threads: Option<u32>,
     /// Direct I/O on large files: auto uses io_uring with many blocks in flight if available,
     /// threads uses one block per thread

@@ -118,7 +118,7 @@ impl TransferOutput {
     /// Prints an event of another numaio.
     pub fn show_event(&mut self, event: Event) {
         // Text output is sanitized; JSON escapes control characters.
-        let event = if self.json { event } else { event.harmless() };
+        let event = if self.json { event } else { event.sanitize() };
         let text = match event {
             Event::Did(change) | Event::Would(change) => Some(self.changed(change)),
             Event::Problem(problem) => self.problem(&event::from_job_problem(&problem), problem.name),

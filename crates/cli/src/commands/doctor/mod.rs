@@ -2,7 +2,7 @@
 
 mod programs;
 
-use super::{json, placing, replayed_io};
+use super::{json, placement, tape_io};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -49,15 +49,15 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         output::check(path)?;
     }
     let topology = discover(&machine);
-    let devices = asked(&machine, &topology, &args.device)?;
+    let devices = requested(&machine, &topology, &args.device)?;
     let conditions = conditions::read(&machine);
-    let models = placing::models(common, &machine, &topology, args.model.as_deref())?;
+    let models = placement::models(common, &machine, &topology, args.model.as_deref())?;
     let io = measured_io(common, &machine, &topology)?;
     let mut unseen = unseen(&machine, &topology, &conditions, &models);
     let mut symptoms = checkup::check(&machine, &topology, &conditions);
-    symptoms.extend(stacked(&machine, &topology));
+    symptoms.extend(spanning_stacks(&machine, &topology));
     if machine.is_live() {
-        symptoms.extend(programs::remote(&machine, &topology, &models, &mut unseen));
+        symptoms.extend(programs::find_remote_programs(&machine, &topology, &models, &mut unseen));
     }
     if !devices.is_empty() {
         symptoms = numaio_model::filter_by_devices(symptoms, &topology, &devices);
@@ -87,12 +87,12 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Indices of the devices that handles lead to, each once.
-fn asked(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<Vec<usize>, Failure> {
+fn requested(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<Vec<usize>, Failure> {
     let mut found: Vec<usize> = Vec::new();
     for handle in handles {
         let resolved = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
         if resolved.devices.is_empty() {
-            return Err(failure::nowhere(&resolved));
+            return Err(failure::unresolved(&resolved));
         }
         found.extend(resolved.devices.iter().map(|near| near.index));
     }
@@ -102,7 +102,7 @@ fn asked(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<V
 }
 
 /// Bonds, RAIDs and volumes that span sockets.
-fn stacked(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
+fn spanning_stacks(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
     let ground = ResolveContext { root: machine, locate: machine, topology };
     let stacks = checkup::stacks(machine);
     stacks.iter().filter_map(|stack| checkup::split_stack(topology, &resolve(ground, stack))).collect()
@@ -110,7 +110,7 @@ fn stacked(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
 
 /// Measured I/O that is saved of this machine, newest first; before it what a tape holds.
 fn measured_io(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
-    let mut records = replayed_io::records(common, machine, topology)?;
+    let mut records = tape_io::records(common, machine, topology)?;
     for path in documents::saved(common, Kind::Io, &topology.identity) {
         match documents::read(&path) {
             Ok(Document::Io(record)) => records.push(*record),
@@ -136,7 +136,7 @@ fn unseen(machine: &Machine, topology: &Topology, conditions: &Conditions, model
         );
     }
     match machine {
-        Machine::Live(_) | Machine::Taped(_) => {}
+        Machine::Live(_) | Machine::Recording(_) => {}
         Machine::Recorded(_) => unseen.push(
             "Running programs: nothing runs on a recorded machine; and of settings what was recorded of them.".to_owned(),
         ),

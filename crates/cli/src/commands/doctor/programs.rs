@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Most processes that are looked at; a busy machine is not worth the time.
-const MOST: usize = 10_000;
+const MAX_PROCESSES: usize = 10_000;
 
 /// Time over which is seen how much a program moves, at the least.
-const LONG_ENOUGH: Duration = Duration::from_millis(500);
+const SAMPLE_TIME: Duration = Duration::from_millis(500);
 
 /// Symptoms of all programs that can be seen; what cannot be seen is said.
-pub fn remote(
+pub fn find_remote_programs(
     machine: &Machine,
     topology: &Topology,
     models: &[Model],
@@ -31,18 +31,18 @@ pub fn remote(
     let pids: Vec<u32> = process::pids(machine).into_iter().filter(others).collect();
     let mut found = Vec::new();
     let mut hidden = 0;
-    for pid in pids.iter().take(MOST) {
-        match seen(machine, topology, models, *pid) {
+    for pid in pids.iter().take(MAX_PROCESSES) {
+        match find_remote(machine, topology, models, *pid) {
             Ok(program) => found.extend(program),
             // It has ended meanwhile.
             Err(ReadErrorKind::Absent) => {}
             Err(_) => hidden += 1,
         }
     }
-    if pids.len() > MOST {
+    if pids.len() > MAX_PROCESSES {
         unseen.push(format!(
-            "{} of {} programs: no more than {MOST} are looked at.",
-            pids.len() - MOST,
+            "{} of {} programs: no more than {MAX_PROCESSES} are looked at.",
+            pids.len() - MAX_PROCESSES,
             pids.len()
         ));
     }
@@ -60,7 +60,7 @@ fn measure(machine: &Machine, programs: &mut [Program]) {
     }
     let look = |program: &Program| (Instant::now(), process::bytes_moved(machine, program.pid));
     let before: Vec<(Instant, Option<u64>)> = programs.iter().map(look).collect();
-    thread::sleep(LONG_ENOUGH);
+    thread::sleep(SAMPLE_TIME);
     for (program, (at, before)) in programs.iter_mut().zip(before) {
         let moved = process::bytes_moved(machine, program.pid).zip(before);
         let moved = moved.map(|(now, before)| now.saturating_sub(before));
@@ -69,7 +69,7 @@ fn measure(machine: &Machine, programs: &mut [Program]) {
 }
 
 /// A program that is remote to a device it uses; none if it uses none, or is near.
-fn seen(
+fn find_remote(
     machine: &Machine,
     topology: &Topology,
     models: &[Model],

@@ -2,12 +2,12 @@
 
 use crate::failure::{self, Failure};
 use crate::input;
-use numaio_schema::{Document, NotThatDocument, PlanProblem, PLAN_PROBLEM_SCHEMA};
+use numaio_schema::{Document, DocumentError, PlanProblem, PLAN_PROBLEM_SCHEMA};
 use std::path::Path;
 
 /// Reads a problem as TOML or JSON, or that of a plan, which is planned anew.
 pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
-    let text = input::text(path)?;
+    let text = input::read_text(path)?;
     if !text.trim_start().starts_with('{') {
         return of_toml(path, &text);
     }
@@ -16,10 +16,10 @@ pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
         Ok(Document::Plan(plan)) => Ok(plan.problem),
         Ok(_) => Err(Failure::file(path, "it is no problem of planning")
             .hint("numaio plan --problem prints one; docs/planning.md shows one in TOML")),
-        Err(error @ NotThatDocument::NoSchema) => {
+        Err(error @ DocumentError::NoSchema) => {
             Err(Failure::file(path, error).hint(format!("write \"schema\": {PLAN_PROBLEM_SCHEMA:?} into it")))
         }
-        Err(error) => Err(failure::no_document(path, &text, &error)),
+        Err(error) => Err(failure::not_a_document(path, &text, &error)),
     }
 }
 

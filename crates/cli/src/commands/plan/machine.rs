@@ -2,7 +2,7 @@
 
 use super::PlanArgs;
 use crate::args::Common;
-use crate::commands::placing;
+use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::store::Kind;
@@ -31,7 +31,7 @@ pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure>
         nics,
         thread_bytes_per_s: args.thread_bandwidth.map(|rate| rate as f64),
     };
-    let models = placing::models(common, &machine, &topology, None)?;
+    let models = placement::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
     let measured = measured(common, &topology);
     let measured: Vec<&IoRecord> = measured.iter().collect();
@@ -50,12 +50,12 @@ pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure>
 fn storage(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<PlanStorage>, Failure> {
     let mut storage: Vec<PlanStorage> = Vec::new();
     for (handle, bytes) in &args.data {
-        let devices = placing::devices(machine, topology, handle)?;
+        let devices = placement::devices_of(machine, topology, handle)?;
         let counted = devices.len() as u64;
         for (index, device) in devices.iter().enumerate() {
             let rest = if index == 0 { bytes % counted } else { 0 };
             let bytes = bytes / counted + rest;
-            let (device, node, bytes_per_s) = known(args, device)?;
+            let (device, node, bytes_per_s) = device_facts(args, device)?;
             match storage.iter_mut().find(|it| it.device == device) {
                 Some(it) => it.bytes = it.bytes.saturating_add(bytes),
                 None => storage.push(PlanStorage { device, node, bytes, bytes_per_s }),
@@ -68,8 +68,8 @@ fn storage(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Ve
 fn nics(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<PlanNic>, Failure> {
     let mut nics: Vec<PlanNic> = Vec::new();
     for handle in &args.nic {
-        for device in placing::devices(machine, topology, handle)? {
-            let (device, node, bytes_per_s) = known(args, &device)?;
+        for device in placement::devices_of(machine, topology, handle)? {
+            let (device, node, bytes_per_s) = device_facts(args, &device)?;
             if !nics.iter().any(|nic| nic.device == device) {
                 nics.push(PlanNic { device, node, bytes_per_s });
             }
@@ -79,7 +79,7 @@ fn nics(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<P
 }
 
 /// What must be known of a device: its node, and how much it can move.
-fn known(args: &PlanArgs, device: &TargetDevice) -> Result<(String, NodeId, Option<f64>), Failure> {
+fn device_facts(args: &PlanArgs, device: &TargetDevice) -> Result<(String, NodeId, Option<f64>), Failure> {
     let node = device.node.ok_or_else(|| {
         Failure::new(format!("the node of {} is not known", device.device))
             .hint("write the problem down (docs/planning.md shows the form), and give it by --file")

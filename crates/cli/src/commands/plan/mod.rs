@@ -35,7 +35,7 @@ pub struct PlanArgs {
     pub send: bool,
     /// What is to be least: time of the slowest stage (the default), or sum as Li's dissertation prints it
     #[arg(long, value_name = "WHAT")]
-    pub objective: Option<Least>,
+    pub objective: Option<ObjectiveArg>,
     /// Threads of both kinds on each node; without it as many as it has cores
     #[arg(long, value_name = "C")]
     pub threads_per_node: Option<u32>,
@@ -79,7 +79,7 @@ pub struct PlanArgs {
 
 /// What is to be least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Least {
+pub enum ObjectiveArg {
     Time,
     Sum,
 }
@@ -95,7 +95,7 @@ pub enum Method {
     Both,
 }
 
-impl Least {
+impl ObjectiveArg {
     fn objective(self) -> Objective {
         match self {
             Self::Time => Objective::Time,
@@ -115,7 +115,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
     if let Some(least) = args.objective {
         problem.objective = least.objective();
     }
-    let text = if args.problem { json(&problem)? } else { planned(common, args, &problem)? };
+    let text = if args.problem { json(&problem)? } else { solve_and_render(common, args, &problem)? };
     match &args.output {
         Some(path) => output::write(path, &text).map(|_| ())?,
         None => output::print(&text)?,
@@ -124,7 +124,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The plan as text or JSON; its drawing is written.
-fn planned(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> Result<String, Failure> {
+fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> Result<String, Failure> {
     let mut plan = solve(common, problem, args)?;
     if args.simulate {
         simulate::simulate(&mut plan).map_err(Failure::new)?;
@@ -145,7 +145,7 @@ fn solve(common: &Common, problem: &PlanProblem, args: &PlanArgs) -> Result<Plan
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let by = |method| {
         let options = PlanOptions { method, time_limit, workers };
-        numaio_model::plan(problem, &options).map_err(|why| refused(args, why))
+        numaio_model::plan(problem, &options).map_err(|why| plan_failure(args, why))
     };
     match args.method {
         Method::Divide => by(PlanMethod::Divide),
@@ -170,7 +170,7 @@ fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
             Failure::new(what).hint("this is a defect of numaio: please report it with --problem's output")
         );
     }
-    let said = match (one.optimal, two.optimal) {
+    let summary = match (one.optimal, two.optimal) {
         (true, true) => "both methods prove the same least value".to_owned(),
         (_, false) => format!(
             "the mixed-integer programme was stopped before it was proven, {:.2} % apart",
@@ -178,11 +178,11 @@ fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
         ),
         (false, true) => "only the mixed-integer programme proved its plan within the time limit".to_owned(),
     };
-    output::remark(common, &said);
+    output::remark(common, &summary);
     Ok(())
 }
 
-fn refused(args: &PlanArgs, why: PlanError) -> Failure {
+fn plan_failure(args: &PlanArgs, why: PlanError) -> Failure {
     let failure = match &args.file {
         Some(path) => {
             return Failure::file(path, &why).hint("docs/planning.md tells what a problem must hold to")

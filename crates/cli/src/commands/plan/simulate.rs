@@ -16,11 +16,11 @@ const CHUNKS: (f64, f64) = (2_000.0, 20_000.0);
 /// [`Stuck`]: a plan that does not come to an end.
 pub fn simulate(plan: &mut Plan) -> Result<(), Stuck> {
     plan.predicted.simulated_s = Some(seconds(plan)?);
-    let whole = plan.clone();
+    let template = plan.clone();
     for rejected in &mut plan.rejected {
         if let Some(predicted) = &mut rejected.predicted {
-            let (storage_ways, network_ways) = (rejected.storage_ways.clone(), rejected.network_ways.clone());
-            predicted.simulated_s = Some(seconds(&Plan { storage_ways, network_ways, ..whole.clone() })?);
+            let (storage_paths, network_paths) = (rejected.storage_paths.clone(), rejected.network_paths.clone());
+            predicted.simulated_s = Some(seconds(&Plan { storage_paths, network_paths, ..template.clone() })?);
         }
     }
     Ok(())
@@ -35,10 +35,10 @@ fn seconds(plan: &Plan) -> Result<f64, Stuck> {
 /// What the simulator is told: threads, bytes and the bandwidths of the problem, not what is predicted.
 fn transfer(plan: &Plan, pace: Pace) -> Transfer {
     let pools = plan.pools();
-    let told = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
+    let thread_pools = |pools: &[PlannedPool]| -> Vec<ThreadPool> {
         let pool = |pool: &PlannedPool| ThreadPool {
             // Ids of nodes may have gaps as wide as they like; only which are the same matters.
-            node: plan.problem.nodes.iter().position(|node| node.node == pool.way.memory_node).unwrap_or(0),
+            node: plan.problem.nodes.iter().position(|node| node.node == pool.path.memory_node).unwrap_or(0),
             threads: pool.threads,
             thread_bytes_per_s: pool.thread_bytes_per_s,
             most_bytes_per_s: pool.most_bytes_per_s,
@@ -46,7 +46,7 @@ fn transfer(plan: &Plan, pace: Pace) -> Transfer {
         };
         pools.iter().map(pool).collect()
     };
-    let (fills, drains) = (told(&pools.fills), told(&pools.drains));
+    let (fills, drains) = (thread_pools(&pools.fills), thread_pools(&pools.drains));
     let shared = pools.shared.into_iter().map(|shared| (shared.bytes_per_s, shared.pools)).collect();
     let of_a_thread = fills.iter().chain(&drains).map(|pool| pool.bytes / f64::from(pool.threads));
     let all: f64 = fills.iter().map(|pool| pool.bytes).sum();

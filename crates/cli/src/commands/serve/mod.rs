@@ -133,7 +133,7 @@ impl LoadedConfig {
 
     /// Parses a file as far as possible, and returns the errors of its text.
     fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), Failure> {
-        let text = input::bytes(path).map_err(|error| {
+        let text = input::read_bytes(path).map_err(|error| {
             Failure::file(path, error).hint("--config names the file; numaio serve --help shows an example")
         })?;
         let text = String::from_utf8(text).map_err(|_| Failure::file(path, "the file is not UTF-8 text"))?;

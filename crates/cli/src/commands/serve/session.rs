@@ -13,7 +13,7 @@ use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants
 use crate::commands::copy::DataPath;
 use crate::failure::Failure;
 use crate::keys;
-use crate::output::harmless;
+use crate::output::sanitize;
 use numaio_linux::confine::{confine, ConfinementStatus, Rights};
 use numaio_linux::files::Base;
 use numaio_linux::interrupt;
@@ -59,7 +59,7 @@ pub fn run(common: &Common) -> Result<ExitCode, Failure> {
         Ok(TransferOutcome::Done) => ExitCode::SUCCESS,
         Ok(TransferOutcome::Failed) => ExitCode::FAILURE,
         Err(failure) => {
-            log(common, &format!("{caller}: {}", harmless(&failure.message)));
+            log(common, &format!("{caller}: {}", sanitize(&failure.message)));
             ExitCode::FAILURE
         }
     })

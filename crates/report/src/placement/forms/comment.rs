@@ -2,7 +2,7 @@
 
 use crate::phrases;
 use crate::style::{clean, clean_paragraph};
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 
 /// Returns the comment lines without comment marks: the purpose of the plan, its compromises, and
 /// `notes`.
@@ -30,7 +30,7 @@ pub(super) fn hashed(lines: &[String]) -> String {
 }
 
 /// Names a task: `task 3, for eth0`.
-pub(super) fn task_name(plan: &PlacementPlan, index: usize, task: &TaskPlace) -> String {
+pub(super) fn task_name(plan: &PlacementPlan, index: usize, task: &TaskPlacement) -> String {
     let device = task.target.and_then(|target| plan.targets.get(target));
     let device = device.map(|target| format!(", for {}", clean(&phrases::short(&target.device))));
     format!("task {index}{}", device.unwrap_or_default())

@@ -7,7 +7,7 @@ use super::memory::{PolicySupport, NUMACTL_IN_CONTAINER};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::MemoryPolicy;
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 use std::fmt::Write;
 
 /// Formats a pod with a container for each task that requests the planned number of exclusive CPUs.
@@ -85,7 +85,7 @@ fn pod(plan: &PlacementPlan) -> String {
 
 /// Formats a container with requests equal to limits and integer CPUs, which kubelet requires for
 /// exclusive CPUs.
-fn container(index: usize, task: &TaskPlace) -> String {
+fn container(index: usize, task: &TaskPlacement) -> String {
     let amounts = format!("{{cpu: \"{}\", memory: 1Gi}}", task.cpus.len());
     format!(
         "    - name: task-{index}\n      image: IMAGE\n      resources:\n        requests: {amounts}\n        \

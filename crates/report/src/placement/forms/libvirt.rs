@@ -7,7 +7,7 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Node, Topology};
 use numaio_machine::workload::MemoryPolicy;
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 use std::fmt::Write;
 
 /// Only one preferred node: several require libvirt 9.3.
@@ -50,7 +50,7 @@ fn safe(text: &str) -> String {
     text.replace("--", "- -").replace("--", "- -")
 }
 
-fn vcpus(task: &TaskPlace) -> String {
+fn vcpus(task: &TaskPlacement) -> String {
     let mut text = format!("<vcpu placement='static'>{}</vcpu>\n<cputune>\n", task.cpus.len());
     for (vcpu, cpu) in task.cpus.iter().enumerate() {
         let _ = writeln!(text, "  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>");
@@ -73,7 +73,7 @@ fn one_memory(policies: &ToolPolicy) -> String {
 /// Returns the guest nodes: host node and virtual CPUs of each.
 ///
 /// Returns none if one node is enough, or if the memory is not on the nodes of the CPUs.
-fn cells(task: &TaskPlace, topology: &Topology) -> Vec<(NodeId, CpuSet)> {
+fn cells(task: &TaskPlacement, topology: &Topology) -> Vec<(NodeId, CpuSet)> {
     let local_memory = matches!(task.memory.policy, MemoryPolicy::Bind | MemoryPolicy::Preferred);
     if !local_memory || task.memory.nodes != task.cpu_nodes {
         return Vec::new();
@@ -86,7 +86,7 @@ fn cells(task: &TaskPlace, topology: &Topology) -> Vec<(NodeId, CpuSet)> {
     nodes.map(|node| (node.id, vcpus_on(node))).filter(|(_, vcpus)| !vcpus.is_empty()).collect()
 }
 
-fn guest_nodes(task: &TaskPlace, cells: &[(NodeId, CpuSet)]) -> String {
+fn guest_nodes(task: &TaskPlacement, cells: &[(NodeId, CpuSet)]) -> String {
     let mode = if task.memory.policy == MemoryPolicy::Bind { "strict" } else { "preferred" };
     let (mut host, mut guest) = (String::new(), String::new());
     for (cell, (node, vcpus)) in cells.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::MemoryPolicy;
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 
 /// The memory policies that a tool supports. None supports weighted interleave.
 pub(super) struct PolicySupport {
@@ -50,7 +50,7 @@ impl PolicySupport {
 
     /// Translates the policy of a task to the closest supported one; confines memory only as a
     /// last resort.
-    pub(super) fn translate(&self, task: &TaskPlace) -> (ToolPolicy, Option<String>) {
+    pub(super) fn translate(&self, task: &TaskPlacement) -> (ToolPolicy, Option<String>) {
         use MemoryPolicy::{Bind, Interleave, Preferred, WeightedInterleave};
         let nodes = &task.memory.nodes;
         match task.memory.policy {
@@ -71,7 +71,7 @@ impl PolicySupport {
         }
     }
 
-    fn note(&self, task: &TaskPlace, instead: &str) -> Option<String> {
+    fn note(&self, task: &TaskPlacement, instead: &str) -> Option<String> {
         let policy = match (task.memory.policy, task.memory.nodes.len()) {
             (MemoryPolicy::Preferred, 2..) => "several preferred nodes",
             (MemoryPolicy::Preferred, _) => "a preferred node",

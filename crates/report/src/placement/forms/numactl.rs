@@ -1,7 +1,7 @@
 //! Formats placements as commands of numactl(8), which supports every plan.
 
 use numaio_machine::workload::MemoryPolicy;
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 
 /// Formats one line for each task: `numactl OPTIONS`; append a command.
 ///
@@ -10,7 +10,7 @@ pub fn numactl(plan: &PlacementPlan) -> String {
     plan.tasks.iter().map(|task| format!("numactl {}\n", options(task))).collect()
 }
 
-fn options(task: &TaskPlace) -> String {
+fn options(task: &TaskPlacement) -> String {
     let nodes = &task.memory.nodes;
     let memory = match (task.memory.policy, nodes.len()) {
         (MemoryPolicy::Bind, _) => format!("--membind={nodes}"),

@@ -4,7 +4,7 @@
 use super::comment;
 use super::memory::{PolicySupport, NUMACTL};
 use crate::phrases;
-use numaio_schema::{PlacementPlan, TaskPlace};
+use numaio_schema::{PlacementPlan, TaskPlacement};
 
 /// OpenMP places threads only.
 const OPENMP: PolicySupport =
@@ -14,7 +14,7 @@ const OPENMP: PolicySupport =
 pub fn openmp(plan: &PlacementPlan) -> String {
     let (_, notes) = OPENMP.translate_all(plan);
     let bind = if plan.request.spread { "spread" } else { "close" };
-    let line = |task: &TaskPlace| {
+    let line = |task: &TaskPlacement| {
         let places = phrases::joined(task.cpus.iter().map(|cpu| format!("{{{cpu}}}")), ",");
         format!("env OMP_NUM_THREADS={} OMP_PLACES='{places}' OMP_PROC_BIND={bind}\n", task.cpus.len())
     };

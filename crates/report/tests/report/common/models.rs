@@ -153,7 +153,7 @@ pub fn paper() -> Model {
     let target = TargetModel {
         target: NodeId(7),
         devices: vec!["eth2".into(), "nvme0n1".into()],
-        neighbours: set("6"),
+        neighbors: set("6"),
         directions,
     };
     let mut it = model(&super::machines::dl585(), vec![target]);
@@ -204,7 +204,7 @@ pub fn uniform() -> Model {
     let target = |id: u32, devices: &[&str]| TargetModel {
         target: NodeId(id),
         devices: devices.iter().map(|name| (*name).to_owned()).collect(),
-        neighbours: set(""),
+        neighbors: set(""),
         directions: vec![
             direction(Direction::Write, id, &[(0, 800.0), (1, 792.0)], &["0-1"]),
             direction(Direction::Read, id, &[(0, 700.0), (1, 600.0)], &["0-1"]),
@@ -218,7 +218,7 @@ pub fn single() -> Model {
     let target = TargetModel {
         target: NodeId(0),
         devices: vec!["vda\x1b[31m".into()],
-        neighbours: set(""),
+        neighbors: set(""),
         directions: vec![direction(Direction::Write, 0, &[(0, 97.3)], &["0"])],
     };
     let mut it = model(&super::machines::vm(), vec![target]);

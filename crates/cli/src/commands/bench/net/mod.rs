@@ -1,18 +1,18 @@
 //! `numaio bench net`: TCP between two hosts, from every node, with the placement of either end varied.
 
-pub mod far;
+pub mod remote;
 pub mod serve;
-pub mod sides;
+pub mod endpoints;
 
 use super::shared::{self, BoundsArgs};
-use crate::args::{whole, Common, Directions};
-use crate::commands::measuring::{self, Measured};
+use crate::args::{integer, Common, Directions};
+use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use crate::ssh::ManagedProcess;
 use clap::{Args, ValueEnum};
-use far::FarArgs;
+use remote::RemoteArgs;
 use numaio_linux::Kernel;
 use numaio_machine::near::ResolveContext;
 use numaio_machine::discover::discover;
@@ -22,7 +22,7 @@ use numaio_measure::engine::{Engine, Iperf3, Tcp};
 use numaio_measure::{IoOptions, NetOptions};
 use numaio_report::{io_agreement, net_text};
 use numaio_schema::IoRecord;
-use sides::{check_device, Ends, SidesArgs};
+use endpoints::{check_device, Endpoints, EndpointArgs};
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Debug, Clone, Args)]
 pub struct NetArgs {
     #[command(flatten)]
-    pub far: FarArgs,
+    pub far: RemoteArgs,
     /// Serve the other end, for numaio bench net --peer on another host; Ctrl-C ends it
     #[arg(long, conflicts_with_all = ["peer", "machine"])]
     pub serve: bool,
@@ -51,7 +51,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "SIZE,...", default_value = "128K", value_parser = sizes)]
     pub sizes: Sizes,
     /// Messages that a stream's buffer holds; more of them than a cache does come from memory each time
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = integer(1..=4096))]
     pub depth: u32,
     /// Direction, named from this machine's device: a device write sends
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
@@ -60,7 +60,7 @@ pub struct NetArgs {
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
     #[command(flatten)]
-    pub sides: SidesArgs,
+    pub sides: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -95,17 +95,17 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoR
     let topology = discover(machine);
     let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(ground, name))?;
-    let far = far::reach(&args.far)?;
-    let ends = Ends::of(ground, &far, &args.sides, args.device.as_deref())?;
+    let far = remote::connect_to(&args.far)?;
+    let endpoints = Endpoints::of(ground, &far, &args.sides, args.device.as_deref())?;
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = ends.options(&args.sides, io, &args.direction.list());
-    let engines = engines(args.engine, &ends);
+    let options = endpoints.options(&args.sides, io, &args.direction.list());
+    let engines = engines(args.engine, &endpoints);
     let session = Session::join(kernel, far);
-    let done = bench(common, machine, &topology, &args.bounds, &ends, (&engines, &options));
+    let done = bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
     done
 }
@@ -119,13 +119,13 @@ pub fn bench(
     machine: &Machine,
     topology: &Topology,
     bounds: &BoundsArgs,
-    ends: &Ends,
+    endpoints: &Endpoints,
     (engines, options): (&[Box<dyn Engine>], &NetOptions),
 ) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine| {
-        let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-        let devices = ends.devices.clone();
-        measuring::measure_net(common, setting, machine.time(), engine, &ends.far, devices, options)
+        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+        let devices = endpoints.devices.clone();
+        measuring::measure_net(common, setting, machine.time(), engine, &endpoints.far, devices, options)
     };
     let text = |records: &[IoRecord]| {
         let style = output::style(common);
@@ -154,7 +154,7 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Hands the session to the kernel.
-    pub fn join(kernel: &'a Kernel, far: far::Far) -> Self {
+    pub fn join(kernel: &'a Kernel, far: remote::RemoteHost) -> Self {
         kernel.add_peer(far.peer);
         Self { kernel, _started: far.started }
     }
@@ -166,9 +166,9 @@ impl Drop for Session<'_> {
     }
 }
 
-fn engines(wanted: NetEngine, ends: &Ends) -> Vec<Box<dyn Engine>> {
-    let tcp = || Box::new(Tcp { far: ends.far.clone() }) as Box<dyn Engine>;
-    let iperf3 = || Box::new(Iperf3 { far: ends.far.clone() }) as Box<dyn Engine>;
+fn engines(wanted: NetEngine, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> {
+    let tcp = || Box::new(Tcp { far: endpoints.far.clone() }) as Box<dyn Engine>;
+    let iperf3 = || Box::new(Iperf3 { far: endpoints.far.clone() }) as Box<dyn Engine>;
     match wanted {
         NetEngine::Tcp => vec![tcp()],
         NetEngine::Iperf3 => vec![iperf3()],

@@ -15,7 +15,7 @@ use std::thread;
 
 /// What a server that was started by a client tells it: one line of JSON on standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Serves {
+pub struct ServerHello {
     /// Version of what is said over the network.
     pub numaio_net: u32,
     /// Where it listens.
@@ -26,45 +26,45 @@ pub struct Serves {
 
 /// Serves sessions until Ctrl-C.
 pub fn run(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode, Failure> {
-    let (kernel, mut server) = begin(bind, port)?;
+    let (kernel, mut server) = listen(bind, port)?;
     let address = server.address().map_err(Failure::new)?;
     output::remark(common, &format!("serving at {address}; Ctrl-C ends it"));
     while !interrupt::interrupted() {
-        output::print(&invitation(&address, server.token()))?;
-        let mut tell = |told| tell(common, &told);
-        server.serve_session(&kernel, &interrupt::interrupted, &mut tell).map_err(Failure::new)?;
+        output::print(&client_command(&address, server.token()))?;
+        let mut report = |told| report(common, &told);
+        server.serve_session(&kernel, &interrupt::interrupted, &mut report).map_err(Failure::new)?;
     }
     Ok(ExitCode::from(failure::INTERRUPTED))
 }
 
 /// Serves the one client that started us, and ends when it goes: with it our standard input ends.
 pub fn run_attached(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode, Failure> {
-    let (kernel, mut server) = begin(bind, port)?;
+    let (kernel, mut server) = listen(bind, port)?;
     let port = server.address().map_err(Failure::new)?.port();
-    let serves = Serves { numaio_net: PROTOCOL, port, token: server.token().to_owned() };
-    let line = serde_json::to_string(&serves).map_err(Failure::new)?;
+    let hello = ServerHello { numaio_net: PROTOCOL, port, token: server.token().to_owned() };
+    let line = serde_json::to_string(&hello).map_err(Failure::new)?;
     output::print(&format!("{line}\n"))?;
-    let gone = Arc::new(AtomicBool::new(false));
-    let going = gone.clone();
+    let client_gone = Arc::new(AtomicBool::new(false));
+    let set_gone = client_gone.clone();
     let watch = move || {
         // Nobody sends anything here: this ends when the client does.
         drop(io::copy(&mut io::stdin().lock().take(1 << 20), &mut io::sink()));
-        going.store(true, Ordering::Relaxed);
+        set_gone.store(true, Ordering::Relaxed);
     };
     let watching = thread::Builder::new().name("client".to_owned()).spawn(watch);
     watching.map_err(Failure::new)?;
-    let stop = || gone.load(Ordering::Relaxed) || interrupt::interrupted();
-    let mut tell = |told| {
+    let stop = || client_gone.load(Ordering::Relaxed) || interrupt::interrupted();
+    let mut report = |told| {
         // The client tells its user of a session's end by itself.
         if let ServerEvent::Rejected { .. } = told {
-            self::tell(common, &told);
+            self::report(common, &told);
         }
     };
-    server.serve_session(&kernel, &stop, &mut tell).map_err(Failure::new)?;
+    server.serve_session(&kernel, &stop, &mut report).map_err(Failure::new)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn begin(bind: IpAddr, port: u16) -> Result<(Kernel, Server), Failure> {
+fn listen(bind: IpAddr, port: u16) -> Result<(Kernel, Server), Failure> {
     interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
     let kernel = Kernel::new()
         .map_err(|error| Failure::new(format!("cannot open the root of this machine's files: {error}")))?;
@@ -76,7 +76,7 @@ fn begin(bind: IpAddr, port: u16) -> Result<(Kernel, Server), Failure> {
     Ok((kernel, server))
 }
 
-fn invitation(address: &SocketAddr, token: &str) -> String {
+fn client_command(address: &SocketAddr, token: &str) -> String {
     let host = match address.ip().is_unspecified() {
         true => "HOST".to_owned(),
         false => address.ip().to_string(),
@@ -84,7 +84,7 @@ fn invitation(address: &SocketAddr, token: &str) -> String {
     format!("NUMAIO_TOKEN={token} numaio bench net --peer {host} --port {}\n", address.port())
 }
 
-fn tell(common: &Common, told: &ServerEvent) {
+fn report(common: &Common, told: &ServerEvent) {
     output::remark(
         common,
         &match told {

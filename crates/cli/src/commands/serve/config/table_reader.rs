@@ -1,6 +1,6 @@
 //! Reads TOML tables field by field, so that every error is reported with its line.
 
-use crate::output::harmless;
+use crate::output::sanitize;
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -18,7 +18,7 @@ pub struct ConfigError {
 impl ConfigError {
     /// An error whose text is one line without control characters.
     pub fn new(line: usize, text: &str) -> Self {
-        Self { line, text: harmless(text) }
+        Self { line, text: sanitize(text) }
     }
 }
 

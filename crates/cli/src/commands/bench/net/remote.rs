@@ -1,6 +1,6 @@
 //! The other host: a numaio that serves there, started by us over ssh, or found where the user says.
 
-use super::serve::Serves;
+use super::serve::ServerHello;
 use crate::failure::Failure;
 use crate::ssh::{self, ManagedProcess};
 use clap::Args;
@@ -19,11 +19,11 @@ const SERVE: [&str; 4] = ["bench", "net", "--serve", "--attached"];
 /// Longest line in which it says so.
 const LONGEST_LINE: u64 = 4096;
 /// How long it may take to end when we are done.
-const LAST: Duration = Duration::from_secs(2);
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The other host")]
-pub struct FarArgs {
+pub struct RemoteArgs {
     /// The other host, as for ssh; localhost for this one
     ///
     /// numaio starts itself there over ssh, unless --port names one that serves already.
@@ -44,7 +44,7 @@ pub struct FarArgs {
 }
 
 /// The other host.
-pub struct Far {
+pub struct RemoteHost {
     /// The session.
     pub peer: Peer,
     /// Its address without the port, as tools want it.
@@ -54,7 +54,7 @@ pub struct Far {
 }
 
 /// Begins a session with the other host.
-pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
+pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
     let Some(name) = args.peer.as_deref() else {
         return Err(Failure::usage("there is no other host")
             .hint("name it by --peer HOST (localhost for this one), or serve one by --serve"));
@@ -64,7 +64,7 @@ pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
     }
     let host = match args.via {
         Some(address) => address.to_string(),
-        None if is_here(name) => "127.0.0.1".to_owned(),
+        None if is_local(name) => "127.0.0.1".to_owned(),
         None => name.rsplit('@').next().unwrap_or(name).to_owned(),
     };
     if let Some(port) = args.port {
@@ -72,28 +72,28 @@ pub fn reach(args: &FarArgs) -> Result<Far, Failure> {
             Failure::usage("the server wants a token")
                 .hint("it printed one: give it by NUMAIO_TOKEN or --token")
         })?;
-        return Ok(Far { peer: connect(&host, port, token)?, host, started: None });
+        return Ok(RemoteHost { peer: connect(&host, port, token)?, host, started: None });
     }
-    let (started, serves, host) = match is_here(name) {
+    let (started, hello, host) = match is_local(name) {
         true => {
-            let (started, serves) = start(here(&host)?, name)?;
-            (started, serves, host)
+            let (started, hello) = start(local_server(&host)?, name)?;
+            (started, hello, host)
         }
         false => {
-            let host = if args.via.is_some() { host } else { real_name(name).unwrap_or(host) };
-            let (started, serves) = start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
-            (started, serves, host)
+            let host = if args.via.is_some() { host } else { ssh_hostname(name).unwrap_or(host) };
+            let (started, hello) = start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
+            (started, hello, host)
         }
     };
-    Ok(Far { peer: connect(&host, serves.port, &serves.token)?, host, started: Some(started) })
+    Ok(RemoteHost { peer: connect(&host, hello.port, &hello.token)?, host, started: Some(started) })
 }
 
-fn is_here(name: &str) -> bool {
+fn is_local(name: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "::1")
 }
 
 /// This very program, in a process of its own.
-fn here(host: &str) -> Result<Command, Failure> {
+fn local_server(host: &str) -> Result<Command, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(own);
@@ -102,15 +102,15 @@ fn here(host: &str) -> Result<Command, Failure> {
 }
 
 /// What ssh's configuration makes of a name.
-fn real_name(name: &str) -> Option<String> {
+fn ssh_hostname(name: &str) -> Option<String> {
     let output = Command::new("ssh").args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-fn start(command: Command, name: &str) -> Result<(ManagedProcess, Serves), Failure> {
+fn start(command: Command, name: &str) -> Result<(Started, ServerHello), Failure> {
     let hint = "ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve";
-    let mut started = ManagedProcess::start(command, LAST, hint)?;
+    let mut started = ManagedProcess::start(command, STOP_LIMIT, hint)?;
     let stdout = started.stdout.take();
     let (to, from) = channel();
     thread::spawn(move || {
@@ -124,11 +124,11 @@ fn start(command: Command, name: &str) -> Result<(ManagedProcess, Serves), Failu
             return Err(Failure::new(format!("{name} did not answer for {} s", START_LIMIT.as_secs())));
         }
     };
-    match serde_json::from_str::<Serves>(&line) {
-        Ok(serves) if serves.numaio_net == PROTOCOL => Ok((started, serves)),
-        Ok(serves) => Err(Failure::new(format!(
+    match serde_json::from_str::<ServerHello>(&line) {
+        Ok(hello) if hello.numaio_net == PROTOCOL => Ok((started, hello)),
+        Ok(hello) => Err(Failure::new(format!(
             "the numaio on {name} speaks version {} of the protocol, and this one version {PROTOCOL}",
-            serves.numaio_net
+            hello.numaio_net
         ))
         .hint("use the same numaio at both ends")),
         Err(_) => {

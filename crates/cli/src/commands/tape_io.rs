@@ -1,6 +1,6 @@
 //! Measured I/O that a tape holds, judged anew from its runs.
 
-use super::measuring::{self, Measured};
+use super::measuring::{self, MeasuredMachine};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -23,19 +23,19 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     let quiet = Common { quiet: true, ..common.clone() };
     let mut records = Vec::new();
     for (made, (first, end)) in &tape.documents {
-        let Ok(kept) = IoRecord::from_json(&made.to_string()) else { continue };
+        let Ok(stored) = IoRecord::from_json(&made.to_string()) else { continue };
         let runs = tape.runs.get(*first..*end).unwrap_or_default().iter().map(|(workload, _)| workload);
         let Some((engine, window, most_bytes)) =
-            runs.into_iter().find_map(|workload| engine(&kept, workload))
+            runs.into_iter().find_map(|workload| engine(&stored, workload))
         else {
-            records.push(kept);
+            records.push(stored);
             continue;
         };
-        match again(&quiet, machine, topology, &kept, (engine.as_ref(), window, most_bytes)) {
+        match replay(&quiet, machine, topology, &stored, (engine.as_ref(), window, most_bytes)) {
             Ok(record) => records.push(record),
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
             Err(failure) => {
-                output::remark(common, &format!("I/O of {}: {}", kept.device.name, failure.message))
+                output::remark(common, &format!("I/O of {}: {}", stored.device.name, failure.message))
             }
         }
     }
@@ -44,8 +44,8 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
 
 /// What ran a workload of a record, its window, and the bytes after which a run ended early; none if that cannot be made
 /// again, or the workload is no measurement.
-fn engine(kept: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sampling, Option<u64>)> {
-    match (kept.method.engine, workload) {
+fn engine(stored: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sampling, Option<u64>)> {
+    match (stored.method.engine, workload) {
         (IoEngine::Disk, Workload::Io(io)) => match &io.through {
             IoPath::Disk(path) => Some((Box::new(Disk { path: path.clone() }), io.sampling, io.most_bytes)),
             _ => None,
@@ -55,8 +55,8 @@ fn engine(kept: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Samp
             _ => None,
         },
         (IoEngine::Fio, Workload::Tool(tool)) => {
-            let (method, order) = kept.method.disk?;
-            let (bytes, direct) = (kept.method.area_bytes?, kept.method.direct?);
+            let (method, order) = stored.method.disk?;
+            let (bytes, direct) = (stored.method.area_bytes?, stored.method.direct?);
             let disk = DiskPath { path: String::new(), at: 0, bytes, method, direct, order };
             let (fio, window) = Fio::of_run(tool, disk)?;
             Some((Box::new(fio), window, None))
@@ -66,14 +66,14 @@ fn engine(kept: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Samp
 }
 
 /// The campaign of a record once more, on what was recorded.
-fn again(
+fn replay(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
-    kept: &IoRecord,
+    stored: &IoRecord,
     (engine, window, most_bytes): (&dyn Engine, Sampling, Option<u64>),
 ) -> Result<IoRecord, Failure> {
-    let asked = &kept.method.rounds;
+    let asked = &stored.method.rounds;
     let rule = Rule {
         precision: asked.precision,
         time_limit_s: asked.time_limit_s,
@@ -86,17 +86,17 @@ fn again(
     };
     let mut block_bytes: Vec<u64> = Vec::new();
     let mut mixes: Vec<Vec<MixPart>> = Vec::new();
-    for cell in &kept.cells {
+    for cell in &stored.cells {
         push_new(&mut block_bytes, cell.block_bytes);
-        push_new(&mut mixes, mix(cell));
+        push_new(&mut mixes, mix_parts(cell));
     }
     let what = IoSelection::Mixes(mixes);
-    let (depth, operations) = (kept.method.depth, vec![None]);
+    let (depth, operations) = (stored.method.depth, vec![None]);
     let options = IoOptions { what, block_bytes, operations, depth, window_ms, slices, most_bytes, rule };
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
-    let device = kept.device.clone();
+    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let device = stored.device.clone();
     let mut record = measuring::measure_io(common, setting, machine.time(), engine, device, &options)?;
-    record.method.represented = kept.method.represented.clone();
+    record.method.represented = stored.method.represented.clone();
     Ok(record)
 }
 
@@ -106,7 +106,7 @@ fn push_new<T: PartialEq>(to: &mut Vec<T>, value: T) {
     }
 }
 
-fn mix(cell: &IoCell) -> Vec<MixPart> {
+fn mix_parts(cell: &IoCell) -> Vec<MixPart> {
     let part = |(group, cpu_node): (&StreamGroup, &NodeId)| MixPart {
         cpu_node: *cpu_node,
         memory: group.memory,

@@ -12,7 +12,7 @@ use numaio_model::TargetDevice;
 const MOST_BOUND: usize = 4;
 
 /// Devices behind a handle that carry its I/O.
-pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<TargetDevice>, Failure> {
+pub fn devices_of(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<TargetDevice>, Failure> {
     let found = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
     let carrying: Vec<(&NearDevice, &Device)> = found
         .devices
@@ -21,23 +21,23 @@ pub fn devices(machine: &Machine, topology: &Topology, handle: &Handle) -> Resul
         .filter_map(|near| Some((near, topology.devices.get(near.index)?)))
         .collect();
     if carrying.is_empty() {
-        return Err(failure::nowhere(&found));
+        return Err(failure::unresolved(&found));
     }
     // What all of them carry together, of which each has its share.
-    let whole: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
+    let total: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
     let near = carrying.into_iter().map(|(near, device)| TargetDevice {
         handle: found.handle.clone(),
         chain: steps(&found),
         device: device.name(),
         node: near.nodes.first().or(device.locality.node),
         irq_cpus: irq_cpus(device),
-        bytes_per_s: whole.map(|whole| whole * near.share.max(f64::MIN_POSITIVE)),
+        bytes_per_s: total.map(|total| total * near.share.max(f64::MIN_POSITIVE)),
     });
     Ok(near.collect())
 }
 
 /// A device of a plan by its name; none if the machine has none of that name.
-pub fn named(topology: &Topology, name: &str) -> Option<TargetDevice> {
+pub fn find(topology: &Topology, name: &str) -> Option<TargetDevice> {
     let device = topology.devices.iter().find(|device| device.has_name(name))?;
     Some(TargetDevice {
         handle: name.to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::commands::bench::{device_near, short};
-use crate::commands::measuring::{self, Measured};
+use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -17,7 +17,7 @@ use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, NodeStreams};
 use std::path::Path;
 
 /// What is measured, and how it was before.
-pub struct Wanted<'a> {
+pub struct MixRequest<'a> {
     /// The measurement that the prediction rests on.
     pub like: &'a IoRecord,
     /// Direction, block size and operation.
@@ -49,29 +49,29 @@ pub fn measure_mixes(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
-    wanted: &Wanted,
+    request: &MixRequest,
 ) -> Result<IoRecord, Failure> {
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::keep(machine, !wanted.keep, Kind::Io, fingerprint)?;
-    let Place { path, claim, by_way_of } = place(common, machine, topology, wanted)?;
-    let engine = engine(wanted, path, claim.as_ref())?;
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    let keep = measuring::should_save(machine, !request.keep, Kind::Io, fingerprint)?;
+    let IoTarget { path, claim, reached_via } = open_target(common, machine, topology, request)?;
+    let engine = engine(request, path, claim.as_ref())?;
+    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
     let options = IoOptions {
-        what: IoSelection::Mixes(wanted.mixes.iter().map(|mix| parts(mix, wanted.capacities.direction)).collect()),
-        block_bytes: vec![wanted.capacities.block_bytes],
-        operations: vec![wanted.capacities.operation.clone()],
-        depth: wanted.like.method.depth,
+        what: IoSelection::Mixes(request.mixes.iter().map(|mix| parts(mix, request.capacities.direction)).collect()),
+        block_bytes: vec![request.capacities.block_bytes],
+        operations: vec![request.capacities.operation.clone()],
+        depth: request.like.method.depth,
         window_ms: WINDOW_MS,
         rule: Rule {
             seed: now,
-            precision: wanted.like.method.rounds.precision,
+            precision: request.like.method.rounds.precision,
             least_visits: LEAST_VISITS,
             ..Rule::default()
         },
         ..IoOptions::default()
     };
-    let device = IoDevice { by_way_of, ..wanted.like.device.clone() };
+    let device = IoDevice { reached_via, ..request.like.device.clone() };
     let record = measuring::measure_io(common, setting, now, engine.as_ref(), device, &options)?;
     if keep {
         measuring::save(common, Kind::Io, &record.provenance, &record, topology)?;
@@ -89,8 +89,8 @@ fn parts(mix: &[NodeStreams], direction: Direction) -> Vec<MixPart> {
     mix.iter().map(part).collect()
 }
 
-fn engine(wanted: &Wanted, path: DiskPath, claim: Option<&Claim>) -> Result<Box<dyn Engine>, Failure> {
-    match wanted.like.method.engine {
+fn engine(request: &MixRequest, path: DiskPath, claim: Option<&Claim>) -> Result<Box<dyn Engine>, Failure> {
+    match request.like.method.engine {
         IoEngine::Disk => Ok(Box::new(Disk { path })),
         IoEngine::Fio => {
             let name = claim.map_or_else(|| path.path.clone(), Claim::proc_path);
@@ -107,22 +107,22 @@ fn engine(wanted: &Wanted, path: DiskPath, claim: Option<&Claim>) -> Result<Box<
 }
 
 /// Where to read or write.
-struct Place {
+struct IoTarget {
     path: DiskPath,
     /// The right to write there.
     claim: Option<Claim>,
     /// The file or volume by which the disk is reached, for the record.
-    by_way_of: Option<String>,
+    reached_via: Option<String>,
 }
 
 /// The name of a device that was measured before, and the volume by which it was reached, if it was one.
-fn raw(device: &IoDevice, is_block: impl Fn(&str) -> bool) -> (String, Option<String>) {
-    let volume = device.by_way_of.clone().filter(|path| is_block(path));
+fn device_path(device: &IoDevice, is_block: impl Fn(&str) -> bool) -> (String, Option<String>) {
+    let volume = device.reached_via.clone().filter(|path| is_block(path));
     (volume.clone().unwrap_or_else(|| format!("/dev/{}", device.name)), volume)
 }
 
 /// What is lost must be named by the very path that is opened: that is one of an old document, and may be a volume on the device.
-fn heed_loss(destroys: Option<&str>, path: &str, writes: bool) -> Result<(), Failure> {
+fn check_destroys(destroys: Option<&str>, path: &str, writes: bool) -> Result<(), Failure> {
     let hint = format!(
         "--file PATH writes a file that is not there, or into a folder; --i-know-this-destroys {path} loses what is on \
          {path}"
@@ -140,7 +140,7 @@ fn heed_loss(destroys: Option<&str>, path: &str, writes: bool) -> Result<(), Fai
 }
 
 /// A volume's name may be another one's by now, as that of a loop device.
-fn lies_still(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failure> {
+fn check_volume(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failure> {
     match now {
         Some(now) if now == then => Ok(()),
         now => {
@@ -152,38 +152,38 @@ fn lies_still(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failure
 }
 
 /// Where to read or write. Files are made and claimed, and so is a device that is written to.
-fn place(common: &Common, machine: &Machine, topology: &Topology, wanted: &Wanted) -> Result<Place, Failure> {
-    let method = &wanted.like.method;
+fn open_target(common: &Common, machine: &Machine, topology: &Topology, request: &MixRequest) -> Result<IoTarget, Failure> {
+    let method = &request.like.method;
     let area = method.area_bytes.unwrap_or(AREA);
     let (disk_method, order) = method.disk.unwrap_or_else(|| (best_method().0, DiskOrder::Sequential));
     let path = |path: String, bytes: u64| {
-        let bytes = bytes.min(area) / wanted.capacities.block_bytes * wanted.capacities.block_bytes;
+        let bytes = bytes.min(area) / request.capacities.block_bytes * request.capacities.block_bytes;
         let direct = method.direct.unwrap_or(true);
         DiskPath { path, at: 0, bytes, method: disk_method, direct, order }
     };
-    if let Some(file) = wanted.file {
+    if let Some(file) = request.file {
         numaio_linux::interrupt::install()
             .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-        measuring::tell_filling(common, file, area);
+        measuring::announce_fill(common, file, area);
         let claim = Claim::file(file, area).map_err(|error| {
             Failure::new(error).hint("--file wants a file that is not there, or a folder")
         })?;
         let path = path(claim.name().to_owned(), claim.bytes());
-        return Ok(Place { path, claim: Some(claim), by_way_of: Some(file.display().to_string()) });
+        return Ok(IoTarget { path, claim: Some(claim), reached_via: Some(file.display().to_string()) });
     }
     let is_block = |path: &str| match machine.is_live() {
         true => disk_facts(machine, path).is_ok_and(|found| found.is_device),
         false => path.starts_with("/dev/"),
     };
-    let (name, by_way_of) = raw(&wanted.like.device, is_block);
+    let (name, reached_via) = device_path(&request.like.device, is_block);
     if !machine.is_live() {
-        return Ok(Place { path: path(name, u64::MAX), claim: None, by_way_of });
+        return Ok(IoTarget { path: path(name, u64::MAX), claim: None, reached_via });
     }
-    let writes = wanted.capacities.direction == Direction::Write;
-    heed_loss(wanted.destroys, &name, writes)?;
-    if let Some(volume) = &by_way_of {
+    let writes = request.capacities.direction == Direction::Write;
+    check_destroys(request.destroys, &name, writes)?;
+    if let Some(volume) = &reached_via {
         let now = device_near(machine, topology, volume, None).map(|device| device.name);
-        lies_still(volume, &wanted.like.device.name, now.as_deref())?;
+        check_volume(volume, &request.like.device.name, now.as_deref())?;
     }
     let claim = match writes {
         true => Some(Claim::device(machine, &name).map_err(Failure::new)?),
@@ -194,9 +194,9 @@ fn place(common: &Common, machine: &Machine, topology: &Topology, wanted: &Wante
     })?;
     output::remark(
         common,
-        &output::harmless(&format!("{name} is {}", if writes { "written to" } else { "read" })),
+        &output::sanitize(&format!("{name} is {}", if writes { "written to" } else { "read" })),
     );
-    Ok(Place { path: path(name, found.bytes), claim, by_way_of })
+    Ok(IoTarget { path: path(name, found.bytes), claim, reached_via })
 }
 
 #[cfg(test)]
@@ -205,16 +205,16 @@ mod tests {
 
     #[test]
     fn a_volume_is_measured_again_and_a_file_is_not() {
-        let of = |by_way_of: Option<&str>| {
+        let of = |reached_via: Option<&str>| {
             let device = IoDevice {
                 name: "sda".to_owned(),
                 model: String::new(),
                 pci: None,
                 node: None,
-                by_way_of: by_way_of.map(str::to_owned),
+                reached_via: reached_via.map(str::to_owned),
                 irqs: Vec::new(),
             };
-            let (path, volume) = raw(&device, |path| path == "/dev/mapper/data");
+            let (path, volume) = device_path(&device, |path| path == "/dev/mapper/data");
             (path, volume)
         };
         assert_eq!(of(None), ("/dev/sda".to_owned(), None));
@@ -225,20 +225,20 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_that_was_not_named() {
-        let lost = |named, writes| heed_loss(named, "/dev/loop0", writes).map_err(|failure| failure.message);
+        let lost = |named, writes| check_destroys(named, "/dev/loop0", writes).map_err(|failure| failure.message);
         assert_eq!(lost(Some("loop0"), true).and(lost(Some("/dev/loop0"), true)), Ok(()));
         for named in ["vda", "/dev/vda", "/dev/loop", ""] {
             let refused = lost(Some(named), true).expect_err("it is not the one");
             assert!(refused.contains("/dev/loop0 would be written to"), "{refused}");
         }
-        let failure = heed_loss(None, "/dev/loop0", true).expect_err("nothing is named");
+        let failure = check_destroys(None, "/dev/loop0", true).expect_err("nothing is named");
         assert!(failure.hint.is_some_and(|hint| hint.contains("--i-know-this-destroys /dev/loop0")));
         assert_eq!(lost(None, false), Ok(()));
     }
 
     #[test]
     fn a_volume_of_another_device_is_not_measured_as_this_ones() {
-        let checked = |now| lies_still("/dev/loop0", "vda", now).map_err(|failure| failure.message);
+        let checked = |now| check_volume("/dev/loop0", "vda", now).map_err(|failure| failure.message);
         assert_eq!(checked(Some("vda")), Ok(()));
         assert!(checked(Some("vdb")).is_err_and(|what| what.contains("lies on vdb")));
         assert!(checked(None).is_err_and(|what| what.contains("/dev/loop0 lay on vda")));

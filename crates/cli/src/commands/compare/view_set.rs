@@ -13,7 +13,7 @@ const ORDER: [&str; 6] = ["slit", "hmat-", "latency-", "stream-", "copy-", "io-"
 
 /// Views of one target, with where they come from.
 #[derive(Debug)]
-pub struct Collected<'a> {
+pub struct ViewSet<'a> {
     subject: ViewSubject<'a>,
     /// Views, in the order in which they were added.
     views: Vec<View>,
@@ -25,7 +25,7 @@ pub struct Collected<'a> {
 
 /// What to do with a view of a name that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Duplicates {
     /// Leave it out, as it is older.
     Drop,
     /// Keep it, with the name of its file in its title.
@@ -34,7 +34,7 @@ pub enum Again {
     Replace,
 }
 
-impl<'a> Collected<'a> {
+impl<'a> ViewSet<'a> {
     /// What the machine itself states, if it is at hand.
     pub fn new(subject: ViewSubject<'a>, topology: Option<&Topology>) -> Self {
         let stated = topology.into_iter().flat_map(|topology| {
@@ -46,7 +46,7 @@ impl<'a> Collected<'a> {
     }
 
     /// Adds what a document says of the target; false if that is nothing. `path` is its file, if it has one.
-    pub fn add(&mut self, path: &Path, document: &Document, again: Again) -> Result<bool, Failure> {
+    pub fn add(&mut self, path: &Path, document: &Document, duplicates: Duplicates) -> Result<bool, Failure> {
         if documents::machine_of(document) != self.subject.machine {
             let wanted = self.subject.machine;
             let found = documents::machine_name(document);
@@ -76,15 +76,15 @@ impl<'a> Collected<'a> {
             | Document::PlanProblem(_)
             | Document::Plan(_) => Vec::new(),
         };
-        let told = !views.is_empty();
+        let has_views = !views.is_empty();
         let before = self.views.clone();
         for view in views {
-            self.add_view(path, view, again);
+            self.add_view(path, view, duplicates);
         }
         if self.views != before {
             self.add_provenance(document);
         }
-        Ok(told)
+        Ok(has_views)
     }
 
     /// The node that views are of.
@@ -92,12 +92,12 @@ impl<'a> Collected<'a> {
         self.subject.target
     }
 
-    fn add_view(&mut self, path: &Path, mut view: View, again: Again) {
+    fn add_view(&mut self, path: &Path, mut view: View, duplicates: Duplicates) {
         let known = self.views.iter().any(|other| other.name == view.name);
-        match (again, path.file_name()) {
-            (Again::Drop, _) if known => return,
-            (Again::Replace, _) => self.views.retain(|other| other.name != view.name),
-            (Again::Keep, Some(name)) if known => {
+        match (duplicates, path.file_name()) {
+            (Duplicates::Drop, _) if known => return,
+            (Duplicates::Replace, _) => self.views.retain(|other| other.name != view.name),
+            (Duplicates::Keep, Some(name)) if known => {
                 view.title = format!("{}, {}", view.title, name.to_string_lossy());
             }
             _ => {}
@@ -122,7 +122,7 @@ impl<'a> Collected<'a> {
     }
 
     /// Whether there is a view whose name begins so.
-    pub fn knows(&self, beginning: &str) -> bool {
+    pub fn has_view(&self, beginning: &str) -> bool {
         self.views.iter().any(|view| view.name.starts_with(beginning))
     }
 

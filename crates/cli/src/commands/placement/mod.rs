@@ -1,12 +1,12 @@
 //! What `place` and `run` share: what to be near, and the plan that follows.
 
-mod near;
-mod planned;
+mod devices;
+mod plan_file;
 
-pub use near::devices;
-pub use planned::{read, read_transfer};
+pub use devices::devices_of;
+pub use plan_file::{read, read_transfer};
 
-use super::measuring::{self, Measured};
+use super::measuring::{self, MeasuredMachine};
 use crate::args::{Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -19,13 +19,13 @@ use numaio_machine::topology::Topology;
 use numaio_machine::units::{parse_size, format_size};
 use numaio_measure::Options;
 use numaio_model::PlacementError;
-use numaio_schema::{Document, Hint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
+use numaio_schema::{Document, PlacementHint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
 use std::path::{Path, PathBuf};
 
 /// What to be near, and how.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
-pub struct NearArgs {
+pub struct PlacementArgs {
     /// What the tasks are to be near; may be repeated
     ///
     /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME), another machine
@@ -46,7 +46,7 @@ pub struct NearArgs {
     pub cores: u32,
     /// What the tasks want most: bandwidth to the device, latency, or cpu (away from the device)
     #[arg(long, value_name = "HINT", default_value = "bandwidth")]
-    pub hint: Hint,
+    pub hint: PlacementHint,
     /// Memory on the chosen nodes or none: fail where it does not suffice
     #[arg(long)]
     pub strict: bool,
@@ -65,7 +65,7 @@ pub struct NearArgs {
     pub model: Option<PathBuf>,
 }
 
-impl NearArgs {
+impl PlacementArgs {
     /// One program near one thing.
     pub fn of(near: Handle, direction: Directions) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl NearArgs {
             spread: false,
             tasks: None,
             cores: 1,
-            hint: Hint::Bandwidth,
+            hint: PlacementHint::Bandwidth,
             strict: false,
             weights: false,
             needs: None,
@@ -88,7 +88,7 @@ pub fn plan(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
-    args: &NearArgs,
+    args: &PlacementArgs,
 ) -> Result<PlacementPlan, Failure> {
     if args.near.is_empty() {
         return Err(Failure::usage("nothing to be near was named")
@@ -106,11 +106,11 @@ pub fn plan(
     };
     let mut near = Vec::new();
     for handle in &args.near {
-        near.extend(near::devices(machine, topology, handle)?);
+        near.extend(devices_of(machine, topology, handle)?);
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
-    let chosen = numaio_model::choose_placement(topology, &near, &models, &request).map_err(no_place)?;
+    let chosen = numaio_model::choose_placement(topology, &near, &models, &request).map_err(placement_failure)?;
     let mut plan = PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -124,12 +124,12 @@ pub fn plan(
         rejected: chosen.rejected,
         compromises: chosen.compromises,
     };
-    room(topology, args, &mut plan)?;
-    plan.compromises.extend(Some(args.weights).filter(|asked| *asked).and_then(|_| unweighted(machine)));
+    check_free_memory(topology, args, &mut plan)?;
+    plan.compromises.extend(Some(args.weights).filter(|asked| *asked).and_then(|_| weights_note(machine)));
     Ok(plan)
 }
 
-fn no_place(why: PlacementError) -> Failure {
+fn placement_failure(why: PlacementError) -> Failure {
     let failure = Failure::new(&why);
     match why {
         PlacementError::TooManyTasks { .. } => failure
@@ -140,7 +140,7 @@ fn no_place(why: PlacementError) -> Failure {
 }
 
 /// Checks that memory suffices: an error if the place is strict, said otherwise.
-fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Result<(), Failure> {
+fn check_free_memory(topology: &Topology, args: &PlacementArgs, plan: &mut PlacementPlan) -> Result<(), Failure> {
     let Some(each) = args.needs else { return Ok(()) };
     for node in topology.memory_nodes().iter() {
         let here = plan.tasks.iter().filter(|task| task.memory.nodes.contains(node));
@@ -164,7 +164,7 @@ fn room(topology: &Topology, args: &NearArgs, plan: &mut PlacementPlan) -> Resul
 }
 
 /// What is to say of the kernel's weights; nothing if some node has more than another.
-fn unweighted(machine: &Machine) -> Option<String> {
+fn weights_note(machine: &Machine) -> Option<String> {
     let weights = match interleave::read(machine) {
         None => {
             return Some(
@@ -190,8 +190,8 @@ pub fn models(
 ) -> Result<Vec<Model>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
     if let Some(path) = given {
-        let text = input::text(path)?;
-        let model = Model::from_json(&text).map_err(|error| crate::failure::no_model(path, &text, &error))?;
+        let text = input::read_text(path)?;
+        let model = Model::from_json(&text).map_err(|error| crate::failure::not_a_model(path, &text, &error))?;
         let found = &model.record.provenance.machine.fingerprint;
         if found != fingerprint {
             return Err(Failure::file(
@@ -211,15 +211,15 @@ pub fn models(
         }
     }
     if models.is_empty() && matches!(machine, Machine::Recorded(_)) {
-        models.extend(replayed(common, machine, topology));
+        models.extend(model_from_tape(common, machine, topology));
     }
     Ok(models)
 }
 
 /// The model that a tape holds, if copies are on it.
-fn replayed(common: &Common, machine: &Machine, topology: &Topology) -> Option<Model> {
+fn model_from_tape(common: &Common, machine: &Machine, topology: &Topology) -> Option<Model> {
     let now = machine.time();
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     let asked = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
     let quiet = Common { quiet: true, ..common.clone() };
     let record = measuring::measure(&quiet, setting, now, &asked).ok()?;

@@ -1,7 +1,7 @@
 //! Everything that a tape holds, measured again from it.
 
-use super::measuring::{self, Measured};
-use super::{compare, replayed_io};
+use super::measuring::{self, MeasuredMachine};
+use super::{compare, tape_io};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -12,8 +12,8 @@ use numaio_schema::Document;
 
 /// Copies of every target, STREAM's copy, idle latency, I/O as it was measured, and of each node with devices the
 /// comparison of its views. What the tape does not hold is said.
-pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
-    let setting = Measured { root: machine, probe: machine, topology, source: machine.source() };
+pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
+    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
     let rule = Rule { seed: now, ..Rule::default() };
     let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
@@ -34,7 +34,7 @@ pub fn documents(common: &Common, machine: &Machine, topology: &Topology) -> Res
             Err(failure) => output::remark(common, &format!("no {what} on the tape: {}", failure.message)),
         }
     }
-    let io = replayed_io::records(common, machine, topology)?;
+    let io = tape_io::records(common, machine, topology)?;
     documents.extend(io.into_iter().map(|record| Document::Io(Box::new(record))));
     for target in topology.device_nodes().iter() {
         // Where nothing was measured, there is nothing to compare.

@@ -1,11 +1,11 @@
 //! What `numaio validate` and `numaio predict` share: saved models and measured I/O of one device.
 
-mod measure;
+mod mixes;
 
-pub use measure::{measure_mixes, Wanted};
+pub use mixes::{measure_mixes, MixRequest};
 
 use crate::args::Common;
-use crate::commands::replayed;
+use crate::commands::tape_documents;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -23,7 +23,7 @@ const MOST_SAVED: usize = 100;
 
 /// Documents of one machine, the newest first.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownDocuments {
     /// The machine as it is seen, or as a document holds it; none if they are of another one.
     pub topology: Option<Topology>,
     /// The machine.
@@ -33,14 +33,14 @@ pub struct Known {
     pub records: Vec<IoRecord>,
 }
 
-impl Known {
+impl KnownDocuments {
     /// Documents from files, those that are on a tape, or those that are saved of this machine.
     pub fn read(common: &Common, machine: &Machine, from: &[PathBuf]) -> Result<Self, Failure> {
         let seen = discover(machine);
         let documents = match (from.is_empty(), machine) {
             (true, Machine::Recorded(_)) => {
                 let quiet = Common { quiet: true, ..common.clone() };
-                replayed::documents(&quiet, machine, &seen)?
+                tape_documents::measure(&quiet, machine, &seen)?
             }
             (true, _) => {
                 let saved = |kind| documents::saved(common, kind, &seen.identity).take(MOST_SAVED);
@@ -86,7 +86,7 @@ impl Known {
     /// # Errors
     /// If there is no such device, or none was measured.
     pub fn device(&self, name: &str) -> Result<IoDevice, Failure> {
-        let seen = self.seen(name);
+        let seen = self.find_device(name);
         let answers = |device: &IoDevice| {
             device.name == name
                 || device.pci.as_deref().is_some_and(|pci| pci.eq_ignore_ascii_case(name))
@@ -105,7 +105,7 @@ impl Known {
     }
 
     /// The device among those that the machine has.
-    pub fn seen(&self, name: &str) -> Option<&Device> {
+    pub fn find_device(&self, name: &str) -> Option<&Device> {
         let topology = self.topology.as_ref()?;
         topology.devices.iter().find(|device| device.moves_data() && device.has_name(name))
     }
@@ -127,7 +127,7 @@ impl Known {
     pub fn nothing_measured(&self, device: Option<&str>, engine: Option<IoEngine>) -> Failure {
         let by = engine.map(|engine| format!(" by {}", engine.title())).unwrap_or_default();
         let of = device.map(|device| format!(" of {device}")).unwrap_or_default();
-        let seen = device.and_then(|device| self.seen(device));
+        let seen = device.and_then(|device| self.find_device(device));
         let command = bench_command(device, seen.map(|device| device.kind));
         Failure::new(format!("no I/O{of} was measured{by}")).hint(format!("{command} measures it"))
     }

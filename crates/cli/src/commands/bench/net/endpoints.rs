@@ -1,7 +1,7 @@
 //! Both ends of a network path: which one is varied, and what is there.
 
-use super::far;
-use crate::args::{node, whole};
+use super::remote;
+use crate::args::{node, integer};
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
@@ -14,16 +14,16 @@ use numaio_measure::engine::{RemoteEnd, RemotePlacement};
 use numaio_measure::io::{self, Placements};
 use numaio_measure::net::{home, End, NetOptions, Side};
 use numaio_measure::IoOptions;
-use numaio_schema::{IoDevice, IoThere};
+use numaio_schema::{IoDevice, IoRemoteEnd};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
-pub struct SidesArgs {
+pub struct EndpointArgs {
     /// Whose placement is varied; without it this machine's
     #[arg(long, value_name = "SIDE")]
     pub side: Option<SideArg>,
     /// Numbers of streams
-    #[arg(long, value_name = "N,...", default_value = "1,2,4", value_delimiter = ',', value_parser = whole(1..=256))]
+    #[arg(long, value_name = "N,...", default_value = "1,2,4", value_delimiter = ',', value_parser = integer(1..=256))]
     pub streams: Vec<u32>,
     /// Nodes of the CPUs here; without --memory-nodes their buffers are local to them
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
@@ -48,28 +48,28 @@ pub enum SideArg {
 }
 
 /// What is at both ends.
-pub struct Ends {
+pub struct Endpoints {
     /// The other end, for engines.
     pub far: RemoteEnd,
     /// The device here and there.
     pub devices: (IoDevice, Option<IoDevice>),
     home: NodeId,
-    own_place: IoThere,
+    own_place: IoRemoteEnd,
 }
 
-impl Ends {
+impl Endpoints {
     /// Of a session. `device` is the one that was named here; without it, it is the interface that has the address by
     /// which the peer was reached.
     pub fn of(
         ground: ResolveContext,
-        far: &far::Far,
-        args: &SidesArgs,
+        far: &remote::RemoteHost,
+        args: &EndpointArgs,
         device: Option<&str>,
     ) -> Result<Self, Failure> {
         let about = far.peer.host();
         let name = device.or(far.peer.interface()).unwrap_or("network");
-        let here = here(ground, name, far.peer.name());
-        let home = home(ground.topology, here.node)
+        let local_device = local_device(ground, name, far.peer.name());
+        let home = home(ground.topology, local_device.node)
             .ok_or_else(|| Failure::new("no node has both CPUs and memory that this process may use"))?;
         let (cpus, memory) = about.default_placement();
         let own_nodes = about.nodes.iter().filter(|node| node.cpus.iter().any(|cpu| cpus.contains(cpu)));
@@ -77,31 +77,31 @@ impl Ends {
             far: RemoteEnd {
                 peer: far.peer.name().to_owned(),
                 host: far.host.clone(),
-                places: places_there(about, args.matrix.is_some()),
+                places: remote_places(about, args.matrix.is_some()),
             },
-            own_place: IoThere {
+            own_place: IoRemoteEnd {
                 cpu_nodes: own_nodes.map(|node| node.node).collect(),
                 memory: Some(memory),
                 cpu_ns_per_byte: None,
             },
-            devices: (here, there(about)),
+            devices: (local_device, remote_device(about)),
             home,
         })
     }
 
     /// What is to be measured in these directions.
-    pub fn options(&self, args: &SidesArgs, io: IoOptions, directions: &[Direction]) -> NetOptions {
-        let ends = |direction: Direction| match args.side {
+    pub fn options(&self, args: &EndpointArgs, io: IoOptions, directions: &[Direction]) -> NetOptions {
+        let endpoints = |direction: Direction| match args.side {
             None => vec![End::Local],
             Some(SideArg::Sender) => vec![Side::Sender.end(direction)],
             Some(SideArg::Receiver) => vec![Side::Receiver.end(direction)],
             Some(SideArg::Both) => vec![End::Local, End::Remote],
         };
         let varied =
-            directions.iter().flat_map(|direction| ends(*direction).into_iter().map(|end| (end, *direction)));
+            directions.iter().flat_map(|direction| endpoints(*direction).into_iter().map(|end| (end, *direction)));
         NetOptions {
             varied: varied.collect(),
-            places: places_here(args),
+            places: local_places(args),
             home: self.home,
             streams: args.streams.clone(),
             own_place: self.own_place.clone(),
@@ -110,7 +110,7 @@ impl Ends {
     }
 }
 
-fn places_here(args: &SidesArgs) -> Placements {
+fn local_places(args: &EndpointArgs) -> Placements {
     let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
     let (cpu_nodes, memory_nodes) = (set(&args.cpu_nodes), set(&args.memory_nodes));
     match args.matrix.is_none() && memory_nodes.is_empty() {
@@ -119,7 +119,7 @@ fn places_here(args: &SidesArgs) -> Placements {
     }
 }
 
-fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
+fn remote_places(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
     let with_cpus = about.nodes.iter().filter(|node| !node.cpus.is_empty());
     let pairs = with_cpus.flat_map(|cpus| about.nodes.iter().map(move |memory| (cpus, memory)));
     let wanted = pairs.filter(|(cpus, memory)| memory.memory && (all_pairs || cpus.node == memory.node));
@@ -129,13 +129,13 @@ fn places_there(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
 }
 
 /// The device here, by the name of its interface; a loopback is on no node.
-fn here(ground: ResolveContext, name: &str, peer: &str) -> IoDevice {
+fn local_device(ground: ResolveContext, name: &str, peer: &str) -> IoDevice {
     let InterfaceLocation { device, node } = locate_interface(ground, name);
     let found = device.map_or_else(unknown, |device| io::device(device, None));
-    IoDevice { name: name.to_owned(), node, by_way_of: Some(peer.to_owned()), ..found }
+    IoDevice { name: name.to_owned(), node, reached_via: Some(peer.to_owned()), ..found }
 }
 
-fn there(about: &HostInfo) -> Option<IoDevice> {
+fn remote_device(about: &HostInfo) -> Option<IoDevice> {
     let interface = about.interface.as_ref()?;
     let irqs = interface.irqs.clone();
     Some(IoDevice { name: interface.name.clone(), node: interface.node, irqs, ..unknown() })
@@ -147,7 +147,7 @@ fn unknown() -> IoDevice {
         model: String::new(),
         pci: None,
         node: None,
-        by_way_of: None,
+        reached_via: None,
         irqs: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Plans from files, as places on this machine.
 
-use super::near;
+use super::devices;
 use crate::failure::Failure;
 use crate::input;
 use crate::machine::Machine;
@@ -16,10 +16,10 @@ const PLANS: &str = "numaio place --json and numaio plan --json write such files
 /// A plan from a file, if it is this machine's: of tasks as it stands there, of a transfer as one program on the
 /// cores of its threads.
 pub fn read(machine: &Machine, topology: &Topology, path: &Path) -> Result<PlacementPlan, Failure> {
-    let text = input::text(path)?;
+    let text = input::read_text(path)?;
     let plan = match Document::from_json(&text) {
         Ok(Document::Placement(plan)) => *plan,
-        Ok(Document::Plan(plan)) => of_transfer(machine, topology, path, &plan)?,
+        Ok(Document::Plan(plan)) => place_transfer(machine, topology, path, &plan)?,
         Ok(_) => return Err(Failure::file(path, "it is a document of numaio, and no plan").hint(PLANS)),
         Err(error) => return Err(Failure::file(path, error).hint(PLANS)),
     };
@@ -35,13 +35,13 @@ pub fn read_transfer(
     path: &Path,
 ) -> Result<(Plan, PlacementPlan), Failure> {
     let hint = "numaio plan --json writes such files";
-    let text = input::text(path).map_err(|failure| failure.hint(hint))?;
+    let text = input::read_text(path).map_err(|failure| failure.hint(hint))?;
     let plan = match Document::from_json(&text) {
         Ok(Document::Plan(plan)) => *plan,
         Ok(_) => return Err(Failure::file(path, "it is no plan of a transfer").hint(hint)),
         Err(error) => return Err(Failure::file(path, error).hint(hint)),
     };
-    let places = of_transfer(machine, topology, path, &plan)?;
+    let places = place_transfer(machine, topology, path, &plan)?;
     check_places(topology, path, &places)?;
     Ok((plan, places))
 }
@@ -61,8 +61,8 @@ fn check_places(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Resul
         Err(Failure::file(path, format!("it is stale: {what}")).hint("make it anew by numaio place"))
     };
     let usable = |cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.online && cpu.allowed);
-    let gone = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
-    if let Some(cpu) = gone {
+    let unusable = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
+    if let Some(cpu) = unusable {
         return stale(format!("CPU {cpu} is offline, or not ours to use"));
     }
     let mut nodes = plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
@@ -74,21 +74,21 @@ fn check_places(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Resul
 }
 
 /// The places of a transfer's plan. A problem that was written by hand names no machine; its nodes are this one's.
-fn of_transfer(
+fn place_transfer(
     machine: &Machine,
     topology: &Topology,
     path: &Path,
     plan: &Plan,
 ) -> Result<PlacementPlan, Failure> {
-    let anew = "make it anew by numaio plan --json";
-    numaio_model::check_plan(plan).map_err(|error| Failure::file(path, error).hint(anew))?;
+    let hint = "make it anew by numaio plan --json";
+    numaio_model::check_plan(plan).map_err(|error| Failure::file(path, error).hint(hint))?;
     let identity = plan.problem.machine.as_ref().unwrap_or(&topology.identity);
     check_machine(topology, path, &identity.fingerprint)?;
-    let names = devices(plan);
-    let near: Vec<TargetDevice> = names.iter().filter_map(|name| near::named(topology, name)).collect();
+    let names = device_names(plan);
+    let near: Vec<TargetDevice> = names.iter().filter_map(|name| devices::find(topology, name)).collect();
     let PlacementChoice { targets, tasks, reasons, rejected, mut compromises } =
         numaio_model::place_plan(topology, plan, &near)
-            .map_err(|error| Failure::file(path, error).hint(anew))?;
+            .map_err(|error| Failure::file(path, error).hint(hint))?;
     if plan.problem.machine.is_none() {
         compromises.push("the plan names no machine: its nodes are taken for this one's".to_owned());
     }
@@ -114,7 +114,7 @@ fn of_transfer(
 }
 
 /// Devices that the plan uses.
-fn devices(plan: &Plan) -> BTreeSet<String> {
+fn device_names(plan: &Plan) -> BTreeSet<String> {
     let pools = plan.pools();
     pools.fills.into_iter().chain(pools.drains).flat_map(|pool| pool.devices).collect()
 }
