@@ -37,8 +37,9 @@ impl Args {
                 |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
             command = command.mut_subcommand("copy", help);
         }
-        let matches =
-            command.try_get_matches_from(&words).unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
+        let matches = command
+            .try_get_matches_from(&words)
+            .unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
     }
 

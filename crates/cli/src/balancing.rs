@@ -50,7 +50,11 @@ impl<'a> BalancingPause<'a> {
         let mut paused = Self { common, machine, fingerprint, receipt: None, path, lock };
         if let Some(mode) = conditions::read(machine).numa_balancing.filter(|mode| *mode != 0) {
             let [change, inverse] = [0, mode].map(|mode| Change::NumaBalancing { mode });
-            let receipt = receipts::planned_receipt(machine, &paused.fingerprint, vec![AppliedChange { change, inverse }]);
+            let receipt = receipts::planned_receipt(
+                machine,
+                &paused.fingerprint,
+                vec![AppliedChange { change, inverse }],
+            );
             let done = receipts::apply(machine, receipt, &paused.path);
             let rights = "run as root, or leave --pause-balancing out";
             paused.receipt = Some(done.map_err(|error| receipts::apply_failure(error, rights))?);

@@ -195,7 +195,8 @@ mod tests {
             }
         };
         let paths = names.iter().map(PathBuf::from).collect();
-        let found = this_host_first(paths, host_of, |other| said.borrow_mut().push(other.to_owned())).take(most);
+        let found =
+            this_host_first(paths, host_of, |other| said.borrow_mut().push(other.to_owned())).take(most);
         let found = found.map(|path| path.display().to_string()).collect();
         (found, looked.take(), said.take())
     }

@@ -3,7 +3,7 @@
 use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::tape::{TapeError, Tape};
+use numaio_machine::tape::{Tape, TapeError};
 use numaio_measure::CampaignError;
 use numaio_schema::{Document, DocumentError};
 use std::path::Path;

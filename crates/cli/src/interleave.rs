@@ -6,8 +6,8 @@ use crate::machine::Machine;
 use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::Change;
-use numaio_machine::interleave::{self, Interleave};
 use numaio_machine::discover::discover;
+use numaio_machine::interleave::{self, Interleave};
 use numaio_schema::{AppliedChange, InterleaveWeights};
 
 /// Name of the receipt.
@@ -41,7 +41,8 @@ pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure
         return Ok(());
     }
     let receipt = receipts::planned_receipt(&kernel, &machine, planned_changes);
-    receipts::apply(&kernel, receipt, &path).map_err(|error| receipts::apply_failure(error, "run as root"))?;
+    receipts::apply(&kernel, receipt, &path)
+        .map_err(|error| receipts::apply_failure(error, "run as root"))?;
     output::remark(common, "the weights are set; numaio undo takes them back");
     Ok(())
 }

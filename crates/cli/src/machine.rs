@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
 use numaio_linux::{Kernel, Root};
-use numaio_machine::locate::{LocateAnswer, Locate, LocateError, LocateQuery};
+use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, Replay, Tape};

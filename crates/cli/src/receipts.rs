@@ -10,7 +10,7 @@ use numaio_machine::control::{boot_id, Change, ControlError};
 use numaio_machine::devices::{interrupt_names, Device};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
-use numaio_place::{ReassignedIrq, ApplyError};
+use numaio_place::{ApplyError, ReassignedIrq};
 use numaio_schema::{AppliedChange, Receipt};
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ impl StoredReceipt {
     /// Whether it names a device as that alone is known now, or by these words.
     pub fn names_device(&self, device: &str, topology: &Topology) -> bool {
         let is_alone = |seen: &Device, name: &str| seen.distinct_name(&topology.devices) == name;
-        self.matches_device(device, topology, is_alone) || self.receipt.devices.iter().any(|name| name == device)
+        self.matches_device(device, topology, is_alone)
+            || self.receipt.devices.iter().any(|name| name == device)
     }
 
     /// Whether it names a device in any way: another one that had the same name may have gone or come since.
@@ -199,7 +200,11 @@ pub enum UndoOutcome {
 ///
 /// # Errors
 /// If a newer receipt changes the same settings, and if a setting cannot be taken back: the receipt stays.
-pub fn undo(kernel: &Kernel, stored: &StoredReceipt, others: &[StoredReceipt]) -> Result<UndoOutcome, Failure> {
+pub fn undo(
+    kernel: &Kernel,
+    stored: &StoredReceipt,
+    others: &[StoredReceipt],
+) -> Result<UndoOutcome, Failure> {
     // Those that were taken back by this command are gone.
     let newer =
         others.iter().skip_while(|other| other.path != stored.path).skip(1).filter(|it| it.path.exists());
@@ -257,7 +262,8 @@ mod tests {
             receipt: receipt(made_at),
         };
         let mixed = [("irq-10", 40), ("balancing", 35), ("irq-9", 10), ("irq-2", 30), ("interleave", 20)];
-        let ordered: Vec<String> = oldest_first(mixed.map(stored).into()).into_iter().map(|stored| stored.id).collect();
+        let ordered: Vec<String> =
+            oldest_first(mixed.map(stored).into()).into_iter().map(|stored| stored.id).collect();
         assert_eq!(ordered, ["interleave", "irq-2", "irq-9", "balancing", "irq-10"]);
     }
 

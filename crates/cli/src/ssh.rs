@@ -175,7 +175,7 @@ impl ManagedProcess {
         self.stdin = None;
         let began = Instant::now();
         while began.elapsed() < self.exit_timeout {
-            if let Ok(Some(status)) = self.group.ended() {
+            if let Ok(Some(status)) = self.group.try_wait() {
                 self.drain_stderr();
                 return status.code();
             }
@@ -201,7 +201,7 @@ impl Drop for ManagedProcess {
     fn drop(&mut self) {
         // A connection that hangs is killed.
         let _ = self.status();
-        drop(self.group.end());
+        drop(self.group.terminate());
         self.drain_stderr();
         if let Some(words) = self.stderr.take() {
             words.print_held();

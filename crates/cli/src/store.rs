@@ -102,7 +102,8 @@ pub fn create(path: &Path, content: &[u8], durable: Durable) -> io::Result<bool>
 type PublishMethod = fn(&Path, &Path) -> io::Result<()>;
 
 /// The best one first; there are file systems without hard links, and those that cannot rename so.
-const PUBLISH_METHODS: [PublishMethod; 3] = [publish_by_link, files::rename_no_replace, publish_by_reservation];
+const PUBLISH_METHODS: [PublishMethod; 3] =
+    [publish_by_link, files::rename_no_replace, publish_by_reservation];
 
 /// Gives a file its name in the first of some ways that works; false if something has it.
 fn publish(temporary_path: &Path, path: &Path, methods: &[PublishMethod]) -> io::Result<bool> {
@@ -364,7 +365,11 @@ mod tests {
             let take = |content: &str| {
                 fs::write(temporary_path(&file), content).expect("a file");
                 // One that the file system does not know comes before it.
-                publish(&temporary_path(&file), &file, &[|_, _| Err(io::ErrorKind::Unsupported.into()), method])
+                publish(
+                    &temporary_path(&file),
+                    &file,
+                    &[|_, _| Err(io::ErrorKind::Unsupported.into()), method],
+                )
             };
             if !take("first").is_ok_and(|taken| taken) {
                 // The file system does not know this one; one of them all do.

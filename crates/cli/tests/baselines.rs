@@ -2,8 +2,8 @@
 
 mod support;
 
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::discover::discover;
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;

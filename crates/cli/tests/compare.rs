@@ -2,8 +2,8 @@
 
 mod support;
 
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};

@@ -191,7 +191,11 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         if said.code == Some(0) {
             return false;
         }
-        assert!(said.err.contains("cannot open for reading: no such file or directory (source)"), "{}", said.err);
+        assert!(
+            said.err.contains("cannot open for reading: no such file or directory (source)"),
+            "{}",
+            said.err
+        );
         assert_eq!(said.code, Some(3), "{}", said.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
         assert!((38..40).contains(&there.count()), "the others are there, and nothing else");

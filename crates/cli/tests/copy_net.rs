@@ -3,7 +3,7 @@
 
 mod support;
 
-use numaio_linux::port::net::{DataListener, KeyPair, Credentials};
+use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

@@ -164,7 +164,10 @@ fn threads_and_buffers_are_where_the_plan_says() {
     for side in &placed {
         let worker_groups = side["crews"].as_array().expect("crews");
         assert_eq!(worker_groups.len(), 1);
-        assert_eq!((&worker_groups[0]["threads"], &worker_groups[0]["cpus"]), (&1.into(), &first.to_string().into()));
+        assert_eq!(
+            (&worker_groups[0]["threads"], &worker_groups[0]["cpus"]),
+            (&1.into(), &first.to_string().into())
+        );
         assert_eq!(side["network"], Value::Null, "there are no connections within a machine");
     }
 }

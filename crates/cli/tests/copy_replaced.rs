@@ -203,7 +203,12 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
     ] {
         let said = copy(&home, args);
         assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
-        assert_eq!(said.err.matches("this link points to the object that it would replace").count(), failed, "{}", said.err);
+        assert_eq!(
+            said.err.matches("this link points to the object that it would replace").count(),
+            failed,
+            "{}",
+            said.err
+        );
         let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }

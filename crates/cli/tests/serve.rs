@@ -100,7 +100,10 @@ fn files_go_to_a_root_and_come_back() {
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
     for args in ["-r", "-rn"] {
         let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
-        said.failed(1, &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"]);
+        said.failed(
+            1,
+            &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"],
+        );
     }
     assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
     // A second time there is nothing to do; options are those of ssh.
@@ -388,9 +391,11 @@ fn what_a_hostile_user_asks_for_is_refused() {
     assert!(line.contains("another side"), "{line}");
     assert!(answer(take, "nonsense\n").contains("Refused"));
     // What is no hello.
-    for (hello, why) in
-        [("nonsense", "expected the hello"), ("{}", "expected the hello"), (&take.replace("data", "../outside"), "no root")]
-    {
+    for (hello, why) in [
+        ("nonsense", "expected the hello"),
+        ("{}", "expected the hello"),
+        (&take.replace("data", "../outside"), "no root"),
+    ] {
         let (_, greeting) = greeted(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }

@@ -2,7 +2,7 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
-use numaio_machine::sysfs::{SysfsExt, ReadErrorKind};
+use numaio_machine::sysfs::{ReadErrorKind, SysfsExt};
 use numaio_machine::{interleave, steering};
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 use crate::io::tcp::Peer;
 use crate::{control, cuda, locate, probe, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
-use numaio_machine::locate::{LocateAnswer, Locate, LocateError, LocateQuery};
+use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology;

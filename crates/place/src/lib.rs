@@ -59,7 +59,9 @@ pub fn apply(
         let kept = made.and_then(|inverse| {
             receipt.applied[index].inverse = inverse;
             receipt.underway = Some(index + 1).filter(|made| *made < receipt.applied.len());
-            keep(&receipt).map_err(ApplyError::ReceiptNotSaved).inspect_err(|_| receipt.underway = Some(index + 1))
+            keep(&receipt)
+                .map_err(ApplyError::ReceiptNotSaved)
+                .inspect_err(|_| receipt.underway = Some(index + 1))
         });
         if let Err(why) = kept {
             let made = receipt.underway.unwrap_or(0);
@@ -150,7 +152,11 @@ pub fn without_reassigned(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, V
 /// Takes back what a receipt says, last first; what could not be taken back is returned.
 ///
 /// Taking back twice does no harm: an inverse sets a value, whatever it was before.
-pub fn undo(control: &dyn Control, machine: &str, receipt: Receipt) -> Result<Vec<AppliedChange>, ApplyError> {
+pub fn undo(
+    control: &dyn Control,
+    machine: &str,
+    receipt: Receipt,
+) -> Result<Vec<AppliedChange>, ApplyError> {
     if receipt.machine != machine {
         return Err(ApplyError::OtherMachine { receipt: receipt.machine, machine: machine.to_owned() });
     }

@@ -3,12 +3,12 @@
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::devices::DeviceKind;
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
-use numaio_place::irq::{read_device, plan, IrqRequest};
+use numaio_place::irq::{plan, read_device, IrqRequest};
 use numaio_place::{apply, undo, without_unmovable, ApplyError};
 use numaio_schema::{AppliedChange, IrqPlan, Receipt};
 use numaio_sim::{shapes, Simulated, Spec};
@@ -34,8 +34,7 @@ fn cpus(list: &str) -> CpuSet {
 
 fn planned(machine: &Simulated, names: &[&str], request: &IrqRequest) -> (Topology, IrqPlan) {
     let topology = discover(&machine.tree());
-    let named =
-        |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
+    let named = |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
     let devices: Vec<_> = names.iter().map(|name| read_device(machine, named(name))).collect();
     let made = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
     (topology, made)

@@ -47,8 +47,9 @@ fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> 
     for found in findings {
         let same = |group: &&mut Vec<&DiagnosedFinding>| {
             let first = group[0];
-            let key =
-                |it: &DiagnosedFinding| (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone());
+            let key = |it: &DiagnosedFinding| {
+                (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone())
+            };
             key(first) == key(found) && first.cost == found.cost
         };
         match groups.iter_mut().find(same) {

@@ -10,7 +10,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
-use numaio_schema::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, ClassRepresentative};
+use numaio_schema::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord};
 use std::collections::BTreeSet;
 
 /// Formats an I/O record as tables by direction, operation and block size.

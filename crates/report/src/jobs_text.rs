@@ -6,7 +6,7 @@ use crate::plan_text::seconds;
 use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::units::format_size;
-use numaio_schema::{Job, JobProblem, JobState, CommandArg};
+use numaio_schema::{CommandArg, Job, JobProblem, JobState};
 use std::borrow::Cow;
 
 /// Formats jobs as a table, in the given order.

@@ -6,8 +6,8 @@ use crate::table::{Align, Cell, Table};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    Objective, Plan, PlanMethod, PlannedPool, PlannedPath, Prediction, RateOrigin, SimpleRule, Stage,
-    Transfer, PathRates,
+    Objective, PathRates, Plan, PlanMethod, PlannedPath, PlannedPool, Prediction, RateOrigin, SimpleRule,
+    Stage, Transfer,
 };
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use crate::style::{TextPage, TextStyle};
 use crate::table::{Align, Cell, Table};
 use numaio_machine::units::format_size;
 use numaio_schema::{
-    CapSource, Capacities, Estimate, LimitedBy, IoPrediction, MixPrediction, NodeStreams, Sharing,
+    CapSource, Capacities, Estimate, IoPrediction, LimitedBy, MixPrediction, NodeStreams, Sharing,
 };
 
 /// Formats the predictions for a mix and for the best mix.

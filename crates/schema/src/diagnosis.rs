@@ -1,6 +1,6 @@
 //! What on a machine costs I/O bandwidth, and what mends it.
 
-use crate::{MachineSource, DocumentError};
+use crate::{DocumentError, MachineSource};
 use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;

@@ -30,24 +30,24 @@ mod view;
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
 pub use document::{Document, DocumentError};
 pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
-pub use io::{IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, ClassRepresentative, IO_SCHEMA};
+pub use io::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, IO_SCHEMA};
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq, IRQ_SCHEMA};
-pub use job::{Job, JobLine, JobProblem, JobProcess, JobState, JobTotals, CommandArg, JOB_SCHEMA};
+pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals, JOB_SCHEMA};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
 pub use near::{NearDocument, NEAR_SCHEMA};
 pub use placement::{
-    Basis, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement,
-    PLACEMENT_SCHEMA,
+    Basis, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
+    TaskPlacement, PLACEMENT_SCHEMA,
 };
 pub use plan::{
-    Objective, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedPath,
-    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer, PathId, PathRates,
+    Objective, PathId, PathRates, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage,
+    PlannedPath, Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
-    CapSource, Capacities, Estimate, FlowPrediction, LimitedBy, IoPrediction, MixMeasurement, MixPrediction,
+    CapSource, Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
     NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,
 };
 pub use reading::{Provenance, Reading, ReadingVisit, Rounds};

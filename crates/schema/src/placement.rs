@@ -1,6 +1,6 @@
 //! Where the tasks of a program should run, and why.
 
-use crate::{MachineSource, DocumentError};
+use crate::{DocumentError, MachineSource};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;

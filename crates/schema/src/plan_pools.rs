@@ -1,6 +1,6 @@
 //! A plan as whoever carries it out sees it: pools of threads, and what they share.
 
-use crate::plan::{Plan, PlanProblem, PlannedPath, Transfer, PathId, PathRates};
+use crate::plan::{PathId, PathRates, Plan, PlanProblem, PlannedPath, Transfer};
 use numaio_machine::ids::NodeId;
 
 /// Pools of a plan.

@@ -1,6 +1,6 @@
 //! What a device shared by streams of several nodes is predicted to give.
 
-use crate::{IoEngine, DocumentError, Warning};
+use crate::{DocumentError, IoEngine, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;

@@ -3,8 +3,8 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Comparison, Cost, Diagnosis, Document, Job, JobProblem, JobState, Model, DocumentError, Plan,
-    PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage, TopologyDocument, View, CommandArg,
+    CommandArg, Comparison, Cost, Diagnosis, Document, DocumentError, Job, JobProblem, JobState, Model, Plan,
+    PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage, TopologyDocument, View,
 };
 
 #[test]
@@ -48,7 +48,10 @@ fn a_diagnosis_of_version_1_is_read_and_written_back() {
 #[test]
 fn a_job_of_version_1_is_read_and_written_back() {
     let job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
-    assert_eq!((job.state, job.command[2].clone()), (JobState::Interrupted, CommandArg::Text("my data/".to_owned())));
+    assert_eq!(
+        (job.state, job.command[2].clone()),
+        (JobState::Interrupted, CommandArg::Text("my data/".to_owned()))
+    );
     let mut bytes = job.clone();
     bytes.command.push(CommandArg::Bytes(vec![0xff, 0x20]));
     for job in [job, bytes] {

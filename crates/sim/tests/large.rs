@@ -4,7 +4,7 @@
 use numaio_machine::devices::{DeviceKind, PciAddress};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::sysfs::{Sysfs, SysfsExt, ReadErrorKind, MAX_FILE_BYTES};
+use numaio_machine::sysfs::{ReadErrorKind, Sysfs, SysfsExt, MAX_FILE_BYTES};
 use numaio_machine::tree::{Entry, Tree};
 use numaio_sim::{render, shapes, Spec};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A tree written to a directory is seen by the kernel as [`Tree`] sees it: the kernel is the
 //! oracle.
 
-use numaio_machine::sysfs::{Sysfs, ReadErrorKind};
+use numaio_machine::sysfs::{ReadErrorKind, Sysfs};
 use numaio_machine::tree::{Entry, Tree};
 use numaio_sim::{render, shapes, write_tree};
 use proptest::prelude::*;

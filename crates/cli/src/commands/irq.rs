@@ -10,8 +10,8 @@ use numaio_linux::Kernel;
 use numaio_machine::conditions;
 use numaio_machine::control::Change;
 use numaio_machine::devices::Device;
-use numaio_machine::near::{resolve, ResolveContext, Handle};
 use numaio_machine::discover::discover;
+use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering;
 use numaio_machine::topology::Topology;
@@ -102,7 +102,9 @@ pub fn run(common: &Common, args: &IrqArgs) -> Result<ExitCode, Failure> {
             let (_, document) = inspect(&machine, &args.devices)?;
             print(common, &args.form, &document)
         }
-        IrqCommand::Plan(args) => print(common, &args.form, &planned_document(&Machine::pick(common)?, args)?),
+        IrqCommand::Plan(args) => {
+            print(common, &args.form, &planned_document(&Machine::pick(common)?, args)?)
+        }
         IrqCommand::Apply(args) if args.dry_run => {
             print(common, &args.plan.form, &planned_document(&Machine::pick(common)?, &args.plan)?)
         }
@@ -222,8 +224,8 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     }
     let mut receipt = receipts::planned_receipt(&kernel, &document.machine, changes);
     receipt.devices = document.devices.iter().map(|device| device.device.clone()).collect();
-    let (id, done) =
-        receipts::apply_irq(&kernel, receipt).map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+    let (id, done) = receipts::apply_irq(&kernel, receipt)
+        .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
     let count = done.applied.len();
     output::remark(common, &format!("{count} settings are changed; numaio undo {id} takes them back"));
     let machine = Machine::Live(kernel);
@@ -269,9 +271,12 @@ fn undo_devices(common: &Common, devices: &[String]) -> Result<ExitCode, Failure
     let topology = discover(&kernel);
     let matches_device = |stored: &receipts::StoredReceipt, device: &String| {
         stored.names_device(device, &topology)
-            || !all.iter().any(|stored| stored.names_device(device, &topology)) && stored.may_name_device(device, &topology)
+            || !all.iter().any(|stored| stored.names_device(device, &topology))
+                && stored.may_name_device(device, &topology)
     };
-    if let Some(device) = devices.iter().find(|device| !all.iter().any(|stored| matches_device(stored, device))) {
+    if let Some(device) =
+        devices.iter().find(|device| !all.iter().any(|stored| matches_device(stored, device)))
+    {
         return Err(Failure::new(format!("numaio changed nothing about {device} that is still in force"))
             .hint("numaio undo --list shows what was changed"));
     }

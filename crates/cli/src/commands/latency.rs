@@ -53,7 +53,8 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         let what = format!("buffers of {bytes} take more than a quarter of node {node}, and long to lay; a smaller --stride needs less");
         output::remark(common, &what);
     }
-    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting =
+        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
     let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;

@@ -85,7 +85,12 @@ pub fn pick(common: &Common) -> Result<Machine, Failure> {
 }
 
 /// Copies between nodes.
-pub fn measure(common: &Common, machine: MeasuredMachine, now: u64, options: &Options) -> Result<Record, Failure> {
+pub fn measure(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    options: &Options,
+) -> Result<Record, Failure> {
     run(common, machine, now, |setting, on_event| campaign::run(setting, options, on_event))
 }
 

@@ -32,7 +32,8 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         directions: args.targets.direction.list(),
         ..options(&args.measuring, machine.time())
     };
-    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting =
+        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;

@@ -1,8 +1,8 @@
 //! `numaio predict`: what streams of several nodes get from a device together.
 
-use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
 use super::json;
-use crate::args::{node, integer, Common};
+use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
+use crate::args::{integer, node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -183,7 +183,11 @@ fn prediction_failure(error: PredictError) -> Failure {
     }
 }
 
-fn prediction(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<IoPrediction, Failure> {
+fn prediction(
+    args: &PredictArgs,
+    known: &KnownDocuments,
+    records: &[&IoRecord],
+) -> Result<IoPrediction, Failure> {
     let capacities = fit(args, known, records)?;
     let mix = match args.mix.is_empty() {
         true => None,
@@ -191,10 +195,11 @@ fn prediction(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord])
     };
     let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
     let best = best.transpose().map_err(prediction_failure)?;
-    let beside = |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
-        Some(reading) => numaio_model::with_measurement(mix, reading),
-        None => mix,
-    };
+    let beside =
+        |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
+            Some(reading) => numaio_model::with_measurement(mix, reading),
+            None => mix,
+        };
     let (mix, best) = (mix.map(beside), best.map(beside));
     let newest = records.iter().map(|record| record.provenance.measured_at).max();
     Ok(IoPrediction {

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_linux::interrupt;
-use numaio_machine::near::{self, ResolveContext};
 use numaio_machine::discover::discover;
+use numaio_machine::near::{self, ResolveContext};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::format_size;
 use numaio_machine::{checkup, conditions};
@@ -86,7 +86,12 @@ fn bench(
 
 /// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on
 /// the tape. All of it keeps to the time limit: copies take half of it at the most, STREAM half of what is left.
-fn measure_all(common: &Common, args: &RecordArgs, machine: &MeasuredMachine, now: u64) -> Result<(), Failure> {
+fn measure_all(
+    common: &Common,
+    args: &RecordArgs,
+    machine: &MeasuredMachine,
+    now: u64,
+) -> Result<(), Failure> {
     let rule_for_all = Rule { least_visits: LEAST_VISITS, ..rule(&args.measuring.rounds, now) };
     let limited = |time_limit_s: f64| Rule { time_limit_s, ..rule_for_all };
     let share = if args.no_baselines { 1.0 } else { 0.5 };

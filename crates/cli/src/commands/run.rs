@@ -7,7 +7,9 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use clap::Args;
-use numaio_linux::launch::{become_program, exit_by_signal, BindingError, Program, ProgramBinding, ProgramExit, ProgramGroup};
+use numaio_linux::launch::{
+    become_program, exit_by_signal, BindingError, Program, ProgramBinding, ProgramExit, ProgramGroup,
+};
 use numaio_machine::discover::discover_quick;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
@@ -85,7 +87,9 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
             Err(not_started(&program, &become_program(&program, &place)))
         }
         (tasks, _) => {
-            let settled = |task: &TaskPlacement| prepare(common, ProgramBinding::probe(&task.cpus, &task.memory, strict));
+            let settled = |task: &TaskPlacement| {
+                prepare(common, ProgramBinding::probe(&task.cpus, &task.memory, strict))
+            };
             let places = tasks.iter().map(settled).collect::<Result<Vec<_>, _>>()?;
             supervise(common, args, &machine, &topology, &plan, &places)
         }
@@ -93,7 +97,10 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What this kernel takes of a task's place; what it does otherwise is said.
-fn prepare(common: &Common, settled: Result<ProgramBinding, BindingError>) -> Result<ProgramBinding, Failure> {
+fn prepare(
+    common: &Common,
+    settled: Result<ProgramBinding, BindingError>,
+) -> Result<ProgramBinding, Failure> {
     let settled = settled.map_err(|why| {
         let failure = Failure::new(&why);
         match why {
@@ -179,7 +186,12 @@ fn sample(root: &dyn Sysfs, watch: &mut PlacementWatch, team: &ProgramGroup) {
     watch.sample(root, &pids, true);
 }
 
-fn report_verification(common: &Common, args: &RunArgs, plan: &PlacementPlan, seen: &Verification) -> Result<(), Failure> {
+fn report_verification(
+    common: &Common,
+    args: &RunArgs,
+    plan: &PlacementPlan,
+    seen: &Verification,
+) -> Result<(), Failure> {
     if let Some(path) = &args.verify_json {
         output::write(path, &json(seen)?)?;
     }
@@ -190,7 +202,8 @@ fn report_verification(common: &Common, args: &RunArgs, plan: &PlacementPlan, se
 /// As the program's own: of several the first that failed.
 fn exit_code(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
     let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(ProgramExit::Status(0)));
-    let failed: Vec<(usize, ProgramExit)> = failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
+    let failed: Vec<(usize, ProgramExit)> =
+        failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
     if ended.len() > 1 {
         for (task, ended) in &failed {
             let how = match ended {

@@ -64,7 +64,8 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
         pages: measuring::pages(&args.rounds),
         rule: measuring::rule(&args.rounds, machine.time()),
     };
-    let setting = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let setting =
+        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
     let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;

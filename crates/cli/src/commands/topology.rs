@@ -18,7 +18,9 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
                 output::remark(common, &format!("the drawing is in {}", path.display()));
             }
         }
-        None if args.json => output::print(&json(&TopologyDocument::with_time(topology, machine.seen_at()))?)?,
+        None if args.json => {
+            output::print(&json(&TopologyDocument::with_time(topology, machine.seen_at()))?)?
+        }
         None => output::print(&numaio_report::topology_text(&topology, &output::style(common)))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -79,7 +79,12 @@ pub fn undo_each<'a>(
 }
 
 /// Takes one receipt back, and says so.
-fn undo_one(common: &Common, kernel: &Kernel, stored: &StoredReceipt, all: &[StoredReceipt]) -> Result<(), Failure> {
+fn undo_one(
+    common: &Common,
+    kernel: &Kernel,
+    stored: &StoredReceipt,
+    all: &[StoredReceipt],
+) -> Result<(), Failure> {
     let id = &stored.id;
     let text = match receipts::undo(kernel, stored, all)? {
         UndoOutcome::Done { settings, foreign } => {

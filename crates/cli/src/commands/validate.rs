@@ -1,8 +1,8 @@
 //! `numaio validate`: the copy model beside measured I/O, class by class.
 
-use super::prediction_inputs::{self, engine, unique, KnownDocuments};
 use super::json;
 use super::model::node_of_device;
+use super::prediction_inputs::{self, engine, unique, KnownDocuments};
 use crate::args::{node, percent, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -100,7 +100,7 @@ fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> ClassOptions {
 }
 
 /// The model with the classes that are asked for.
-fn reclassify(args: &ValidateArgs, model: &Model, known: &KnownDocuments, rule: Rule) -> Model {
+fn reclassify(args: &ValidateArgs, model: &Model, known: &KnownDocuments, rule: ClassOptions) -> Model {
     if args.classes.is_none() && args.level.is_none() {
         return model.clone();
     }

@@ -14,7 +14,7 @@ use numaio_linux::Root;
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
-use numaio_schema::{Job, JobProcess, JobState, CommandArg};
+use numaio_schema::{CommandArg, Job, JobProcess, JobState};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -201,7 +201,9 @@ fn end_state(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState
             (JobState::Interrupted, "it was interrupted".to_owned())
         }
         Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
-        Err(failure) if numaio_linux::interrupt::interrupted() => (JobState::Interrupted, failure.message.clone()),
+        Err(failure) if numaio_linux::interrupt::interrupted() => {
+            (JobState::Interrupted, failure.message.clone())
+        }
         Err(failure) => (JobState::Failed, failure.message.clone()),
     }
 }

@@ -4,7 +4,9 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{is_root_only_xattr, Attributes, Fault, FileKind, FilePath, FileStat, FaultKind, Xattr};
+use numaio_machine::port::{
+    is_root_only_xattr, Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr,
+};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
@@ -283,7 +285,12 @@ impl Roots {
         }
     }
 
-    fn set_owner(&self, target: Target<'_>, metadata: &FileStat, wanted: &Attributes) -> Result<OwnerChange, Fault> {
+    fn set_owner(
+        &self,
+        target: Target<'_>,
+        metadata: &FileStat,
+        wanted: &Attributes,
+    ) -> Result<OwnerChange, Fault> {
         let user = wanted.user.filter(|user| *user != metadata.user).map(Uid::from_raw);
         let group = wanted.group.filter(|group| *group != metadata.group).map(Gid::from_raw);
         let own = |user, group| match target {
@@ -309,7 +316,12 @@ impl Roots {
 
     /// As [`Roots::set_xattrs`]. Only root may set attributes of a read-only file (xattr(7)), so
     /// the file is made writable meanwhile.
-    fn set_xattrs_of(&self, target: Target<'_>, metadata: &FileStat, wanted: &[Xattr]) -> Result<bool, XattrFailure> {
+    fn set_xattrs_of(
+        &self,
+        target: Target<'_>,
+        metadata: &FileStat,
+        wanted: &[Xattr],
+    ) -> Result<bool, XattrFailure> {
         let refused = match self.set_xattrs(target, wanted) {
             Err(refused)
                 if refused.fault.why == FaultKind::Permission

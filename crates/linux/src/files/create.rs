@@ -8,7 +8,9 @@ use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, NewObject, Object, FaultKind, UNFINISHED_DIRECTORY_MODE};
+use numaio_machine::port::{
+    Fault, FaultKind, FileKind, FilePath, NewObject, Object, UNFINISHED_DIRECTORY_MODE,
+};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -115,7 +117,8 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
             .map(|stat| file_stat(&stat))
     };
     let wanted = stat(target).map_err(fault("link to existing file"))?;
-    let directory = target.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
+    let directory =
+        target.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
     let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let place = resolver.resolve(at)?;
     place.not_the_root()?;
@@ -155,7 +158,9 @@ mod tests {
             attributes: Attributes::default(),
         };
         let make = Operation::Create(vec![directory(b"a"), directory(b"a/b")]);
-        let Outcome::Results(done) = roots.run(make, || Some(vec![0; BLOCK])) else { panic!("results of each") };
+        let Outcome::Results(done) = roots.run(make, || Some(vec![0; BLOCK])) else {
+            panic!("results of each")
+        };
         done.into_iter().for_each(|done| done.expect("made"));
         let modes =
             ["a", "a/b"].map(|name| fs::metadata(folder.join(name)).expect("a folder").mode() & 0o7777);

@@ -44,7 +44,8 @@ mod tests {
     use super::super::Roots;
     use super::*;
     use numaio_machine::port::{
-        Attributes, OpenMode, Digest, FilePath, Operation, Outcome, Part, FileWrite, FileCompletion, FaultKind,
+        Attributes, Digest, FaultKind, FileCompletion, FilePath, FileWrite, OpenMode, Operation, Outcome,
+        Part,
     };
     use std::fs::{self, File};
     use std::io::Write;
@@ -80,7 +81,8 @@ mod tests {
         };
         let roots = Roots::open(&[full.path()]).expect("a root");
         let at = |name: &str| FilePath::new(0, name.as_bytes());
-        let settle = FileCompletion { size: 3, attributes: Attributes::default(), name: at("file"), sync: false };
+        let settle =
+            FileCompletion { size: 3, attributes: Attributes::default(), name: at("file"), sync: false };
         for settle in [Some(settle), None] {
             let put = FileWrite {
                 at: at("part"),

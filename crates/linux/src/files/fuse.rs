@@ -146,7 +146,8 @@ mod tests {
     use super::*;
     use crate::files::Roots;
     use numaio_machine::port::{
-        Attributes, OpenMode, Digest, Fault, FilePath, Operation, Outcome, Part, FileWrite, FileCompletion, Stamp,
+        Attributes, Digest, Fault, FileCompletion, FilePath, FileWrite, OpenMode, Operation, Outcome, Part,
+        Stamp,
     };
 
     /// Writes a file of three bytes in place.

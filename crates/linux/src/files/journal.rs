@@ -7,7 +7,7 @@ use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::write::write_all;
 use super::Roots;
-use numaio_machine::port::{Fault, FileKind, FilePath, OpenedJournal, JournalWrite, FileStat, FaultKind};
+use numaio_machine::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -47,7 +47,11 @@ impl Roots {
     }
 
     /// Syncs the data that a record refers to before writing the record; returns both results.
-    pub(super) fn record(&self, resolver: &mut Resolver<'_>, record: &JournalWrite) -> Vec<Result<(), Fault>> {
+    pub(super) fn record(
+        &self,
+        resolver: &mut Resolver<'_>,
+        record: &JournalWrite,
+    ) -> Vec<Result<(), Fault>> {
         let mut results: Vec<_> = record.after.iter().map(|names| sync_one_of(resolver, names)).collect();
         let failed = results.iter().find_map(|result| result.as_ref().err()).cloned();
         results.push(failed.map_or_else(|| self.write_record(resolver, record), Err));

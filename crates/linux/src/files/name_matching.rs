@@ -39,7 +39,11 @@ fn names_of(root: &OwnedFd, may_write: bool) -> Result<NameMatching, Errno> {
     match by_kind(&directory)? {
         Some(names) => Ok(names),
         None if may_write => probe_with_new_files(&directory),
-        None => Ok(if is_case_insensitive(&directory)? { NameMatching::CaseInsensitive } else { NameMatching::Exact }),
+        None => Ok(if is_case_insensitive(&directory)? {
+            NameMatching::CaseInsensitive
+        } else {
+            NameMatching::Exact
+        }),
     }
 }
 
@@ -64,7 +68,11 @@ fn by_kind(directory: &OwnedFd) -> Result<Option<NameMatching>, Errno> {
         return Ok(Some(if is_marked { NameMatching::CaseInsensitive } else { NameMatching::Exact }));
     }
     if kind == XFS {
-        return Ok(Some(if is_ascii_ci(directory) { NameMatching::CaseInsensitive } else { NameMatching::Exact }));
+        return Ok(Some(if is_ascii_ci(directory) {
+            NameMatching::CaseInsensitive
+        } else {
+            NameMatching::Exact
+        }));
     }
     let cut = CASE_INSENSITIVE.contains(&kind).then_some(NameMatching::CaseInsensitiveTrimmed);
     Ok(cut.or_else(|| CASE_SENSITIVE.contains(&kind).then_some(NameMatching::Exact)))

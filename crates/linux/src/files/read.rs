@@ -6,7 +6,7 @@ use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
 use super::resolve::Resolver;
 use super::stat::file_stat;
 use super::{Roots, Started};
-use numaio_machine::port::{Fault, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece, FaultKind};
+use numaio_machine::port::{Fault, FaultKind, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
@@ -101,7 +101,8 @@ const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
 pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
     let metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
     let renumbered = Identity { inode: metadata.inode, ..*identity };
-    let is_same = metadata.identity() == renumbered && (metadata.inode == identity.inode || is_renumbered(file));
+    let is_same =
+        metadata.identity() == renumbered && (metadata.inode == identity.inode || is_renumbered(file));
     match metadata.kind == FileKind::File && is_same {
         true => Ok(()),
         false => Err(changed()),

@@ -6,7 +6,7 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::{path_of_fd, Roots};
-use numaio_machine::port::{Details, Fault, FileKind, FilePath, FileInfo, FileStat, Stamp, BLOCK};
+use numaio_machine::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, Stamp, BLOCK};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -48,7 +48,8 @@ impl Roots {
             Err(Errno::NOENT) => Ok(None),
             found => {
                 let found = found.map_err(fault("stat"))?;
-                let is_link_destination = link.is_some_and(|target| is_link_target(place, target, &found.metadata));
+                let is_link_destination =
+                    link.is_some_and(|target| is_link_target(place, target, &found.metadata));
                 reject_short_name(place).map(|()| Some(FileInfo { is_link_destination, ..found }))
             }
         }
@@ -89,7 +90,15 @@ impl Roots {
         let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &metadata, most));
         budget.left = budget.left.saturating_sub(data.as_ref().map_or(0, Vec::len));
         let address = file.as_ref().filter(|_| details.address).and_then(address);
-        Ok(FileInfo { metadata, has_hidden_xattrs, target, xattrs, data, address, is_link_destination: false })
+        Ok(FileInfo {
+            metadata,
+            has_hidden_xattrs,
+            target,
+            xattrs,
+            data,
+            address,
+            is_link_destination: false,
+        })
     }
 }
 
@@ -221,7 +230,9 @@ mod tests {
         match data_runs(&file, &metadata, 1_000).is_some_and(|data| data.len() == 300) {
             true => Some((folder, file, metadata)),
             false => {
-                crate::test_support::print_skipped("skipped: holes: the file system does not report all of them");
+                crate::test_support::print_skipped(
+                    "skipped: holes: the file system does not report all of them",
+                );
                 fs::remove_dir_all(&folder).expect("removed");
                 None
             }

@@ -2,7 +2,8 @@ use super::resolve::Resolver;
 use super::Roots;
 use numaio_machine::conformance;
 use numaio_machine::port::{
-    Attributes, OpenMode, FilePath, OpenedJournal, NewObject, Object, Operation, Outcome, FileWrite, FileCompletion, FaultKind, BLOCK,
+    Attributes, FaultKind, FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, OpenedJournal,
+    Operation, Outcome, BLOCK,
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -77,7 +78,9 @@ fn default_acl_or_umask_limits_new_modes() {
             assert_eq!(new_ones(&folder.join("shared"), 0o667), [0o660; 2]);
             assert_eq!(new_ones(&folder.join("masked"), 0o677), [0o654; 2]);
         }
-        Err(Errno::NOTSUP) => crate::test_support::print_skipped("skipped: ACLs: not supported by the file system"),
+        Err(Errno::NOTSUP) => {
+            crate::test_support::print_skipped("skipped: ACLs: not supported by the file system")
+        }
         Err(errno) => panic!("{errno}"),
     }
     fs::remove_dir_all(&folder).expect("removed");
@@ -229,7 +232,8 @@ fn set_group_id_is_dropped_if_the_group_cannot_be_set() {
             let attributes = Attributes { mode: Some(0o6755), group, ..Attributes::default() };
             (FilePath::new(0, name.as_bytes()), attributes)
         });
-        let Outcome::Results(done) = roots.run(Operation::SetAttributes(set_xattrs.into()), || Some(vec![0; BLOCK]))
+        let Outcome::Results(done) =
+            roots.run(Operation::SetAttributes(set_xattrs.into()), || Some(vec![0; BLOCK]))
         else {
             panic!("results of each")
         };

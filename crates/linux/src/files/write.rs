@@ -12,7 +12,8 @@ use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::{Roots, Started};
 use numaio_machine::port::{
-    OpenMode, Fault, FileKind, FilePath, Hash, Outcome, Part, FileWrite, FileStat, FileCompletion, FaultKind, BLOCK,
+    Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Outcome, Part,
+    BLOCK,
 };
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
@@ -158,7 +159,9 @@ impl Roots {
             OpenMode::Continue => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
                 // Another user may have put a hard link to a file there that only we can write to.
-                verify_file(&file, |metadata| Ok(metadata.links < 2 && self.is_ours(place.directory, metadata)?))?;
+                verify_file(&file, |metadata| {
+                    Ok(metadata.links < 2 && self.is_ours(place.directory, metadata)?)
+                })?;
                 match has_data(&file, &put.held).map_err(fault("check data"))? {
                     true => Ok(file),
                     false => Err(Fault::new(FaultKind::Changed, "previously written data is missing")),
@@ -285,7 +288,8 @@ fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result
         reject_short_name(ResolvedName { name: last, ..source })?;
         return rustix::fs::renameat(directory, name, directory, last).map_err(fault("rename"));
     }
-    let directory = source.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
+    let directory =
+        source.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
     let place = resolver.resolve(to)?;
     place.not_the_root()?;
     reject_short_name(place)?;

@@ -6,7 +6,7 @@ pub use program_group::{exit_by_signal, ProgramExit, ProgramGroup};
 
 use crate::affinity::Mask;
 use crate::memory::Policy;
-use crate::process::{restore_sigchld_default, reinstate_ignored_sigchld};
+use crate::process::{reinstate_ignored_sigchld, restore_sigchld_default};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::MemoryBinding;
 use std::ffi::OsString;

@@ -4,7 +4,7 @@ mod route;
 pub mod rtnetlink;
 
 use numaio_machine::locate::{
-    LocateAnswer, DeviceNumber, LocateError, OpenFile, OpenedFacts, PathFacts, PathKind, LocateQuery,
+    DeviceNumber, LocateAnswer, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts, PathKind,
 };
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, CWD};
 use rustix::io::Errno;
@@ -22,12 +22,14 @@ pub fn locate(question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
     match question {
         LocateQuery::Path { path } => path_facts(path).map(LocateAnswer::Path).map_err(failed),
         LocateQuery::Addresses { host } => addresses(host).map(LocateAnswer::Addresses).map_err(failed),
-        LocateQuery::Routes { to } => route::routes(*to).map(LocateAnswer::Routes).map_err(|errno| match errno {
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL => {
-                LocateError::NoRoute(*to)
-            }
-            errno => failed(errno.into()),
-        }),
+        LocateQuery::Routes { to } => {
+            route::routes(*to).map(LocateAnswer::Routes).map_err(|errno| match errno {
+                Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL => {
+                    LocateError::NoRoute(*to)
+                }
+                errno => failed(errno.into()),
+            })
+        }
         LocateQuery::Opened { pid } => opened(*pid).map(LocateAnswer::Opened).map_err(failed),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
-use numaio_machine::port::{Fault, Operation, Outcome, CompressFn, CompressionResult, Decompression};
+use numaio_machine::port::{CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
 use std::sync::Arc;

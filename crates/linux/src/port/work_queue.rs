@@ -315,7 +315,7 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
-    use numaio_machine::port::{OpenMode, FileWrite};
+    use numaio_machine::port::{FileWrite, OpenMode};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 mod walk;
 
-use numaio_machine::sysfs::{ReadError, Sysfs, ReadErrorKind, MAX_FILE_BYTES};
+use numaio_machine::sysfs::{ReadError, ReadErrorKind, Sysfs, MAX_FILE_BYTES};
 use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};

@@ -3,7 +3,9 @@
 use super::run_alone;
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
-use numaio_machine::port::{OpenMode, Event, FilePath, Identity, Operation, Port, FileWrite, ReadPiece, Stamp};
+use numaio_machine::port::{
+    Event, FilePath, FileWrite, Identity, OpenMode, Operation, Port, ReadPiece, Stamp,
+};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -3,7 +3,9 @@
 use super::run_alone;
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::{has_io_uring, FilePort, Pool, Slab};
-use numaio_machine::port::{OpenMode, Digest, Identity, Operation, Outcome, Part, Port, FileWrite, ReadPiece, BLOCK};
+use numaio_machine::port::{
+    Digest, FileWrite, Identity, OpenMode, Operation, Outcome, Part, Port, ReadPiece, BLOCK,
+};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;

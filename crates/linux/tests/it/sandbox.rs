@@ -7,7 +7,7 @@ use numaio_linux::port::FilePort;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::port::{
-    OpenMode, Digest, FilePath, Hash, Operation, Outcome, Port, FileWrite, ReadPiece, FaultKind, BLOCK,
+    Digest, FaultKind, FilePath, FileWrite, Hash, OpenMode, Operation, Outcome, Port, ReadPiece, BLOCK,
 };
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};

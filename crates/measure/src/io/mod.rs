@@ -21,7 +21,8 @@ use numaio_machine::devices::Device;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Workload;
 use numaio_schema::{
-    median, IoCell, IoDevice, IoMethod, IoRecord, IoRemoteEnd, Reading, ClassRepresentative, Summary, Warning, IO_SCHEMA,
+    median, ClassRepresentative, IoCell, IoDevice, IoMethod, IoRecord, IoRemoteEnd, Reading, Summary,
+    Warning, IO_SCHEMA,
 };
 use std::cell::RefCell;
 

@@ -3,7 +3,7 @@
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Class, DirectionModel, Model, ClassRepresentative};
+use numaio_schema::{Class, ClassRepresentative, DirectionModel, Model};
 
 /// Returns the representative node of each class of the target's model and direction: the target
 /// itself, or the node nearest to the mean of its class (Li et al., ICPP 2013: one node of each

@@ -10,8 +10,8 @@ use numaio_measure::engine::{Disk, Engine, Fio, Null};
 use numaio_measure::io::{self, IoSelection, Matrix, MixPart, Placements};
 use numaio_measure::{CampaignError, IoOptions, Rule, Setting};
 use numaio_schema::{
-    Class, ClassRule, DirectionModel, IoCell, IoDevice, IoRecord, MachineSource, Model, NodeBandwidth,
-    ClassRepresentative, TargetModel,
+    Class, ClassRepresentative, ClassRule, DirectionModel, IoCell, IoDevice, IoRecord, MachineSource, Model,
+    NodeBandwidth, TargetModel,
 };
 use std::cell::RefCell;
 

@@ -1,11 +1,11 @@
 //! Latency campaigns on scripted and simulated machines.
 
 use crate::topology::topology;
+use numaio_machine::discover::discover;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{
     LatencyOutcome, LatencySample, LoadOutcome, Outcome, Probe, ProbeError, Residency,
 };
-use numaio_machine::discover::discover;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;

@@ -1,9 +1,9 @@
 //! STREAM campaigns on scripted and simulated machines.
 
 use crate::topology::topology;
+use numaio_machine::discover::discover;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency, StreamOutcome, StreamSample};
-use numaio_machine::discover::discover;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;

@@ -18,7 +18,9 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement};
+use numaio_schema::{
+    Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement,
+};
 use std::collections::BTreeMap;
 
 /// A device near which tasks are placed.
@@ -198,7 +200,11 @@ fn place_tasks(
 }
 
 /// Returns all suitable cores, for a program that creates its own threads.
-fn place_program(cores: &FreeCores, targets: &[PlacementTarget], request: &PlacementRequest) -> TaskPlacement {
+fn place_program(
+    cores: &FreeCores,
+    targets: &[PlacementTarget],
+    request: &PlacementRequest,
+) -> TaskPlacement {
     let nodes = rank::combine_targets(targets, request.hint);
     let best: Vec<&RankedNode> = nodes.iter().filter(|node| node.rank == nodes[0].rank).collect();
     let chosen: NodeSet = match request.spread {

@@ -6,7 +6,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    Basis, DirectionModel, PlacementHint, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
+    Basis, DirectionModel, Model, PlacementHint, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
     TaskPlacement,
 };
 use std::collections::BTreeMap;
@@ -259,7 +259,9 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
         (Basis::Model { .. }, _) => {
             format!("{device}: nodes {best} have the highest bandwidth in the model ({direction})")
         }
-        (Basis::Topology, PlacementHint::Latency) => format!("{device}: node {best} has the shortest path to it"),
+        (Basis::Topology, PlacementHint::Latency) => {
+            format!("{device}: node {best} has the shortest path to it")
+        }
         (Basis::Topology, _) => format!(
             "{device}: by topology alone, node {best} is nearest; without a model this is a guess \
              (numaio model measures it)"

@@ -226,7 +226,10 @@ fn nodes_needed_by_several_devices_are_not_for_compute_tasks() {
             |pair: &(&RankedNode, &RankedNode)| pair.0.of_best.unwrap_or(9.0) + pair.1.of_best.unwrap_or(9.0);
         sum(one).total_cmp(&sum(other))
     });
-    assert_eq!((first(PlacementHint::Bandwidth), Some(first(PlacementHint::Cpu))), (7, worst.map(|(node, _)| node.node.0)));
+    assert_eq!(
+        (first(PlacementHint::Bandwidth), Some(first(PlacementHint::Cpu))),
+        (7, worst.map(|(node, _)| node.node.0))
+    );
 }
 
 /// Two devices on different nodes, and a node that is bad for both.
@@ -242,7 +245,9 @@ fn memory_moves_off_the_task_cores_only_for_bandwidth() {
         (chosen.tasks.remove(0), chosen)
     };
     let words = ["node 0 is the best", "node 0 is the best", "node 3 is the least useful to all"];
-    for (hint, words) in [PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].into_iter().zip(words) {
+    for (hint, words) in
+        [PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].into_iter().zip(words)
+    {
         let (task, PlacementChoice { compromises, .. }) = chosen(hint);
         assert_eq!(task.memory, MemoryBinding { policy: MemoryPolicy::Preferred, nodes: task.cpu_nodes });
         assert!(compromises[0].contains(words), "{hint:?}: {compromises:?}");
@@ -254,7 +259,10 @@ fn memory_moves_off_the_task_cores_only_for_bandwidth() {
         task_memory(&bad, &targets, &request, &topology, &usable_nodes(&topology), &mut Vec::new()).policy
     };
     let [preferred, turns] = [MemoryPolicy::Preferred, MemoryPolicy::Interleave];
-    assert_eq!([PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].map(policy), [turns, preferred, preferred]);
+    assert_eq!(
+        [PlacementHint::Bandwidth, PlacementHint::Latency, PlacementHint::Cpu].map(policy),
+        [turns, preferred, preferred]
+    );
 }
 
 /// An unmeasured node may be the best for the device, so it is not given away.
@@ -344,7 +352,8 @@ fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Mode
             prop::collection::vec((prop::option::of(0..nodes), prop::option::of(1.0f64..9.0)), 1..4);
         let irqs = prop::collection::btree_set(0..nodes * cores, 0..4);
         let figures = prop::option::of(prop::collection::vec(1.0f64..10.0, (nodes * nodes) as usize));
-        let request = (1u32..30, 1u32..4, any::<(bool, bool)>(), prop::sample::select(PlacementHint::ALL.to_vec()));
+        let request =
+            (1u32..30, 1u32..4, any::<(bool, bool)>(), prop::sample::select(PlacementHint::ALL.to_vec()));
         let direction = prop::sample::select(vec![None, Some(Direction::Write), Some(Direction::Read)]);
         (forbidden, devices, irqs, figures, request, direction).prop_map(
             move |(forbidden, devices, irqs, figures, request, direction)| {

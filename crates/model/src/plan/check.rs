@@ -3,7 +3,7 @@
 use super::evaluate::{evaluate, find, rate, InfeasiblePlan};
 use super::plan_document::value;
 use super::validation::instance;
-use numaio_schema::{Plan, PlannedPath, Prediction, Proof, StageTime, PathRates};
+use numaio_schema::{PathRates, Plan, PlannedPath, Prediction, Proof, StageTime};
 
 /// Relative error of writing and parsing a number.
 const SAME: f64 = 1e-9;

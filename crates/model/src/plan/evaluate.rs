@@ -2,7 +2,7 @@
 //! shares no code with the planning methods, which are checked against it.
 
 use numaio_machine::ids::NodeId;
-use numaio_schema::{PlanProblem, PlannedPath, Prediction, Stage, StageTime, PathId, PathRates};
+use numaio_schema::{PathId, PathRates, PlanProblem, PlannedPath, Prediction, Stage, StageTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Constraint that a plan violates.

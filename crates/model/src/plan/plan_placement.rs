@@ -100,7 +100,7 @@ mod tests {
     use crate::{plan, PlanOptions};
     use numaio_machine::set::CpuSet;
     use numaio_schema::{
-        Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, Transfer, PathRates, PLAN_PROBLEM_SCHEMA,
+        Objective, PathRates, PlanNic, PlanNode, PlanProblem, PlanStorage, Transfer, PLAN_PROBLEM_SCHEMA,
     };
 
     /// Data on node 0, two paths into two memories, a NIC on node 0: both memories are needed.

@@ -4,8 +4,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    IoEngine, IoRecord, Model, Objective, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
-    PathRates, PLAN_PROBLEM_SCHEMA,
+    IoEngine, IoRecord, Model, Objective, PathRates, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin,
+    Transfer, PLAN_PROBLEM_SCHEMA,
 };
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::instance::{Instance, Limit, TransferPath};
 use numaio_machine::ids::NodeId;
-use numaio_schema::{Objective, PlanLimit, PlanProblem, PathId, PathRates};
+use numaio_schema::{Objective, PathId, PathRates, PlanLimit, PlanProblem};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of nodes, devices, paths or limits of a problem.

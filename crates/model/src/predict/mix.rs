@@ -3,8 +3,8 @@
 use super::{curve, PredictError, MOST_STREAMS};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, NodeCapacity, NodeStreams,
-    Reading, Sharing,
+    Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, NodeCapacity,
+    NodeStreams, Reading, Sharing,
 };
 use std::collections::BTreeMap;
 
@@ -36,7 +36,11 @@ pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPredic
         node: flow.node,
         alone: *alone,
         bytes_per_s: *rate,
-        limited_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) { LimitedBy::Path } else { LimitedBy::Device },
+        limited_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) {
+            LimitedBy::Path
+        } else {
+            LimitedBy::Device
+        },
     };
     let flows = streams.iter().zip(&alone).zip(&middle).map(flow).collect();
     let equation_1 = equation_1(capacities, &nodes, &streams);

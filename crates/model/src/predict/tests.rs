@@ -1,6 +1,8 @@
 use super::*;
 use crate::testing::{cell, record};
-use numaio_schema::{CapSource, Capacities, LimitedBy, IoCell, IoRecord, NodeStreams, ClassRepresentative, Sharing};
+use numaio_schema::{
+    CapSource, Capacities, ClassRepresentative, IoCell, IoRecord, LimitedBy, NodeStreams, Sharing,
+};
 use proptest::prelude::*;
 use Direction::{Read, Write};
 

@@ -3,7 +3,7 @@
 use crate::support::{machine, table, UNIT};
 use numaio_machine::ids::NodeId;
 use numaio_model::{plan, PlanOptions};
-use numaio_schema::{PlanLimit, PlanNode, PlanProblem, PathId};
+use numaio_schema::{PathId, PlanLimit, PlanNode, PlanProblem};
 use proptest::prelude::*;
 
 type Change = fn(&mut PlanProblem);

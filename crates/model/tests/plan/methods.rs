@@ -4,7 +4,7 @@
 use crate::support::{awkward, machine, printed, small, table, UNIT};
 use numaio_machine::ids::NodeId;
 use numaio_model::{check_plan, evaluate, plan, PlanOptions};
-use numaio_schema::{Objective, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer, PathId};
+use numaio_schema::{Objective, PathId, Plan, PlanLimit, PlanMethod, PlanProblem, Stage, Transfer};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -29,7 +29,12 @@ fn with_limit(mut problem: PlanProblem) -> PlanProblem {
     let all: f64 = ways.filter(|way| !local(&way.id())).map(|way| way.thread_bytes_per_s).sum();
     if all > 0.0 {
         let bytes_per_s = all / 8.0;
-        problem.limits.push(PlanLimit { name: "links".to_owned(), bytes_per_s, storage_paths, network_paths });
+        problem.limits.push(PlanLimit {
+            name: "links".to_owned(),
+            bytes_per_s,
+            storage_paths,
+            network_paths,
+        });
     }
     problem
 }

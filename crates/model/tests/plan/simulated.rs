@@ -65,7 +65,8 @@ fn plans_are_at_least_as_good_as_baselines() {
         let in_step = Pace::InStep { ahead: 0.01 };
         let own = simulated(&plan, in_step);
         for rejected in &plan.rejected {
-            let (storage_paths, network_paths) = (rejected.storage_paths.clone(), rejected.network_paths.clone());
+            let (storage_paths, network_paths) =
+                (rejected.storage_paths.clone(), rejected.network_paths.clone());
             let simple = Plan { storage_paths, network_paths, ..plan.clone() };
             let taken = simulated(&simple, in_step).min(simulated(&simple, Pace::Free));
             assert!(own < taken, "{name}: {own} s, {:?} {taken} s", rejected.rule);

@@ -3,7 +3,7 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer, PathRates,
+    Objective, PathRates, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
     PLAN_PROBLEM_SCHEMA,
 };
 

@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn detects_case_insensitive_duplicates_only_where_folded() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
-        let (mut here, mut elsewhere) = (CaseFolding::new(NameMatching::CaseInsensitive), CaseFolding::new(NameMatching::Exact));
+        let (mut here, mut elsewhere) =
+            (CaseFolding::new(NameMatching::CaseInsensitive), CaseFolding::new(NameMatching::Exact));
         let names = [&b"Dir/\xc3\x84"[..], b"dir/\xc3\xa4", b"dir/b", b"\xffA", b"\xffa"];
         assert_eq!(names.map(|names| here.is_duplicate(&name(names))), [false, true, false, false, true]);
         assert_eq!(names.map(|names| elsewhere.is_duplicate(&name(names))), [false; 5]);
@@ -103,8 +104,10 @@ mod tests {
     #[test]
     fn ignores_trailing_dots_and_blanks_only_where_trimmed() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
-        let (mut trim_dots, mut fold) =
-            (CaseFolding::new(NameMatching::CaseInsensitiveTrimmed), CaseFolding::new(NameMatching::CaseInsensitive));
+        let (mut trim_dots, mut fold) = (
+            CaseFolding::new(NameMatching::CaseInsensitiveTrimmed),
+            CaseFolding::new(NameMatching::CaseInsensitive),
+        );
         let names = [&b"R.E.M/x"[..], b"r.e.m./X. .", b"a. b", b"a", b"...", b"..a", b". ."];
         assert_eq!(
             names.map(|names| trim_dots.is_duplicate(&name(names))),

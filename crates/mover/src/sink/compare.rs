@@ -2,7 +2,9 @@
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
-use numaio_machine::port::{is_root_only_xattr, Attributes, FileKind, FileInfo, NameMatching, FileStat, Stamp, Xattr};
+use numaio_machine::port::{
+    is_root_only_xattr, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp, Xattr,
+};
 
 /// Mode bits (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
@@ -101,7 +103,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     pub(super) fn is_kept(&self, inode: &Inode, metadata: &FileStat) -> bool {
         // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).
         let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
-        let may_be_fat = self.options.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);
+        let may_be_fat =
+            self.options.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);
         let time = stamp(inode);
         is_kept_as(time, metadata)
             || may_be_fat && metadata.mtime == Stamp { seconds: time.seconds & !1, nanoseconds: 0 }

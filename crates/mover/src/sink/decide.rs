@@ -12,8 +12,8 @@ use crate::report::ChangeKind;
 use crate::source::in_blocks;
 use crate::wire::{DataRequest, DataRequests, Frame, NeededData, MAX_REQUESTS};
 use numaio_machine::port::{
-    Attributes, OpenMode, Fault, FileKind, FilePath, FileInfo, NewObject, Operation, FileWrite, FileStat, FileCompletion, Stamp, FaultKind,
-    UNFINISHED_DIRECTORY_MODE,
+    Attributes, Fault, FaultKind, FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite,
+    NewObject, OpenMode, Operation, Stamp, UNFINISHED_DIRECTORY_MODE,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -84,8 +84,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Kind::File(content) => self.options.sizes.contains(&content.size()),
                 kind => port_object(kind, self.options.devices).is_ok(),
             };
-            let is_removable =
-                |found: &FileInfo| !found.is_link_destination && is_removable_directory(&self.options.protected, &found.metadata);
+            let is_removable = |found: &FileInfo| {
+                !found.is_link_destination && is_removable_directory(&self.options.protected, &found.metadata)
+            };
             if is_created_destination
                 && matches!(found, Ok(Some(found)) if is_removable(found))
                 && check_name(&self.finalize.case_folding, name, duplicate).is_ok()
@@ -175,9 +176,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.finalize.record_failure(&name, None);
         };
         let same = found.as_ref().is_some_and(|found| self.is_same(&inode, found, equal));
-        let both_files = |metadata: &FileStat| metadata.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
-        let newer =
-            found.as_ref().is_some_and(|found| both_files(&found.metadata) && found.metadata.mtime > stamp(&inode));
+        let both_files =
+            |metadata: &FileStat| metadata.kind == FileKind::File && matches!(inode.kind, Kind::File(_));
+        let newer = found
+            .as_ref()
+            .is_some_and(|found| both_files(&found.metadata) && found.metadata.mtime > stamp(&inode));
         let newer = self.options.update && newer;
         if size_excluded || newer || same && !self.differs(&inode, found.as_ref()) {
             if newer && !same {
@@ -321,7 +324,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let is_alone = |found: &FileInfo| found.metadata.kind == FileKind::File && found.metadata.links < 2;
         let in_place = self.options.in_place && found.is_none_or(is_alone);
         if self.active_names.contains(&name) {
-            return self.fail(number, &name, &Fault::new(FaultKind::Exists, "the source sent this name twice"));
+            return self.fail(
+                number,
+                &name,
+                &Fault::new(FaultKind::Exists, "the source sent this name twice"),
+            );
         }
         if !in_place && !self.options.preserve.modes {
             // Set-ID bits of the replaced file belong to its owner.
@@ -602,9 +609,10 @@ pub(super) fn is_removable_directory(protected: &ProtectedPaths, metadata: &File
 fn check_name(case_folding: &CaseFolding, name: &Name, duplicate: bool) -> Result<(), Fault> {
     match (case_folding.key(name).split(|&byte| byte == b'/').any(is_own_file), duplicate) {
         (true, _) => Err(Fault::new(FaultKind::Unsupported, "this name is reserved for numaio")),
-        (_, true) => {
-            Err(Fault::new(FaultKind::Exists, "it is a case-insensitive duplicate of another name in the source"))
-        }
+        (_, true) => Err(Fault::new(
+            FaultKind::Exists,
+            "it is a case-insensitive duplicate of another name in the source",
+        )),
         (false, false) => Ok(()),
     }
 }

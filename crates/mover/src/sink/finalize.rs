@@ -12,8 +12,8 @@ use crate::own_files::{is_own_file, JOURNAL};
 use crate::report::{ChangeKind, Totals, TransferOutcome};
 use crate::wire::{EndTotals, EntryStore, Frame, ProblemSubject, Reason};
 use numaio_machine::port::{
-    Attributes, Details, Fault, FileKind, FilePath, FileInfo, Listing, NewObject, NameMatching, Object as Made, Operation,
-    FileStat, Stamp, Ticket, FaultKind,
+    Attributes, Details, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, Listing, NameMatching,
+    NewObject, Object as Made, Operation, Stamp, Ticket,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -173,7 +173,8 @@ impl Finalization {
     /// Returns whether a name has its expected content; if it failed, only an attribute may be
     /// missing.
     fn has_expected_content(&self, name: &Name, found: &LookupResult) -> bool {
-        let is_it = |metadata: &FileStat, (size, mtime)| metadata.size == size && Some(metadata.mtime) == mtime;
+        let is_it =
+            |metadata: &FileStat, (size, mtime)| metadata.size == size && Some(metadata.mtime) == mtime;
         match (self.failed.get(name), found) {
             (None, _) => !self.failed_others,
             (Some(Some(expected)), Ok(Some(found))) => is_it(&found.metadata, *expected),
@@ -457,7 +458,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let listing = match listing {
             Ok(listing) => listing,
             // A dry run did not create the directory, or the owner has no access.
-            Err(fault) if self.options.dry_run && matches!(fault.why, FaultKind::NotFound | FaultKind::Permission) => {
+            Err(fault)
+                if self.options.dry_run
+                    && matches!(fault.why, FaultKind::NotFound | FaultKind::Permission) =>
+            {
                 return self.keep_directory(Some(directory));
             }
             Err(fault) => {
@@ -555,7 +559,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     ) -> RemovalDecision {
         let is_directory = metadata.is_some_and(|metadata| metadata.kind == FileKind::Directory);
         if is_directory && self.finalize.is_source_directory(name) {
-            if listed.is_read || metadata.is_some_and(|metadata| self.options.protected.is_source(&metadata)) {
+            if listed.is_read || metadata.is_some_and(|metadata| self.options.protected.is_source(&metadata))
+            {
                 self.finalize.protected_directories.insert(name.clone());
             }
             return RemovalDecision::Descend;

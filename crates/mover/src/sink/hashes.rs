@@ -6,7 +6,7 @@ use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::report::{reason, Report};
 use crate::wire::{FileHash, Frame, ManifestEntry, NeededData, ProblemSubject, WireError};
-use numaio_machine::port::{Digest, Fault, FileKind, FilePath, FileInfo, ContentHash, Ticket};
+use numaio_machine::port::{ContentHash, Digest, Fault, FileInfo, FileKind, FilePath, Ticket};
 use std::collections::BTreeMap;
 
 /// Maximum manifest files waiting to be hashed while entries are processed.

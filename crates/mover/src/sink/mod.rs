@@ -31,8 +31,8 @@ use finalize::Finalization;
 use hashes::FileHashes;
 use new_directories::NewDirectories;
 use numaio_machine::port::{
-    Attributes, Details, Event, Fault, FileKind, FilePath, FileInfo, OpenedJournal as Opened, NameMatching, Operation,
-    Outcome, FileStat, Stamp, Ticket, FaultKind, BLOCK,
+    Attributes, Details, Event, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, NameMatching,
+    OpenedJournal as Opened, Operation, Outcome, Stamp, Ticket, BLOCK,
 };
 use pending_ops::PendingOps;
 pub use requested::RequestedEntries;
@@ -110,8 +110,8 @@ impl ProtectedPaths {
 
     /// Returns whether an object is a source directory or an ancestor of one.
     fn contains_source(&self, metadata: &FileStat) -> bool {
-        let is_above =
-            metadata.kind == FileKind::Directory && self.ancestors.contains(&(metadata.volume, metadata.inode));
+        let is_above = metadata.kind == FileKind::Directory
+            && self.ancestors.contains(&(metadata.volume, metadata.inode));
         is_above || self.is_source(metadata)
     }
 }

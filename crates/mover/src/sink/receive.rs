@@ -7,7 +7,9 @@ use crate::extent::Extent;
 use crate::report::reason;
 use crate::report::ChangeKind;
 use crate::wire::{Chunk, FileSent, Holes, WireError};
-use numaio_machine::port::{OpenMode, Fault, FilePath, Operation, Part, FileWrite, DecompressFn, Decompression, FaultKind, BLOCK};
+use numaio_machine::port::{
+    DecompressFn, Decompression, Fault, FaultKind, FilePath, FileWrite, OpenMode, Operation, Part, BLOCK,
+};
 use std::ops::Range;
 
 /// The part of a file that one result of a write operation belongs to.

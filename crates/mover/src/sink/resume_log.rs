@@ -14,7 +14,7 @@ use crate::journal::{Journal, JournalReader};
 use crate::name::Name;
 use crate::own_files::{partial_name, JOURNAL};
 use crate::wire::TransferId;
-use numaio_machine::port::{Fault, FilePath, JournalWrite, Operation, Ticket, FaultKind};
+use numaio_machine::port::{Fault, FaultKind, FilePath, JournalWrite, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
@@ -351,7 +351,13 @@ impl ResumeLog {
         let retry = (!names.is_empty()).then(|| (offset, bytes.clone()));
         self.prepared = InFlight::Record { names, awaited, is_new: !self.on_disk, retry };
         (self.record_due, self.journal_needed, self.on_disk) = (false, false, true);
-        Some(Operation::WriteJournal(JournalWrite { journal: FilePath::new(0, JOURNAL), offset, bytes, after, sync }))
+        Some(Operation::WriteJournal(JournalWrite {
+            journal: FilePath::new(0, JOURNAL),
+            offset,
+            bytes,
+            after,
+            sync,
+        }))
     }
 
     /// Marks the operation returned by [`ResumeLog::next`] or [`ResumeLog::next_final`] as
@@ -396,7 +402,8 @@ impl ResumeLog {
         self.unrecorded.clear();
         // A journal that could not be created must not be removed: it may belong to another
         // transfer.
-        let was_never_created = is_new && matches!(fault.why, FaultKind::Exists | FaultKind::ReadOnly | FaultKind::Permission);
+        let was_never_created =
+            is_new && matches!(fault.why, FaultKind::Exists | FaultKind::ReadOnly | FaultKind::Permission);
         (self.journal_failed, self.on_disk) = (!was_never_created, false);
     }
 
@@ -491,7 +498,9 @@ mod tests {
         log.invalidate_versions(&name("a"), None);
         log.completed(2, &[Ok(())]);
         assert!(!log.may_start_files(), "the record in flight did not contain the invalidation");
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 3) else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 3) else {
+            panic!("expected a record")
+        };
         assert!(record.sync && !log.may_start_files());
         log.completed(3, &[Ok(())]);
         assert!(log.may_start_files());
@@ -511,7 +520,9 @@ mod tests {
     #[test]
     fn appends_to_a_permanent_journal_and_replaces_others() {
         let mut log = with_recorded_part("a", SyncMode::File);
-        let Some(Operation::WriteJournal(first)) = log.next_final::<()>() else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(first)) = log.next_final::<()>() else {
+            panic!("expected a record")
+        };
         let mut before = Journal::new(TransferId([&PERMANENT[..], &[7; 8]].concat().try_into().expect("16")));
         before.mark_durable(key(&name("a")), Extent::between(0, RECORD_INTERVAL).expect("bytes"));
         let bytes = before.take_pending();
@@ -520,12 +531,16 @@ mod tests {
         retry.load(&bytes);
         assert!(retry.may_start_files() && !retry.key_is_left("a"));
         retry.invalidate_versions(&name("a"), None);
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut retry, 1) else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut retry, 1) else {
+            panic!("expected a record")
+        };
         assert_eq!(record.offset, bytes.len() as u64);
         let mut plain = ResumeLog::new(TransferId([9; 16]), SyncMode::None, TimesUnreliable(false));
         plain.load(&bytes);
         assert!(!plain.may_start_files() && !plain.key_is_left("a"));
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut plain, 1) else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut plain, 1) else {
+            panic!("expected a record")
+        };
         assert!(record.offset == 0 && record.sync);
     }
 
@@ -548,7 +563,9 @@ mod tests {
         let mut log = with_recorded_part("a", SyncMode::File);
         let rest = Extent::between(RECORD_INTERVAL, RECORD_INTERVAL_SYNCED).expect("bytes");
         log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), rest);
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else {
+            panic!("expected a record")
+        };
         assert_eq!(record.after.len(), 1);
         let broken = Fault::new(FaultKind::Other, "broken");
         let failed = log.completed(2, &[Err(broken.clone()), Err(broken.clone())]);
@@ -561,12 +578,16 @@ mod tests {
         let header = Journal::new(log.transfer).take_pending();
         let all = Extent::between(0, RECORD_INTERVAL_SYNCED).expect("bytes");
         log.record_write(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), all);
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else { panic!("expected a record") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else {
+            panic!("expected a record")
+        };
         let offset = record.offset;
         assert_eq!(record.after.len(), 2);
         let broken = Err(Fault::new(FaultKind::Permission, "permission denied"));
         assert!(log.completed(2, &[broken.clone(), Ok(()), broken]).is_some_and(|failed| failed.len() == 1));
-        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 3) else { panic!("expected a retry") };
+        let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 3) else {
+            panic!("expected a retry")
+        };
         assert!(record.offset == offset && record.sync && record.after.is_empty());
         assert!(log.completed(3, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && log.may_start_files());
         let mut retry = ResumeLog::new(ID_RANGE, SyncMode::File, TimesUnreliable(false));

@@ -85,7 +85,11 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Queues files for reading in the order of their addresses; a file without an address keeps
     /// its inode number as key. Returns `false` if the ticket belongs to another lookup.
-    pub(super) fn addresses_found(&mut self, ticket: Ticket, found: &[Result<Option<FileInfo>, Fault>]) -> bool {
+    pub(super) fn addresses_found(
+        &mut self,
+        ticket: Ticket,
+        found: &[Result<Option<FileInfo>, Fault>],
+    ) -> bool {
         let Some(jobs) = self.addresses.in_flight.remove(&ticket) else { return false };
         for (job, found) in jobs.into_iter().zip(found) {
             let address = found.as_ref().ok().and_then(Option::as_ref).and_then(|found| found.address);

@@ -28,7 +28,7 @@ use crate::wire::{
 use addresses::AddressLookup;
 use hard_links::HardLinks;
 use numaio_machine::port::{
-    Event, Fault, FileKind, FilePath, FileInfo, Identity, Outcome, FileStat, ContentHash, Ticket, BLOCK,
+    ContentHash, Event, Fault, FileInfo, FileKind, FilePath, FileStat, Identity, Outcome, Ticket, BLOCK,
 };
 use read::ReadQueue;
 use scan::{PreviousName, Scan, ScannedEntry};
@@ -691,7 +691,8 @@ fn content(found: &FileInfo, send_ctime: bool) -> Result<Content, EntryError> {
         }
     }?;
     let is_wire_only = send_ctime && metadata.size >= CTIME_MIN_SIZE;
-    let changed = is_wire_only.then(|| Time::new(metadata.ctime.seconds, metadata.ctime.nanoseconds)).transpose()?;
+    let changed =
+        is_wire_only.then(|| Time::new(metadata.ctime.seconds, metadata.ctime.nanoseconds)).transpose()?;
     Ok(content.with_ctime(changed))
 }
 

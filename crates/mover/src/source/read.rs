@@ -6,7 +6,9 @@ use crate::compression::{self, CompressionHistory};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
 use crate::wire::{Chunk, ChunkPart, FileSent, Frame, Reason, WireError};
-use numaio_machine::port::{Digest, Fault, Operation, CompressFn, CompressionResult, ReadPiece, Ticket, BLOCK};
+use numaio_machine::port::{
+    CompressFn, CompressionResult, Digest, Fault, Operation, ReadPiece, Ticket, BLOCK,
+};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 

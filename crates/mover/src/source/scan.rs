@@ -5,7 +5,7 @@ use super::{Origin, SourceOptions};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use numaio_machine::port::{Details, Fault, FilePath, FileInfo, Listing, Operation, Ticket};
+use numaio_machine::port::{Details, Fault, FileInfo, FilePath, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum listings in flight.
@@ -157,7 +157,8 @@ impl Scan {
         let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
         let seen_names = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
-            let absent = || Fault::new(numaio_machine::port::FaultKind::NotFound, "no such file or directory");
+            let absent =
+                || Fault::new(numaio_machine::port::FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };

@@ -1,6 +1,8 @@
 //! A simulated world: two sides, two disks and a link.
 
-use numaio_machine::port::{Digest, Event, Fault, FilePath, NameMatching, Operation, Outcome, Packet, Ticket, FaultKind};
+use numaio_machine::port::{
+    Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
+};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};

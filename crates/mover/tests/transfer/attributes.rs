@@ -65,8 +65,7 @@ fn modes(objects: &[(u32, u32, u32, Object)], own: &WriterIdentity) -> (Vec<u32>
         sink.totals().moved
     });
     let at = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
-    let Outcome::Stat(found) =
-        to.run(Operation::Stat { at, details: Details::default(), links: Vec::new() })
+    let Outcome::Stat(found) = to.run(Operation::Stat { at, details: Details::default(), links: Vec::new() })
     else {
         panic!("expected a lookup")
     };

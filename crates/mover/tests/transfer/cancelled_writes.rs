@@ -1,7 +1,7 @@
 //! Writes that a port rejects because the transfer is cancelled.
 
 use crate::sides::{run, sink, source};
-use numaio_machine::port::{Fault, Operation, Outcome, Stamp, FaultKind, BLOCK};
+use numaio_machine::port::{Fault, FaultKind, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::wire::{ProblemSubject, Reason};

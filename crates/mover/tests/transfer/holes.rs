@@ -1,7 +1,9 @@
 //! Files with more holes than their entries can describe.
 
 use crate::sides::{run, sink, source};
-use numaio_machine::port::{Fault, FileKind, FileInfo, Operation, Outcome, FileWrite, Stamp, FaultKind, BLOCK};
+use numaio_machine::port::{
+    Fault, FaultKind, FileInfo, FileKind, FileWrite, Operation, Outcome, Stamp, BLOCK,
+};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::report::{Report, TransferOutcome};
@@ -97,7 +99,8 @@ fn unreadable_huge_file_fails_after_few_reads() {
     let from = |operation| match operation {
         Operation::Read { pieces, .. } => {
             reads += 1;
-            let results = pieces.iter().map(|_| Err(Fault::new(FaultKind::Other, "the disk is broken"))).collect();
+            let results =
+                pieces.iter().map(|_| Err(Fault::new(FaultKind::Other, "the disk is broken"))).collect();
             Outcome::Read { results, data: Vec::new(), packed: None }
         }
         other => match disk.run(other) {

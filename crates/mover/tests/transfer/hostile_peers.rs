@@ -1,7 +1,9 @@
 //! Peers that request or announce far more than allowed, in few bytes.
 
 use crate::sides::{found, run_operations, sink, source};
-use numaio_machine::port::{Event, FileKind, Listing, OpenedJournal, NameMatching, Operation, Outcome, Packet};
+use numaio_machine::port::{
+    Event, FileKind, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet,
+};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;

@@ -3,8 +3,8 @@
 
 use crate::sides::{run, run_operations, sink, sink_options, source};
 use numaio_machine::port::{
-    Event, Fault, FileKind, FilePath, FileInfo, OpenedJournal as Opened, Listing, NameMatching, Operation, Outcome, Ticket,
-    FaultKind,
+    Event, Fault, FaultKind, FileInfo, FileKind, FilePath, Listing, NameMatching, OpenedJournal as Opened,
+    Operation, Outcome, Ticket,
 };
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::journal::Journal;
@@ -30,7 +30,11 @@ fn listed(from: usize, most: usize) -> Outcome<Vec<u8>> {
     let end = FILES.min(from + most);
     let one = |name: String| (name.as_bytes().into(), Ok(found(name.as_bytes())));
     let found = (from..end).map(|number| one(number.to_string())).collect();
-    Outcome::Listed(Ok(Listing { found, more: (end < FILES).then_some(end as u64), names: NameMatching::Exact }))
+    Outcome::Listed(Ok(Listing {
+        found,
+        more: (end < FILES).then_some(end as u64),
+        names: NameMatching::Exact,
+    }))
 }
 
 /// Simulates the disks of both sides: equal files, and a journal of an interrupted run at the sink.
@@ -38,9 +42,7 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
     match operation {
         Operation::List { most, .. } => listed(0, most),
         Operation::ListMore { listing, most, .. } => listed(listing as usize, most),
-        Operation::Stat { at, .. } => {
-            Outcome::Stat(at.iter().map(|at| Ok(Some(found(&at.name)))).collect())
-        }
+        Operation::Stat { at, .. } => Outcome::Stat(at.iter().map(|at| Ok(Some(found(&at.name)))).collect()),
         Operation::OpenJournal { .. } => {
             Outcome::OpenedJournal(Ok(Opened::Content(Journal::new(TransferId([1; 16])).take_pending())))
         }

@@ -5,8 +5,8 @@
 //! has the table.
 
 use numaio_machine::port::{
-    Event, FileKind, FilePath, FileInfo, ListedEntry, Listing, OpenedJournal, NameMatching, Operation, Outcome, Packet, FileStat,
-    Stamp, ContentHash,
+    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,
+    OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
@@ -88,7 +88,8 @@ impl VirtualTree {
         let size = if kind == FileKind::File { self.size } else { 0 };
         let mtime = Stamp { seconds: self.changed.unwrap_or_default(), nanoseconds: 0 };
         let ctime = mtime;
-        let metadata = FileStat { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
+        let metadata =
+            FileStat { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
         FileInfo {
             metadata,
             has_hidden_xattrs: false,

@@ -1,7 +1,7 @@
 //! Hard links, duplicate names, and names that the destination changes.
 
 use crate::sides::{run, run_operations, sink, sink_options, source, source_options};
-use numaio_machine::port::{Event, Fault, NameMatching, Operation, Outcome, Stamp, FaultKind};
+use numaio_machine::port::{Event, Fault, FaultKind, NameMatching, Operation, Outcome, Stamp};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::report::Report;
 use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
@@ -136,7 +136,10 @@ fn hard_link_to_a_failed_file_keeps_old_content_of_equal_age() {
 /// The name `notes.` of the source is listed as `notes`, as on FAT.
 #[test]
 fn name_without_its_trailing_dot_is_not_removed() {
-    for (names, expected) in [(NameMatching::CaseInsensitiveTrimmed, &["old"][..]), (NameMatching::CaseInsensitive, &["notes", "old"])] {
+    for (names, expected) in [
+        (NameMatching::CaseInsensitiveTrimmed, &["old"][..]),
+        (NameMatching::CaseInsensitive, &["notes", "old"]),
+    ] {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"notes.", file(b"new"));
         [&b"notes."[..], b"old"].into_iter().for_each(|name| to.put(name, file(b"new")));
@@ -167,7 +170,9 @@ fn name_without_its_trailing_dot_is_not_removed() {
 /// The destination stores even seconds only, as FAT does.
 #[test]
 fn odd_seconds_match_even_ones_on_fat() {
-    for (names, moved) in [(NameMatching::CaseInsensitiveTrimmed, [1, 0]), (NameMatching::CaseInsensitive, [1, 1])] {
+    for (names, moved) in
+        [(NameMatching::CaseInsensitiveTrimmed, [1, 0]), (NameMatching::CaseInsensitive, [1, 1])]
+    {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"f", Inode { mtime: Stamp { seconds: 905, nanoseconds: 7 }, ..file(b"new") });
         let problems = [(); 2].map(|()| {
@@ -179,7 +184,8 @@ fn odd_seconds_match_even_ones_on_fat() {
             let even = |stamp: Stamp| Stamp { seconds: stamp.seconds & !1, nanoseconds: 0 };
             let at_sink = |operation| match to.run(operation) {
                 Outcome::Stat(mut found) => {
-                    for found in found.iter_mut().flatten().flatten().filter(|found| found.metadata.size > 0) {
+                    for found in found.iter_mut().flatten().flatten().filter(|found| found.metadata.size > 0)
+                    {
                         (found.metadata.mtime, found.metadata.ctime) =
                             (even(found.metadata.mtime), even(found.metadata.ctime));
                     }

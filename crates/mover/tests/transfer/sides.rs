@@ -1,6 +1,8 @@
 //! A source and a sink with default options, and functions to run them.
 
-use numaio_machine::port::{Event, FileKind, FileInfo, NameMatching, Operation, Outcome, Packet, FileStat, Stamp};
+use numaio_machine::port::{
+    Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
+};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
@@ -135,5 +137,13 @@ pub fn found(kind: FileKind) -> FileInfo {
         volume: 1,
         links: 1,
     };
-    FileInfo { metadata, has_hidden_xattrs: false, target: None, xattrs: Vec::new(), data: None, address: None, is_link_destination: false }
+    FileInfo {
+        metadata,
+        has_hidden_xattrs: false,
+        target: None,
+        xattrs: Vec::new(),
+        data: None,
+        address: None,
+        is_link_destination: false,
+    }
 }

@@ -3,7 +3,9 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tree::Tree;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{Basis, MachineSource, PlacementRequest, PlacementTarget, TaskPlacement, PLACEMENT_SCHEMA};
+use numaio_schema::{
+    Basis, MachineSource, PlacementRequest, PlacementTarget, TaskPlacement, PLACEMENT_SCHEMA,
+};
 
 /// One task on CPUs 4-7 of node 1, near eth0.
 fn plan() -> PlacementPlan {

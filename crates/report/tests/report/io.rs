@@ -8,8 +8,8 @@ use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use numaio_report::{csv, html, io_agreement, io_text, latex, markdown, Bundle, TextStyle};
 use numaio_schema::{
-    Document, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance, Reading,
-    ClassRepresentative, Rounds, Summary,
+    ClassRepresentative, Document, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance,
+    Reading, Rounds, Summary,
 };
 
 use Direction::{Read, Write};

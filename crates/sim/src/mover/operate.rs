@@ -3,9 +3,10 @@
 use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use numaio_machine::port::{
-    Attributes, OpenMode, Details, Digest, Fault, FileKind, FilePath, FileInfo, Hash, OpenedJournal, Listing, NewObject,
-    NameMatching, Object as Wanted, Operation, Outcome, CompressFn, CompressionResult, FileWrite, ReadPiece, JournalWrite, FileStat, FileCompletion, Stamp,
-    ContentHash, Decompression, FaultKind, BLOCK, UNFINISHED_DIRECTORY_MODE,
+    Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
+    FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalWrite, Listing,
+    NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome, ReadPiece, Stamp,
+    BLOCK, UNFINISHED_DIRECTORY_MODE,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,7 +44,9 @@ impl Disk {
             Operation::List { directory, most, details } => {
                 Outcome::Listed(self.list(&directory, most, details))
             }
-            Operation::ListMore { listing, most, details } => Outcome::Listed(self.more(listing, most, details)),
+            Operation::ListMore { listing, most, details } => {
+                Outcome::Listed(self.more(listing, most, details))
+            }
             Operation::Stat { at, details, links } => {
                 let mut found: Vec<_> = at.iter().map(|at| self.stat(at, details)).collect();
                 for (index, target) in links {
@@ -180,7 +183,15 @@ impl Disk {
         // A file has an arbitrary but fixed address.
         let address =
             (details.address && kind == FileKind::File).then(|| number.wrapping_mul(0x9e37_79b9) % 1_000);
-        Some(FileInfo { metadata, has_hidden_xattrs: false, target, xattrs, data, address, is_link_destination: false })
+        Some(FileInfo {
+            metadata,
+            has_hidden_xattrs: false,
+            target,
+            xattrs,
+            data,
+            address,
+            is_link_destination: false,
+        })
     }
 
     /// Whether a relative link target resolves to the entry at the link's own name, or into it,

@@ -70,7 +70,8 @@ fn render_net(device: &DeviceSpec, name: &str, place: &str, tree: &mut Tree) {
         // The kernel returns EINVAL while the interface is down.
         None => {
             let failed = || ReadErrorKind::Failed("Invalid argument (os error 22)".to_owned());
-            tree.unreadable(&format!("{path}/speed"), failed()).unreadable(&format!("{path}/carrier"), failed());
+            tree.unreadable(&format!("{path}/speed"), failed())
+                .unreadable(&format!("{path}/carrier"), failed());
         }
     }
 }

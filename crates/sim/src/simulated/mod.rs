@@ -14,7 +14,7 @@ use crate::wiring::Wiring;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::interleave;
-use numaio_machine::locate::{LocateAnswer, LocateAnswers, Locate, LocateError, LocateQuery};
+use numaio_machine::locate::{Locate, LocateAnswer, LocateAnswers, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError, Residency};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{ReadError, Sysfs, SysfsExt};

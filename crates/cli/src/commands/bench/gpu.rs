@@ -65,7 +65,7 @@ pub struct Sizes(Vec<u64>);
 pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let (gpus, engine) = match machine.is_live() {
-        true => discover(common, machine, args.engine)?,
+        true => discover_gpus(common, machine, args.engine)?,
         false => (gpu_on_tape(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
     };
     let gpu = choose(common, &topology, &gpus, args.device.as_deref())?;
@@ -82,7 +82,7 @@ pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoR
 }
 
 /// The GPUs of this machine, and the engine that can reach them.
-fn discover(
+fn discover_gpus(
     common: &Common,
     machine: &Machine,
     engine: Option<EngineArg>,
@@ -135,8 +135,7 @@ fn choose<'a>(
         }
         return gpus.first().ok_or_else(|| Failure::new("no GPU found: nvbandwidth lists none"));
     };
-    let address =
-        || topology.devices.iter().find(|device| device.has_name(name)).and_then(|found| found.pci);
+    let address = || topology.devices.iter().find(|device| device.has_name(name)).and_then(|found| found.pci);
     let pci: Option<PciAddress> = name.parse().ok().or_else(address);
     let matches = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
     gpus.iter().find(matches).ok_or_else(|| {

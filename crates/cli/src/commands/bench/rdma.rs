@@ -1,15 +1,15 @@
 //! `numaio bench rdma`: RDMA between two hosts by perftest, from every node.
 
+use super::net::endpoints::{check_device, EndpointArgs, Endpoints};
 use super::net::remote::{self, RemoteArgs};
-use super::net::endpoints::{check_device, Endpoints, EndpointArgs};
 use super::net::{self, live, sizes, Session, Sizes};
 use super::shared::BoundsArgs;
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use clap::{Args, ValueEnum};
-use numaio_machine::near::ResolveContext;
 use numaio_machine::discover::discover;
+use numaio_machine::near::ResolveContext;
 use numaio_measure::engine::perftest::Op;
 use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;

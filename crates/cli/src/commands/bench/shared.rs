@@ -13,11 +13,11 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::Engine;
-use numaio_measure::io::{self, Matrix, Placements, IoSelection};
+use numaio_measure::io::{self, IoSelection, Matrix, Placements};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{io_agreement, TextStyle};
-use numaio_schema::{IoDevice, IoRecord, Model, ClassRepresentative};
+use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Args)]
@@ -222,7 +222,8 @@ pub fn pages(
     page: impl Fn(&IoRecord, &[Option<u32>], &TextStyle) -> String,
 ) -> String {
     let style = output::style(common);
-    let page = |record: &IoRecord| page(record, &io_ranks(record, numaio_model::ClassOptions::default()), &style);
+    let page =
+        |record: &IoRecord| page(record, &io_ranks(record, numaio_model::ClassOptions::default()), &style);
     let mut pages: Vec<String> = records.iter().map(page).collect();
     if let [one, other] = records {
         pages.push(io_agreement(one, other, &style));

@@ -6,7 +6,7 @@ use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use numaio_linux::io::{self, Claim, ClaimError, DiskFacts};
-use numaio_machine::near::{resolve, ResolveContext, Handle};
+use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::IoDevice;
@@ -173,7 +173,8 @@ pub fn device_near(
     path: &str,
     reached_via: Option<String>,
 ) -> Option<IoDevice> {
-    let found = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
+    let found =
+        resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Path(path.to_owned()));
     let devices = || found.devices.iter().filter_map(|near| topology.devices.get(near.index));
     match found.devices.len() {
         0 => None,

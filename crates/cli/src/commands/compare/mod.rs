@@ -1,8 +1,8 @@
 //! `numaio compare`: views of one target beside each other.
 
-mod view_set;
 mod missing;
 mod target;
+mod view_set;
 
 use super::json;
 use super::measuring;
@@ -12,16 +12,16 @@ use crate::machine::Machine;
 use crate::store::{self, Kind};
 use crate::{documents, output};
 use clap::Args;
-use view_set::{Duplicates, ViewSet};
 use missing::SOURCES;
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_model::{ComparisonContext, ViewSubject};
 use numaio_report::TextStyle;
 use numaio_schema::{Comparison, Document};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use view_set::{Duplicates, ViewSet};
 
 #[derive(Debug, Args)]
 pub struct CompareArgs {
@@ -86,8 +86,12 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
         (true, _) => add_saved(common, &mut found, args.all, &identity)?,
     }
     let replay = matches!(machine, Machine::Recorded(_)) && args.from.is_empty();
-    let keep =
-        measuring::should_save(&machine, args.no_save || !args.from.is_empty(), Kind::Comparison, &fingerprint)?;
+    let keep = measuring::should_save(
+        &machine,
+        args.no_save || !args.from.is_empty(),
+        Kind::Comparison,
+        &fingerprint,
+    )?;
     if let Some(topology) = topology.as_ref().filter(|_| args.measure || replay) {
         missing::measure(common, args, &machine, topology, &mut found)?;
     }

@@ -11,9 +11,9 @@ use super::transfer_output::TransferOutput;
 use crate::failure::Failure;
 use crate::keys::{self, KnownDaemons};
 use crate::output::sanitize;
+use numaio_linux::port::net::control::{self, ChannelError, ControlChannel};
+use numaio_linux::port::net::{KeyPair, OutgoingConnections, PublicKey, Ticket};
 use numaio_linux::port::streams_needed;
-use numaio_linux::port::net::control::{self, ControlChannel, ChannelError};
-use numaio_linux::port::net::{OutgoingConnections, KeyPair, PublicKey, Ticket};
 use numaio_mover::wire::Side;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -149,8 +149,17 @@ impl ConnectTarget {
             match TcpStream::connect_timeout(&at, CONNECT_TIMEOUT) {
                 Ok(socket) => {
                     let started_calls = streams.map(|(most, is_sparing)| {
-                        let streams = if is_sparing { streams_needed(&socket, most.into()) as u16 } else { most };
-                        (OutgoingConnections::start(at, others, connection_count(streams), CONNECT_TIMEOUT), streams)
+                        let streams =
+                            if is_sparing { streams_needed(&socket, most.into()) as u16 } else { most };
+                        (
+                            OutgoingConnections::start(
+                                at,
+                                others,
+                                connection_count(streams),
+                                CONNECT_TIMEOUT,
+                            ),
+                            streams,
+                        )
                     });
                     return Ok((socket, started_calls));
                 }

@@ -6,7 +6,7 @@
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Attributes, Event, Fault, Operation, Outcome, Packet, Port, Ticket, FaultKind};
+use numaio_machine::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -152,8 +152,8 @@ impl Port for LimitedPort {
 mod tests {
     use super::*;
     use numaio_linux::files::Roots;
-    use numaio_linux::port::{WorkerGroup, StreamPair, Pool, Setting};
-    use numaio_machine::port::{OpenMode, FilePath, NewObject, Object, Part, FileWrite, FileCompletion};
+    use numaio_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
+    use numaio_machine::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
@@ -196,7 +196,10 @@ mod tests {
     /// A write of a number of bytes.
     fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
         let part = Part { bytes: 0..bytes, offset: 0 };
-        let put = FileWrite { parts: vec![part], ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh) };
+        let put = FileWrite {
+            parts: vec![part],
+            ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh)
+        };
         Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
     }
 

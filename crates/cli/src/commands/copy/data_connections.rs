@@ -3,8 +3,8 @@
 
 use super::net_options::{with_port, DataSecurity, NetArgs};
 use numaio_linux::port::net::{
-    connect as net_connect, has_kernel_tls, OutgoingConnections, DataListener, KeyPair, DataStream, Credentials, NetError, Secret, Ticket,
-    MAX_STREAMS,
+    connect as net_connect, has_kernel_tls, Credentials, DataListener, DataStream, KeyPair, NetError,
+    OutgoingConnections, Secret, Ticket, MAX_STREAMS,
 };
 use numaio_linux::port::StreamSet;
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,8 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
     };
     let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
     let asked = (path.request_connections)(&path.daemon, ticket).and_then(|()| path.daemon.try_clone());
-    let door = asked.and_then(|process| DataListener::from_process(lock, process, connection_count(offer.streams)));
+    let door =
+        asked.and_then(|process| DataListener::from_process(lock, process, connection_count(offer.streams)));
     Ok((
         door.map_err(|error| error.to_string())?,
         DataEndpoint { port: None, key, address: None, kernel_tls },

@@ -100,7 +100,9 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
         return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
     }
     let file = match store::write_target(path)? {
-        WriteTarget::Stream => return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?)),
+        WriteTarget::Stream => {
+            return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?))
+        }
         WriteTarget::File(file) => file,
     };
     // A name that the sink uses itself, so that `--delete` does not remove it in the destination.

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use clap::Args as ClapArgs;
 use numaio_linux::files::Base;
 use numaio_linux::port::net::DataListener;
-use numaio_linux::port::{StreamPair, FilePort};
+use numaio_linux::port::{FilePort, StreamPair};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
@@ -276,8 +276,10 @@ impl DataChannel {
                 (FilePort::over(site.setting(None)?, StreamPair { from: Box::new(from), to }), None)
             }
             Self::DataConnections(door, ControlStreams { mut from, to }) => {
-                let connections =
-                    split_by_direction(door.lanes(HANDSHAKE_TIMEOUT).map_err(Failure::new)?, is_source);
+                let connections = split_by_direction(
+                    door.into_streams(HANDSHAKE_TIMEOUT).map_err(Failure::new)?,
+                    is_source,
+                );
                 let left = left.clone();
                 // No messages follow on the control channel; its end means that the other side has
                 // exited.

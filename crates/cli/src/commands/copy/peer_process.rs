@@ -242,7 +242,9 @@ impl PeerProcess {
             PeerConnection::Daemon { data, .. } => {
                 let data = data.take().ok_or("no data connections were started")?;
                 let (calls, count) = (data.calls, ours.connection_count(most_streams));
-                calls.into_streams(count, data_connections::CONNECT_TIMEOUT).map_err(|error| error.to_string())
+                calls
+                    .into_streams(count, data_connections::CONNECT_TIMEOUT)
+                    .map_err(|error| error.to_string())
             }
         }
     }

@@ -17,9 +17,9 @@ use crate::failure::Failure;
 use crate::output::sanitize;
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::net::{has_kernel_tls, DataStream};
-use numaio_linux::port::{StreamPair, FilePort, StreamSet, Slab};
-use numaio_mover::drive::{drive, TransferCore};
+use numaio_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_mover::compression::CompressMode;
+use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -315,7 +315,11 @@ impl RemoteTransfer<'_> {
 }
 
 /// Reports the additional addresses that are not in use.
-fn report_unused_addresses(show: &TransferOutput, others: &[SocketAddr], connections: &[Box<dyn DataStream>]) {
+fn report_unused_addresses(
+    show: &TransferOutput,
+    others: &[SocketAddr],
+    connections: &[Box<dyn DataStream>],
+) {
     let peers: Vec<IpAddr> = connections
         .iter()
         .filter_map(|connection| Some(connection.socket().peer_addr().ok()?.ip()))

@@ -20,7 +20,9 @@ use numaio_linux::{accounts, process, Root};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
-use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use serde::{Deserialize, Serialize};

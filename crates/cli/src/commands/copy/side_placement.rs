@@ -15,12 +15,12 @@ use crate::machine::Machine;
 use crate::output;
 use numaio_linux::files::{Base, Roots};
 use numaio_linux::port::net::MAX_STREAMS;
-use numaio_linux::port::{can_pin, has_io_uring, WorkerGroup, StreamSet, Pool, Setting};
+use numaio_linux::port::{can_pin, has_io_uring, Pool, Setting, StreamSet, WorkerGroup};
 use numaio_linux::{Kernel, Root};
 use numaio_machine::devices::Device;
-use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, ResolveContext, Handle, Resolved};
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
+use numaio_machine::near::{resolve, Handle, ResolveContext, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
@@ -93,9 +93,11 @@ impl<'a> SideSetup<'a> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let machine = MachineView::new(request, side_plan::find(request, side));
-        let PlacedGroups { by, worker_groups, mut notes } = place_groups(&paths, side, request, machine.as_ref());
+        let PlacedGroups { by, worker_groups, mut notes } =
+            place_groups(&paths, side, request, machine.as_ref());
         let threads = worker_groups.iter().map(|group| group.threads).sum();
-        let worker_groups = worker_groups.iter().map(|group| group.create(threads, request.streams, &mut notes)).collect();
+        let worker_groups =
+            worker_groups.iter().map(|group| group.create(threads, request.streams, &mut notes)).collect();
         Ok(Self { roots, threads, worker_groups, by, notes, side, request, machine })
     }
 
@@ -179,8 +181,13 @@ impl<'a> SideSetup<'a> {
             format!("{} thread{s} on {cpus}, buffers {node}", group.threads)
         };
         let io = format!("large blocks by {}", self.io());
-        let parts: Vec<String> =
-            self.worker_groups.iter().map(group).chain([io]).chain(network.map(NetworkPlacement::line)).collect();
+        let parts: Vec<String> = self
+            .worker_groups
+            .iter()
+            .map(group)
+            .chain([io])
+            .chain(network.map(NetworkPlacement::line))
+            .collect();
         format!("{}, placed by {}: {}", event::side_name(self.side), self.by, parts.join("; "))
     }
 

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
 use numaio_machine::devices::Device;
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
@@ -62,7 +62,11 @@ impl SidePlan {
     /// Returns a group of storage threads for each memory node, and a note for the user.
     ///
     /// If the plan names the devices of the side, only their pools count.
-    pub fn worker_groups(&self, topology: &Topology, devices: &[&Device]) -> (Vec<GroupPlacement>, Option<String>) {
+    pub fn worker_groups(
+        &self,
+        topology: &Topology,
+        devices: &[&Device],
+    ) -> (Vec<GroupPlacement>, Option<String>) {
         let (threads, note) = self.threads(PoolSide::Storage, devices);
         let group = |(node, threads)| {
             let own = self.cpus(topology, node);

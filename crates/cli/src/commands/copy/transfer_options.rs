@@ -3,8 +3,8 @@
 use crate::args::integer;
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
-use numaio_mover::hash::HashKind;
 use numaio_mover::compression;
+use numaio_mover::hash::HashKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -30,7 +30,8 @@ mod tests {
 
     #[test]
     fn idle_groups_help_where_that_is_faster() {
-        let load = |waiting, per_second, helped_per_second| GroupLoad { waiting, per_second, helped_per_second };
+        let load =
+            |waiting, per_second, helped_per_second| GroupLoad { waiting, per_second, helped_per_second };
         let idle = load(0, Some(100.0), Some(50.0));
         // Ten operations wait for 1 s each; the idle group takes 0.1 s.
         assert_eq!(pick_group_to_help(&[load(10, Some(1.0), Some(10.0)), idle], 1), Some(0));

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use numaio_machine::checkup::{self, Program, Symptom};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{self, resolve, ResolveContext, Handle, NearDevice};
+use numaio_machine::near::{self, resolve, Handle, NearDevice, ResolveContext};
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;

@@ -3,7 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use numaio_machine::devices::{Device, Irq};
-use numaio_machine::near::{resolve, ResolveContext, Handle, NearDevice, Resolved};
+use numaio_machine::near::{resolve, Handle, NearDevice, ResolveContext, Resolved};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::TargetDevice;
@@ -12,7 +12,11 @@ use numaio_model::TargetDevice;
 const MOST_BOUND: usize = 4;
 
 /// Devices behind a handle that carry its I/O.
-pub fn devices_of(machine: &Machine, topology: &Topology, handle: &Handle) -> Result<Vec<TargetDevice>, Failure> {
+pub fn devices_of(
+    machine: &Machine,
+    topology: &Topology,
+    handle: &Handle,
+) -> Result<Vec<TargetDevice>, Failure> {
     let found = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
     let carrying: Vec<(&NearDevice, &Device)> = found
         .devices

@@ -16,10 +16,10 @@ use clap::Args;
 use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
-use numaio_machine::units::{parse_size, format_size};
+use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
 use numaio_model::PlacementError;
-use numaio_schema::{Document, PlacementHint, Model, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
+use numaio_schema::{Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
 use std::path::{Path, PathBuf};
 
 /// What to be near, and how.
@@ -110,7 +110,8 @@ pub fn plan(
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
-    let chosen = numaio_model::choose_placement(topology, &near, &models, &request).map_err(placement_failure)?;
+    let chosen =
+        numaio_model::choose_placement(topology, &near, &models, &request).map_err(placement_failure)?;
     let mut plan = PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -140,7 +141,11 @@ fn placement_failure(why: PlacementError) -> Failure {
 }
 
 /// Checks that memory suffices: an error if the place is strict, said otherwise.
-fn check_free_memory(topology: &Topology, args: &PlacementArgs, plan: &mut PlacementPlan) -> Result<(), Failure> {
+fn check_free_memory(
+    topology: &Topology,
+    args: &PlacementArgs,
+    plan: &mut PlacementPlan,
+) -> Result<(), Failure> {
     let Some(each) = args.needs else { return Ok(()) };
     for node in topology.memory_nodes().iter() {
         let here = plan.tasks.iter().filter(|task| task.memory.nodes.contains(node));
@@ -191,7 +196,8 @@ pub fn models(
     let fingerprint = &topology.identity.fingerprint;
     if let Some(path) = given {
         let text = input::read_text(path)?;
-        let model = Model::from_json(&text).map_err(|error| crate::failure::not_a_model(path, &text, &error))?;
+        let model =
+            Model::from_json(&text).map_err(|error| crate::failure::not_a_model(path, &text, &error))?;
         let found = &model.record.provenance.machine.fingerprint;
         if found != fingerprint {
             return Err(Failure::file(

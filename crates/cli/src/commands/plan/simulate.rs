@@ -19,8 +19,10 @@ pub fn simulate(plan: &mut Plan) -> Result<(), Stuck> {
     let template = plan.clone();
     for rejected in &mut plan.rejected {
         if let Some(predicted) = &mut rejected.predicted {
-            let (storage_paths, network_paths) = (rejected.storage_paths.clone(), rejected.network_paths.clone());
-            predicted.simulated_s = Some(seconds(&Plan { storage_paths, network_paths, ..template.clone() })?);
+            let (storage_paths, network_paths) =
+                (rejected.storage_paths.clone(), rejected.network_paths.clone());
+            predicted.simulated_s =
+                Some(seconds(&Plan { storage_paths, network_paths, ..template.clone() })?);
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What options of `numaio plan` say: names with sizes, nodes with cores.
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{InvalidHandle, Handle};
+use numaio_machine::near::{Handle, InvalidHandle};
 use numaio_machine::units::parse_size;
 
 /// `nvme0n1=2TB`.

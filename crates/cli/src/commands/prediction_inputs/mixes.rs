@@ -58,7 +58,9 @@ pub fn measure_mixes(
     let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
     let options = IoOptions {
-        what: IoSelection::Mixes(request.mixes.iter().map(|mix| parts(mix, request.capacities.direction)).collect()),
+        what: IoSelection::Mixes(
+            request.mixes.iter().map(|mix| parts(mix, request.capacities.direction)).collect(),
+        ),
         block_bytes: vec![request.capacities.block_bytes],
         operations: vec![request.capacities.operation.clone()],
         depth: request.like.method.depth,
@@ -152,7 +154,12 @@ fn check_volume(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failu
 }
 
 /// Where to read or write. Files are made and claimed, and so is a device that is written to.
-fn open_target(common: &Common, machine: &Machine, topology: &Topology, request: &MixRequest) -> Result<IoTarget, Failure> {
+fn open_target(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    request: &MixRequest,
+) -> Result<IoTarget, Failure> {
     let method = &request.like.method;
     let area = method.area_bytes.unwrap_or(AREA);
     let (disk_method, order) = method.disk.unwrap_or_else(|| (best_method().0, DiskOrder::Sequential));
@@ -225,7 +232,8 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_that_was_not_named() {
-        let lost = |named, writes| check_destroys(named, "/dev/loop0", writes).map_err(|failure| failure.message);
+        let lost =
+            |named, writes| check_destroys(named, "/dev/loop0", writes).map_err(|failure| failure.message);
         assert_eq!(lost(Some("loop0"), true).and(lost(Some("/dev/loop0"), true)), Ok(()));
         for named in ["vda", "/dev/vda", "/dev/loop", ""] {
             let refused = lost(Some(named), true).expect_err("it is not the one");

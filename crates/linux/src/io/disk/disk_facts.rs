@@ -45,7 +45,8 @@ pub fn disk_facts_of(root: &dyn Sysfs, file: &impl AsFd) -> Result<DiskFacts, Er
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let reported = is_device.then(|| rustix::fs::ioctl_blksszget(file).ok()).flatten().map(u64::from);
-    let sector = reported.or_else(|| storage::queue_attribute(root, device_number(number), "logical_block_size"));
+    let sector =
+        reported.or_else(|| storage::queue_attribute(root, device_number(number), "logical_block_size"));
     // The size of a directory is not a content length.
     let bytes = match (is_device, FileType::from_raw_mode(stat.st_mode)) {
         (true, _) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?,

@@ -3,7 +3,7 @@
 use super::protocol::Interface;
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{self, ResolveContext, Handle};
+use numaio_machine::near::{self, Handle, ResolveContext};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;

@@ -1,13 +1,13 @@
 //! Both ends of a network path: which one is varied, and what is there.
 
 use super::remote;
-use crate::args::{node, integer};
+use crate::args::{integer, node};
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, ResolveContext, Handle};
+use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_measure::engine::{RemoteEnd, RemotePlacement};
@@ -97,8 +97,9 @@ impl Endpoints {
             Some(SideArg::Receiver) => vec![Side::Receiver.end(direction)],
             Some(SideArg::Both) => vec![End::Local, End::Remote],
         };
-        let varied =
-            directions.iter().flat_map(|direction| endpoints(*direction).into_iter().map(|end| (end, *direction)));
+        let varied = directions
+            .iter()
+            .flat_map(|direction| endpoints(*direction).into_iter().map(|end| (end, *direction)));
         NetOptions {
             varied: varied.collect(),
             places: local_places(args),
@@ -124,7 +125,11 @@ fn remote_places(about: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
     let pairs = with_cpus.flat_map(|cpus| about.nodes.iter().map(move |memory| (cpus, memory)));
     let wanted = pairs.filter(|(cpus, memory)| memory.memory && (all_pairs || cpus.node == memory.node));
     wanted
-        .map(|(cpus, memory)| RemotePlacement { cpu_node: cpus.node, cpus: cpus.cpus.clone(), memory: memory.node })
+        .map(|(cpus, memory)| RemotePlacement {
+            cpu_node: cpus.node,
+            cpus: cpus.cpus.clone(),
+            memory: memory.node,
+        })
         .collect()
 }
 

@@ -1,8 +1,8 @@
 //! `numaio bench net`: TCP between two hosts, from every node, with the placement of either end varied.
 
+pub mod endpoints;
 pub mod remote;
 pub mod serve;
-pub mod endpoints;
 
 use super::shared::{self, BoundsArgs};
 use crate::args::{integer, Common, Directions};
@@ -12,17 +12,17 @@ use crate::machine::Machine;
 use crate::output;
 use crate::ssh::ManagedProcess;
 use clap::{Args, ValueEnum};
-use remote::RemoteArgs;
+use endpoints::{check_device, EndpointArgs, Endpoints};
 use numaio_linux::Kernel;
-use numaio_machine::near::ResolveContext;
 use numaio_machine::discover::discover;
+use numaio_machine::near::ResolveContext;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
 use numaio_measure::{IoOptions, NetOptions};
 use numaio_report::{io_agreement, net_text};
 use numaio_schema::IoRecord;
-use endpoints::{check_device, Endpoints, EndpointArgs};
+use remote::RemoteArgs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::ExitCode;
 

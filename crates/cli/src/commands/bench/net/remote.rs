@@ -81,7 +81,8 @@ pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
         }
         false => {
             let host = if args.via.is_some() { host } else { ssh_hostname(name).unwrap_or(host) };
-            let (started, hello) = start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
+            let (started, hello) =
+                start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
             (started, hello, host)
         }
     };
@@ -108,7 +109,7 @@ fn ssh_hostname(name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-fn start(command: Command, name: &str) -> Result<(Started, ServerHello), Failure> {
+fn start(command: Command, name: &str) -> Result<(ManagedProcess, ServerHello), Failure> {
     let hint = "ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve";
     let mut started = ManagedProcess::start(command, STOP_LIMIT, hint)?;
     let stdout = started.stdout.take();
