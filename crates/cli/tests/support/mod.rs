@@ -3,6 +3,10 @@
 // Each test program uses what it needs of this.
 #![allow(dead_code)]
 
+pub mod limits;
+
+pub use limits::{Limited, LIMIT};
+
 use std::fmt::Display;
 use std::fs;
 use std::io::Write;
@@ -12,9 +16,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// How long something may take that has to come to pass.
-pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Says why a test does nothing here. Past what the harness keeps to itself of tests that pass, so that it is counted.
 pub fn skipped(why: impl Display) {
@@ -32,9 +33,12 @@ pub fn until<W: Display>(ready: impl Fn() -> bool, what: impl Fn() -> W) {
 
 /// Sends a signal, as `-TERM`.
 pub fn kill(signal: &str, process: u32) {
-    let kill = Command::new("kill").args([signal, &process.to_string()]).status();
+    let kill = Command::new("kill").args([signal, &process.to_string()]).limited_status();
     assert!(kill.expect("kill").success());
 }
+
+/// Runs a program with the default disposition of the signals that tests send.
+pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 
 /// A folder that is home, removed at the end.
 pub struct Home(pub PathBuf);
@@ -76,9 +80,15 @@ impl Home {
         command
     }
 
-    /// numaio as another program starts it.
+    /// Returns a command of numaio that reacts to interrupts. Under nohup and in background jobs the tests ignore
+    /// SIGINT and SIGQUIT, and so would every program that they start.
+    pub fn numaio(&self, args: &[&str]) -> Command {
+        self.command_by(&[], args)
+    }
+
+    /// Returns a command by which the program `starter` starts numaio.
     pub fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
-        let words = [starter, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
+        let words = [starter, &HEED_SIGNALS, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
         self.command(words[0], &words[1..])
     }
 
@@ -91,7 +101,7 @@ impl Home {
 
     /// Runs numaio.
     pub fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.command(env!("CARGO_BIN_EXE_numaio"), args).output().expect("numaio"))
+        Said::of(self.numaio(args).limited_output().expect("numaio"))
     }
 }
 

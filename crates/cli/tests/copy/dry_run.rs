@@ -1,0 +1,181 @@
+//! `numaio copy --dry-run`: what it tells wherever the two sides are, and that it changes nothing.
+
+use crate::support::{Home, Limited, Said};
+use crate::trees;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A program in place of ssh, which runs the other side here.
+const SSH: &str = "#!/bin/sh
+[ \"$1\" = -G ] && { echo hostname 127.0.0.1; exit; }
+while [ \"$1\" != -- ]; do shift; done
+shift 2
+exec sh -c \"$*\"
+";
+
+/// Where the sides may be: both here, one of them on another host, both on others.
+const WAYS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("one:", "two:")];
+
+fn home() -> Home {
+    let home = Home::new();
+    let ssh = home.file("ssh", SSH);
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home
+}
+
+fn copy(home: &Home, args: &[&str]) -> Said {
+    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
+    let mut command = home.numaio(&args);
+    Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
+}
+
+/// A source, and a destination that has some of it, some otherwise, and something of its own.
+fn trees_that_differ(home: &Home) {
+    for folder in ["src/d/e", "src/gone"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    for (name, size) in
+        [("same", 9), ("other", 70_000), ("mode", 1), ("d/large", 3 << 20), ("d/e/x", 5), ("gone/x", 1)]
+    {
+        fs::write(home.0.join("src").join(name), vec![7; size]).expect("a file");
+    }
+    symlink("same", home.0.join("src/link")).expect("a link");
+    home.file("src/twin", "one");
+    fs::hard_link(home.0.join("src/twin"), home.0.join("src/twin-too")).expect("a link");
+    copy(home, &["-a", "src/", "dst"]).ok();
+    fs::remove_dir_all(home.0.join("src/gone")).expect("removed");
+    fs::remove_dir_all(home.0.join("dst/d/e")).expect("removed");
+    home.file("src/other", "of another length");
+    // The other name stays with the old file, unless it is made anew.
+    home.file("src/twin", "another");
+    fs::set_permissions(home.0.join("src/mode"), fs::Permissions::from_mode(0o604)).expect("a mode");
+    symlink("other", home.0.join("src/new-link")).expect("a link");
+    fs::hard_link(home.0.join("src/same"), home.0.join("src/same-too")).expect("a link");
+    let hole = fs::File::create(home.0.join("src/d/hole")).expect("a file");
+    hole.set_len(10 << 20).expect("a hole");
+    std::os::unix::fs::FileExt::write_at(&hole, &[1; 4096], 5 << 20).expect("written");
+    assert!(Command::new("mkfifo")
+        .arg(home.0.join("src/d/pipe"))
+        .limited_status()
+        .expect("mkfifo")
+        .success());
+    home.file("dst/own", "its own");
+    // What changes within one tick of the kernel's clock has one time.
+    for folder in ["dst", "dst/d"] {
+        let folder = fs::File::open(home.0.join(folder)).expect("a folder");
+        folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000)).expect("a time");
+    }
+}
+
+/// What is told of single things, and how many there are.
+fn names(text: &str) -> Vec<String> {
+    sorted(text).iter().map(|line| line.split(';').next().unwrap_or_default().to_owned()).collect()
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// What is told of single things, with the bytes of each; and the end, without the time that it took.
+fn events(text: &str) -> (Vec<String>, Value) {
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+    let mut events: Vec<Value> = events.filter(|event| event["event"] != "placement").collect();
+    let mut end = events.pop().expect("an end");
+    end.as_object_mut().expect("fields").remove("seconds");
+    let mut lines: Vec<String> =
+        events.iter().filter(|event| event["event"] != "progress").map(Value::to_string).collect();
+    lines.sort();
+    (lines, end)
+}
+
+#[test]
+fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
+    let home = home();
+    trees_that_differ(&home);
+    fs::remove_dir_all(home.0.join("state")).expect("the job that made them");
+    let before = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+    let expected = [
+        "12 would be moved, 3 unchanged, 3 would be removed; 1 MiB of data",
+        "would be attributes: .",
+        "would be attributes: d",
+        "would be attributes: mode",
+        "would be copied: d/e/x",
+        "would be copied: d/hole",
+        "would be copied: other",
+        "would be copied: twin",
+        "would be made: d/e",
+        "would be made: d/pipe",
+        "would be made: new-link",
+        "would be made: same-too",
+        "would be made: twin-too",
+        "would be removed: gone",
+        "would be removed: gone/x",
+        "would be removed: own",
+    ];
+    let mut told = None;
+    for (from, to) in WAYS {
+        let (from, to) = (format!("{from}src/"), format!("{to}dst"));
+        for options in ["-an", "-anv"] {
+            let said = copy(&home, &[options, "--delete", &from, &to]);
+            assert!(said.err.is_empty() || options.contains('v'), "{from} {to}: {}", said.err);
+            assert_eq!(sorted(&said.ok()), expected, "{from} {to}");
+        }
+        let said = events(&copy(&home, &["-an", "--json", "--delete", &from, &to]).ok());
+        assert_eq!(&said, told.get_or_insert_with(|| said.clone()), "{from} {to}");
+        let after = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+        assert_eq!(before, after, "{from} {to}");
+    }
+    let (lines, end) = told.expect("events");
+    let bytes = |name: &str| {
+        let name = format!("\"name\":\"{name}\"");
+        let line = lines.iter().find(|line| line.contains(&name)).expect("a line");
+        serde_json::from_str::<Value>(line).expect("an event")["bytes"].clone()
+    };
+    assert_eq!([bytes("other"), bytes("d/hole"), bytes("own")], [17, 1 << 20, 0].map(Value::from));
+    assert_eq!(end["size"], 17 + 5 + 7 + (1 << 20));
+    assert!(!home.0.join("state").exists(), "a rehearsal is no job");
+}
+
+#[test]
+fn what_is_done_is_what_the_rehearsal_told() {
+    for (from, to) in WAYS {
+        let home = home();
+        trees_that_differ(&home);
+        let (from, to) = (format!("{from}src/"), format!("{to}dst"));
+        let would = copy(&home, &["-an", "--delete", &from, &to]).ok();
+        let did = copy(&home, &["-av", "--delete", &from, &to]).ok();
+        assert_eq!(names(&would.replace("would be ", "")), names(&did), "{from} {to}");
+        let again = copy(&home, &["-av", "--delete", &from, &to]).ok();
+        assert!(again.starts_with("0 moved, 15 unchanged; 0 B"), "{from} {to}: {again}");
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_is_not_made() {
+    let home = home();
+    fs::create_dir_all(home.0.join("src/d")).expect("a folder");
+    home.file("src/d/x", "x");
+    for (from, to) in WAYS {
+        let (from, to) = (format!("{from}src/"), format!("{to}dst"));
+        let said = copy(&home, &["-rn", "--delete", &from, &to]).ok();
+        let expected = [
+            "3 would be moved, 0 unchanged; 1 B of data",
+            "would be copied: d/x",
+            "would be made: .",
+            "would be made: d",
+        ];
+        assert_eq!(sorted(&said), expected, "{from} {to}");
+        assert!(!home.0.join("dst").exists(), "{from} {to}");
+        let did = copy(&home, &["-rv", "--delete", &from, &to]).ok();
+        assert_eq!(names(&did), names(&said.replace("would be ", "")), "{from} {to}");
+        fs::remove_dir_all(home.0.join("dst")).expect("removed");
+        // A single file gets the name.
+        let one = copy(&home, &["-n", &format!("{from}d/x"), &to]).ok();
+        assert_eq!(sorted(&one), ["1 would be moved, 0 unchanged; 1 B of data", "would be copied: dst"]);
+    }
+}

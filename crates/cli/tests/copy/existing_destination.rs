@@ -1,0 +1,497 @@
+//! What is in the place of what is moved, and what stays although it is in nobody's list.
+
+use crate::slow::slow;
+use crate::support::{skipped, Home, Limited, Said};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
+
+fn copy(home: &Home, args: &[&str]) -> Said {
+    home.run(&[&["copy"], args].concat())
+}
+
+/// Makes files whose content is their name, and the folders on their way.
+fn files(home: &Home, names: &[&str]) {
+    for name in names {
+        fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
+        home.file(name, name);
+    }
+}
+
+fn is_there(home: &Home, name: &str) -> bool {
+    fs::symlink_metadata(home.0.join(name)).is_ok()
+}
+
+fn mode(home: &Home, name: &str) -> u32 {
+    fs::symlink_metadata(home.0.join(name)).expect("a file").permissions().mode() & 0o7777
+}
+
+fn set_mode(home: &Home, name: &str, mode: u32) {
+    fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+fn fifo(home: &Home, name: &str) {
+    assert!(Command::new("mkfifo").arg(home.path(name)).limited_status().expect("mkfifo").success());
+}
+
+/// Whatever the options of the copy, and in a rehearsal.
+#[test]
+fn what_a_rule_leaves_out_stays_also_where_its_folder_is_gone() {
+    for (rules, kept) in [
+        (&["--exclude=*.key"][..], &["to/gone/x.key", "to/gone/deep/y.key"][..]),
+        (&["--exclude=/gone/deep/"], &["to/gone/deep/y.key", "to/gone/deep/b"]),
+        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/gone/a", "to/gone/deep/b", "to/other/c"]),
+        (&["--exclude=nothing"], &[]),
+        (&[], &[]),
+    ] {
+        let home = Home::new();
+        let extra = ["to/gone/x.key", "to/gone/a", "to/gone/deep/y.key", "to/gone/deep/b", "to/other/c"];
+        files(&home, &["from/file"]);
+        files(&home, &extra);
+        let args = |more: &[&'static str]| [more, &["-r", "--delete"], rules, &["from/", "to/"]].concat();
+        let would = copy(&home, &args(&["-n", "-v"])).ok();
+        assert!(extra.iter().all(|name| is_there(&home, name)), "{rules:?}: a rehearsal removes nothing");
+        let told = copy(&home, &args(&["-v"])).ok();
+        let removed = |said: &str| said.lines().filter(|line| line.contains("removed: ")).count();
+        assert_eq!(removed(&would), removed(&told), "{rules:?}: {would} {told}");
+        for name in extra {
+            assert_eq!(is_there(&home, name), kept.contains(&name), "{rules:?}: {name} after {told}");
+        }
+        let holds = |folder: &str| kept.iter().any(|name| name.starts_with(folder));
+        for folder in ["to/gone", "to/gone/deep", "to/other"] {
+            assert_eq!(is_there(&home, folder), holds(folder), "{rules:?}: {folder} after {told}");
+        }
+        assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: all was removed");
+    }
+}
+
+/// With `--delete`, unless a rule may leave out what it holds.
+#[test]
+fn a_folder_gives_way_to_what_the_source_has_there() {
+    let home = Home::new();
+    files(&home, &["from/file", "from/last"]);
+    symlink("last", home.0.join("from/link")).expect("a link");
+    fifo(&home, "from/fifo");
+    fs::hard_link(home.0.join("from/last"), home.0.join("from/other-name")).expect("a link");
+    let old = ["to/file/a/b", "to/link/a", "to/fifo/a", "to/last/a", "to/other-name/a", "to/old"];
+    files(&home, &old);
+    copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory with this name exists"]);
+    copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
+        .failed(3, &["link: a directory with this name exists, and filter rules may protect its contents"]);
+    let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    assert!(would.contains("6 would be removed"), "{would}");
+    assert!(old.iter().all(|name| is_there(&home, name)));
+    let did = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(did.contains("6 removed"), "{did}");
+    let number = |name: &str| fs::symlink_metadata(home.0.join(name)).expect("a file").ino();
+    assert_eq!(number("to/last"), number("to/other-name"));
+    assert_eq!(fs::read(home.0.join("to/file")).expect("a file"), b"from/file");
+    assert_eq!(fs::read_link(home.0.join("to/link")).expect("a link"), Path::new("last"));
+    assert!(!is_there(&home, "to/old") && is_there(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
+}
+
+#[test]
+fn a_file_in_the_place_of_something_else_has_its_own_mode() {
+    let home = Home::new();
+    files(&home, &["from/link", "from/fifo", "from/file", "to/file"]);
+    ["link", "fifo", "file"].iter().for_each(|name| set_mode(&home, &format!("from/{name}"), 0o600));
+    symlink("nowhere", home.0.join("to/link")).expect("a link");
+    fifo(&home, "to/fifo");
+    set_mode(&home, "to/fifo", 0o666);
+    set_mode(&home, "to/file", 0o644);
+    copy(&home, &["-r", "-I", "from/", "to/"]).ok();
+    assert_eq!(
+        ["link", "fifo", "file"].map(|name| mode(&home, &format!("to/{name}"))),
+        [0o600, 0o600, 0o644]
+    );
+}
+
+#[test]
+fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
+    for option in ["--update", "--inplace", "-I"] {
+        let home = Home::new();
+        files(&home, &["from/link", "from/fifo"]);
+        fs::create_dir(home.0.join("to")).expect("a folder");
+        symlink("nowhere", home.0.join("to/link")).expect("a link");
+        fifo(&home, "to/fifo");
+        copy(&home, &["-r", option, "from/", "to/"]).ok();
+        for name in ["link", "fifo"] {
+            let found = fs::symlink_metadata(home.0.join("to").join(name)).expect("something");
+            assert!(found.is_file(), "{option}: {name} is {:?}", found.file_type());
+        }
+        let content = fs::read(home.0.join("to/link")).expect("a file");
+        assert_eq!(content, b"from/link", "{option}");
+        assert!(!is_there(&home, "to/nowhere"), "{option}: no link is written through");
+    }
+}
+
+/// In place it would be emptied before it is read.
+#[test]
+fn nothing_is_written_over_itself() {
+    let home = Home::new();
+    files(&home, &["from/file", "other"]);
+    fs::hard_link(home.0.join("from/file"), home.0.join("same")).expect("a link");
+    symlink("from", home.0.join("link")).expect("a link");
+    for (from, to) in [
+        ("from/file", "same"),
+        ("same", "./same"),
+        ("from/", "link/"),
+        ("from", "."),
+        ("from/file", "from"),
+        ("link/", "from"),
+    ] {
+        copy(&home, &["-r", "-I", "--inplace", from, to]).failed(2, &["is source and destination"]);
+        assert_eq!(fs::read(home.0.join("same")).expect("a file"), b"from/file", "{from} {to}");
+        copy(&home, &["-r", "-I", from, to]).ok();
+    }
+    fs::remove_file(home.0.join("same")).expect("removed");
+    home.file("list", "file");
+    let listed = ["-I", "--inplace", "--files-from", "list", "from", "./from/../from"];
+    copy(&home, &listed).failed(2, &["is source and destination"]);
+    assert_eq!(fs::read(home.0.join("from/file")).expect("a file"), b"from/file");
+    copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
+}
+
+/// A link is moved as such, and may lead to the only copy.
+#[test]
+fn a_link_does_not_replace_what_it_leads_to() {
+    let home = Home::new();
+    files(&home, &["dot/.rc", "plain"]);
+    symlink("dot/.rc", home.0.join(".rc")).expect("a link");
+    symlink("plain", home.0.join("to-plain")).expect("a link");
+    for (from, to) in [(".rc", "dot/"), (".rc", "dot/.rc"), ("to-plain", "plain")] {
+        for options in [&[][..], &["-a"], &["-n"], &["-a", "--inplace"]] {
+            copy(&home, &[options, &[from, to]].concat()).failed(2, &["is source and destination"]);
+        }
+    }
+    copy(&home, &["-r", ".rc", "to-plain", "dot/"]).failed(2, &["'.rc' is source and destination"]);
+    for name in ["dot/.rc", "plain"] {
+        assert_eq!(fs::read_to_string(home.0.join(name)).expect("a file"), name);
+    }
+    // To the folder where it lies, and to others.
+    copy(&home, &[".rc", "."]).ok();
+    copy(&home, &["to-plain", "dot"]).ok();
+    assert!(home.0.join("dot/to-plain").is_symlink() && home.0.join(".rc").is_symlink());
+}
+
+/// Nor does one that lies below SRC: it would lead to itself, and what it led to be gone.
+#[test]
+fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
+    let home = Home::new();
+    files(&home, &["from/other", "to/file", "to/folder/in", "to/replaced"]);
+    for name in ["file", "folder"] {
+        symlink(home.0.join("to").join(name), home.0.join("from").join(name)).expect("a link");
+    }
+    symlink("other", home.0.join("from/replaced")).expect("a link");
+    // All that is left of its directory.
+    files(&home, &["to/versions/v1"]);
+    symlink(home.0.join("to/versions/v1"), home.0.join("from/versions")).expect("a link");
+    fs::write(home.0.join("list"), "file\nfolder\n").expect("a list");
+    for (args, failed) in [
+        (&["-r", "--delete", "--dry-run", "from/", "to/"][..], 3),
+        (&["-r", "--delete", "from/", "to/"], 3),
+        (&["-r", "--ignore-times", "from/", "to/"], 3),
+        (&["--files-from", "list", "from/", "to/"], 2),
+    ] {
+        let said = copy(&home, args);
+        assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
+        assert_eq!(said.err.matches("this link points to the object that it would replace").count(), failed, "{}", said.err);
+        let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
+        assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
+    }
+    assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
+    // Another name keeps it, if that is what the link leads to.
+    for name in ["from/folder", "from/versions"] {
+        fs::remove_file(home.0.join(name)).expect("a link");
+    }
+    fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
+    let said = copy(&home, &["-r", "--delete", "from/", "to/"]);
+    assert!(said.code == Some(3) && ["to/file", "to/name"].map(|name| is_there(&home, name)) == [true; 2]);
+    assert!(home.0.join("to/file").is_file(), "{}", said.err);
+    fs::remove_file(home.0.join("from/file")).expect("a link");
+    symlink("name", home.0.join("from/file")).expect("a link");
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
+}
+
+/// As one that another host started, which knows of the try before: that one may still end what it has begun.
+#[test]
+fn a_further_try_waits_for_the_one_before() {
+    let home = Home::new();
+    files(&home, &["src/small"]);
+    fs::write(home.0.join("src/large"), vec![b'a'; 40 << 20]).expect("a file");
+    let mut first = slow(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
+    let mut further = home.numaio(&["copy", "--attached", "--json", "-r", "src/", "dst"]);
+    let further = further.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut further = further.spawn().expect("numaio");
+    // It ends with its standard input.
+    let (held, mut said) = (further.stdin.take(), String::new());
+    further.stdout.take().expect("a pipe").read_to_string(&mut said).expect("events");
+    assert!(first.try_wait().expect("asked").is_some_and(|status| status.success()), "{said}");
+    assert!(further.limited_status().expect("ended").success() && said.contains("\"moved\":0"), "{said}");
+    drop(held);
+}
+
+/// Of two versions with one size and time nothing is made that neither was.
+#[test]
+fn what_was_cut_is_not_gone_on_with_from_another_version() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    let version = |content: u8, name: &str| {
+        let file = fs::File::create(home.0.join(name)).expect("a file");
+        (&file).write_all(&vec![content; 60 << 20]).expect("written");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
+    };
+    version(b'a', "src/file");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.limited_status().expect("ended");
+    version(b'b', "other");
+    fs::rename(home.0.join("other"), home.0.join("src/file")).expect("another version");
+    copy(&home, &["-r", "src/", "dst"]).ok();
+    let there = fs::read(home.0.join("dst/file")).expect("a file");
+    assert!(
+        there == vec![b'b'; 60 << 20],
+        "{} bytes of the first",
+        there.iter().filter(|b| **b == b'a').count()
+    );
+}
+
+/// Of a file with further names these would be written to, too: here they are what is copied, and a snapshot.
+#[test]
+fn in_place_nothing_is_written_to_names_outside_the_destination() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old", "live/log"]);
+    fs::hard_link(home.0.join("from/file"), home.0.join("to/file")).expect("a link");
+    copy(&home, &["-r", "-I", "--inplace", "from/", "to/"]).ok();
+    let content = |name: &str| fs::read_to_string(home.0.join(name)).expect("a file");
+    assert_eq!(["from/file", "to/file"].map(content), ["from/file"; 2]);
+    fs::create_dir(home.0.join("snapshot")).expect("a folder");
+    fs::hard_link(home.0.join("live/log"), home.0.join("snapshot/log")).expect("a link");
+    fs::rename(home.0.join("live/log"), home.0.join("live/log.1")).expect("turned");
+    home.file("live/log", "new");
+    copy(&home, &["-r", "--inplace", "live/", "snapshot/"]).ok();
+    let names = ["live/log", "live/log.1", "snapshot/log", "snapshot/log.1"];
+    assert_eq!(names.map(content), ["new", "live/log", "new", "live/log"]);
+}
+
+/// A set-ID bit is about the owner of what it stands on, and what is new has another one.
+#[test]
+fn what_replaces_a_file_does_not_get_its_set_id_bits() {
+    let home = Home::new();
+    files(&home, &["from/tool", "to/tool"]);
+    set_mode(&home, "to/tool", 0o6755);
+    home.file("from/tool", "new");
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert_eq!(mode(&home, "to/tool"), 0o755);
+}
+
+#[test]
+fn a_destination_that_is_made_has_the_mode_of_what_it_is_made_from() {
+    let home = Home::new();
+    files(&home, &["private/file"]);
+    set_mode(&home, "private", 0o700);
+    copy(&home, &["-r", "private/", "new"]).ok();
+    assert_eq!(mode(&home, "new"), 0o700);
+}
+
+/// `numaio copy FILE /dev/null` would leave a machine without one.
+#[test]
+fn what_is_named_as_the_destination_and_is_no_file_is_not_replaced() {
+    let home = Home::new();
+    files(&home, &["from"]);
+    fifo(&home, "pipe");
+    copy(&home, &["from", "pipe"]).failed(3, &["pipe: a pipe with this name exists"]);
+    let socket = UnixListener::bind(home.0.join("socket")).expect("a socket");
+    copy(&home, &["from", "socket"]).failed(3, &["socket: a socket with this name exists"]);
+    drop(socket);
+}
+
+#[test]
+fn a_destination_is_not_moved_into_itself() {
+    let home = Home::new();
+    files(&home, &["tree/a", "tree/sub/b", "tree/to/old"]);
+    for (from, to) in [("tree/", "tree/to"), ("tree", "tree/to"), ("tree/", "tree/new")] {
+        copy(&home, &["-r", from, to]).ok();
+    }
+    assert!(is_there(&home, "tree/to/sub/b") && is_there(&home, "tree/to/tree/sub/b"));
+    assert!(!is_there(&home, "tree/to/to") && !is_there(&home, "tree/to/tree/to"));
+    assert!(is_there(&home, "tree/new/to/tree/a") && !is_there(&home, "tree/new/new"));
+}
+
+/// As mkdir(2) does, unless groups are kept.
+#[test]
+fn a_folder_hands_its_group_on() {
+    let home = Home::new();
+    files(&home, &["from/folder/below/file", "to/old"]);
+    set_mode(&home, "to", 0o2775);
+    copy(&home, &["-r", "from/", "to/"]).ok();
+    assert_eq!(["to/folder", "to/folder/below"].map(|name| mode(&home, name) & 0o7000), [0o2000; 2]);
+    fs::create_dir(home.0.join("kept")).expect("a folder");
+    set_mode(&home, "kept", 0o2775);
+    copy(&home, &["-a", "from/", "kept/"]).ok();
+    assert_eq!(mode(&home, "kept/folder") & 0o7000, 0);
+}
+
+#[test]
+fn of_several_sources_with_a_name_the_first_counts_each_time() {
+    let home = Home::new();
+    files(&home, &["one/q/f", "two/q/f", "two/q/g", "q"]);
+    for (round, sources) in
+        [["one/q", "two/q"], ["one/", "two/"], ["two/q/", "one/q/"]].iter().cycle().take(30).enumerate()
+    {
+        let to = format!("to{round}");
+        fs::create_dir(home.0.join(&to)).expect("a folder");
+        copy(&home, &["-r", sources[0], sources[1], &to]).ok();
+        let found = ["q/f", "f"].iter().find_map(|name| fs::read(home.0.join(&to).join(name)).ok());
+        let first = if sources[0].starts_with("one") { "one/q/f" } else { "two/q/f" };
+        assert_eq!(found.as_deref(), Some(first.as_bytes()), "{sources:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_leaves_nothing_behind() {
+    let home = Home::new();
+    copy(&home, &["absent", "new"]).failed(3, &["absent: no such file or directory"]);
+    assert!(!is_there(&home, "new"));
+    files(&home, &["absent"]);
+    copy(&home, &["absent", "new"]).ok();
+    assert!(home.0.join("new").is_file());
+}
+
+#[test]
+fn a_socket_is_passed_over() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old"]);
+    let _socket = UnixListener::bind(home.0.join("from/socket")).expect("a socket");
+    copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(is_there(&home, "to/file") && !is_there(&home, "to/old") && !is_there(&home, "to/socket"));
+}
+
+#[test]
+fn a_manifest_is_written_to_what_its_name_leads_to() {
+    let home = Home::new();
+    files(&home, &["from/file", "real"]);
+    symlink("real", home.0.join("link")).expect("a link");
+    fs::set_permissions(home.0.join("real"), fs::Permissions::from_mode(0o604)).expect("a mode");
+    // Who is not root cannot give it away.
+    let _ = chown(home.0.join("real"), Some(65_534), Some(65_534));
+    let owner =
+        || fs::metadata(home.0.join("real")).map(|it| (it.uid(), it.gid(), it.mode())).expect("a file");
+    let before = owner();
+    copy(&home, &["-r", "--manifest", "link", "from/", "to/"]).ok();
+    assert_eq!(owner(), before);
+    assert!(fs::symlink_metadata(home.0.join("link")).expect("a link").is_symlink());
+    let manifest = fs::read_to_string(home.0.join("real")).expect("a manifest");
+    assert!(manifest.ends_with("  file\n"), "{manifest}");
+    // Others may read it there: what else is told is told beside it.
+    let told = copy(&home, &["-rv", "--manifest", "-", "from/", "to/"]);
+    assert_eq!((told.code, &told.out, is_there(&home, "-")), (Some(0), &manifest, false));
+    assert!(told.err.contains("unchanged"), "{}", told.err);
+    copy(&home, &["-r", "--json", "--manifest", "-", "from/", "to/"]).failed(2, &["standard output"]);
+    fifo(&home, "fifo");
+    let reader = home.command("cat", &["fifo"]).stdout(std::process::Stdio::piped()).spawn().expect("cat");
+    copy(&home, &["-r", "--manifest", "fifo", "from/", "to/"]).ok();
+    let read = reader.limited_output().expect("cat").stdout;
+    assert_eq!(String::from_utf8_lossy(&read), manifest);
+}
+
+#[test]
+fn a_manifest_within_the_destination_is_no_file_too_many() {
+    let home = Home::new();
+    files(&home, &["from/file", "to/old", "to/sums.part"]);
+    for _ in 0..2 {
+        copy(&home, &["-r", "--delete", "--manifest", "to/sums", "from/", "to/"]).ok();
+        let manifest = fs::read_to_string(home.0.join("to/sums")).expect("a manifest");
+        assert!(manifest.ends_with("  file\n"), "{manifest}");
+        assert_eq!(fs::read_dir(home.0.join("to")).expect("a folder").count(), 2);
+    }
+}
+
+#[test]
+fn no_limit_is_a_limit_of_nothing() {
+    let home = Home::new();
+    home.file("large", &"x".repeat(3 << 20));
+    copy(&home, &["--bwlimit", "0", "large", "there"]).ok();
+    assert_eq!(fs::metadata(home.0.join("there")).expect("a file").len(), 3 << 20);
+}
+
+/// A program that would run as another user never runs as the one who copied it.
+#[test]
+fn set_id_bits_go_with_their_owner() {
+    let home = Home::new();
+    files(&home, &["from/program", "from/plain"]);
+    let is_root = fs::metadata(home.0.join("from")).expect("a folder").uid() == 0;
+    let without = ["setpriv", "--bounding-set=-chown", "--inh-caps=-chown"];
+    let can = is_root
+        && Command::new("setpriv")
+            .args([without[1], without[2], "true"])
+            .limited_status()
+            .is_ok_and(|done| done.success());
+    if !can {
+        return skipped("set-id bits of owners that cannot be set: it takes root and setpriv");
+    }
+    for name in ["from/program", "from/plain"] {
+        std::os::unix::fs::chown(home.0.join(name), Some(1000), Some(1000)).expect("an owner");
+    }
+    set_mode(&home, "from/program", 0o6755);
+    set_mode(&home, "from/plain", 0o750);
+    let by = home.command_by(&without, &["copy", "-a", "from/", "to/"]).limited_output().expect("numaio");
+    Said::of(by).failed(3, &["cannot set owner"]);
+    assert_eq!((mode(&home, "to/program"), mode(&home, "to/plain")), (0o755, 0o750));
+    copy(&home, &["-a", "from/", "to/"]).ok();
+    assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, all is as it was");
+}
+
+/// Who is not root sets no users, and a program that ran as root is not to run as him.
+#[test]
+fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
+    const NOBODY: u32 = 65_534;
+    let home = Home::new();
+    let programs = [("roots", 0, 5, 0o755), ("own", NOBODY, NOBODY, 0o6755), ("group", 0, NOBODY, 0o2755)];
+    let given = programs.iter().all(|(name, user, group, _)| {
+        files(&home, &[&format!("from/{name}")]);
+        let given = chown(home.0.join("from").join(name), Some(*user), Some(*group)).is_ok();
+        set_mode(&home, &format!("from/{name}"), 0o6755);
+        given
+    });
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    if !given || chown(home.0.join("to"), Some(NOBODY), Some(NOBODY)).is_err() {
+        return skipped("files of several users: it takes root");
+    }
+    let by = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    if !home.command_by(&by, &["--version"]).limited_output().is_ok_and(|said| said.status.success()) {
+        return skipped("another user, as it needs setpriv, and a numaio that others reach");
+    }
+    let again = || home.command_by(&by, &["copy", "--no-job", "-a", "from/", "to/"]).limited_output();
+    Said::of(again().expect("numaio")).ok();
+    let modes = || programs.map(|(name, ..)| mode(&home, &format!("to/{name}")));
+    assert_eq!(modes(), programs.map(|(.., mode)| mode));
+    let changed = |name| fs::metadata(home.0.join("to").join(name)).expect("a file").ctime_nsec();
+    let before = programs.map(|(name, ..)| changed(name));
+    Said::of(again().expect("numaio")).ok();
+    assert_eq!(programs.map(|(name, ..)| changed(name)), before, "nothing is to be done again");
+}
+
+#[test]
+fn a_file_beyond_the_limit_fails_alone() {
+    let home = Home::new();
+    files(&home, &["from/small", "from/other"]);
+    home.file("from/large", &"x".repeat(3 << 20));
+    let said =
+        home.command_by(&["prlimit", "--fsize=1000000"], &["copy", "-r", "from/", "to/"]).limited_output();
+    Said::of(said.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
+    assert!(!is_there(&home, "to/large") && is_there(&home, "to/small") && is_there(&home, "to/other"));
+}
+
+#[test]
+fn nothing_in_a_message_is_obeyed_by_a_terminal() {
+    let home = Home::new();
+    let said = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
+    assert!(!said.err.contains(['\u{1b}', '\u{7}']) && said.err.contains("hint"), "{:?}", said.err);
+    assert!(!Path::new(&home.path("to")).exists());
+}

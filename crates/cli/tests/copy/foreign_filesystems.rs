@@ -1,0 +1,119 @@
+//! `numaio copy` to and from a file system of other systems: it does not tell names apart which differ in case alone, knows no owners,
+//! and has no numbers of its own for files.
+
+use crate::support::{skipped, Home, Limited, Said};
+use std::fs;
+
+/// Mounts exFAT at `to`, and runs a script.
+const EXFAT: &str = "
+truncate -s 64M image && mkfs.exfat image && mkdir to && device=$(losetup --find --show image) || exit 99
+trap 'umount to; losetup --detach $device' EXIT
+mount.exfat-fuse -o uid=1234 $device to || exit 99
+eval \"$0\"
+";
+
+/// What a script says with exFAT at `to`; none where it cannot be mounted.
+fn on_exfat(home: &Home, script: &str) -> Option<Said> {
+    let mut command = home.command("unshare", &["-m", "sh", "-c", EXFAT, script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
+    let said = Said::of(output);
+    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+}
+
+fn no_exfat() {
+    skipped("exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
+}
+
+#[test]
+fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
+    let home = Home::new();
+    for folder in ["from/Dir", "from/dir", "same/Dir"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    for (name, content) in [
+        ("from/FILE", "f"),
+        ("from/file", "file"),
+        ("from/Dir/x", "x"),
+        ("from/dir/y", "y"),
+        ("same/Dir/x", "x"),
+    ] {
+        home.file(name, content);
+    }
+    let script = "
+        $NUMAIO copy -r --delete from/ to/a; echo code $?
+        (cd to/a && find . -type f | sort && cat FILE && echo)
+        $NUMAIO copy -nr --delete from/ to/a >rehearsal; echo code $?
+        mkdir -p to/b/dIR && touch to/b/dIR/X to/b/old
+        $NUMAIO copy -r --delete same/ to/b >last; echo code $?
+        (cd to/b && find . -type f && cat Dir/x)
+    ";
+    let Some(said) = on_exfat(&home, script) else {
+        return no_exfat();
+    };
+    let told: Vec<&str> = said.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
+    let [code, x, y, file, content, rehearsal, last, kept, of_it] = told[..] else { panic!("{}", said.out) };
+    assert_eq!((code, x, y), ("code 3", "./Dir/x", "./Dir/y"));
+    // Which of them is the first depends on the order of inodes.
+    assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", said.out);
+    assert_eq!(rehearsal, "code 3");
+    assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", said.out);
+    assert_eq!(said.err.matches("case-insensitive duplicate").count(), 4, "{}", said.err);
+}
+
+/// The destination itself tells names apart, and what is mounted in it does not.
+#[test]
+fn what_may_be_there_under_another_name_is_not_removed() {
+    let home = Home::new();
+    for folder in ["from/usb", "all/usb"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    home.file("from/usb/Foo", "same");
+    home.file("from/new", "new");
+    home.file("all/old", "old");
+    let script = "
+        cp --preserve=timestamps from/usb/Foo to/foo && mount --bind to all/usb || exit 99
+        $NUMAIO copy -r --delete from/ all; echo code $?
+        (cd all && find . -type f | sort); umount all/usb
+    ";
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    assert!(said.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", said.out, said.err);
+    assert!(said.err.contains("usb/foo") && said.err.contains("not deleted: this directory ignores case"), "{}", said.err);
+}
+
+/// What is written there in several parts belongs to somebody else, and so does a journal that an earlier run left.
+#[test]
+fn large_files_arrive_where_all_files_have_one_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 40 << 20]).expect("a file");
+    let script = "
+        $NUMAIO copy -r --bwlimit 20M from/ to/a & running=$!
+        until [ $(du -k to/a | cut -f1) -ge 24000 ]; do kill -0 $running && sleep 0.02 || exit 1; done
+        kill -KILL $running; wait $running
+        $NUMAIO copy -r from/ to/a; echo code $?; cmp from/large to/a/large && ls -A to/a
+    ";
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    assert!(
+        said.out.contains(" resumed") && said.out.ends_with("code 0\nlarge\n"),
+        "{}\n{}",
+        said.out,
+        said.err
+    );
+}
+
+/// The kernel forgets files of a mount that is mounted again, as it does when it needs memory.
+#[test]
+fn files_that_get_another_number_meanwhile_have_not_changed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    (0..2_000)
+        .for_each(|index| fs::write(home.0.join(format!("from/{index}")), vec![7; 5_000]).expect("a file"));
+    let script = "
+        cp -r from to/there
+        (while sleep 0.02; do mount -o remount to; done) & forgets=$!
+        $NUMAIO copy -r --bwlimit 5M to/there/ back; echo code $?
+        kill $forgets; diff -r from back && echo same
+    ";
+    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    assert!(said.out.contains("code 0\nsame\n"), "{}\n{}", said.out, said.err);
+}

@@ -1,0 +1,386 @@
+//! Transfers between two other hosts, and to hosts without numaio. A program in place of ssh gives each host a folder.
+
+use crate::support::{kill, until, Home, Limited, Said};
+use numaio_schema::{Job, JobState, JobTotals};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
+
+/// Hosts are folders below `hosts`; one that has none is not reached. Who starts what is noted.
+const SSH: &str = "#!/bin/sh
+while [ \"$1\" != -- ]; do [ \"$1\" = -A ] && echo $* >>\"$HERE/agents\"; shift; done
+cd \"$HERE/hosts/$2\" || exit 255
+echo $$ >>\"$HERE/hosts/$2.pids\"
+export HOME=\"$HERE/hosts/$2\"
+shift 2
+exec sh -c \"$*\"
+";
+
+struct Hosts {
+    home: Home,
+    ssh: String,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let home = Home::new();
+        for host in ["one", "two"] {
+            fs::create_dir_all(home.0.join("hosts").join(host)).expect("a folder");
+        }
+        let ssh = home.file("ssh", SSH);
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        Self { home, ssh }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.numaio(args);
+        command.env("NUMAIO_SSH", &self.ssh).env("HERE", &self.home.0);
+        command
+    }
+
+    fn copy(&self, args: &[&str]) -> Said {
+        let args = [&["copy", "--remote-numaio", NUMAIO], args].concat();
+        Said::of(self.command(&args).limited_output().expect("numaio"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.0.join("hosts").join(name)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// A program of a shell's words, and its path.
+    fn program(&self, name: &str, words: &str) -> String {
+        let path = self.home.file(name, &format!("#!/bin/sh\n{words}\n"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        path
+    }
+
+    /// Whether somebody still runs who was started on a host.
+    fn is_busy(&self, host: &str) -> bool {
+        let root = numaio_linux::Root::live().expect("a root");
+        let pids = fs::read_to_string(self.path(&format!("{host}.pids"))).unwrap_or_default();
+        let mut pids = pids.lines().filter_map(|pid| pid.parse().ok());
+        pids.any(|pid| numaio_machine::process::start_time(&root, pid).is_some())
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        serde_json::from_str(&self.home.run(&["jobs", "--json"]).ok()).expect("jobs")
+    }
+}
+
+fn content(mib: usize) -> Vec<u8> {
+    (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect()
+}
+
+#[test]
+fn files_go_from_one_host_to_another() {
+    let hosts = Hosts::new();
+    hosts.write("one/src/d/file", b"content");
+    hosts.write("one/src/left.o", b"object");
+    hosts.write("one/src/kept.o", b"object");
+    hosts.write("one/it's a:b", b"odd");
+    let odd = hosts.path("one/src").join(OsStr::from_bytes(b"\xff\n "));
+    fs::write(&odd, b"bytes").expect("a file");
+    let rules = ["--include=kept.o", "--exclude", "*.o"];
+    let said = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
+    let out = said.ok();
+    assert!(out.contains("copied: d/file\n") && out.contains("copied: \\xff\\n \n"), "{out}");
+    assert!(!out.contains('\u{1b}') && out.contains(" moved, ") && !out.contains("failed"), "{out}");
+    let there = |name: &str| fs::read(hosts.path("two/dst").join(name)).ok();
+    assert_eq!(there("d/file"), Some(b"content".to_vec()));
+    assert_eq!(there("it's a:b"), Some(b"odd".to_vec()));
+    assert!(there("kept.o").is_some() && there("left.o").is_none());
+    assert!(hosts.path("two/dst").join(odd.file_name().expect("a name")).exists());
+    // It is one job, here.
+    let jobs = hosts.jobs();
+    assert_eq!((jobs.len(), jobs[0].state, jobs[0].totals.bytes), (1, JobState::Done, 7 + 6 + 3 + 5));
+    assert!(!hosts.path("one/.local").exists() && !hosts.home.0.join("agents").exists());
+    // As if it were local: events, rehearsals, and a second time.
+    let out = hosts.copy(&["-a", "--json", "one:src/", "two:dst"]).ok();
+    let lines: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    assert_eq!(lines[0]["name"], "left.o");
+    let end = lines.last().expect("an end");
+    assert_eq!((&end["event"], &end["moved"], &end["done"]), (&"end".into(), &1.into(), &true.into()));
+    let out = hosts.copy(&["-n", "--forward-agent", "one:src/kept.o", "two:new"]).ok();
+    assert!(
+        out.starts_with("would be copied: new\n1 would be moved") && !hosts.path("two/new").exists(),
+        "{out}"
+    );
+    assert!(hosts.home.0.join("agents").exists());
+    // On one host it goes through no further ssh.
+    hosts.copy(&["-r", "one:src/d", "one:copy"]).ok();
+    assert!(hosts.path("one/copy/d/file").exists());
+}
+
+#[test]
+fn who_asks_for_quiet_is_told_nothing_by_the_other_hosts_either() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    let said = hosts.copy(&["one:file", "two:loud"]);
+    assert!(said.code == Some(0) && said.err.contains("data goes through ssh"), "{}", said.err);
+    let said = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
+    let said = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.starts_with("numaio: absent: ") && said.err.lines().count() == 1, "{}", said.err);
+    // Words are passed on of which it does not tell events.
+    hosts.copy(&["--quiet", "one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
+}
+
+/// What a numaio tells that has done so much.
+fn progress(totals: JobTotals) -> String {
+    let mut progress = serde_json::to_value(totals).expect("totals");
+    progress.as_object_mut().expect("an object").insert("event".to_owned(), "progress".into());
+    progress.to_string()
+}
+
+/// An older one is on the other host, that tells who asks for quiet no progress.
+#[test]
+fn progress_is_noted_for_who_asks_for_quiet_too() {
+    let hosts = Hosts::new();
+    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let far = hosts.program(
+        "far",
+        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{tells}'; do sleep 0.2; done"),
+    );
+    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &far, "one:f", "two:f"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "it is noted how far it is");
+    kill("-INT", child.id());
+    let said = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(130), "", ""));
+    assert_eq!(hosts.jobs()[0].totals.moved, 1);
+}
+
+/// Whatever a hostile host tells of what it did is no more than a figure.
+#[test]
+fn figures_beyond_all_bounds_are_added_up() {
+    let hosts = Hosts::new();
+    let most = u64::MAX;
+    let tells = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
+    let far = hosts.program("far", &format!("echo '{tells}'; kill -9 $$"));
+    let said = Said::of(
+        hosts
+            .command(&["copy", "--retry", "0", "--remote-numaio", &far, "one:f", "two:f"])
+            .limited_output()
+            .expect("numaio"),
+    );
+    said.failed(1, &["the connection was lost"]);
+}
+
+/// A hostile host tells names that are longer than any: the job can still be read.
+#[test]
+fn names_beyond_all_bounds_are_kept_in_part() {
+    let hosts = Hosts::new();
+    let name = "n".repeat(900_000);
+    let problem =
+        format!(r#"{{"event":"problem","name":"{name}","side":"source","reason":"Other","text":"long"}}"#);
+    hosts.home.file("problem", &(problem + "\n"));
+    let end = r#"{"event":"end","done":true,"seconds":1,"entries":0,"size":0,"moved":0,"unchanged":0,"removed":0,"failed":80,"bytes":0,"resumed":0}"#;
+    let far = hosts
+        .program("far", &format!("for i in $(seq 80); do cat \"$HERE/problem\"; done; echo '{end}'; exit 3"));
+    for json in [&["--json"][..], &[]] {
+        let words = [&["copy"], json, &["--remote-numaio", &far, "one:f", "two:f"]].concat();
+        let said = Said::of(hosts.command(&words).limited_output().expect("numaio"));
+        assert_eq!(said.code, Some(3), "{}", said.err.chars().take(2_000).collect::<String>());
+        let job = hosts.jobs().pop().expect("a job");
+        let kept = job.problems.iter().filter_map(|problem| problem.name.as_ref()).map(String::len);
+        assert_eq!((job.problems.len(), kept.max() < Some(30_000)), (80, true));
+    }
+}
+
+/// The other side has moved something, and ends without a word when it is asked to.
+#[test]
+fn what_was_moved_before_an_interrupt_is_told() {
+    let hosts = Hosts::new();
+    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let far = hosts.program("far", &format!("echo '{tells}'\ncat >/dev/null"));
+    let mut command =
+        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
+    let heard = hosts.home.0.join("heard");
+    command.stdout(fs::File::create(&heard).expect("a file")).stderr(Stdio::piped());
+    let child = command.spawn().expect("numaio");
+    let told = || fs::read_to_string(&heard).expect("a file");
+    until(|| told().contains("progress"), || "it tells how far it is");
+    kill("-INT", child.id());
+    let said = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((said.code, said.err.as_str()), (Some(130), ""));
+    let end: serde_json::Value = serde_json::from_str(told().lines().last().expect("an end")).expect("JSON");
+    assert_eq!((&end["event"], &end["done"], &end["moved"]), (&"end".into(), &false.into(), &1.into()));
+}
+
+#[test]
+fn who_failed_is_told() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    let said = hosts.copy(&["one:file", "one:absent", "two:dst"]);
+    said.failed(3, &["numaio: absent: ", "(source)"]);
+    assert!(hosts.path("two/dst/file").exists());
+    hosts.copy(&["one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
+    hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
+    hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "/ssh three true"]);
+    let said = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
+    Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    // Whoever prints something else than events is no numaio.
+    let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).limited_output();
+    Said::of(echo.expect("numaio")).failed(1, &["expected an event"]);
+    assert!(hosts.jobs().iter().all(|job| job.state == JobState::Failed));
+}
+
+#[test]
+fn an_end_here_is_an_end_there() {
+    let hosts = Hosts::new();
+    let large = content(24);
+    hosts.write("one/src/large", &large);
+    let part = || {
+        let entries = fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum::<u64>()
+    };
+    for signal in ["-TERM", "-KILL"] {
+        let args = ["copy", "--remote-numaio", NUMAIO, "-r", "--bwlimit", "2M", "one:src/", "two:dst"];
+        let mut command = hosts.command(&args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+        let before = part();
+        until(|| part() >= before + (2 << 20), || "more of it is there");
+        kill(signal, child.id());
+        let code = child.limited_status().expect("ended").code();
+        assert_eq!(code, (signal == "-TERM").then_some(130));
+        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"), || "both hosts are done");
+        assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
+    }
+    let states: Vec<JobState> = hosts.jobs().into_iter().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Interrupted, JobState::Interrupted]);
+    hosts.copy(&["-r", "one:src/", "two:dst"]).ok();
+    assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
+}
+
+#[test]
+fn numaio_is_brought_to_a_host_without_it() {
+    let hosts = Hosts::new();
+    hosts.home.file("f", "content");
+    let copy = |args: &[&str]| Said::of(hosts.command(args).limited_output().expect("numaio"));
+    copy(&["copy", "f", "one:g"]).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    copy(&["copy", "--bootstrap", "f", "one:g"]).ok();
+    assert_eq!(fs::read(hosts.path("one/g")).ok(), Some(b"content".to_vec()));
+    let folder = hosts.path("one/.cache/numaio");
+    let entries = || fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
+    let brought: Vec<PathBuf> = entries().collect();
+    assert_eq!(brought.len(), 1, "{brought:?}");
+    let found = fs::metadata(&brought[0]).expect("a file");
+    let mode = fs::metadata(&folder).expect("a folder").mode();
+    assert_eq!((found.mode() & 0o777, mode & 0o777), (0o700, 0o700));
+    // It is there now.
+    copy(&["copy", "--bootstrap", "one:g", "h"]).ok();
+    assert_eq!(fs::metadata(&brought[0]).expect("a file").ino(), found.ino());
+    // One that was damaged is not started.
+    fs::write(&brought[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
+    copy(&["copy", "--bootstrap", "one:g", "i"]).ok();
+    assert!(!hosts.path("one/started").exists());
+    assert_eq!(fs::metadata(&brought[0]).expect("a file").len(), found.len());
+    // Both of two.
+    fs::remove_dir_all(&folder).expect("removed");
+    copy(&["copy", "--bootstrap", "one:g", "two:g"]).ok();
+    assert!(hosts.path("two/g").exists() && hosts.path("two/.cache/numaio").exists());
+    // One that is there is taken.
+    fs::remove_dir_all(&folder).expect("removed");
+    hosts.copy(&["--bootstrap", "f", "one:j"]).ok();
+    assert!(!folder.exists());
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_bootstrap_is_told() {
+    let hosts = Hosts::new();
+    hosts.home.file("f", "content");
+    let bin = hosts.home.0.join("bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let program = |name: &str, script: &str| {
+        let path = hosts.home.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    };
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let copy = |host: &str| {
+        let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
+        Said::of(command.env("PATH", &path).limited_output().expect("numaio"))
+    };
+    copy("three:g").failed(1, &["cannot identify the system of three", "/ssh three true"]);
+    program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
+    copy("one:g").failed(1, &["one is Linux riscv64", "--remote-numaio"]);
+    fs::remove_file(bin.join("uname")).expect("removed");
+    program("sha256sum", "cat >/dev/null; echo 1234 -");
+    copy("one:g").failed(1, &["could not hash it"]);
+    fs::remove_file(bin.join("sha256sum")).expect("removed");
+    fs::remove_dir_all(hosts.path("one/.cache")).expect("removed");
+    fs::write(hosts.path("one/.cache"), "in the way").expect("a file");
+    copy("one:g").failed(1, &["could not make the folder"]);
+    assert!(!hosts.path("one/g").exists());
+}
+
+/// What is sent again and again and lost each time is no progress.
+#[test]
+fn tries_that_come_no_further_end() {
+    let hosts = Hosts::new();
+    let src = hosts.home.file("large", "");
+    fs::write(&src, content(4)).expect("a file");
+    // It is killed as soon as something of the file is there.
+    let doomed = hosts.home.file(
+        "doomed",
+        &format!(
+            "#!/bin/sh
+(while ! ls dst/.numaio-part* >/dev/null 2>&1; do sleep 0.05; done; sleep 0.2; kill -KILL $$) </dev/null >/dev/null 2>&1 &
+exec {NUMAIO} \"$@\"
+"
+        ),
+    );
+    fs::set_permissions(&doomed, fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::create_dir(hosts.path("one/dst")).expect("a folder");
+    let args =
+        ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
+    let said = Said::of(hosts.command(&args).limited_output().expect("numaio"));
+    said.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
+    assert!(!hosts.path("one/dst/large").exists());
+    hosts.copy(&[&src, "one:dst"]).ok();
+    assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
+}
+
+/// Whichever of the two hosts is lost, or what runs there: it is reached again, and what is told in the end is how it ended.
+#[test]
+fn a_host_of_two_that_is_lost_is_reached_again() {
+    for lost in ["one", "two"] {
+        let hosts = Hosts::new();
+        let large = content(12);
+        hosts.write("one/src/large", &large);
+        let noted = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
+        let noted = hosts.home.file("noted", &noted);
+        fs::set_permissions(&noted, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let args =
+            ["copy", "--remote-numaio", &noted, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
+        let mut command = hosts.command(&args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        let parts = || fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
+        let there = || parts().filter_map(|part| Some(part.metadata().ok()?.blocks())).sum::<u64>() * 512;
+        until(|| there() > 3 << 20, || "some of it is there");
+        let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
+        kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
+        let said = Said::of(child.limited_output().expect("ended"));
+        assert!(said.err.contains("retrying in 0.5 s"), "{lost}: {}", said.err);
+        let events: Vec<serde_json::Value> =
+            said.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", said.out);
+        let end = events.last().expect("an end");
+        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", said.out);
+        assert_eq!(said.code, Some(0), "{lost}: {}", said.err);
+        assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
+        assert_eq!(parts().count(), 1, "{lost}: nothing else is left");
+    }
+}

@@ -1,0 +1,442 @@
+//! `numaio jobs`: what transfers note of themselves, whoever is killed, and what can be done with it.
+
+use crate::image::Image;
+use crate::slow::slow;
+use crate::support::{until, Home, Limited, Said};
+use numaio_schema::{Job, JobState, CommandArg};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+fn store(home: &Home) -> PathBuf {
+    home.0.join("state/numaio/jobs")
+}
+
+/// The job of this number as it is noted.
+fn noted(home: &Home, id: u32) -> Job {
+    let text = fs::read_to_string(store(home).join(format!("{id}.json"))).expect("a job's file");
+    Job::from_json(&text).expect("a job")
+}
+
+fn write(home: &Home, job: &Job) {
+    fs::create_dir_all(store(home)).expect("a folder");
+    let text = serde_json::to_string(job).expect("JSON");
+    fs::write(store(home).join(format!("{}.json", job.id)), text).expect("a file");
+}
+
+/// A job as numaio shows it.
+fn shown(home: &Home, id: u32) -> Job {
+    Job::from_json(&home.run(&["jobs", "show", &id.to_string(), "--json"]).ok()).expect("a job")
+}
+
+fn list(home: &Home) -> Vec<Job> {
+    serde_json::from_str(&home.run(&["jobs", "--json"]).ok()).expect("jobs")
+}
+
+fn large(home: &Home, mib: usize) {
+    fs::create_dir_all(home.0.join("src")).expect("a folder");
+    let content: Vec<u8> = (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
+    fs::write(home.0.join("src/large"), content).expect("a file");
+}
+
+fn same(home: &Home, to: &str) {
+    let read = |name: &str| fs::read(home.0.join(name).join("large")).expect("a file");
+    assert!(read("src") == read(to), "what arrived differs");
+}
+
+#[test]
+fn every_copy_notes_itself() {
+    let home = Home::new();
+    home.file("f", "content");
+    assert!(home.run(&["jobs"]).ok().contains("No jobs"));
+    home.run(&["copy", "f", "g"]).ok();
+    home.run(&["copy", "--dry-run", "f", "h"]).ok();
+    home.run(&["copy", "--no-job", "f", "h"]).ok();
+    home.run(&["copy", "-r", "absent", "f", "to"]).failed(3, &["absent"]);
+    home.run(&["copy", "f", "no/such/folder/"]).failed(1, &["no/such/folder"]);
+    let jobs = list(&home);
+    let states: Vec<JobState> = jobs.iter().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Done, JobState::Failed, JobState::Failed]);
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((jobs[0].totals.moved, jobs[0].totals.bytes, jobs[0].runs), (1, 7, 1));
+    assert_eq!(jobs[0].command, ["copy", "f", "g"].map(|word| CommandArg::Text(word.to_owned())));
+    assert_eq!(jobs[1].problems[0].name.as_deref(), Some("absent"));
+    assert!(jobs[2].why.contains("no/such/folder"), "{}", jobs[2].why);
+    let table = home.run(&["jobs"]).ok();
+    assert!(table.contains("numaio copy -r absent f to"), "{table}");
+    let text = home.run(&["jobs", "show", "2"]).ok();
+    assert!(text.contains("Job 2, failed: 1 failed") && text.contains("absent: "), "{text}");
+    assert!(home.run(&["jobs", "show"]).ok().contains("Job 3, failed"), "the newest");
+    let mode = fs::metadata(store(&home)).expect("a folder").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "what is moved is nobody else's business");
+    let names: Vec<_> = fs::read_dir(store(&home)).expect("a folder").flatten().collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[test]
+fn a_killed_one_is_cut_and_goes_on() {
+    let home = Home::new();
+    large(&home, 60);
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    child.kill().expect("killed");
+    // Also before anybody has asked how it ended.
+    until(|| shown(&home, 1).state == JobState::Interrupted, || "the job is cut");
+    assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
+    child.limited_status().expect("ended");
+    assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
+    // From anywhere; the limit of its rate is a part of the command.
+    let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
+    let said = Said::of(elsewhere.expect("numaio")).ok();
+    assert!(said.contains(" resumed"), "{said}");
+    same(&home, "dst");
+    let job = shown(&home, 1);
+    assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));
+    assert!(job.totals.resumed > 0 && job.totals.bytes < 60 << 20, "{:?}", job.totals);
+}
+
+/// What was not synced may be lost, whatever the journal says of it: nothing of it is gone on with.
+#[test]
+fn a_disk_that_went_and_came_back_is_not_believed() {
+    let home = Home::new();
+    let Some(mut image) = Image::new(&home) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: an ext4 on a loop device: it needs mkfs.ext4, losetup and root"
+        );
+        return;
+    };
+    large(&home, 40);
+    for (id, goes, resumes) in [(1, false, true), (2, true, false)] {
+        drop(fs::remove_dir_all(image.at.join("dst")));
+        let mut child = slow(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
+        child.kill().expect("killed");
+        child.limited_status().expect("ended");
+        assert!(!goes || image.reattach(), "the disk comes back");
+        home.run(&["jobs", "resume", &id.to_string()]).ok();
+        same(&home, "mount/dst");
+        assert_eq!(shown(&home, id).totals.resumed > 0, resumes, "went: {goes}");
+    }
+}
+
+#[test]
+fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
+    let home = Home::new();
+    large(&home, 40);
+    fs::create_dir_all(home.0.join("src/closed/deep")).expect("a folder");
+    fs::set_permissions(home.0.join("src/closed"), fs::Permissions::from_mode(0o750)).expect("a mode");
+    fs::create_dir_all(home.0.join("dst/kept")).expect("a folder");
+    fs::create_dir_all(home.0.join("src/kept")).expect("a folder");
+    fs::set_permissions(home.0.join("dst/kept"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.limited_status().expect("ended");
+    home.run(&["copy", "-r", "src/", "dst"]).ok();
+    home.run(&["copy", "-r", "src/", "other"]).ok();
+    let mode = |name: &str| fs::metadata(home.0.join(name)).expect("a folder").permissions().mode() & 0o7777;
+    for name in ["closed", "closed/deep"] {
+        assert_eq!(mode(&format!("dst/{name}")), mode(&format!("other/{name}")), "{name}");
+    }
+    assert_eq!(mode("dst/kept"), 0o700, "it was there");
+    // What nobody else may read there nobody else reads here, not even meanwhile.
+    fs::set_permissions(home.0.join("src"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    let mut child = slow(&home, &["-r", "src/"], "new", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.limited_status().expect("ended");
+    assert_eq!(mode("new") & 0o777, 0o700);
+    home.run(&["copy", "-r", "src/", "new"]).ok();
+    assert_eq!(mode("new"), 0o700);
+}
+
+/// Of a file with holes only the data counts; and what is left out for once is gone on with later.
+#[test]
+fn what_was_begun_outlives_a_run_without_it_and_is_told_without_holes() {
+    let home = Home::new();
+    large(&home, 40);
+    let file = fs::File::options().write(true).open(home.0.join("src/large")).expect("a file");
+    file.set_len(1 << 30).expect("a hole");
+    home.file("src/small", "small");
+    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    child.kill().expect("killed");
+    child.limited_status().expect("ended");
+    home.run(&["copy", "-r", "--max-size=1M", "src/", "dst"]).ok();
+    home.run(&["jobs", "resume", "1"]).ok();
+    same(&home, "dst");
+    let resumed = shown(&home, 1).totals.resumed;
+    assert!((1..40 << 20).contains(&resumed), "{resumed}");
+}
+
+#[test]
+fn one_that_runs_is_ended_in_order() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 is running"]);
+    let said = home.run(&["jobs", "cancel", "1"]);
+    assert_eq!(child.limited_status().expect("ended").code(), Some(130));
+    assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
+    let job = noted(&home, 1);
+    assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "it was interrupted"));
+    let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is cut"]);
+    home.run(&["copy", "-r", "src/", "dst"]).ok();
+    same(&home, "dst");
+}
+
+#[test]
+fn one_that_is_stopped_is_ended_too() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    let status =
+        Command::new("kill").args(["-STOP", &child.id().to_string()]).limited_status().expect("kill");
+    assert!(status.success());
+    home.run(&["jobs", "cancel", "1"]).ok();
+    assert_eq!(child.limited_status().expect("ended").code(), Some(130));
+}
+
+#[test]
+fn of_those_that_resume_it_at_once_one_does() {
+    let home = Home::new();
+    large(&home, 40);
+    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    child.kill().expect("killed");
+    child.limited_status().expect("ended");
+    let resume = |_| {
+        let mut command = home.numaio(&["jobs", "resume", "1"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
+    };
+    let all = std::cell::RefCell::new((0..6).map(resume).collect::<Vec<Child>>());
+    let codes = || -> Vec<Option<i32>> {
+        let ended = |child: &mut Child| child.try_wait().expect("a child").map(|status| status.code());
+        all.borrow_mut().iter_mut().filter_map(ended).collect()
+    };
+    until(|| codes().len() >= 5, || "all others have ended");
+    assert_eq!(codes(), [Some(2); 5], "the job runs");
+    home.run(&["jobs", "cancel", "1"]).ok();
+    until(|| codes().len() == 6, || "it has ended");
+    assert_eq!(shown(&home, 1).runs, 2);
+}
+
+#[test]
+fn another_process_with_its_number_is_not_taken_for_it() {
+    let home = Home::new();
+    // It ends with this test, however that ends.
+    let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let mut job = noted(&home, 1);
+    job.state = JobState::Running;
+    // The process has the number, and began at another time.
+    let root = numaio_linux::Root::live().expect("a root");
+    let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
+    (job.process.pid, job.process.began) = (other.id(), began + 1);
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
+    assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
+    // It is the process, and it was another start of the machine.
+    job.process.began = began;
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    job.process.boot = Some("another".to_owned());
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
+    // Of another host nobody knows better.
+    job.process.host = "elsewhere".to_owned();
+    write(&home, &job);
+    assert_eq!(shown(&home, 1).state, JobState::Running);
+    home.run(&["jobs", "cancel", "1"]).failed(1, &["runs on elsewhere"]);
+    other.kill().expect("killed");
+    other.limited_status().expect("ended");
+}
+
+#[test]
+fn damage_is_told_and_the_others_are_shown() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let next = store(&home).join("2.json");
+    for damage in
+        ["", "{", "[1]", "{\"schema\": \"numaio/job/9\"}", "{\"schema\": \"numaio/job/1\"}", "\u{0}"]
+    {
+        fs::write(&next, damage).expect("a file");
+        let said = home.run(&["jobs", "list"]);
+        assert!(said.err.contains("2.json: not a job record"), "{damage:?}: {}", said.err);
+        assert!(said.ok().contains("numaio copy f g"), "{damage:?}");
+        home.run(&["jobs", "show", "2"]).failed(1, &["not a job record"]);
+    }
+    fs::write(&next, b"\xff\xfe").expect("a file");
+    home.run(&["jobs", "show", "2"]).failed(1, &["2.json"]);
+    // Its number stays taken.
+    home.run(&["copy", "f", "h"]).ok();
+    assert_eq!(noted(&home, 3).state, JobState::Done);
+    let mut job = noted(&home, 1);
+    for (command, directory, words) in [
+        (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
+        (&["topology"], home.path(""), "not numaio copy"),
+        (&["copy", "f", "g"], home.path("gone"), "gone"),
+    ] {
+        job.command = command.iter().map(|word| CommandArg::Text((*word).to_owned())).collect();
+        job.directory = CommandArg::Text(directory);
+        write(&home, &job);
+        home.run(&["jobs", "resume", "1"]).failed(1, &["cannot resume job 1", words]);
+    }
+    home.run(&["jobs", "show", "9"]).failed(2, &["job 9 not found"]);
+    home.run(&["jobs", "cancel", "9"]).failed(2, &["job 9 not found"]);
+    home.run(&["jobs", "resume", "1", "--json"]).failed(2, &["--json"]);
+    home.run(&["jobs", "--machine", "amd-2p"]).failed(2, &["on this machine"]);
+}
+
+#[test]
+fn old_ones_make_room_and_running_ones_stay() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let root = numaio_linux::Root::live().expect("a root");
+    let mut job = noted(&home, 1);
+    let (own, began) = (std::process::id(), numaio_machine::process::start_time(&root, std::process::id()));
+    // The first one runs, as this test does; all others have ended.
+    (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
+    write(&home, &job);
+    job.state = JobState::Done;
+    for id in 2..=130 {
+        job.id = id;
+        write(&home, &job);
+    }
+    // Two ran on another host, of which one has not been noted for long.
+    (job.state, job.process.host) = (JobState::Running, "elsewhere".to_owned());
+    for id in [119, 121] {
+        job.id = id;
+        write(&home, &job);
+    }
+    let old = SystemTime::now() - Duration::from_secs(31 * 86_400);
+    let age = |name: &str| {
+        let file = fs::File::options().append(true).open(store(&home).join(name)).expect("a file");
+        file.set_modified(old).expect("a time");
+    };
+    fs::write(store(&home).join("77.json.4242.tmp"), "{").expect("a file");
+    ["1.json", "120.json", "121.json", "77.json.4242.tmp"].into_iter().for_each(age);
+    home.run(&["copy", "f", "g"]).ok();
+    let left: Vec<u32> = list(&home).into_iter().map(|job| job.id).collect();
+    let wanted: Vec<u32> =
+        std::iter::once(1).chain((31..=131).filter(|id| ![120, 121].contains(id))).collect();
+    assert_eq!(left, wanted);
+    assert!(!store(&home).join("77.json.4242.tmp").exists());
+}
+
+#[test]
+fn those_that_begin_at_once_have_numbers_of_their_own() {
+    let home = Home::new();
+    home.file("f", "f");
+    let children: Vec<Child> = (0..8)
+        .map(|to| {
+            let mut command = home.numaio(&["copy", "f", &format!("to{to}")]);
+            command.stdout(Stdio::null()).spawn().expect("numaio")
+        })
+        .collect();
+    children.into_iter().for_each(|mut child| assert!(child.limited_status().expect("ended").success()));
+    let mut destinations: Vec<CommandArg> = list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+    destinations.sort_by_key(|word| format!("{word:?}"));
+    let wanted: Vec<CommandArg> = (0..8).map(|to| CommandArg::Text(format!("to{to}"))).collect();
+    assert_eq!(destinations, wanted);
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_a_store_that_can_be_read() {
+    let home = Home::new();
+    large(&home, 8);
+    for moment in 0..24u64 {
+        let mut command = home.numaio(&["copy", "-r", "src/", &format!("dst{moment}")]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+        std::thread::sleep(Duration::from_millis(moment * 3));
+        // It may have ended.
+        drop(child.kill());
+        child.limited_status().expect("ended");
+        let said = home.run(&["jobs"]);
+        assert!(said.err.is_empty(), "{}", said.err);
+        assert_eq!(said.code, Some(0));
+    }
+    assert!(list(&home).iter().all(|job| !job.state.is_alive()));
+}
+
+#[test]
+fn a_transfer_that_cannot_be_noted_is_carried_out() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.file("state", "in the way");
+    let said = home.run(&["copy", "f", "g"]);
+    assert!(said.code == Some(0) && said.err.contains("cannot record this transfer as a job"), "{:?} {}", said.code, said.err);
+    let said = home.run(&["copy", "--no-job", "f", "h"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    assert!(home.0.join("g").exists() && home.0.join("h").exists());
+    home.run(&["jobs"]).failed(1, &["state/numaio/jobs", "Not a directory"]);
+}
+
+/// There its paths are others.
+#[test]
+fn one_of_another_host_is_not_resumed_here() {
+    let home = Home::new();
+    home.file("f", "f");
+    home.run(&["copy", "f", "g"]).ok();
+    let mut job = noted(&home, 1);
+    (job.state, job.process.host) = (JobState::Interrupted, "elsewhere".to_owned());
+    write(&home, &job);
+    fs::remove_file(home.0.join("g")).expect("a file");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "run its command again"]);
+    assert!(!home.0.join("g").exists());
+    assert_eq!(noted(&home, 1).state, JobState::Interrupted);
+}
+
+#[test]
+fn why_one_could_not_begin_again_is_noted() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    home.file("src/f", "f");
+    home.file("list", "f\n");
+    home.run(&["copy", "--files-from", "list", "src/", "dst"]).ok();
+    fs::remove_file(home.0.join("list")).expect("a file");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["list: No such file"]);
+    let job = shown(&home, 1);
+    assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
+}
+
+/// As where a disk is not mounted: all that it held would be removed.
+#[test]
+fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    home.file("from/f", "f");
+    home.run(&["copy", "-r", "--delete", "from/", "to"]).ok();
+    home.run(&["copy", "-r", "from/", "more"]).ok();
+    home.run(&["jobs", "resume", "1"]).ok();
+    fs::rename(home.0.join("from"), home.0.join("away")).expect("renamed");
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    home.run(&["jobs", "resume", "1"]).failed(1, &["may have been replaced", "run its command again"]);
+    assert!(home.0.join("to/f").exists());
+    home.run(&["jobs", "resume", "2"]).ok();
+}
+
+/// What a list on standard input said is gone: without it more would be removed, and less moved.
+#[test]
+fn one_that_read_standard_input_is_not_resumed() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    home.file("to/kept", "");
+    for (id, input, told) in [
+        ("1", "-", "standard input"),
+        ("2", "/dev/stdin", "/dev/stdin"),
+        ("3", "/proc/self/fd/0", "/proc/self/fd/0"),
+    ] {
+        home.run(&["copy", "-r", "--delete", "--exclude-from", input, "from/", "to/"]).ok();
+        assert!(!home.0.join("to/kept").exists(), "no rule left it out");
+        home.file("to/kept", "");
+        home.run(&["jobs", "resume", id]).failed(1, &[told, "run its command again"]);
+        assert!(home.0.join("to/kept").exists());
+    }
+}

@@ -1,0 +1,28 @@
+//! `numaio copy` and `numaio jobs`, as a user runs them.
+
+mod coarse_times;
+mod compression;
+mod concurrent;
+mod data_connections;
+mod delete;
+mod dry_run;
+mod existing_destination;
+mod faults;
+mod foreign_filesystems;
+mod full_storage;
+mod hard_links;
+mod host_to_host;
+mod hostile_source;
+mod image;
+mod jobs;
+mod local_trees;
+mod options;
+mod read_order;
+mod rsync_arguments;
+mod silent_peer;
+mod slow;
+mod sshd;
+#[path = "../support/mod.rs"]
+mod support;
+mod trees;
+mod unprivileged;

@@ -1,0 +1,227 @@
+//! `numaio copy` through the system's ssh, to an sshd of the test's own on this machine.
+
+use crate::support::{Home, Limited, Said};
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
+const SSHD: &str = "/usr/sbin/sshd";
+/// How often another port is tried: between two of our calls somebody else may take one.
+const TRIES: usize = 5;
+
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// An sshd whose sessions have a home of their own, and what a client needs for it.
+struct Server {
+    home: Home,
+    sshd: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.sshd.kill();
+        let _ = self.sshd.limited_status();
+    }
+}
+
+impl Server {
+    /// Why there is none is said.
+    fn start() -> Option<Self> {
+        let home = Home::new();
+        if !Path::new(SSHD).exists() || !has("ssh") || !has("ssh-keygen") {
+            skipped("an sshd of our own: it is Debian's openssh-server");
+            return None;
+        }
+        // Where sshd gives up its rights; the service makes it, if it was ever started.
+        let _ = fs::create_dir("/run/sshd");
+        keys(&home);
+        for _ in 0..TRIES {
+            let port = free_port();
+            files(&home, port);
+            let mut command = home.command(SSHD, &["-D", "-e", "-f", &home.path("sshd_config")]);
+            let mut sshd = command.stdout(Stdio::null()).stderr(log(&home)).spawn().expect("sshd");
+            if listens(&mut sshd, port) {
+                return Self { home, sshd }.checked();
+            }
+            let _ = sshd.kill();
+            let _ = sshd.limited_status();
+        }
+        skipped(&format!(
+            "an sshd of our own: {}",
+            fs::read_to_string(home.0.join("log")).unwrap_or_default()
+        ));
+        None
+    }
+
+    /// An account may be locked, or a system may forbid such an sshd.
+    fn checked(self) -> Option<Self> {
+        let output =
+            self.home.command(&self.home.path("ssh"), &["far", "true"]).limited_output().expect("ssh");
+        if output.status.success() {
+            return Some(self);
+        }
+        skipped(&format!("an sshd of our own: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        None
+    }
+
+    fn copy(&self, args: &[&str]) -> Said {
+        let mut command = self.home.numaio(&[&["copy"], args].concat());
+        Said::of(command.env("NUMAIO_SSH", self.home.0.join("ssh")).limited_output().expect("numaio"))
+    }
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("-?").stdout(Stdio::null()).stderr(Stdio::null()).limited_status().is_ok()
+}
+
+fn log(home: &Home) -> fs::File {
+    fs::File::options().create(true).append(true).open(home.0.join("log")).expect("a file")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Waits until it takes connections; false if it ended.
+fn listens(sshd: &mut Child, port: u16) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        if sshd.try_wait().expect("a child").is_some() {
+            return false;
+        }
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// Keys of the host and of the user.
+fn keys(home: &Home) {
+    for key in ["host-key", "user-key"] {
+        let args = ["-q", "-t", "ed25519", "-N", "", "-f", &home.path(key)];
+        assert!(home.command("ssh-keygen", &args).limited_status().expect("ssh-keygen").success());
+    }
+    fs::copy(home.0.join("user-key.pub"), home.0.join("authorized")).expect("a key");
+}
+
+/// Configurations of both, a wrapper that gives ssh its own, and what each session runs in: a home with numaio on its PATH
+/// for the host `far`, and one without for `bare`.
+fn files(home: &Home, port: u16) {
+    let at = home.0.display();
+    let session = format!(
+        "#!/bin/sh\nhost=${{NUMAIO_TEST_HOST:-far}}\nmkdir -p {at}/$host\ncd {at}/$host || exit 1\nexport HOME={at}/$host\n\
+         [ $host = bare ] || PATH={}:$PATH\nexport NUMAIO_SSH={at}/ssh\nexec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+        Path::new(NUMAIO).parent().expect("a folder").display()
+    );
+    let ssh = format!("#!/bin/sh\nexec ssh -F {at}/ssh_config \"$@\"\n");
+    for (name, script) in [("session", session), ("ssh", ssh)] {
+        let path = home.file(name, &script);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    home.file(
+        "sshd_config",
+        &format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host-key\nAuthorizedKeysFile {at}/authorized\nPidFile none\n\
+             UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
+             AcceptEnv NUMAIO_TEST_HOST\nForceCommand {at}/session\nMaxStartups 100\nLogLevel ERROR\n"
+        ),
+    );
+    let host_key = fs::read_to_string(home.0.join("host-key.pub")).expect("a key");
+    home.file("known", &format!("[127.0.0.1]:{port} {host_key}"));
+    let mut config = String::new();
+    for host in ["far", "near", "bare"] {
+        config += &format!("Host {host}\n  SetEnv NUMAIO_TEST_HOST={host}\n");
+    }
+    config += &format!(
+        "Host *\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {at}/user-key\n  IdentitiesOnly yes\n  BatchMode yes\n  \
+         UserKnownHostsFile {at}/known\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
+    );
+    home.file("ssh_config", &config);
+}
+
+/// Files of all sizes.
+fn tree(folder: &Path) {
+    fs::create_dir_all(folder.join("d/e")).expect("a folder");
+    let bytes = |count: usize| (0..count).map(|index| (index * 31 + (index >> 9)) as u8).collect::<Vec<_>>();
+    for (name, size) in [("a", 3), ("zero", 0), ("d/large", 5_000_000), ("d/e/it's a:b", 70_000)] {
+        fs::write(folder.join(name), bytes(size)).expect("a file");
+    }
+    std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
+}
+
+fn same(home: &Home, one: &str, other: &str) {
+    let output =
+        home.command("diff", &["-r", "--no-dereference", one, other]).limited_output().expect("diff");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn files_go_through_a_real_ssh_and_back() {
+    let Some(server) = Server::start() else { return };
+    let home = &server.home;
+    tree(&home.0.join("src"));
+    let said = server.copy(&["-av", "src/", "far:there"]);
+    // Data connections of their own, which the client finds by `ssh -G`.
+    assert!(!said.err.contains("data goes through ssh"), "{}", said.err);
+    said.ok();
+    same(home, "src", "far/there");
+    server.copy(&["-a", "far:there/", "back"]).ok();
+    same(home, "src", "back");
+    for (how, name) in [(&["--tunnel"][..], "tunnelled"), (&["--data-security", "none"], "open")] {
+        server.copy(&[how, &["-a", "src/", &format!("far:{name}")]].concat()).ok();
+        same(home, "src", &format!("far/{name}"));
+        server.copy(&[how, &["-a", &format!("far:{name}/"), &format!("{name}-back")]].concat()).ok();
+        same(home, "src", &format!("{name}-back"));
+    }
+    let again = server.copy(&["-a", "src/", "far:there"]).ok();
+    assert!(again.starts_with("0 moved, "), "{again}");
+    // Names that a shell would take for something else.
+    server.copy(&["far:there/d/e/it's a:b", "./odd name;true"]).ok();
+    assert_eq!(fs::metadata(home.0.join("odd name;true")).expect("a file").len(), 70_000);
+}
+
+#[test]
+fn a_real_host_without_numaio_gets_one_and_two_hosts_copy_between_them() {
+    let Some(server) = Server::start() else { return };
+    let home = &server.home;
+    tree(&home.0.join("src"));
+    server.copy(&["-a", "src/", "bare:there"]).failed(1, &["no numaio answers on bare", "--bootstrap"]);
+    server.copy(&["-a", "--bootstrap", "src/", "bare:there"]).ok();
+    same(home, "src", "bare/there");
+    assert_eq!(fs::read_dir(home.0.join("bare/.cache/numaio")).expect("a folder").count(), 1);
+    server.copy(&["-a", "--bootstrap", "bare:there/", "back"]).ok();
+    same(home, "src", "back");
+    server.copy(&["-a", "src/", "far:there"]).ok();
+    let said = server.copy(&["-a", "far:there/", "near:there"]).ok();
+    assert!(said.contains(" moved, ") && !said.contains("failed"), "{said}");
+    same(home, "src", "near/there");
+}
+
+#[test]
+fn what_ssh_refuses_is_told_with_what_to_do() {
+    let Some(server) = Server::start() else { return };
+    let home = &server.home;
+    tree(&home.0.join("src"));
+    let key = home.0.join("known");
+    let known = fs::read_to_string(&key).expect("a key");
+    // The host is another one than before.
+    let other = fs::read_to_string(home.0.join("user-key.pub")).expect("a key");
+    let host = known.split(' ').next().unwrap_or_default();
+    fs::write(&key, format!("{host} {other}")).expect("a file");
+    server.copy(&["-a", "src/", "far:there"]).failed(1, &["Host key verification failed", "/ssh far true"]);
+    fs::write(&key, known).expect("a file");
+    // Nobody is let in.
+    fs::write(home.0.join("authorized"), "").expect("a file");
+    server.copy(&["-a", "far:there/", "back"]).failed(1, &["Permission denied", "/ssh far true"]);
+    assert!(!home.0.join("far/there").exists() && !home.0.join("back").exists());
+}

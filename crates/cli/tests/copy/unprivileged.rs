@@ -1,0 +1,323 @@
+//! Who is not root, and his own directories that are closed to himself.
+
+use crate::support::{skipped, Home, Limited, Said};
+use std::fs;
+use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
+
+/// Makes directories with a file in each, and closes them.
+fn closed(home: &Home, modes: &[(&str, u32)]) {
+    for (name, _) in modes {
+        fs::create_dir_all(home.0.join(name)).expect("a folder");
+        home.file(&format!("{name}/file"), name);
+    }
+    for (name, mode) in modes.iter().rev() {
+        fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(*mode)).expect("a mode");
+    }
+}
+
+/// What a script says that runs in a home as somebody to whom all in it belongs, and who is not root; none where nobody can be that.
+fn as_another(home: &Home, script: &str) -> Option<Said> {
+    if is_root(home) {
+        home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
+    }
+    run(home, script)
+}
+
+/// What a script says that runs as somebody who is not root; none where it did not begin, or says so by exit status 99.
+fn run(home: &Home, script: &str) -> Option<Said> {
+    let reached = home.0.join("reached");
+    let _ = fs::remove_file(&reached);
+    let script = format!("[ -x \"$NUMAIO\" ] && : >reached || exit 99\n{script}");
+    let user: &[&str] =
+        if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
+    let command = [user, &["sh", "-c", &script]].concat();
+    let said = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    // Who cannot become another user hears setpriv say so, with any status.
+    (reached.exists() && said.code != Some(99)).then_some(said)
+}
+
+fn is_root(home: &Home) -> bool {
+    home.command("id", &["-u"]).limited_output().is_ok_and(|told| told.stdout == b"0\n")
+}
+
+fn nobody() {
+    skipped("another user, as it needs root and setpriv, and a folder that others reach");
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::symlink_metadata(path).map_or(0, |found| found.mode() & 0o7777)
+}
+
+#[test]
+fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
+    let home = Home::new();
+    closed(
+        &home,
+        &[
+            ("to/cache", 0o555),
+            ("to/cache/module", 0o555),
+            ("to/cache/module/below", 0o500),
+            ("to/kept", 0o555),
+            ("to/kept/old", 0o555),
+        ],
+    );
+    // It has the place of something else, and is removed at once.
+    closed(
+        &home,
+        &[("to/place", 0o555), ("to/place/a", 0o555), ("to/place/a/closed", 0), ("to/place/b", 0o444)],
+    );
+    fs::create_dir_all(home.0.join("from/kept")).expect("a folder");
+    home.file("from/kept/file", "to/kept");
+    home.file("from/place", "a file");
+    fs::create_dir(home.0.join("outside")).expect("a folder");
+    symlink("../outside", home.0.join("to/link")).expect("a link");
+    fs::set_permissions(home.0.join("outside"), fs::Permissions::from_mode(0o555)).expect("a mode");
+    let script = "
+$NUMAIO copy --no-job -n -r --delete from/ to; echo code $?
+$NUMAIO copy --no-job -r --delete from/ to; echo code $?
+find to | sort";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    let told: Vec<&str> =
+        said.out.lines().filter(|line| line.starts_with("code") || line.starts_with("to")).collect();
+    let left = ["to", "to/kept", "to/kept/file", "to/place"];
+    assert_eq!(told, [&["code 0", "code 0"], &left[..]].concat(), "{}\n{}", said.out, said.err);
+    assert_eq!((mode_of(&home.0.join("to/kept")), mode_of(&home.0.join("outside"))), (0o555, 0o555));
+}
+
+/// That of somebody else is not opened, and told.
+#[test]
+fn directories_of_others_stay_closed() {
+    let home = Home::new();
+    closed(&home, &[("to/others", 0o755)]);
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    let given = as_another(&home, "[ $(id -u) != 0 ] || exit 99");
+    let taken = std::os::unix::fs::chown(home.0.join("to/others"), Some(0), Some(0));
+    let (Some(_), Ok(())) = (given, taken) else { return nobody() };
+    let Some(said) = run(&home, "$NUMAIO copy --no-job --json -r --delete from/ to; echo code $?") else {
+        return nobody();
+    };
+    assert!(said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
+    assert!(
+        said.out.contains("others/file") && said.out.contains("cannot remove: permission denied"),
+        "{}",
+        said.out
+    );
+    assert_eq!((mode_of(&home.0.join("to/others")), home.0.join("to/others/file").exists()), (0o755, true));
+}
+
+#[test]
+fn directories_can_be_filled_whatever_a_umask_takes_from_their_owner() {
+    let home = Home::new();
+    closed(&home, &[("from/a", 0o755), ("from/a/b", 0o755)]);
+    for (mask, mode) in [("0277", "500"), ("0477", "300")] {
+        let script = format!("(umask {mask}; $NUMAIO copy --no-job -r from/ {mask}; echo code $?)");
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        // What it is in the end is what the umask leaves.
+        let names = ["", "a", "a/b"].map(|name| home.0.join(mask).join(name));
+        assert_eq!(names.map(|name| format!("{:o}", mode_of(&name))), [mode; 3]);
+        assert!(home.0.join(mask).join("a/b/file").exists());
+    }
+}
+
+/// A large one is opened several times.
+#[test]
+fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 5 << 20]).expect("a file");
+    for (to, option) in [("to", ""), ("in-place", "--inplace")] {
+        let script = format!("umask 0277; $NUMAIO copy --no-job -r {option} from/ {to}; echo code $?");
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        let name = format!("{to}/large");
+        assert_eq!((mode_of(&home.0.join(&name)), len(&home, &name)), (0o400, 5 << 20), "{to}");
+    }
+}
+
+#[test]
+fn a_transfer_is_gone_on_with_whatever_a_umask_takes_from_its_owner() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; 48 << 20]).expect("a file");
+    let script = "
+umask 0277
+$NUMAIO copy --no-job -r --bwlimit 16M from/ to & copy=$!
+noted() { stat -c %s to/.numaio-journal 2>/dev/null || echo 0; }
+until [ $(noted) -gt 40 ]; do kill -0 $copy && sleep 0.02 || exit 1; done
+kill -9 $copy; wait $copy
+$NUMAIO copy --no-job -r --json from/ to; echo code $?";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+    let end = said.out.lines().find(|line| line.contains(r#""event":"end""#)).unwrap_or_default();
+    assert!(end.contains(r#""resumed":"#) && !end.contains(r#""resumed":0"#), "{end}");
+    assert_eq!(len(&home, "to/large"), 48 << 20);
+    let left: Vec<_> = fs::read_dir(home.0.join("to")).expect("a folder").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+/// A program that runs cannot be written to.
+#[test]
+fn what_cannot_be_written_in_place_keeps_its_mode() {
+    let home = Home::new();
+    for folder in ["from", "to"] {
+        fs::create_dir(home.0.join(folder)).expect("a folder");
+    }
+    home.file("from/program", "new");
+    let script = "
+cp \"$(command -v sleep)\" to/program && chmod 555 to/program && to/program 0 || exit 99
+to/program 60 & program=$!
+until [ \"$(readlink /proc/$program/exe)\" = \"$PWD/to/program\" ]; do kill -0 $program || exit 1; done
+$NUMAIO copy --no-job -r --inplace from/ to; echo code $?
+kill $program";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 3\n"), "{}\n{}", said.out, said.err);
+    assert_eq!(mode_of(&home.0.join("to/program")), 0o555);
+}
+
+#[test]
+fn own_files_are_written_in_place_also_where_they_may_not_be_written_to() {
+    let home = Home::new();
+    for (name, length) in [("small", 9), ("large", 3 << 20)] {
+        for (folder, more) in [("from", 1), ("to", 0)] {
+            fs::create_dir_all(home.0.join(folder)).expect("a folder");
+            let path = home.0.join(folder).join(name);
+            fs::write(&path, vec![7; length + more]).expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("a mode");
+        }
+    }
+    for option in ["-r", "-a"] {
+        let script = format!(
+            "touch -d 2020-01-01 to/*; $NUMAIO copy --no-job --inplace {option} from/ to; echo code $?"
+        );
+        let Some(said) = as_another(&home, &script) else { return nobody() };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        for (name, length) in [("to/small", 10), ("to/large", (3 << 20) + 1)] {
+            assert_eq!((mode_of(&home.0.join(name)), len(&home, name)), (0o444, length), "{name}");
+        }
+    }
+}
+
+fn len(home: &Home, name: &str) -> u64 {
+    fs::metadata(home.0.join(name)).map_or(0, |found| found.len())
+}
+
+/// Its mode alone would give the group what the ACL gives to another user.
+#[test]
+fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
+    let home = Home::new();
+    for folder in ["from", "to"] {
+        fs::create_dir(home.0.join(folder)).expect("a folder");
+        home.file(&format!("{folder}/secret"), folder);
+        fs::set_permissions(home.0.join(folder).join("secret"), fs::Permissions::from_mode(0o600))
+            .expect("a mode");
+    }
+    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &who.to_le_bytes()].concat();
+    let whose = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl = [vec![2, 0, 0, 0], whose.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
+    let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
+    if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
+        return skipped("ACLs, which the file system of this folder does not have");
+    }
+    home.run(&["copy", "--no-job", "-r", "from/", "to"]).ok();
+    let mut there = [0; 64];
+    let length = rustix::fs::getxattr(&at, name, &mut there).expect("an ACL");
+    assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("from".to_owned(), 0o660));
+    assert_eq!(there[..length], acl);
+    // One that has none does not get that of its directory.
+    rustix::fs::setxattr(
+        home.0.join("to"),
+        "system.posix_acl_default",
+        &acl,
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect("an ACL");
+    rustix::fs::removexattr(&at, name).expect("an ACL");
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o640)).expect("a mode");
+    home.file("from/secret", "another");
+    home.run(&["copy", "--no-job", "-r", "from/", "to"]).ok();
+    assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("another".to_owned(), 0o640));
+    assert!(rustix::fs::getxattr(&at, name, &mut there).is_err());
+}
+
+/// An ACL that takes from the owner what other attributes need, on a file and on a directory.
+#[test]
+fn attributes_are_set_before_an_acl_forbids_it() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("from/d")).expect("a folder");
+    home.file("from/f", "f");
+    let id = |id: u32| id.to_le_bytes();
+    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &id(who)].concat();
+    let nobody_here = u32::MAX;
+    for (name, bits) in [("from/f", 4), ("from/d", 5)] {
+        let acl = [
+            vec![2, 0, 0, 0],
+            entry(1, bits, nobody_here),
+            entry(2, bits, 1_000),
+            entry(4, bits, nobody_here),
+            entry(16, bits, nobody_here),
+            entry(32, bits, nobody_here),
+        ]
+        .concat();
+        let path = home.0.join(name);
+        let set = |attribute: &str, value: &[u8]| {
+            rustix::fs::setxattr(&path, attribute, value, rustix::fs::XattrFlags::empty())
+        };
+        if set("user.k", b"v").and_then(|()| set("system.posix_acl_access", &acl)).is_err() {
+            return skipped("ACLs, which the file system of this folder does not have");
+        }
+    }
+    for value in ["v", "other"] {
+        for name in ["from/f", "from/d"] {
+            let set = rustix::fs::setxattr(
+                home.0.join(name),
+                "user.k",
+                value.as_bytes(),
+                rustix::fs::XattrFlags::empty(),
+            );
+            if set.is_err() {
+                return nobody();
+            }
+        }
+        let Some(said) = as_another(&home, "$NUMAIO copy --no-job -a from/ to; echo code $?") else {
+            return nobody();
+        };
+        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        for name in ["to/f", "to/d"] {
+            let mut there = [0; 64];
+            let length = rustix::fs::getxattr(home.0.join(name), "user.k", &mut there).expect("an attribute");
+            assert_eq!(&there[..length], value.as_bytes(), "{name}");
+            assert!(rustix::fs::getxattr(home.0.join(name), "system.posix_acl_access", &mut there).is_ok());
+        }
+    }
+}
+
+/// Who may list the names of attributes, and not read them, learns so in place of losing them at the destination.
+#[test]
+fn attributes_that_may_not_be_read_are_told() {
+    let home = Home::new();
+    for folder in ["from/d", "from/closed"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    for name in ["from/f", "from/d/g", "from/closed"] {
+        if name != "from/closed" {
+            home.file(name, "content");
+        }
+        let set = rustix::fs::setxattr(home.0.join(name), "user.k", b"v", rustix::fs::XattrFlags::empty());
+        if set.is_err() {
+            return skipped("extended attributes, which the file system of this folder does not have");
+        }
+    }
+    let script = "
+$NUMAIO copy --no-job -a from/ to; echo code $?
+chmod 0 from/f from/closed
+$NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
+    let Some(said) = as_another(&home, script) else { return nobody() };
+    assert!(said.out.contains("code 0\n") && said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
+    assert_eq!(said.out.matches("may not be read").count(), 1, "{}", said.out);
+    let mut there = [0; 8];
+    assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());
+}

@@ -1,0 +1,9 @@
+//! `numaio stream`, `latency`, `bench` and `record --bench`, as a user runs them.
+
+mod bench_disk;
+mod bench_gpu;
+mod bench_net;
+mod recorded_io;
+mod stream_latency;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,466 @@
+//! `numaio plan`, and plans of transfers given to `place` and `run`, as a user types them.
+
+use crate::support::{expect, Home, Limited, Said};
+use numaio_machine::set::CpuSet;
+use numaio_model::check_plan;
+use numaio_schema::{Objective, PlacementPlan, Plan, PlanMethod, PlanProblem, SimpleRule, Transfer};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+const DL585: [&str; 6] = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic"];
+
+/// The two-socket server of docs/examples.
+fn example() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/two-socket-dtn.toml");
+    std::fs::read_to_string(path).expect("the example")
+}
+
+fn plan_of(said: Said) -> Plan {
+    let plan = Plan::from_json(&said.ok()).expect("a plan");
+    check_plan(&plan).expect("it holds");
+    plan
+}
+
+/// Options after those of [`DL585`] with both of its NICs.
+fn on_dl585(home: &Home, more: &[&str]) -> Plan {
+    plan_of(home.run(&[&DL585[..], &["eth0,eth1", "--json"], more].concat()))
+}
+
+fn memory_nodes(plan: &Plan) -> Vec<u32> {
+    let mut nodes: Vec<u32> = plan.storage_paths.iter().map(|way| way.memory_node.0).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+#[test]
+fn devices_of_a_machine_and_their_sizes_make_a_plan() {
+    let home = Home::new();
+    let plan = on_dl585(&home, &[]);
+    assert!(plan.proof.optimal && plan.problem.direction == Transfer::Send);
+    assert_eq!(plan.problem.total_bytes(), 2_000_000_000_000);
+    assert!(plan.problem.assumptions.iter().any(|said| said.contains("copy model replaces a measurement")));
+    for rejected in &plan.rejected {
+        let simple = rejected.predicted.as_ref().expect("it can be carried out");
+        assert!(simple.time_s >= plan.predicted.time_s * (1.0 - 1e-9), "{rejected:?}");
+    }
+    let back = on_dl585(&home, &["--receive"]);
+    assert_eq!(back.problem.direction, Transfer::Receive);
+    let best = |plan: &Plan| {
+        let ways = plan.problem.network_paths.iter();
+        ways.map(|way| (way.memory_node.0, way.most_bytes_per_s)).collect::<Vec<_>>()
+    };
+    assert_ne!(best(&plan), best(&back), "nodes 2 and 3 are bad for sending, and good for receiving");
+}
+
+#[test]
+fn pins_reserved_cores_and_threads_are_kept() {
+    let home = Home::new();
+    let pinned = on_dl585(&home, &["--no-threads-on", "7,6,0"]);
+    assert!(memory_nodes(&pinned).iter().all(|node| ![7, 6, 0].contains(node)), "{pinned:?}");
+    let few = on_dl585(&home, &["--threads-per-node", "4", "--reserve", "7:2,1:2"]);
+    assert!(few.problem.nodes.iter().all(|node| node.threads == Some(4)));
+    let most = |node: u32| if [1, 7].contains(&node) { 2 } else { 4 };
+    assert!((0..8).all(|node| few.threads_on(numaio_machine::ids::NodeId(node)) <= most(node)));
+    let slow = on_dl585(&home, &["--capacity", "nvme0n1=50MB,eth0=1GB"]);
+    assert!((slow.predicted.bytes_per_s / 50e6 - 1.0).abs() < 1e-6, "{:?}", slow.predicted);
+    let slow = on_dl585(&home, &["--thread-bandwidth", "1MB"]);
+    assert!(slow.predicted.bytes_per_s < 17e6 && slow.predicted.bytes_per_s > 1e6, "{:?}", slow.predicted);
+}
+
+#[test]
+fn both_methods_and_both_objectives_are_to_be_had() {
+    let home = Home::new();
+    let said = home.run(&[&DL585[..], &["eth0", "--json", "--method", "both"]].concat());
+    assert!(said.err.contains("both methods prove the same"), "{}", said.err);
+    let divide = plan_of(said);
+    let mixed = plan_of(home.run(&[&DL585[..], &["eth0", "--json", "--method", "mixed"]].concat()));
+    assert_eq!((divide.method, mixed.method), (PlanMethod::Divide, PlanMethod::Mixed));
+    assert!((divide.proof.value_s / mixed.proof.value_s - 1.0).abs() < 3e-6);
+    let sum = on_dl585(&home, &["--objective", "sum"]);
+    assert_eq!((sum.problem.objective, sum.proof.value_s), (Objective::Sum, sum.predicted.sum_s));
+    // A problem of a file keeps its own objective unless another one is asked for.
+    let problem = home.document("sum.json", &sum.problem);
+    assert_eq!(plan_of(home.run(&["plan", "--file", &problem, "--json"])), sum);
+    let time = plan_of(home.run(&["plan", "--file", &problem, "--json", "--objective", "time"]));
+    assert_eq!(time.problem.objective, Objective::Time);
+}
+
+#[test]
+fn a_problem_goes_through_files_pipes_and_plans() {
+    let home = Home::new();
+    let toml = home.file("dtn.toml", &example());
+    let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
+    let problem = home.run(&["plan", "--file", &toml, "--problem"]).ok();
+    assert_eq!(PlanProblem::from_json(&problem).expect("a problem"), plan.problem);
+    let json = home.file("any-name", &problem);
+    assert_eq!(plan_of(home.run(&["plan", "--file", &json, "--json"])), plan);
+    let earlier = home.document("plan.json", &plan);
+    assert_eq!(plan_of(home.run(&["plan", "--file", &earlier, "--json"])), plan);
+    assert_eq!(plan_of(piped(&home, &["plan", "--file", "-", "--json"], &example())), plan);
+    let out = home.path("written.json");
+    assert_eq!(home.run(&["plan", "--file", &toml, "--json", "-o", &out]).ok(), "");
+    assert_eq!(Plan::from_json(&std::fs::read_to_string(out).expect("a file")).expect("a plan"), plan);
+}
+
+/// Runs numaio with a text on its standard input.
+fn piped(home: &Home, args: &[&str], text: &str) -> Said {
+    let mut command = home.numaio(args);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("numaio");
+    child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("written");
+    Said::of(child.limited_output().expect("ended"))
+}
+
+/// What README shows is what is printed; a line of dots stands for any lines.
+#[test]
+fn readme_shows_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("README");
+    let blocks: Vec<&str> =
+        readme.split("```").filter(|it| it.trim_start().starts_with("$ numaio plan ")).collect();
+    // One is piped into a copy, on a machine that is not shipped; tests/lab_copy.rs does the like.
+    let blocks: Vec<&str> = blocks.into_iter().filter(|block| !block.contains(" | ")).collect();
+    assert_eq!(blocks.len(), 2);
+    let home = Home::new();
+    for block in blocks {
+        let (command, shown) = block.trim_start().split_once('\n').expect("lines");
+        let args: Vec<&str> = command.split_whitespace().skip(2).collect();
+        let mut command = home.numaio(&args);
+        let printed = Said::of(command.current_dir(&root).limited_output().expect("numaio")).ok();
+        let mut rest = printed.as_str();
+        for part in shown.split("...\n") {
+            let at = rest.find(part).unwrap_or_else(|| panic!("{part} is not in {rest}"));
+            rest = &rest[at + part.len()..];
+        }
+        assert_eq!(rest, "", "README leaves out the end");
+    }
+}
+
+/// The problem in docs/planning.md is the one of its example where the objectives disagree.
+#[test]
+fn the_problem_of_the_documentation_can_be_asked() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/planning.md")).expect("the documentation");
+    let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a problem");
+    let home = Home::new();
+    let file = home.file("documented.toml", toml);
+    let best = |objective: &str| {
+        let plan = plan_of(home.run(&[
+            "plan",
+            "--file",
+            &file,
+            "--json",
+            "--objective",
+            objective,
+            "--method",
+            "both",
+        ]));
+        (plan.predicted.time_s, plan.predicted.sum_s)
+    };
+    let near = |found: (f64, f64), told: (f64, f64)| {
+        (found.0 - told.0).abs() < 0.05 && (found.1 - told.1).abs() < 0.05
+    };
+    assert!(near(best("time"), (40.0, 115.0)), "{:?}", best("time"));
+    assert!(near(best("sum"), (66.66, 91.66)), "{:?}", best("sum"));
+}
+
+/// The tables of README: in the simulator the plan is at least as good as all-local and even spread.
+#[test]
+fn plans_are_at_least_as_good_as_simple_ones_in_the_simulator() {
+    let home = Home::new();
+    let toml = home.file("dtn.toml", &example());
+    let dtn = plan_of(home.run(&["plan", "--file", &toml, "--json", "--simulate"]));
+    for plan in [dtn, on_dl585(&home, &["--simulate"]), on_dl585(&home, &["--simulate", "--receive"])] {
+        let simulated = plan.predicted.simulated_s.expect("it was asked for");
+        let off = simulated / plan.predicted.time_s;
+        assert!((0.999..1.05).contains(&off), "predicted {} s, {simulated} s", plan.predicted.time_s);
+        let rules: Vec<SimpleRule> = plan.rejected.iter().map(|rejected| rejected.rule).collect();
+        assert_eq!(rules, [SimpleRule::AllLocal, SimpleRule::EvenSpread]);
+        for rejected in &plan.rejected {
+            let other = rejected.predicted.as_ref().and_then(|it| it.simulated_s);
+            // One chunk of the last thread is not to decide.
+            assert!(other.is_none_or(|other| simulated <= other * 1.01), "{simulated} s, {rejected:?}");
+        }
+    }
+    assert!(on_dl585(&home, &[]).predicted.simulated_s.is_none());
+}
+
+#[test]
+fn people_get_tables_of_the_flows_and_what_was_rejected() {
+    let home = Home::new();
+    let toml = home.file("dtn.toml", &example());
+    let text = home.run(&["plan", "--file", &toml, "--simulate"]).ok();
+    expect("plan-dtn.txt", &text);
+    let text = home.run(&[&DL585[..], &["eth0,eth1"]].concat()).ok();
+    for words in
+        ["proven optimal", "Bottleneck", "Assumptions", "all local", "even spread", "% more", "eth0+eth1 (node 7)"]
+    {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+}
+
+#[test]
+fn flows_are_drawn() {
+    let home = Home::new();
+    let toml = home.file("dtn.toml", &example().replace("nvme0n1", "<b>&\\u001b[2J"));
+    let path = home.path("flows.svg");
+    let said = home.run(&["plan", "--file", &toml, "--svg", &path]);
+    assert!(said.err.contains("the drawing is in"), "{}", said.err);
+    assert!(said.ok().contains("Bottleneck"));
+    let svg = std::fs::read_to_string(path).expect("a drawing");
+    let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
+    let bands = svg.matches("<path class=\"flow").count();
+    assert_eq!(bands, plan.storage_paths.len() + plan.network_paths.len());
+    assert!(
+        svg.contains("Memory of node 1") && svg.contains("&lt;b&gt;&amp;") && !svg.contains('\u{1b}'),
+        "{svg}"
+    );
+    assert!(is_balanced(&svg), "{svg}");
+}
+
+/// Every element that is opened is closed.
+fn is_balanced(svg: &str) -> bool {
+    let opened = svg.matches('<').count() - svg.matches("</").count();
+    let closed = svg.matches("</").count() + svg.matches("/>").count();
+    opened == closed
+}
+
+/// A change of the example, and what is said of it.
+fn told(home: &Home, from: &str, to: &str, parts: &[&str]) {
+    let changed = example().replace(from, to);
+    assert_ne!(changed, example(), "{from:?} is in the example");
+    let file = home.file("changed.toml", &changed);
+    home.run(&["plan", "--file", &file]).failed(1, &[parts, &["changed.toml", "docs/planning.md"]].concat());
+}
+
+#[test]
+fn what_cannot_hold_is_named_of_a_file() {
+    let home = Home::new();
+    let way = "thread_bytes_per_s = 1.4e9, most_bytes_per_s = 10e9";
+    let zero = "thread_bytes_per_s = 0.0, most_bytes_per_s = 10e9";
+    told(
+        &home,
+        way,
+        zero,
+        &["bandwidth of one thread of the storage path between device node 0 and memory node 1 is 0"],
+    );
+    told(&home, way, &zero.replace("0.0", "nan"), &["is NaN", "expected from 1 to 1e18"]);
+    told(&home, way, &zero.replace("0.0", "inf"), &["is inf"]);
+    told(&home, way, &zero.replace("0.0", "-3.0"), &["is -3"]);
+    told(&home, "threads_per_node = 10", "threads_per_node = 3", &["no node may run more than 1"]);
+    told(
+        &home,
+        "threads_per_node = 10",
+        "threads_per_node = 1",
+        &["2 cores are reserved, but it has 1"],
+    );
+    told(&home, "threads_per_node = 10", "threads_per_node = 5000", &["5000", "at most 1024"]);
+    let pin = "no_threads_on = [0]\nthreads_per_node = 10";
+    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[0, 1]"), &["no node may run more than 0"]);
+    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[4]"), &["no_threads_on refers to node 4"]);
+    let both = "no_threads_on = [0]\nthreads_per_node = 8";
+    let contradiction = example()
+        .replace("threads_per_node = 10", both)
+        .replace("node = 0, reserved = 2 }", "node = 0, threads = 4 }");
+    let file = home.file("pins.toml", &contradiction);
+    home.run(&["plan", "--file", &file]).failed(1, &["node 0: no threads may run on it, but it has 4 threads"]);
+    told(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["expected below 2^53"]);
+    told(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["duplicate storage \"nvme0n1\""]);
+    told(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" refers to node 5"]);
+    let unreached = example().replace("device_node = 1, memory_node", "device_node = 0, memory_node");
+    let file = home.file("twice.toml", &unreached);
+    home.run(&["plan", "--file", &file]).failed(1, &["duplicate storage path"]);
+}
+
+#[test]
+fn data_that_no_nic_is_reached_from_is_named() {
+    let home = Home::new();
+    let mut problem: PlanProblem = PlanProblem::from_json(
+        &home.run(&["plan", "--file", &home.file("dtn.toml", &example()), "--problem"]).ok(),
+    )
+    .expect("a problem");
+    problem.limits.clear();
+    problem.network_paths.retain(|way| way.memory_node.0 == 0);
+    problem.storage_paths.retain(|way| way.device_node.0 == way.memory_node.0);
+    let file = home.document("cut.json", &problem);
+    home.run(&["plan", "--file", &file]).failed(1, &["data on node 1: no NIC is reached"]);
+    problem.storage.iter_mut().for_each(|storage| storage.bytes = 0);
+    let file = home.document("empty.json", &problem);
+    home.run(&["plan", "--file", &file]).failed(1, &["there is no data"]);
+}
+
+#[test]
+fn a_file_that_is_no_problem_is_told_with_its_line() {
+    let home = Home::new();
+    told(
+        &home,
+        "threads_per_node = 10",
+        "threads_per_nodes = 10",
+        &["line 5", "threads_per_nodes", "threads_per_node"],
+    );
+    told(&home, "threads_per_node = 10 ", "threads_per_node = ten ", &["line 5"]);
+    told(&home, "device = \"eth0\", node = 0", "device = \"eth0\", node = -1", &["line 20"]);
+    told(&home, "bytes = 1_250_000_000_000", "bytes = 99999999999999999999", &["line 13"]);
+    told(
+        &home,
+        "\"eth0\", node = 0, bytes_per_s = 12.5e9",
+        "\"eth0\", node = 0, bytes_per_s = \"fast\"",
+        &["line 20", "f64"],
+    );
+    told(&home, "{ node = 0, reserved = 2 },", "{ node = 0, reserved = 2 ", &["line "]);
+    let other = home.file("other.toml", &format!("schema = \"numaio/plan-problem/9\"\n{}", example()));
+    home.run(&["plan", "--file", &other]).failed(1, &["numaio/plan-problem/9", "numaio/plan-problem/1"]);
+    let none = home.file("none.json", "{\"nodes\": []}");
+    home.run(&["plan", "--file", &none]).failed(1, &["no field `schema`", "numaio/plan-problem/1"]);
+    let cut = home.file("cut.json", "{\"schema\": \"numaio/plan-problem/1\", ");
+    home.run(&["plan", "--file", &cut]).failed(1, &["no JSON", "cut short"]);
+    let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
+    let other = home.file("topology.json", &topology);
+    home.run(&["plan", "--file", &other]).failed(1, &["no problem of planning", "--problem"]);
+    home.run(&["plan", "--file", "nowhere.toml"]).failed(1, &["nowhere.toml"]);
+}
+
+#[test]
+fn wrong_options_are_told_with_a_hint() {
+    let home = Home::new();
+    let dl585 = |more: &[&str]| home.run(&[&DL585[..], &["eth0"], more].concat());
+    home.run(&["plan"]).failed(2, &["--data"]);
+    home.run(&["plan", "--data", "nvme0n1=2TB"]).failed(2, &["--nic"]);
+    home.run(&["plan", "--data", "nvme0n1", "--nic", "eth0"]).failed(2, &["has no size"]);
+    home.run(&["plan", "--data", "nvme0n1=2parsecs", "--nic", "eth0"]).failed(2, &["no size"]);
+    home.run(&["plan", "--data", "nvme0n1=99999999P", "--nic", "eth0"]).failed(2, &["exceeds 2^64"]);
+    dl585(&["--data", "nvme0n1=15E"]).failed(1, &["below 2^53"]);
+    dl585(&["--data", "nvme7n1=1TB"]).failed(2, &["nvme7n1"]);
+    dl585(&["--nic", "eth9"]).failed(2, &["eth9"]);
+    dl585(&["--no-threads-on", "9"]).failed(2, &["node 9", "numaio topology"]);
+    dl585(&["--reserve", "8:1"]).failed(2, &["node 8", "numaio topology"]);
+    dl585(&["--reserve", "7:3"])
+        .failed(1, &["node 7: 3 cores are to be reserved, and it has 2", "--reserve"]);
+    dl585(&["--reserve", "seven"]).failed(2, &["no NODE:CORES"]);
+    dl585(&["--threads-per-node", "1"]).failed(1, &["no node may run more than 1", "--threads-per-node"]);
+    dl585(&["--no-threads-on", "0,1,2,3,4,5,6,7"]).failed(1, &["no node may run more than 0"]);
+    dl585(&["--capacity", "eth0=0"]).failed(1, &["bandwidth of NIC \"eth0\" is 0"]);
+    dl585(&["--capacity", "eth1=1GB"]).failed(2, &["--capacity eth1", "nvme0n1, eth0"]);
+    dl585(&["--send", "--receive"]).failed(2, &["--receive"]);
+    dl585(&["--time-limit", "0"]).failed(2, &["above 0"]);
+    dl585(&["--time-limit", "nan"]).failed(2, &["above 0"]);
+    dl585(&["--file", "x.toml"]).failed(2, &["--file"]);
+    home.run(&["plan", "--file", "x.toml", "--machine", "amd-2p"]).failed(2, &["--machine"]);
+    dl585(&["--problem", "--simulate"]).failed(2, &["--simulate"]);
+    dl585(&["--json", "-o", "/no/such/folder/plan.json"]).failed(1, &["/no/such/folder"]);
+    let zero = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=0", "--nic", "eth0"];
+    home.run(&zero).failed(1, &["there is no data", "--data nvme0n1=2TB"]);
+}
+
+#[test]
+fn a_time_limit_gives_the_best_plan_so_far_and_its_gap() {
+    let home = Home::new();
+    let hard = home.document("hard.json", &hard());
+    let plan = plan_of(home.run(&["plan", "--file", &hard, "--json", "--time-limit", "0.2"]));
+    assert!(!plan.proof.optimal && plan.proof.gap > 1e-6 && plan.proof.gap < 0.5, "{:?}", plan.proof);
+    let text = home.run(&["plan", "--file", &hard, "--time-limit", "0.2"]).ok();
+    assert!(text.contains("% above the optimum"), "{text}");
+}
+
+/// Eight nodes, each with storage and a NIC, no bandwidth like another: nothing is scarce but threads.
+fn hard() -> PlanProblem {
+    let mut lines = vec!["threads_per_node = 8".to_owned()];
+    let rows = |one: &dyn Fn(u64) -> String| (0..8).map(one).collect::<Vec<_>>().join(", ");
+    lines.push(format!("nodes = [{}]", rows(&|node| format!("{{ node = {node} }}"))));
+    lines.push(format!(
+        "storage = [{}]",
+        rows(&|node| format!(
+            "{{ device = \"d{node}\", node = {node}, bytes = {} }}",
+            400_000_000_000 + node * 77_777_777_777
+        ))
+    ));
+    lines.push(format!("nics = [{}]", rows(&|node| format!("{{ device = \"n{node}\", node = {node} }}"))));
+    for (kind, step) in [("storage_ways", 7919u64), ("network_ways", 104_729)] {
+        let way = |number: u64| {
+            let share = |step: u64| (number * step % 1009) as f64 / 1009.0;
+            let one = 0.5e9 + 1.5e9 * share(step);
+            let most = one * (1.0 + 6.0 * share(step * 31));
+            let (device, memory) = (number / 8, number % 8);
+            format!("{{ device_node = {device}, memory_node = {memory}, thread_bytes_per_s = {one:.1}, most_bytes_per_s = {most:.1} }}")
+        };
+        let ways: Vec<String> = (0..64).map(way).collect();
+        lines.push(format!("{kind} = [{}]", ways.join(", ")));
+    }
+    toml::from_str(&lines.join("\n")).expect("a problem")
+}
+
+#[test]
+fn places_of_a_plan_are_as_many_cores_as_its_threads() {
+    let home = Home::new();
+    let plan = on_dl585(&home, &[]);
+    let file = home.document("plan.json", &plan);
+    let place = |more: &[&str]| {
+        let args = ["place", "--machine", "amd-dl585-g7", "--plan", &file];
+        home.run(&[&args[..], more].concat())
+    };
+    let places = PlacementPlan::from_json(&place(&["--json"]).ok()).expect("places");
+    assert_eq!(places.tasks.len(), 1);
+    let task = &places.tasks[0];
+    // The machine has a CPU a core, two of them on each node: node n has CPUs 2n and 2n + 1.
+    for node in 0..8u32 {
+        let own = task.cpus.iter().filter(|cpu| cpu.0 / 2 == node).count() as u32;
+        assert_eq!(own, plan.threads_on(numaio_machine::ids::NodeId(node)).min(2), "node {node}");
+    }
+    assert_eq!(task.memory.nodes.iter().map(|node| node.0).collect::<Vec<_>>(), memory_nodes(&plan));
+    let text = place(&[]).ok();
+    assert!(text.contains("Places near eth0, eth1, nvme0n1") && text.contains("for storage and"), "{text}");
+    assert!(place(&["--format", "numactl"]).ok().contains("--physcpubind"));
+    // Places that were written are plans too.
+    let file = home.document("places.json", &places);
+    let again = home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file, "--json"]).ok();
+    assert_eq!(PlacementPlan::from_json(&again).expect("places"), places);
+}
+
+#[test]
+fn plans_that_do_not_hold_here_have_no_places() {
+    let home = Home::new();
+    let plan = on_dl585(&home, &[]);
+    let place = |plan: &Plan, parts: &[&str]| {
+        let file = home.document("plan.json", plan);
+        home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file]).failed(1, parts);
+    };
+    let file = home.document("other.json", &plan);
+    home.run(&["place", "--machine", "amd-2p", "--plan", &file])
+        .failed(1, &["it is a plan for machine", "make it anew"]);
+    let mut tampered = plan.clone();
+    tampered.storage_paths[0].bytes += 1;
+    place(&tampered, &["infeasible plan", "numaio plan --json"]);
+    let mut tampered = plan.clone();
+    tampered.predicted.time_s /= 2.0;
+    place(&tampered, &["infeasible plan"]);
+    let file = home.document("problem.json", &plan.problem);
+    home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file])
+        .failed(1, &["no plan", "numaio plan --json"]);
+    home.run(&["place", "--plan", "x", "--near", "eth0"]).failed(2, &["--near"]);
+}
+
+/// A problem without a machine, of node 0 alone, as every machine has it.
+#[test]
+fn a_program_runs_on_the_cores_of_a_plan_from_a_pipe() {
+    let home = Home::new();
+    let problem = "threads_per_node = 2\nnodes = [{ node = 0 }]\n\
+        storage = [{ device = \"disk\", node = 0, bytes = 1000 }]\nnics = [{ device = \"nic\", node = 0 }]\n\
+        storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n\
+        network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n";
+    let plan = home.run(&["plan", "--file", &home.file("one.toml", problem), "--json"]).ok();
+    let line = "grep Cpus_allowed_list /proc/self/status; exit 5";
+    let said = piped(&home, &["run", "--plan", "-", "--explain", "--", "sh", "-c", line], &plan);
+    assert_eq!(said.code, Some(5), "{}", said.err);
+    assert!(said.err.contains("2 threads there, 1 for storage and 1 for the network"), "{}", said.err);
+    assert!(said.err.contains("names no machine"), "{}", said.err);
+    let list = said.out.trim().rsplit('\t').next().unwrap_or_default();
+    let cpus = CpuSet::parse_list(list).expect("a list");
+    let topology = numaio_schema::TopologyDocument::from_json(&home.run(&["topology", "--json"]).ok())
+        .expect("a topology")
+        .topology;
+    let node = topology.nodes.iter().find(|node| node.id.0 == 0).expect("node 0");
+    let cores = topology.cores(node.id).len().min(2);
+    assert!(cpus.len() >= cores && cpus.iter().all(|cpu| node.cpus.contains(cpu)), "{cpus} of {}", node.cpus);
+}

@@ -1,0 +1,15 @@
+//! `numaio near`, `doctor` and `export`, as a user runs them.
+
+mod doctor;
+mod export;
+mod hwloc_corpus;
+mod near;
+// Tests of crates/machine use the rest of these.
+#[allow(dead_code)]
+#[path = "../../../machine/tests/machine/support/mod.rs"]
+mod recorded;
+#[allow(dead_code)]
+#[path = "../../../machine/tests/machine/near/machine.rs"]
+mod stacks;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,8 @@
+//! `numaio place`, `run`, `irq`, `undo` and `--pause-balancing`, as a user runs them.
+
+mod balancing;
+mod irq;
+mod place_and_run;
+mod program_formats;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,6 @@
+//! `numaio serve` and its sessions, as a client uses them.
+
+mod daemon;
+mod serve;
+#[path = "../support/mod.rs"]
+mod support;

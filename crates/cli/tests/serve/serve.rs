@@ -1,0 +1,760 @@
+//! `numaio serve`: who may do what in which root, what nobody can, and how it begins and ends.
+
+use crate::daemon::Daemon;
+use crate::support::{kill, until, Home, Limited, Said, LIMIT};
+use numaio_linux::port::net::control;
+use numaio_linux::port::net::{KeyPair, PublicKey};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// What every file of a daemon begins with here.
+const HEAD: &str = "listen = \"127.0.0.1:0\"\nkey = \"FOLDER/key\"\nas_root = true\n";
+/// One root that everybody may read and write.
+const OPEN: &str = "[root.data]\npath = \"FOLDER/data\"\nread = \"*\"\nwrite = \"*\"\n";
+
+/// A user with a home and a key.
+struct User {
+    home: Home,
+    key: String,
+}
+
+impl User {
+    fn new() -> Self {
+        let home = Home::new();
+        let key = home.run(&["keygen"]).ok().trim().to_owned();
+        fs::create_dir_all(home.0.join("src/d")).expect("a folder");
+        for (name, size) in
+            [("src/big", 5_000_001), ("src/d/block", 1 << 20), ("src/d/empty", 0), ("src/small", 99)]
+        {
+            fs::write(home.0.join(name), content(size)).expect("a file");
+        }
+        Self { home, key }
+    }
+
+    /// The lines that make a daemon know this one.
+    fn known_as(&self, name: &str) -> String {
+        format!("[user.{name}]\nkeys = [\"{}\"]\n", self.key)
+    }
+
+    /// From now on the key of the daemon is known.
+    fn trust(&self, daemon: &Daemon) {
+        let folder = self.home.0.join(".config/numaio");
+        let line = format!("127.0.0.1:{} {}\n", daemon.port, daemon.key);
+        fs::write(folder.join("known_hosts"), line).expect("a file");
+    }
+
+    fn copy(&self, args: &[&str]) -> Said {
+        self.home.run(&[&["copy"], args].concat())
+    }
+
+    /// One that runs until it is through or killed.
+    fn copying(&self, args: &[&str]) -> Child {
+        let mut command = self.home.numaio(&[&["copy"], args].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio")
+    }
+}
+
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|index| (index * 31 + (index >> 9)) as u8).collect()
+}
+
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// A daemon with one open root, and a user who knows it.
+fn open(more: &str) -> (Daemon, User) {
+    let user = User::new();
+    let daemon = Daemon::start(&format!("{HEAD}{more}{OPEN}{}", user.known_as("alice")));
+    user.trust(&daemon);
+    (daemon, user)
+}
+
+fn same(home: &Home, one: &str, other: &Path) {
+    let output = home.command("diff", &["-r", one, &other.to_string_lossy()]).limited_output().expect("diff");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn files_go_to_a_root_and_come_back() {
+    let (daemon, user) = open("");
+    user.copy(&["-a", "src/", &daemon.url("data")]).ok();
+    same(&user.home, "src", &daemon.home.0.join("data"));
+    // The root itself means what is in it; a path means what it means everywhere.
+    user.copy(&["-a", &daemon.url("data"), "back"]).ok();
+    same(&user.home, "src", &user.home.0.join("back"));
+    user.copy(&["-a", &daemon.url("data/d"), "part"]).ok();
+    same(&user.home, "src/d", &user.home.0.join("part/d"));
+    user.copy(&[&daemon.url("data/d/block"), &daemon.url("data/small"), "part"]).ok();
+    user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
+    for args in ["-r", "-rn"] {
+        let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
+        said.failed(1, &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"]);
+    }
+    assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
+    // A second time there is nothing to do; options are those of ssh.
+    let out = user.copy(&["-a", "src/", &daemon.url("data/")]).ok();
+    assert!(out.contains("0 moved"), "{out}");
+    fs::remove_file(user.home.0.join("src/small")).expect("removed");
+    user.copy(&["-a", "--delete", "--checksum", "src/", &daemon.url("data")]).ok();
+    same(&user.home, "src", &daemon.home.0.join("data"));
+    let said = daemon.said();
+    assert!(
+        said.contains("alice writes to data (process ") && said.contains("alice reads data: done"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_log_tells_how_many_files_failed() {
+    let (daemon, user) = open("");
+    // A folder with something in it is not replaced by a file.
+    fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
+    user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
+    daemon.said_soon("alice writes to data: done, 1 failed\n");
+    fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
+    user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
+    daemon.said_soon("alice reads data: done, 1 failed\n");
+}
+
+#[test]
+fn data_goes_through_the_control_connection_too() {
+    let (daemon, user) = open("");
+    let to = daemon.url("data/new");
+    user.copy(&["-a", "--tunnel", "src/", &to]).ok();
+    user.copy(&["-a", "--tunnel", &daemon.url("data/new/"), "back"]).ok();
+    same(&user.home, "src", &user.home.0.join("back"));
+    user.copy(&["-a", "--data-port", "4000", "src/", &to]).failed(2, &["at its own port"]);
+}
+
+/// Addresses to which connections with a port are open, by the last number of each (proc_net_tcp.rst).
+fn connected(port: u16) -> Vec<u8> {
+    let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+    let (port, open) = (format!(":{port:04X}"), "01");
+    let rows = table.lines().skip(1).filter_map(|line| {
+        let [_, _, to, state, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let address = to.strip_suffix(&port).filter(|_| state == open)?;
+        // 127.0.0.1 is 0100007F.
+        u8::from_str_radix(address.get(..2)?, 16).ok()
+    });
+    rows.collect()
+}
+
+#[test]
+fn data_goes_by_several_addresses_of_a_host() {
+    let user = User::new();
+    let all = HEAD.replace("127.0.0.1:0", "0.0.0.0:0");
+    let daemon = Daemon::start(&format!("{all}{OPEN}{}", user.known_as("alice")));
+    user.trust(&daemon);
+    let to = format!("numaio://127.0.0.1:{}/data", daemon.port);
+    let slowly = ["-r", "--bwlimit", "100K", "--streams", "3", "--via", "127.0.0.2", "src/", &to];
+    let slow = user.copying(&slowly);
+    // The control channel, and four connections by turns.
+    let by_turns = || {
+        let connected = connected(daemon.port);
+        let of = |last| connected.iter().filter(|at| **at == last).count();
+        (of(1), of(2)) == (3, 2)
+    };
+    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.said()));
+    kill("-TERM", slow.id());
+    let ended = slow.limited_output().expect("ended");
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    user.copy(&["-r", "--via", "127.0.0.2,127.0.0.3", "src/", &to]).ok();
+    same(&user.home, "src", &daemon.home.0.join("data"));
+    let few = user.copy(&["-r", "--streams", "1", "--via", "127.0.0.2", "src/", &to]);
+    few.failed(2, &["too few for 2 addresses"]);
+    user.copy(&["-r", "--via", "no such host", "src/", &to]).failed(2, &["--via no such host"]);
+    // Where nobody listens others take the part.
+    let (only, user) = open("");
+    let said = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
+    assert!(said.err.contains("no data connection to 127.0.0.2"), "{}", said.err);
+    said.ok();
+}
+
+#[test]
+fn a_daemon_is_known_by_its_key() {
+    let (daemon, user) = open("");
+    let known = user.home.0.join(".config/numaio/known_hosts");
+    fs::remove_file(&known).expect("removed");
+    let (to, trust) = (daemon.url("data"), format!("--trust={}", daemon.key));
+    user.copy(&["-r", "src/", &to]).failed(1, &["is not known", &daemon.key, "add --trust"]);
+    let other = format!("--trust={}", user.key);
+    user.copy(&["-r", &other, "src/", &to]).failed(1, &["has the key", "of --trust"]);
+    assert!(!known.exists());
+    user.copy(&["-r", &trust, "src/", &to]).ok();
+    user.copy(&["-r", "src/", &to]).ok();
+    // What is typed is not what is known.
+    user.copy(&["-r", &other, "src/", &to]).failed(1, &["has the key", "of --trust"]);
+    // Another daemon at the same place.
+    fs::write(&known, format!("# mine\n127.0.0.1:{} {}\n", daemon.port, user.key)).expect("a file");
+    for trust in ["-v", &trust] {
+        let said = user.copy(&["-r", trust, "src/", &to]);
+        said.failed(1, &["THE KEY OF 127.0.0.1", &daemon.key, &user.key]);
+    }
+    fs::write(&known, "nonsense\n").expect("a file");
+    user.copy(&["-r", "src/", &to]).failed(1, &["known_hosts: line 1"]);
+    // Who has no home is told its key each time.
+    let key = user.home.path(".config/numaio/key");
+    let mut homeless = user.home.numaio(&["copy", "-r", "--key", &key, &trust, "src/", &to]);
+    let said = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && words.contains("cannot remember"), "{words}");
+}
+
+#[test]
+fn a_user_is_known_by_a_key() {
+    let (daemon, user) = open("");
+    let to = daemon.url("data");
+    let stranger = User::new();
+    stranger.trust(&daemon);
+    stranger.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &stranger.key]);
+    daemon.said_soon("refused: no user here has the key");
+    let as_other = to.replace("//", "//bob@");
+    user.copy(&["-r", "src/", &as_other]).failed(1, &["the key is that of alice, not of bob"]);
+    user.copy(&["-r", "src/", &to.replace("//", "//alice@")]).ok();
+    // A key that others can read is none, nor is one that is not there.
+    let key = user.home.0.join(".config/numaio/key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("a mode");
+    user.copy(&["-r", "src/", &to]).failed(1, &["other users may access this key", "chmod 600"]);
+    user.copy(&["-r", "--key", "absent", "src/", &to]).failed(1, &["absent: ", "numaio keygen"]);
+    let key = stranger.home.path(".config/numaio/key");
+    user.copy(&["-r", "--key", &key, "src/", &to]).failed(1, &["no user here has the key"]);
+}
+
+#[test]
+fn everybody_does_what_they_may() {
+    let (alice, bob) = (User::new(), User::new());
+    let roots = "[root.in]\npath = \"FOLDER/data\"\nwrite = \"alice\"\n\
+                 [root.out]\npath = \"FOLDER/outside\"\nread = [\"alice\"]\n";
+    let daemon = Daemon::start(&format!("{HEAD}{roots}{}{}", alice.known_as("alice"), bob.known_as("bob")));
+    fs::write(daemon.home.0.join("outside/file"), "content").expect("a file");
+    [&alice, &bob].into_iter().for_each(|user| user.trust(&daemon));
+    alice.copy(&["-r", "src/", &daemon.url("in")]).ok();
+    alice.copy(&["-r", &daemon.url("out"), "got"]).ok();
+    assert_eq!(fs::read(alice.home.0.join("got/file")).ok(), Some(b"content".to_vec()));
+    alice.copy(&["-r", "src/", &daemon.url("out")]).failed(1, &["alice may not write to out"]);
+    alice.copy(&["-r", &daemon.url("in"), "no"]).failed(1, &["alice may not read from in"]);
+    // Who may do nothing in a root does not learn that it is there.
+    for root in ["in", "out", "none"] {
+        let why = format!("there is no root {root:?} for bob");
+        bob.copy(&["-r", "src/", &daemon.url(root)]).failed(1, &[&why]);
+        bob.copy(&["-r", &daemon.url(root), "no"]).failed(1, &[&why]);
+    }
+    assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
+    assert!(!bob.home.0.join("no/file").exists());
+}
+
+#[test]
+fn no_name_and_no_link_leads_out_of_a_root() {
+    let (daemon, user) = open("");
+    let (root, outside) = (daemon.home.0.join("data"), daemon.home.0.join("outside"));
+    fs::write(outside.join("secret"), "secret").expect("a file");
+    symlink(&outside, root.join("absolute")).expect("a link");
+    symlink("../outside", root.join("relative")).expect("a link");
+    symlink("../outside/secret", root.join("file")).expect("a link");
+    for from in [
+        "../outside/secret",
+        "absolute/secret",
+        "relative/secret",
+        "absolute/",
+        "relative/",
+        "d/../../outside/",
+    ] {
+        let said = user.copy(&["-r", &daemon.url(&format!("data/{from}")), "got"]);
+        assert_eq!(said.code, Some(1), "{from}: {}{}", said.out, said.err);
+    }
+    for to in ["../outside/", "absolute/", "relative/", "absolute/new/", "../new", "relative/new", "file"] {
+        let said = user.copy(&["src/small", &daemon.url(&format!("data/{to}"))]);
+        assert!(to == "file" || said.code == Some(1), "{to}: {}{}", said.out, said.err);
+    }
+    // A slash too many is still below the root.
+    user.copy(&["src/small", &daemon.url("data//etc")]).ok();
+    assert!(root.join("etc").is_file());
+    // Links are taken as links, and one in the place of a directory is replaced.
+    user.copy(&["-r", &daemon.url("data/"), "links"]).ok();
+    assert!(user.home.0.join("links/absolute").is_symlink());
+    fs::create_dir_all(user.home.0.join("tree/absolute")).expect("a folder");
+    fs::write(user.home.0.join("tree/absolute/secret"), "changed").expect("a file");
+    user.copy(&["-r", "tree/", &daemon.url("data")]).ok();
+    // One that comes from the other side leads nowhere either.
+    fs::remove_dir_all(user.home.0.join("tree/absolute")).expect("removed");
+    symlink("../outside", user.home.0.join("tree/planted")).expect("a link");
+    user.copy(&["-r", "tree/", &daemon.url("data")]).ok();
+    user.copy(&["src/small", &daemon.url("data/planted/")]).failed(1, &["planted"]);
+    let names: Vec<_> =
+        fs::read_dir(&outside).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(names, ["secret"]);
+    assert_eq!(fs::read_to_string(outside.join("secret")).expect("a file"), "secret");
+    assert!(!daemon.home.0.join("new").exists() && !user.home.0.join("got").join("secret").exists());
+}
+
+#[test]
+fn a_host_of_ssh_copies_to_a_daemon_by_itself() {
+    let (daemon, user) = open("");
+    // It is this host, with the user's home and so the user's key.
+    let ssh = user
+        .home
+        .file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift 2; exec sh -c \"$*\"\n");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let args =
+        ["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "h:src/", &daemon.url("data/there")];
+    let mut command = user.home.numaio(&args);
+    Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio")).ok();
+    same(&user.home, "src", &daemon.home.0.join("data/there"));
+}
+
+#[test]
+fn words_of_the_other_side_do_nothing_to_a_terminal() {
+    let home = Home::new();
+    home.file("f", "x");
+    for answer in
+        [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"one_file":true,"door":{"Err":"\u001b[31mred"}}}"#]
+    {
+        let ssh =
+            home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);
+        let said = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
+        assert!(said.err.contains("[31mred") && !said.err.contains('\u{1b}'), "{}", said.err);
+    }
+}
+
+/// What numaio copy asks the other side for, as ssh would have brought it there.
+fn asked(user: &User, args: &[&str]) -> String {
+    let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >asked\n");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let mut command = user.home.numaio(&[&["copy", "--tunnel"], args].concat());
+    drop(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
+    fs::read_to_string(user.home.0.join("asked")).expect("what was asked")
+}
+
+/// A channel to the daemon, and what it greets with.
+fn greeted(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
+    let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
+    let key: PublicKey = daemon.key.parse().expect("a key");
+    let mut channel = control::connect(&socket, own, move |came| came == key, LIMIT).expect("a channel");
+    channel.write_line(hello).expect("said");
+    let greeting = channel.read_line(4096, LIMIT).expect("a greeting");
+    (channel, greeting)
+}
+
+fn keys_of(user: &User) -> KeyPair {
+    let text = fs::read_to_string(user.home.0.join(".config/numaio/key")).expect("a key");
+    let line = text.lines().find(|line| !line.starts_with('#')).expect("a key");
+    line.parse::<numaio_linux::port::net::PrivateKey>().expect("a key").keys().expect("a key")
+}
+
+#[test]
+fn what_a_hostile_user_asks_for_is_refused() {
+    let (daemon, user) = open("");
+    let keys = keys_of(&user);
+    fs::write(daemon.home.0.join("outside/secret"), "secret").expect("a file");
+    let outside = daemon.home.path("outside");
+    let (take, put) = (
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false}",
+    );
+    let answer = |hello: &str, call: &str| {
+        let (channel, greeting) = greeted(&daemon, &keys, hello);
+        assert!(greeting.contains("Welcome"), "{greeting}");
+        let (mut ends, _carrier) = channel.into_streams().expect("streams");
+        ends.to.write_all(call.as_bytes()).expect("said");
+        let mut line = String::new();
+        BufReader::new(ends.from).read_line(&mut line).expect("an answer");
+        drop(ends.to);
+        line
+    };
+    // Paths that are not below the root.
+    for path in [format!("{outside}/"), format!("{outside}/secret"), "../outside/".to_owned(), "/".to_owned()]
+    {
+        let from = answer(take, &asked(&user, &["-r", &format!("h:{path}"), "got"]));
+        assert!(from.contains("Refused") && from.contains("out of the root"), "{path}: {from}");
+        let to = answer(put, &asked(&user, &["-r", "src", &format!("h:{path}new/")]));
+        assert!(to.contains("Refused"), "{path}: {to}");
+    }
+    // Another direction than was said at first, and what is no order.
+    let line = answer(take, &asked(&user, &["-r", "src", "h:."]));
+    assert!(line.contains("another side"), "{line}");
+    assert!(answer(take, "nonsense\n").contains("Refused"));
+    // What is no hello.
+    for (hello, why) in
+        [("nonsense", "expected the hello"), ("{}", "expected the hello"), (&take.replace("data", "../outside"), "no root")]
+    {
+        let (_, greeting) = greeted(&daemon, &keys, hello);
+        assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
+    }
+    // Whoever has said a long call already hears it too.
+    let (_, greeting) = greeted(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
+    assert!(greeting.contains("expected the hello"), "{greeting}");
+    assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
+    user.copy(&["-r", "src/", &daemon.url("data")]).ok();
+}
+
+/// Whether the daemon closes a connection.
+fn is_closed(mut socket: &TcpStream) -> bool {
+    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut rest = Vec::new();
+    match socket.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn strangers_are_let_go_and_others_served() {
+    let (daemon, user) = open("[limits]\nopening_seconds = 1\nper_address = 3\n");
+    let connect = || TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
+    let mut noisy = connect();
+    noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
+    assert!(is_closed(&noisy));
+    daemon.said_soon("no session: ");
+    // A ticket of no session.
+    let mut lost = connect();
+    lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
+    assert!(is_closed(&lost));
+    daemon.said_soon("data connection with an unknown ticket");
+    // Silent ones, and one that sends a byte now and then, are let go; meanwhile there is no place for a further one.
+    let (silent, slow) = (connect(), connect());
+    let drip = slow.try_clone().expect("a socket");
+    let dripping = thread::spawn(move || {
+        let mut bytes = [22, 3, 3, 0x3f, 0xff].into_iter().chain(std::iter::repeat(2));
+        while (&drip).write_all(&[bytes.next().unwrap_or(2)]).is_ok() {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert!(is_closed(&silent) && is_closed(&slow));
+    dripping.join().expect("ended");
+    daemon.said_soon("the client did not authenticate within 1 s");
+    user.copy(&["-r", "src/", &daemon.url("data")]).ok();
+}
+
+#[test]
+fn there_are_no_more_connections_than_there_may_be() {
+    let (daemon, user) = open("[limits]\nopening_seconds = 600\nper_address = 2\n");
+    let connect = || {
+        let mut socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
+        // A handshake begins so, and a session is started.
+        socket.write_all(&[22]).expect("sent");
+        socket
+    };
+    let silent = [connect(), connect(), connect()];
+    daemon.said_soon("limits.per_address");
+    user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).failed(1, &["no numaio daemon answers"]);
+    drop(silent);
+    // Their places are free when their processes have seen it.
+    until(
+        || user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).code == Some(0),
+        || daemon.said(),
+    );
+}
+
+#[test]
+fn a_user_has_no_more_sessions_than_allowed() {
+    let user = User::new();
+    let limited = format!("{}sessions = 1\nstreams = 1\n", user.known_as("alice"));
+    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
+    user.trust(&daemon);
+    let mut first = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data/one")]);
+    daemon.said_soon("alice writes to data (process");
+    let why = "alice has 1 sessions already";
+    user.copy(&["-r", "src/", &daemon.url("data/two")]).failed(1, &[why]);
+    daemon.said_soon(why);
+    kill("-TERM", first.id());
+    assert_eq!(first.limited_status().expect("ended").code(), Some(130));
+    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.said());
+    same(&user.home, "src", &daemon.home.0.join("data/two"));
+}
+
+#[test]
+fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
+    let user = User::new();
+    let limited = format!("{}bytes_per_second = \"200M\"\n", user.known_as("alice"));
+    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
+    user.trust(&daemon);
+    user.copy(&["-r", "src/", &daemon.url("data")]).ok();
+    user.copy(&["-r", &daemon.url("data"), "back"]).ok();
+    same(&user.home, "src", &user.home.0.join("back"));
+    // At a byte a second it does not get far, whatever the other side sends, and ends when it is told to.
+    let config = format!("{HEAD}{OPEN}{}bytes_per_second = 1\n", user.known_as("alice"));
+    daemon.configure(&config);
+    daemon.signal("-HUP");
+    daemon.said_soon("bytes_per_second: expected a string");
+    daemon.configure(&config.replace("= 1\n", "= \"1\"\n"));
+    daemon.signal("-HUP");
+    daemon.said_soon("reloaded ");
+    let to = daemon.url("data/slow");
+    let mut slow = user.copying(&["-r", "src/", &to]);
+    let part = || fs::read_dir(daemon.home.0.join("data/slow")).into_iter().flatten().count() > 0;
+    until(part, || daemon.said());
+    thread::sleep(Duration::from_millis(300));
+    assert!(slow.try_wait().expect("asked").is_none(), "it was through at once");
+    kill("-TERM", slow.id());
+    assert_eq!(slow.limited_status().expect("ended").code(), Some(130));
+}
+
+/// The process of the newest session.
+fn session(daemon: &Daemon) -> u32 {
+    let said = daemon.said_soon("(process ");
+    let number = said.rsplit("(process ").next().map(|rest| rest.chars().take_while(char::is_ascii_digit));
+    number.and_then(|digits| digits.collect::<String>().parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_session_that_is_killed_takes_nothing_with_it() {
+    let (mut daemon, user) = open("");
+    let to = daemon.url("data");
+    let child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
+    // Some of it is there.
+    let root = daemon.home.0.join("data");
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    kill("-KILL", session(&daemon));
+    daemon.said_soon("was killed by signal 9");
+    // The other side comes again by itself.
+    let said = Said::of(child.limited_output().expect("ended"));
+    assert!(said.err.contains("retrying"), "{}", said.err);
+    said.ok();
+    same(&user.home, "src", &root);
+    assert!(daemon.is_running());
+}
+
+#[test]
+fn sigterm_lets_sessions_end() {
+    let (mut daemon, user) = open("");
+    let mut child = user.copying(&["-r", "--bwlimit", "4M", "src/", &daemon.url("data")]);
+    daemon.said_soon("alice writes to data (process");
+    daemon.signal("-TERM");
+    let (at, port) = ("127.0.0.1", daemon.port);
+    until(|| TcpStream::connect((at, port)).is_err(), || "it still listens".to_owned());
+    // That is no second request to end.
+    daemon.signal("-HUP");
+    assert!(child.limited_status().expect("ended").success());
+    assert_eq!(daemon.ended().code(), Some(0));
+    same(&user.home, "src", &daemon.home.0.join("data"));
+}
+
+#[test]
+fn sigterm_ends_sessions_that_stay() {
+    let (mut daemon, user) = open("stop_seconds = 0\n");
+    // With --retry it would try again, as after any end of a daemon.
+    let child = user.copying(&["-r", "--retry", "0", "--bwlimit", "10K", "src/", &daemon.url("data")]);
+    let root = daemon.home.0.join("data");
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ended().code(), Some(0));
+    let said = Said::of(child.limited_output().expect("ended"));
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
+    assert!(said.err.contains("interrupted"), "{}", said.err);
+}
+
+#[test]
+fn sighup_reads_the_file_again() {
+    let (mut daemon, user) = open("");
+    let second = User::new();
+    second.trust(&daemon);
+    daemon.configure("nonsense\n");
+    daemon.signal("-HUP");
+    let said = daemon.said_soon("keeping the previous configuration");
+    assert!(said.contains("serve.toml:1: "), "{said}");
+    user.copy(&["src/small", &daemon.url("data/")]).ok();
+    second.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
+    daemon.configure(&format!("{HEAD}{OPEN}{}", second.known_as("bob")));
+    daemon.signal("-HUP");
+    daemon.said_soon("reloaded ");
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
+    assert!(daemon.is_running());
+}
+
+/// Who was taken out of the file stays out, whatever else cannot be done of it.
+#[test]
+fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
+    let (mut daemon, user) = open("");
+    let second = User::new();
+    second.trust(&daemon);
+    let (data, away) = (daemon.home.0.join("data"), daemon.home.0.join("away"));
+    let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
+    daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
+    daemon.signal("-HUP");
+    let said = daemon.said_soon("1 root cannot be used as ");
+    assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
+    user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(data.join("small").exists());
+    let why = "other cannot be opened: No such file";
+    second.copy(&["src/small", &daemon.url("other/")]).failed(1, &[why]);
+    // When it is there it is served.
+    fs::create_dir(&away).expect("a folder");
+    second.copy(&["src/small", &daemon.url("other/")]).ok();
+    assert!(away.join("small").exists());
+    // A key that cannot be read is a fault of the file: nobody could be served.
+    daemon.configure(&format!(
+        "{}{OPEN}{}weather = 1\n",
+        HEAD.replace("/key", "/none"),
+        user.known_as("alice")
+    ));
+    daemon.signal("-HUP");
+    let said = daemon.said_soon("keeping the previous configuration");
+    assert!(
+        said.find("none").expect("a key") < said.find("weather").expect("a fault"),
+        "in their order: {said}"
+    );
+    second.copy(&["src/small", &daemon.url("data/")]).ok();
+    assert!(daemon.is_running());
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let home = Home::new();
+    let socket = UnixDatagram::bind(home.path("notify")).expect("a socket");
+    socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let user = User::new();
+    let config = format!("{HEAD}{OPEN}{}", user.known_as("alice"));
+    let path = home.path("notify");
+    let mut daemon = Daemon::start_with(&config, |command| {
+        command.env("NOTIFY_SOCKET", path);
+    });
+    let hear = || {
+        let mut bytes = [0; 64];
+        let count = socket.recv(&mut bytes).expect("words");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    };
+    assert_eq!(hear(), "READY=1");
+    daemon.signal("-TERM");
+    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(daemon.ended().code(), Some(0));
+}
+
+#[test]
+fn faults_of_a_file_are_told_with_their_lines() {
+    let home = Home::new();
+    let key = home.run(&["keygen", "key"]).ok();
+    let check = |text: &str| {
+        home.file("serve.toml", &text.replace("FOLDER", &home.0.to_string_lossy()));
+        home.run(&["serve", "--check", "--config", "serve.toml"])
+    };
+    let good = format!(
+        "key = \"FOLDER/key\"\n[root.data]\npath = \"FOLDER\"\nread = \"*\"\n[user.a]\nkeys = \"{}\"\n",
+        key.trim()
+    );
+    assert_eq!(check(&good).ok(), "serve.toml: no faults; 1 root, 1 user\n");
+    let bad =
+        good.replace("FOLDER\"\nread = \"*\"", "FOLDER/none\"\nread = [\"*\"]\n").replace("/key", "/other");
+    check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 errors"]);
+    // Also where the text has faults.
+    let wrong = ["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "serve.toml:8: ", "3 errors"];
+    check(&(bad + "speed = 1\n")).failed(1, &wrong);
+    let bad = good.replace("\"*\"", "\"b\"\nspeed = 1");
+    check(&bad).failed(
+        1,
+        &["serve.toml:4: root \"data\": read: there is no [user.b]", "serve.toml:5: ", "\"speed\""],
+    );
+    home.run(&["serve", "--config", "absent"]).failed(1, &["absent: ", "--config names the file"]);
+    home.run(&["serve", "--machine", "intel-r820"]).failed(2, &["not a recorded one"]);
+    if numaio_linux::process::is_super_user() {
+        check(&good).ok();
+        home.run(&["serve", "--config", "serve.toml"]).failed(1, &["does not run as root"]);
+    }
+}
+
+#[test]
+fn the_file_that_help_shows_has_no_faults() {
+    let home = Home::new();
+    let help = home.run(&["serve", "--help"]).ok();
+    let shown = help.split("A file for ").nth(1).expect("an example").lines().skip(1);
+    let shown: Vec<&str> = shown.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+    fs::create_dir(home.0.join("data")).expect("a folder");
+    let mut text = shown.join("\n");
+    for (name, path) in [("/etc/numaio/key", "key"), ("/srv/data", "data")] {
+        assert!(text.contains(name), "{text}");
+        text = text.replace(name, &home.path(path));
+    }
+    home.run(&["keygen", "key"]).ok();
+    let check = |text: &str| {
+        home.file("serve.toml", text);
+        home.run(&["serve", "--check", "--config", "serve.toml"])
+    };
+    // Whoever forgets to put keys there lets nobody in.
+    check(&text).failed(1, &["2 errors"]);
+    for name in ["alice", "bob"] {
+        let key = home.run(&["keygen", name]).ok();
+        text = text.replacen("ed25519:...", key.trim(), 1);
+    }
+    assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
+}
+
+/// Root may do everything, so this is done as nobody, to whom the key is given.
+#[test]
+fn roots_that_the_daemon_may_not_read_or_write_are_told() {
+    let home = Home::new();
+    let key = home.run(&["keygen", "key"]).ok();
+    let (root, text) = (home.0.join("root"), format!("[user.a]\nkeys = \"{}\"\n", key.trim()));
+    fs::create_dir(&root).expect("a folder");
+    let is_root = numaio_linux::process::is_super_user();
+    let starter: &[&str] =
+        if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
+    if is_root {
+        for name in ["key", "root"] {
+            chown(home.0.join(name), Some(65_534), Some(65_534)).expect("an owner");
+        }
+    }
+    let check = |may: &str, mode| {
+        let path = home.path("");
+        let config = format!("key = \"{path}key\"\n[root.r]\npath = \"{path}root\"\n{may} = \"a\"\n{text}");
+        home.file("serve.toml", &config);
+        fs::set_permissions(&root, fs::Permissions::from_mode(mode)).expect("a mode");
+        let mut command = home.command_by(starter, &["serve", "--check", "--config", "serve.toml"]);
+        command.limited_output().map(Said::of)
+    };
+    match check("read", 0o500) {
+        Err(_) => return skipped("no setpriv to be somebody else"),
+        Ok(said) if said.err.contains("serve.toml: ") => {
+            return skipped("another user does not reach the test's folder");
+        }
+        Ok(said) => drop(said.ok()),
+    }
+    let check = |may: &str, mode| check(may, mode).expect("numaio");
+    check("write", 0o300).ok();
+    let why = "serve.toml:3: root \"r\": ";
+    check("read", 0o300).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("read", 0o600).failed(1, &[why, "root: it cannot be read: Permission denied"]);
+    check("write", 0o500).failed(1, &[why, "root: it cannot be written to: Permission denied"]);
+}
+
+#[test]
+fn keys_are_made_for_their_owner_alone() {
+    let home = Home::new();
+    let public = home.run(&["keygen"]).ok();
+    assert!(public.starts_with("ed25519:") && public.trim().len() == 8 + 64, "{public}");
+    let mode = |name: &str| fs::metadata(home.0.join(name)).expect("a file").permissions().mode() & 0o777;
+    assert_eq!((mode(".config/numaio/key"), mode(".config/numaio")), (0o600, 0o700));
+    let text = fs::read_to_string(home.0.join(".config/numaio/key")).expect("a key");
+    home.run(&["keygen"]).failed(1, &["the file already exists", "--public"]);
+    assert_eq!(fs::read_to_string(home.0.join(".config/numaio/key")).expect("a key"), text);
+    assert_eq!(home.run(&["keygen", "--public"]).ok(), public);
+    assert_ne!(home.run(&["keygen", "other"]).ok(), public);
+    home.file("no", "hello\n");
+    fs::set_permissions(home.0.join("no"), fs::Permissions::from_mode(0o600)).expect("a mode");
+    home.run(&["keygen", "--public", "no"]).failed(1, &["invalid private key"]);
+    home.run(&["keygen", "--public", "absent"]).failed(1, &["numaio keygen generates a key"]);
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused() {
+    let home = Home::new();
+    home.file("f", "x");
+    home.run(&["copy", "f", "numaio://host"])
+        .failed(2, &["it names no root", "numaio://[USER@]HOST[:PORT]/ROOT/PATH"]);
+    home.run(&["copy", "numaio://a/r/f", "b:f"]).failed(2, &["a daemon sends nothing to another host"]);
+    home.run(&["copy", "numaio://a/r/f", "numaio://a/s/f", "."]).failed(2, &["different roots"]);
+    home.run(&["copy", "f", "numaio://a/r"]).failed(1, &["key: ", "numaio keygen generates a key"]);
+    home.run(&["keygen"]).ok();
+    home.run(&["copy", "f", "numaio://127.0.0.1:1/r"])
+        .failed(1, &["no numaio daemon answers at 127.0.0.1:1"]);
+}

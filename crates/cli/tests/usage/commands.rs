@@ -1,0 +1,400 @@
+//! What a user types and sees.
+
+use crate::support::{expect, kill, Home, Limited, Said};
+use numaio_schema::{Model, TopologyDocument};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
+
+fn numaio(args: &[&str]) -> Said {
+    Home::new().run(args)
+}
+
+fn model(args: &[&str]) -> Model {
+    let text = numaio(&[&["model", "--json"], args].concat()).ok();
+    Model::from_json(&text).expect("a model")
+}
+
+fn classes(model: &Model, target: usize) -> Vec<Vec<String>> {
+    let directions = &model.targets[target].directions;
+    directions
+        .iter()
+        .map(|model| model.classes.iter().map(|class| class.nodes.to_string()).collect())
+        .collect()
+}
+
+/// Li et al., ICPP 2013, Tables IV and V.
+#[test]
+fn the_papers_machine_has_the_papers_classes() {
+    let listing =
+        numaio(&["model", "--machine", "amd-dl585-g7", "--classes", "paper", "--format", "listing"]).ok();
+    expect("dl585-paper.txt", &listing);
+    assert!(
+        listing.starts_with("Node 7 IO model:\nCPU Centric levels :\n    Class1: 7 6\n    Class2: 0 1 4 5\n")
+    );
+    let measured = model(&["--machine", "amd-dl585-g7"]);
+    assert_eq!(classes(&measured, 0), [vec!["7", "0-1,4-6", "2-3"], vec!["2-3,6-7", "0-1,5", "4"]]);
+    assert!(measured.record.provenance.complete, "{:?}", measured.record.provenance.warnings);
+}
+
+#[test]
+fn the_r820_has_its_factors_and_the_2p_is_symmetrical() {
+    let r820 = model(&["--machine", "intel-r820"]);
+    for direction in &r820.targets[0].directions {
+        for (node, wanted) in direction.nodes.iter().zip([1.8, 1.0, 1.81, 2.37]) {
+            let factor = node.numa_factor.expect("the local cell was measured");
+            assert!((factor / wanted - 1.0).abs() < 0.05, "node {}: {factor}", node.node);
+        }
+    }
+    let two = model(&["--machine", "amd-2p"]);
+    assert_eq!(classes(&two, 0), [["0", "1", "2-3"], ["0", "1", "2-3"]]);
+    assert_eq!(classes(&two, 1), [["2", "3", "0-1"], ["2", "3", "0-1"]]);
+}
+
+#[test]
+fn every_shipped_machine_can_be_measured_whole() {
+    for (name, nodes) in [("amd-dl585-g7", 8), ("intel-r820", 4), ("amd-2p", 4)] {
+        let model = model(&["--machine", name, "--all"]);
+        assert_eq!(model.targets.len(), nodes, "{name}");
+        assert!(model.record.provenance.complete, "{name}: {:?}", model.record.provenance.warnings);
+        expect(&format!("topology-{name}.txt"), &numaio(&["topology", "--machine", name]).ok());
+    }
+}
+
+#[test]
+fn options_choose_targets_directions_and_classes() {
+    let one = model(&["--machine", "amd-2p", "--device", "eth0", "--direction", "read"]);
+    assert_eq!(one.targets.len(), 1);
+    assert_eq!((one.targets[0].target.0, one.targets[0].directions.len()), (2, 1));
+    let strict = model(&["--machine", "amd-dl585-g7", "--level", "1%"]);
+    assert!(classes(&strict, 0)[0].len() > 3);
+    let kmeans = model(&["--machine", "amd-dl585-g7", "--classes", "kmeans"]);
+    assert_eq!(classes(&kmeans, 0)[0], ["0-1,4-7", "2-3"]);
+}
+
+#[test]
+fn a_saved_model_is_classed_anew_without_measuring() {
+    let home = Home::new();
+    let text = home.run(&["model", "--machine", "amd-dl585-g7", "--json"]).ok();
+    let saved = home.file("model.json", &text);
+    let listing = home.run(&["model", "--from", &saved, "--classes", "paper", "--format", "listing"]).ok();
+    expect("dl585-paper.txt", &listing);
+    home.run(&["model", "--from", &home.file("no.json", "{}")]).failed(1, &["no.json", "no field `schema`"]);
+    let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
+    home.run(&["model", "--from", &home.file("t.json", &topology)]).failed(1, &["numaio/topology/1"]);
+    home.run(&["model", "--from", &saved, "--direction", "read"]).failed(2, &["--from", "--direction"]);
+    let tape = include_str!("../../../../machines/amd-2p.tape");
+    home.run(&["model", "--from", &home.file("a.tape", tape)]).failed(1, &["tape", "hint", "--machine"]);
+    home.run(&["model", "--from", &home.file("cut.json", &text[..5000])]).failed(1, &["cut.json", "hint"]);
+}
+
+#[test]
+fn a_recording_of_a_recording_gives_the_same_model() {
+    let home = Home::new();
+    let tape = home.path("copy.tape");
+    home.run(&["record", "--machine", "amd-2p", "-o", &tape, "--name", "copy", "--quiet"]).ok();
+    let figures = |machine: &str| {
+        let model =
+            Model::from_json(&home.run(&["model", "--json", "--machine", machine]).ok()).expect("a model");
+        (classes(&model, 0), model.record.cells)
+    };
+    assert_eq!(figures(&tape), figures("amd-2p"));
+    let bare = home.path("bare.tape");
+    home.run(&["record", "--machine", "amd-2p", "-o", &bare, "--no-measure"]).ok();
+    home.run(&["model", "--machine", &bare]).failed(1, &["not on the tape"]);
+}
+
+#[test]
+fn a_rendered_machine_is_seen_below_a_root() {
+    let home = Home::new();
+    let spec = numaio_sim::shapes::named("sparse").expect("a shape");
+    numaio_sim::write_tree(&numaio_sim::render(&spec), &home.0.join("root")).expect("a tree");
+    let text = home.run(&["topology", "--json", "--sysroot", &home.path("root")]).ok();
+    let seen = TopologyDocument::from_json(&text).expect("a topology").topology;
+    let wanted: Vec<u32> = spec.nodes.iter().map(|node| node.id.0).collect();
+    assert_eq!(seen.nodes.iter().map(|node| node.id.0).collect::<Vec<_>>(), wanted);
+    home.run(&["model", "--sysroot", &home.path("root")]).failed(2, &["measured", "hint"]);
+    let tape = home.path("seen.tape");
+    let record = ["record", "--sysroot", &home.path("root"), "-o", &tape];
+    home.run(&record).failed(2, &["measured", "hint", "--no-measure"]);
+    assert!(!home.0.join("seen.tape").exists());
+    home.run(&[&record[..], &["--no-measure"]].concat()).ok();
+}
+
+#[test]
+fn drawings_are_written_whole() {
+    let home = Home::new();
+    let drawing = home.run(&["topology", "--machine", "amd-dl585-g7", "--svg", "-"]).ok();
+    assert!(
+        drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>") && drawing.contains("nvme0n1")
+    );
+    home.run(&["topology", "--machine", "amd-dl585-g7", "--svg", &home.path("a.svg")]).ok();
+    assert_eq!(fs::read_to_string(home.0.join("a.svg")).expect("the drawing"), drawing);
+    home.run(&["topology", "--svg", &home.path("none/a.svg")]).failed(1, &["none/a.svg"]);
+}
+
+#[test]
+fn help_says_what_there_is() {
+    for command in [&[][..], &["topology"], &["model"], &["record"]] {
+        let name = format!("help-{}.txt", command.first().unwrap_or(&"numaio"));
+        expect(&name, &numaio(&[command, &["--help"]].concat()).ok());
+    }
+    assert!(numaio(&["--version"]).ok().starts_with("numaio "));
+    let told = [
+        ("copy", &["NUMAIO_SSH", "[alias: -P]", "64 at a daemon"][..]),
+        ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
+        ("keygen", &["XDG_CONFIG_HOME"]),
+        ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),
+        ("status", &["Exit status: 1"]),
+    ];
+    for (command, words) in told {
+        let help = numaio(&[command, "--help"]).ok();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.iter().for_each(|words| assert!(help.contains(words), "{words}: {help}"));
+    }
+}
+
+#[test]
+fn man_pages_and_completions_are_generated() {
+    let home = Home::new();
+    home.run(&["generate", "man", &home.path("man")]).ok();
+    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    let page = fs::read_to_string(home.0.join("man/numaio-model.1")).expect("a man page");
+    assert!(page.contains("\\-\\-classes"));
+    for file in ["numaio.bash", "numaio.fish", "_numaio"] {
+        let text = fs::read_to_string(home.0.join("completions").join(file)).expect("completions");
+        assert!(text.contains("no-job") && text.contains("keygen") && text.contains("machine"), "{file}");
+        for hidden in ["attached", "human-readable", "--session", "-l session", "generate"] {
+            assert!(!text.contains(hidden), "{file}: {hidden}");
+        }
+    }
+}
+
+#[test]
+fn bash_completes_names_of_files_by_itself() {
+    let home = Home::new();
+    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.file("two words", "");
+    let offered = |words: &str, last: &str| {
+        let script = format!(
+            ". completions/numaio.bash && complete -p numaio && COMP_WORDS=(numaio {words} {last}) && \
+             COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && {{ _numaio numaio {last} ${{COMP_WORDS[-2]}}; echo \"${{COMPREPLY[*]}}\"; }}"
+        );
+        let output = home.command("bash", &["-c", &script]).limited_output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(command) = offered("", "cop") else {
+        let _ = writeln!(std::io::stderr(), "skipped: bash_completes_names_of_files_by_itself: no bash");
+        return;
+    };
+    assert!(command[0].contains("-o default") && command[1] == "copy", "{command:?}");
+    let file = offered("copy --manifest", "tw").expect("bash");
+    assert_eq!(file.get(1).map(String::as_str), Some(""), "what is offered is not completed by bash");
+}
+
+#[test]
+fn wrong_options_get_one_clear_sentence() {
+    let machine = ["--machine", "amd-2p"];
+    let wrong =
+        |args: &[&str], parts: &[&str]| numaio(&[&["model"], &machine[..], args].concat()).failed(2, parts);
+    wrong(&["--node", "9"], &["there is no node 9", "0-3"]);
+    wrong(&["--node", "x"], &["\"x\" is no node"]);
+    wrong(&["--device", "eth9"], &["no device \"eth9\"", "nvme0n1"]);
+    wrong(&["--level", "0"], &["percentage"]);
+    wrong(&["--level", "100"], &["percentage"]);
+    wrong(&["--precision", "abc"], &["percentage"]);
+    wrong(&["--time-limit", "-1"], &["\"-1\" is no number of seconds"]);
+    wrong(&["--node", "-1"], &["\"-1\" is no node"]);
+    wrong(&["--level", "-5"], &["\"-5\" is no percentage"]);
+    wrong(&["--threads", "abc"], &["\"abc\" is no whole number from 1"]);
+    wrong(&["--threads", "0"], &["\"0\" is no whole number from 1"]);
+    wrong(&["--repetitions", "3", "--precision", "2"], &["--repetitions", "--precision"]);
+    wrong(&["--from", "a.json"], &["--from", "--machine"]);
+    wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
+    wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
+    wrong(&["--repetitions", "0"], &["\"0\" is no whole number from 1 to 10000"]);
+    wrong(&["--repetitions", "10001"], &["from 1 to 10000"]);
+    wrong(&["--unit", "MB"], &["GB/s"]);
+    wrong(&["--all", "--node", "1"], &["--all"]);
+    numaio(&["nonsense"]).failed(2, &["nonsense"]);
+    numaio(&["modle"]).failed(2, &["'modle'", "'model'"]);
+    numaio(&["stream", "--threads", "0"]).failed(2, &["whole number from 1"]);
+    numaio(&["latency", "--stride", "-64"]).failed(2, &["\"-64\" is no multiple of 64"]);
+    numaio(&["export", "--machine", "amd-2p", "-o", "."]).failed(1, &["directory"]);
+    numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);
+    numaio(&["model", "--machine", "amd-2p", "--threads", "1"]).failed(1, &["not on the tape", "hint"]);
+}
+
+#[test]
+fn broken_tapes_are_told_by_line() {
+    let home = Home::new();
+    let tape = |content: &str| home.file("a.tape", content);
+    let good = include_str!("../../../../machines/amd-2p.tape");
+    let seen = |content: &str| home.run(&["topology", "--machine", &tape(content)]);
+    seen("no tape\n").failed(1, &["a.tape", "header"]);
+    seen("").failed(1, &["header"]);
+    seen(&good.replacen("numaio/tape/1", "numaio/tape/7", 1)).failed(1, &["numaio/tape/7"]);
+    let lines: Vec<&str> = good.lines().collect();
+    let broken = [&lines[..4], &["{\"file\":"], &lines[4..]].concat().join("\n");
+    seen(&broken).failed(1, &["line 5"]);
+    // A tape cut short by a crash holds what came before the cut.
+    seen(&good[..good.len() - 30]).ok();
+    seen(&lines[..3].join("\n")).failed(1, &["ends before the machine", "hint"]);
+    fs::write(home.0.join("b.tape"), [0xff; 1000]).expect("a file");
+    home.run(&["topology", "--machine", "b.tape"]).failed(1, &["b.tape", "UTF-8", "hint"]);
+    home.run(&["topology", "--machine", "."]).failed(2, &["directory", "hint"]);
+    // No tape has no end.
+    home.run(&["topology", "--machine", "/dev/zero"]).failed(2, &["/dev/zero", "larger", "hint"]);
+}
+
+#[test]
+fn a_root_without_a_machine_is_an_error() {
+    let home = Home::new();
+    home.run(&["topology", "--sysroot", &home.path("absent")]).failed(1, &["absent"]);
+    fs::create_dir(home.0.join("empty")).expect("a folder");
+    home.run(&["topology", "--sysroot", &home.path("empty")])
+        .failed(1, &["neither sys/", "nor proc/", "hint"]);
+    // It has a folder named sys, of another kind.
+    home.run(&["topology", "--sysroot", "/proc"]).failed(1, &["neither sys/", "nor proc/", "hint"]);
+}
+
+#[test]
+fn colour_is_asked_for_or_left_out() {
+    let coloured =
+        |args: &[&str]| numaio(&[&["model", "--machine", "amd-2p"], args].concat()).ok().contains('\x1b');
+    assert!(!coloured(&[]), "no terminal, no colour");
+    assert!(coloured(&["--color", "always"]));
+    assert!(!coloured(&["--color", "never"]));
+}
+
+#[test]
+fn units_change_the_figures_and_nothing_else() {
+    let gbit = numaio(&["model", "--machine", "amd-2p", "--unit", "Gbit/s"]).ok();
+    assert!(gbit.contains("Gbit/s") && !gbit.contains("GB/s"), "{gbit}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+    let home = Home::new();
+    let mut child = home.numaio(&["topology", "--machine", "amd-dl585-g7", "--json"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    drop(child.stdout.take());
+    let said = Said::of(child.limited_output().expect("an end"));
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = home
+        .numaio(&["topology", "--machine", "amd-2p"])
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("numaio")
+        .limited_output()
+        .expect("numaio");
+    Said::of(output).failed(1, &["standard output"]);
+}
+
+/// On this machine, whatever it is: a short campaign gives a model that is saved, or one clear error.
+#[test]
+fn this_machine_is_modelled_and_the_model_saved() {
+    let home = Home::new();
+    let said = home.run(&["model", "--time-limit", "0.5", "--json"]);
+    if said.code != Some(0) {
+        assert!(said.err.contains("numaio: "), "{}", said.err);
+        return;
+    }
+    let model = Model::from_json(&said.out).expect("a model");
+    assert!(model.targets.iter().all(|target| !target.directions.is_empty()));
+    assert_eq!(home.saved_models(), [said.out]);
+}
+
+/// Two that measure in the same second both keep what they measured.
+#[test]
+fn two_at_once_save_two_models() {
+    let home = Home::new();
+    let start = || {
+        let mut command = home.numaio(&["model", "--time-limit", "0.5", "--quiet"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
+    };
+    let ends: Vec<_> = [start(), start()].map(|mut child| child.limited_status().expect("an end")).into();
+    let good = ends.iter().filter(|status| status.success()).count();
+    assert_eq!(home.saved_models().len(), good);
+}
+
+/// What cannot be written is told before anything is measured: standard output stays empty.
+#[test]
+fn where_nothing_can_be_written_nothing_is_measured() {
+    let home = Home::new();
+    home.file("state", "a file where a folder should be");
+    let early = |said: Said, parts: &[&str]| {
+        assert_eq!(said.out, "");
+        said.failed(1, parts);
+    };
+    // What takes minutes, if it is done: timeout(1) then gives another exit status.
+    let long = |args: &[&str]| {
+        let long = ["--repetitions", "10000", "--time-limit", "3600"];
+        home.command_by(&["timeout", "20"], &[args, &long].concat())
+    };
+    let run = |mut command: Command| Said::of(command.limited_output().expect("numaio"));
+    early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
+    for command in ["stream", "latency"] {
+        let args = [command, "--precision", "0.000001", "--time-limit", "3600"];
+        early(run(home.command_by(&["timeout", "20"], &args)), &["state", "hint", "--no-save"]);
+    }
+    early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
+    let mut homeless = long(&["model"]);
+    homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
+    early(run(homeless), &["no place to save", "hint", "HOME"]);
+    let record = |tape: &str| run(long(&["record", "-o", tape]));
+    early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
+    early(record("."), &["directory"]);
+    assert_eq!(fs::read_dir(&home.0).expect("the home").count(), 1, "only the file named state");
+}
+
+#[test]
+fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
+    let home = Home::new();
+    let draw = |to: &str| home.run(&["topology", "--machine", "amd-2p", "--svg", to]);
+    let drawing = draw("-").ok();
+    home.file("real.svg", "old");
+    std::os::unix::fs::symlink("real.svg", home.0.join("link.svg")).expect("a link");
+    draw("link.svg").ok();
+    assert!(fs::symlink_metadata(home.0.join("link.svg")).expect("the link").is_symlink());
+    assert_eq!(fs::read_to_string(home.0.join("real.svg")).expect("the drawing"), drawing);
+    // A pipe stands for devices: to replace one, as /dev/null, takes a test that runs as root.
+    assert!(Command::new("mkfifo").arg(home.0.join("pipe")).limited_status().expect("mkfifo").success());
+    let reader = Command::new("cat").arg(home.0.join("pipe")).stdout(Stdio::piped()).spawn().expect("cat");
+    draw("pipe").ok();
+    let pipe = fs::symlink_metadata(home.0.join("pipe")).expect("the pipe");
+    if pipe.is_file() {
+        // Else the reader would wait for ever.
+        drop(Command::new("kill").arg(reader.id().to_string()).limited_status());
+        panic!("the pipe was replaced by a file");
+    }
+    assert_eq!(Said::of(reader.limited_output().expect("an end")).out, drawing);
+    let tape = home.run(&["record", "--machine", "amd-2p", "--no-measure", "-o", "-"]).ok();
+    home.run(&["topology", "--machine", &home.file("a.tape", &tape)]).ok();
+}
+
+/// Ctrl-C keeps what was measured, marked incomplete; so do a service manager's stop and a connection that ends.
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let home = Home::new();
+        // A precision that no machine reaches, so that it runs until it is stopped.
+        let mut command = home.numaio(&["model", "--json", "--precision", "0.000001", "--time-limit", "600"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        kill(signal, child.id());
+        let said = Said::of(child.limited_output().expect("an end"));
+        assert_eq!(said.code, Some(130), "{signal}: {}", said.err);
+        if said.out.is_empty() {
+            assert!(said.err.contains("interrupted before anything was measured"), "{}", said.err);
+            continue;
+        }
+        let model = Model::from_json(&said.out).expect("a model");
+        assert!(!model.record.provenance.complete);
+        assert_eq!(home.saved_models(), [said.out], "{signal}");
+    }
+}

@@ -1,0 +1,12 @@
+//! numaio on emulated machines.
+
+mod copy;
+mod doctor;
+mod filesystems;
+mod irq;
+mod measure;
+mod near;
+mod place;
+mod predict;
+mod rdma;
+mod support;

@@ -1,0 +1,69 @@
+//! `numaio bench rdma` and `bench net` between two emulated hosts with soft-RoCE (`lab/rdma`): function, not speed.
+//!
+//! It needs QEMU, perftest and the static binary, whose path `tools/test` gives in NUMAIO_STATIC.
+
+use crate::support::{skip, turn};
+use numaio_machine::workload::Direction;
+use numaio_schema::{IoEngine, IoRecord};
+use std::path::Path;
+use std::process::Command;
+
+const TEST: &str = "bench rdma between two guests";
+const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet --json";
+
+#[test]
+fn two_hosts_with_soft_roce_are_measured_by_every_operation() {
+    let _turn = turn();
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/rdma");
+    let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
+        return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");
+    };
+    let check = Command::new(&lab).arg("--check").output().expect("lab/rdma");
+    if !check.status.success() {
+        return skip(TEST, String::from_utf8_lossy(&check.stderr).trim());
+    }
+    let rdma = |op: &str| format!("bench rdma PEER --device rxe0 --gid 1 --op {op} --window 1000 {COMMON}");
+    let net = format!("bench net PEER --window 500 {COMMON}");
+    let lines = [rdma("write"), rdma("read"), rdma("send"), net];
+    let mut command = Command::new(&lab);
+    command.arg(binary);
+    for line in &lines {
+        command.arg("--").args(line.split(' '));
+    }
+    let output = command.output().expect("lab/rdma");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{err}");
+    let runs: Vec<&str> = out.split("@status ").skip(1).collect();
+    assert_eq!(runs.len(), lines.len(), "{out}{err}");
+    for (run, line) in runs.iter().zip(&lines) {
+        let (status, json) = run.split_once('\n').expect("a status");
+        assert_eq!(status, "0", "{line}: {err}");
+        let record = IoRecord::from_json(json).expect("a record");
+        let there = record.there.as_ref().expect("the other host's interface");
+        assert_eq!(there.name, "eth0", "{line}");
+        for cell in &record.cells {
+            assert!(cell.bytes_per_s.median().is_some_and(|rate| rate > 0.0), "{line}: {cell:?}");
+        }
+        match line.split_once("--op ").and_then(|(_, rest)| rest.split(' ').next()) {
+            Some(op) => rdma_record(&record, op),
+            None => {
+                assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Tcp, "eth0"));
+                assert_eq!(record.cells.len(), 2, "both directions");
+                assert!(!record.device.irqs.is_empty() && !there.irqs.is_empty(), "{:?}", record.device);
+            }
+        }
+    }
+}
+
+fn rdma_record(record: &IoRecord, op: &str) {
+    assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Perftest, "rxe0"));
+    assert!(
+        record.method.version.starts_with(|first: char| first.is_ascii_digit()),
+        "{}",
+        record.method.version
+    );
+    let [cell] = record.cells.as_slice() else { panic!("{:?}", record.cells) };
+    assert_eq!(cell.operation.as_deref(), Some(op));
+    let direction = if op == "read" { Direction::Read } else { Direction::Write };
+    assert_eq!(cell.groups[0].direction, direction);
+}
