@@ -284,8 +284,9 @@ mod tests {
                 bytes_per_second: None,
                 set_id: false,
             };
-            let called =
-                |side| decoders::peer_request(seed, &terms(side)).is_ok_and(|called| called.directories.is_ok());
+            let called = |side| {
+                decoders::peer_request(seed, &terms(side)).is_ok_and(|called| called.directories.is_ok())
+            };
             let is_greeting = text.starts_with("{\"Refused\"") || text.starts_with("{\"Busy\"");
             is_greeting && decoders::greeting(seed).is_err_and(|words| !words.contains("expected a greeting"))
                 || decoders::hello(&DAEMON, key(ADA), text).is_ok()

@@ -3,7 +3,7 @@
 use crate::link::stream_of;
 use numaio_linux::files::Roots;
 use numaio_linux::port::net::{DataStream, StreamDirection};
-use numaio_linux::port::{WorkerGroup, FilePort, StreamSet, LinkError, Pool, Setting};
+use numaio_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
 use numaio_machine::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -138,7 +138,8 @@ fn hand_over(came: Vec<Vec<u8>>) -> (Vec<Handed>, String) {
         may_pause: true,
         network: Vec::new(),
     };
-    let lanes = StreamSet { from: came.into_iter().map(Came::lane).collect(), to: vec![Came::lane(Vec::new())] };
+    let lanes =
+        StreamSet { from: came.into_iter().map(Came::lane).collect(), to: vec![Came::lane(Vec::new())] };
     let mut port = FilePort::over_streams(setting, lanes).expect("threads");
     let (mut handed, mut closed, mut events) = (Vec::new(), None, Vec::new());
     let began = Instant::now();

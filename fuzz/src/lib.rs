@@ -16,10 +16,10 @@ pub use pair::conversation;
 use numaio_machine::set::CpuSet;
 use numaio_machine::tape::Tape;
 use numaio_machine::{process, units};
+use numaio_mover::compression;
 use numaio_mover::filter::{Action, Filter};
 use numaio_mover::journal::JournalReader;
 use numaio_mover::name::Name;
-use numaio_mover::compression;
 use numaio_mover::wire::{Decoder, StreamItem, TransferId};
 use numaio_schema as schema;
 

@@ -148,8 +148,11 @@ fn message(kind: u16, body: &[u8]) -> Vec<u8> {
 pub fn netlink_seeds() -> Vec<Vec<u8>> {
     let (four, six) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([1; 16]));
     let way = |interface, gateway, weight| numaio_linux::rtnetlink::NextHop { interface, gateway, weight };
-    let route =
-        Route { next_hops: vec![way(2, Some(four), 3), way(4, Some(six), 1)], source: Some(four), table: 254 };
+    let route = Route {
+        next_hops: vec![way(2, Some(four), 3), way(4, Some(six), 1)],
+        source: Some(four),
+        table: 254,
+    };
     let one = [attribute(4, &7u32.to_ne_bytes()), attribute(5, &octets(four)), attribute(7, &octets(four))]
         .concat();
     let single = [&[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0][..], &one].concat();

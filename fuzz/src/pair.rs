@@ -4,11 +4,13 @@ use crate::sides::input_of;
 use numaio_machine::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::accounts::AccountLookup;
 use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::compression::CompressMode;
-use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
 use numaio_sim::mover::{Disk, Inode, Kind, Object};
@@ -69,7 +71,11 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         sizes: 0..=u64::MAX,
         delete: true,
         filter: Filter::default(),
-        requested: Some(RequestedEntries::new(&[Origin { root: 0, only: None, enter: true, with_parents: false }], true, false)),
+        requested: Some(RequestedEntries::new(
+            &[Origin { root: 0, only: None, enter: true, with_parents: false }],
+            true,
+            false,
+        )),
         dry_run: false,
         keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: NameMatching::Exact,

@@ -117,7 +117,9 @@ fn check(operation: &Operation<Vec<u8>>) {
             kept(attributes);
         }),
         Operation::OpenJournal { journal, .. } => good(journal),
-        Operation::WriteJournal(record) => record.after.iter().flatten().chain([&record.journal]).for_each(good),
+        Operation::WriteJournal(record) => {
+            record.after.iter().flatten().chain([&record.journal]).for_each(good)
+        }
         Operation::ListMore { .. } | Operation::Sync { .. } => {}
     }
 }

@@ -39,7 +39,7 @@ fn two_hosts_with_soft_roce_are_measured_by_every_operation() {
         let (status, json) = run.split_once('\n').expect("a status");
         assert_eq!(status, "0", "{line}: {err}");
         let record = IoRecord::from_json(json).expect("a record");
-        let there = record.there.as_ref().expect("the other host's interface");
+        let there = record.remote.as_ref().expect("the other host's interface");
         assert_eq!(there.name, "eth0", "{line}");
         for cell in &record.cells {
             assert!(cell.bytes_per_s.median().is_some_and(|rate| rate > 0.0), "{line}: {cell:?}");

@@ -2,7 +2,7 @@
 //! connection is cut.
 
 use crate::support::{Home, Limited, Said};
-use numaio_linux::port::net::{DataListener, KeyPair, Credentials};
+use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

@@ -199,7 +199,12 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
     ] {
         let said = copy(&home, args);
         assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
-        assert_eq!(said.err.matches("this link points to the object that it would replace").count(), failed, "{}", said.err);
+        assert_eq!(
+            said.err.matches("this link points to the object that it would replace").count(),
+            failed,
+            "{}",
+            said.err
+        );
         let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
@@ -394,7 +399,8 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
     assert!(told.err.contains("unchanged"), "{}", told.err);
     copy(&home, &["-r", "--json", "--manifest", "-", "from/", "to/"]).failed(2, &["standard output"]);
     fifo(&home, "fifo");
-    let reader = home.command("cat", &["fifo"]).stdout(std::process::Stdio::piped()).spawn().expect("cat");
+    let mut reader =
+        home.command("cat", &["fifo"]).stdout(std::process::Stdio::piped()).spawn().expect("cat");
     copy(&home, &["-r", "--manifest", "fifo", "from/", "to/"]).ok();
     let read = reader.limited_output().expect("cat").stdout;
     assert_eq!(String::from_utf8_lossy(&read), manifest);

@@ -86,12 +86,12 @@ fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
 }
 
 /// A btrfs of its own with a part, `mnt/dst`, that may have 16 MiB; unmounted and detached at the end.
-struct Limited<'a> {
+struct SmallFileSystem<'a> {
     home: &'a Home,
     device: String,
 }
 
-impl<'a> Limited<'a> {
+impl<'a> SmallFileSystem<'a> {
     fn new(home: &'a Home) -> Option<Self> {
         let attached = "truncate -s 300M image && mkfs.btrfs image >/dev/null && losetup --find --show image";
         let said = sh(home, attached);
@@ -105,7 +105,7 @@ impl<'a> Limited<'a> {
     }
 }
 
-impl Drop for Limited<'_> {
+impl Drop for SmallFileSystem<'_> {
     fn drop(&mut self) {
         sh(self.home, &format!("umount mnt; losetup --detach {}", self.device));
     }
@@ -119,7 +119,7 @@ fn sh(home: &Home, script: &str) -> Said {
 fn a_quota_that_is_used_up_is_told_as_such() {
     let home = Home::new();
     files(&home.0.join("src"), 30 << 20);
-    let Some(_limited) = Limited::new(&home) else {
+    let Some(_limited) = SmallFileSystem::new(&home) else {
         return skipped("a quota: it needs btrfs-progs, losetup and root");
     };
     let said = copy(&home, &["-a", "src/", "mnt/dst"]);
@@ -180,7 +180,7 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
             fs::write(home.0.join(format!("src/{index:02}")), bytes(500_000, index)).expect("a file");
         }
         let mut command = home.numaio(&["copy", "-r", "--bwlimit", "4M", "src/", "dst"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         until(|| written(&home.0.join("dst")) > 0, || "something is there");
         // Inodes were given in this order, and files are read in that of inodes or places on the disk: one of these is late.
         for name in ["00", "39"] {
@@ -190,7 +190,11 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         if said.code == Some(0) {
             return false;
         }
-        assert!(said.err.contains("cannot open for reading: no such file or directory (source)"), "{}", said.err);
+        assert!(
+            said.err.contains("cannot open for reading: no such file or directory (source)"),
+            "{}",
+            said.err
+        );
         assert_eq!(said.code, Some(3), "{}", said.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
         assert!((38..40).contains(&there.count()), "the others are there, and nothing else");

@@ -77,7 +77,11 @@ fn what_may_be_there_under_another_name_is_not_removed() {
     ";
     let Some(said) = on_exfat(&home, script) else { return no_exfat() };
     assert!(said.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", said.out, said.err);
-    assert!(said.err.contains("usb/foo") && said.err.contains("not deleted: this directory ignores case"), "{}", said.err);
+    assert!(
+        said.err.contains("usb/foo") && said.err.contains("not deleted: this directory ignores case"),
+        "{}",
+        said.err
+    );
 }
 
 /// What is written there in several parts belongs to somebody else, and so does a journal that an earlier run left.

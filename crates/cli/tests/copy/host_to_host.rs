@@ -155,7 +155,7 @@ fn progress_is_noted_for_who_asks_for_quiet_too() {
         &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{tells}'; do sleep 0.2; done"),
     );
     let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &far, "one:f", "two:f"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "it is noted how far it is");
     kill("-INT", child.id());
     let said = Said::of(child.limited_output().expect("ended"));
@@ -210,7 +210,7 @@ fn what_was_moved_before_an_interrupt_is_told() {
         hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
     let heard = hosts.home.0.join("heard");
     command.stdout(fs::File::create(&heard).expect("a file")).stderr(Stdio::piped());
-    let child = command.spawn().expect("numaio");
+    let mut child = command.spawn().expect("numaio");
     let told = || fs::read_to_string(&heard).expect("a file");
     until(|| told().contains("progress"), || "it tells how far it is");
     kill("-INT", child.id());
@@ -366,7 +366,7 @@ fn a_host_of_two_that_is_lost_is_reached_again() {
         let args =
             ["copy", "--remote-numaio", &noted, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
         let mut command = hosts.command(&args);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         let parts = || fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
         let there = || parts().filter_map(|part| Some(part.metadata().ok()?.blocks())).sum::<u64>() * 512;
         until(|| there() > 3 << 20, || "some of it is there");

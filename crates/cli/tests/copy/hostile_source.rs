@@ -2,7 +2,7 @@
 
 use crate::support::{Home, Limited, Said, LIMIT};
 use numaio_linux::files::Roots;
-use numaio_linux::port::{WorkerGroup, StreamPair, FilePort, Pool, Setting};
+use numaio_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
 use numaio_machine::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::entry::{
@@ -13,9 +13,13 @@ use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::sink::{PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity};
+use numaio_mover::sink::{
+    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+};
 use numaio_mover::source::Origin;
-use numaio_mover::wire::{BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId};
+use numaio_mover::wire::{
+    BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId,
+};
 use numaio_sim::mover::Chance;
 use std::ffi::OsString;
 use std::fs;
@@ -257,7 +261,10 @@ fn who_told_of_one_file_sends_no_more_than_that() {
         let options = || SinkOptions { alias: alias.clone(), delete: true, ..options() };
         let packets = [plain(hello()), plain(batch(0, &entries)), plain(end())];
         let (ended, problems) = sink_with(&home, options(), &packets);
-        assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{entries:?}: {problems}");
+        assert!(
+            ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"),
+            "{entries:?}: {problems}"
+        );
         let second = [
             plain(hello()),
             plain(batch(0, &[file(b"one", 0)])),
@@ -327,7 +334,8 @@ fn what_was_not_asked_for_ends_the_transfer() {
             filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         });
         let options = SinkOptions { requested: Some(asked), filter, delete: true, ..options() };
-        let words = format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
+        let words =
+            format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
         let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
         let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
         assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, words), "{all:?}");
@@ -473,8 +481,9 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
         let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
-        let is_refused =
-            ["not requested", "invalid data from the peer", "the transfer failed"].iter().any(|it| said.err.contains(it));
+        let is_refused = ["not requested", "invalid data from the peer", "the transfer failed"]
+            .iter()
+            .any(|it| said.err.contains(it));
         assert!(!is_refused, "{args:?}: {}", said.err);
     }
     assert_eq!(names(&home, "outside"), Vec::<String>::new());
@@ -510,7 +519,8 @@ fn data_that_was_not_wanted_ends_the_transfer() {
         ("an end before all data", vec![plain(end())]),
         ("a count that is wrong", {
             let mut bytes = Vec::new();
-            Frame::FileSent(FileSent { file: FileNumber::new(1).expect("a number"), bytes: 9 }).encode(&mut bytes);
+            Frame::FileSent(FileSent { file: FileNumber::new(1).expect("a number"), bytes: 9 })
+                .encode(&mut bytes);
             vec![plain(bytes)]
         }),
         ("frames in place of data", vec![(chunk(0, 0, b"hello", None).0, b"hell".to_vec())]),

@@ -3,7 +3,7 @@
 use crate::image::Image;
 use crate::slow::slow;
 use crate::support::{until, Home, Limited, Said};
-use numaio_schema::{Job, JobState, CommandArg};
+use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -340,7 +340,8 @@ fn those_that_begin_at_once_have_numbers_of_their_own() {
         })
         .collect();
     children.into_iter().for_each(|mut child| assert!(child.limited_status().expect("ended").success()));
-    let mut destinations: Vec<CommandArg> = list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+    let mut destinations: Vec<CommandArg> =
+        list(&home).into_iter().map(|job| job.command[2].clone()).collect();
     destinations.sort_by_key(|word| format!("{word:?}"));
     let wanted: Vec<CommandArg> = (0..8).map(|to| CommandArg::Text(format!("to{to}"))).collect();
     assert_eq!(destinations, wanted);
@@ -370,7 +371,12 @@ fn a_transfer_that_cannot_be_noted_is_carried_out() {
     home.file("f", "f");
     home.file("state", "in the way");
     let said = home.run(&["copy", "f", "g"]);
-    assert!(said.code == Some(0) && said.err.contains("cannot record this transfer as a job"), "{:?} {}", said.code, said.err);
+    assert!(
+        said.code == Some(0) && said.err.contains("cannot record this transfer as a job"),
+        "{:?} {}",
+        said.code,
+        said.err
+    );
     let said = home.run(&["copy", "--no-job", "f", "h"]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     assert!(home.0.join("g").exists() && home.0.join("h").exists());

@@ -417,7 +417,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     assert!(said.contains(" resumed"), "{said}");
     same(&home, "src", "dst");
     // An interrupt is said, and the same holds; also of two at once, as timeout(1) sends them.
-    let child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
+    let mut child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
     let both = format!("kill -TERM {0}; kill -TERM {0}", child.id());
     assert!(home.command("sh", &["-c", &both]).limited_status().expect("a shell").success());
     assert_eq!(child.limited_output().expect("ended").status.code(), Some(130));

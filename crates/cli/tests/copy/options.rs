@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Two threads on node 0 with data on the disk, one for storage and one for the network.
 const PROBLEM: &str = r#"
@@ -152,7 +152,10 @@ fn threads_and_buffers_are_where_the_plan_says() {
     for side in &placed {
         let worker_groups = side["crews"].as_array().expect("crews");
         assert_eq!(worker_groups.len(), 1);
-        assert_eq!((&worker_groups[0]["threads"], &worker_groups[0]["cpus"]), (&1.into(), &first.to_string().into()));
+        assert_eq!(
+            (&worker_groups[0]["threads"], &worker_groups[0]["cpus"]),
+            (&1.into(), &first.to_string().into())
+        );
         assert_eq!(side["network"], Value::Null, "there are no connections within a machine");
     }
 }

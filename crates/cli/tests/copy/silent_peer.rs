@@ -38,7 +38,7 @@ fn far_runs(home: &Home) -> bool {
     runs(&fs::read_to_string(home.0.join("far.pid")).expect("a process"))
 }
 
-fn signalled(near: Child, signal: &str) -> Said {
+fn signalled(mut near: Child, signal: &str) -> Said {
     kill(signal, near.id());
     Said::of(near.limited_output().expect("an end"))
 }

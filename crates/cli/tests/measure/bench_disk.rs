@@ -36,14 +36,9 @@ fn a_file_is_measured_shown_saved_and_gone() {
     let home = Home::new();
     let said = disk(&home, &["--output", "record.json"]);
     let text = said.ok();
-    for part in [
-        "I/O of ",
-        " via .",
-        "built-in disk",
-        "O_DIRECT",
-        "Device write, blocks of 128 KiB",
-        "Device read",
-    ] {
+    for part in
+        ["I/O of ", " via .", "built-in disk", "O_DIRECT", "Device write, blocks of 128 KiB", "Device read"]
+    {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     assert_eq!(files(&home), ["record.json"], "the file that was written is gone");
@@ -194,7 +189,7 @@ fn wait_for(what: impl Fn() -> bool) {
 #[test]
 fn after_an_interrupt_what_was_measured_is_kept_and_no_file() {
     let home = Home::new();
-    let child = long(&home);
+    let mut child = long(&home);
     let pid = child.id();
     // Streams are threads with a name.
     wait_for(|| {

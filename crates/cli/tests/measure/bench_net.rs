@@ -4,7 +4,7 @@ use crate::support::limits::read_line;
 use crate::support::{Home, Limited, Said};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 

@@ -1,8 +1,8 @@
 //! `numaio stream` and `numaio latency`: what a user types and sees, on tapes of simulated machines.
 
 use crate::support::{expect, Home, Said};
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::discover::discover;
+use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;

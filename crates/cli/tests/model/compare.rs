@@ -1,8 +1,8 @@
 //! `numaio compare`: what a user types and sees.
 
 use crate::support::Home;
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};

@@ -194,9 +194,15 @@ fn people_get_tables_of_the_flows_and_what_was_rejected() {
     let text = home.run(&["plan", "--file", &toml, "--simulate"]).ok();
     expect("plan-dtn.txt", &text);
     let text = home.run(&[&DL585[..], &["eth0,eth1"]].concat()).ok();
-    for words in
-        ["proven optimal", "Bottleneck", "Assumptions", "all local", "even spread", "% more", "eth0+eth1 (node 7)"]
-    {
+    for words in [
+        "proven optimal",
+        "Bottleneck",
+        "Assumptions",
+        "all local",
+        "even spread",
+        "% more",
+        "eth0+eth1 (node 7)",
+    ] {
         assert!(text.contains(words), "{words} is not in {text}");
     }
 }
@@ -250,12 +256,7 @@ fn what_cannot_hold_is_named_of_a_file() {
     told(&home, way, &zero.replace("0.0", "inf"), &["is inf"]);
     told(&home, way, &zero.replace("0.0", "-3.0"), &["is -3"]);
     told(&home, "threads_per_node = 10", "threads_per_node = 3", &["no node may run more than 1"]);
-    told(
-        &home,
-        "threads_per_node = 10",
-        "threads_per_node = 1",
-        &["2 cores are reserved, but it has 1"],
-    );
+    told(&home, "threads_per_node = 10", "threads_per_node = 1", &["2 cores are reserved, but it has 1"]);
     told(&home, "threads_per_node = 10", "threads_per_node = 5000", &["5000", "at most 1024"]);
     let pin = "no_threads_on = [0]\nthreads_per_node = 10";
     told(&home, "threads_per_node = 10", &pin.replace("[0]", "[0, 1]"), &["no node may run more than 0"]);
@@ -265,7 +266,8 @@ fn what_cannot_hold_is_named_of_a_file() {
         .replace("threads_per_node = 10", both)
         .replace("node = 0, reserved = 2 }", "node = 0, threads = 4 }");
     let file = home.file("pins.toml", &contradiction);
-    home.run(&["plan", "--file", &file]).failed(1, &["node 0: no threads may run on it, but it has 4 threads"]);
+    home.run(&["plan", "--file", &file])
+        .failed(1, &["node 0: no threads may run on it, but it has 4 threads"]);
     told(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["expected below 2^53"]);
     told(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["duplicate storage \"nvme0n1\""]);
     told(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" refers to node 5"]);

@@ -2,8 +2,8 @@
 //! well mixes of streams are foretold there.
 
 use crate::support::{expect, Home};
-use numaio_machine::ids::NodeId;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{
@@ -14,8 +14,8 @@ use numaio_measure::io::{IoSelection, Matrix, MixPart};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
 use numaio_model::{best_mix, capacities, predict, saturating_mix, CapacityInputs};
 use numaio_schema::{
-    CapSource, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, ClassRepresentative, Role,
-    Sharing, StreamRecord, TopologyDocument, Validation,
+    CapSource, ClassRepresentative, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams,
+    Role, Sharing, StreamRecord, TopologyDocument, Validation,
 };
 use numaio_sim::spec::{IoRates, IoSpec};
 use numaio_sim::{shapes, Simulated, Spec};
@@ -237,7 +237,8 @@ fn a_model_that_was_interrupted_is_told() {
             cell.bytes_copied_per_s = None;
         }
     }
-    let newer = home.document("newer.json", &numaio_model::refit(newer, numaio_model::ClassOptions::default()));
+    let newer =
+        home.document("newer.json", &numaio_model::refit(newer, numaio_model::ClassOptions::default()));
     let validate = |models: &[&str]| {
         let io = [files["io"].as_str(), files["topology"].as_str()];
         home.run(&[&["validate", "--from"], models, &io].concat()).ok()
@@ -417,8 +418,13 @@ fn mixes_are_foretold_on_machines_of_random_shape() {
         let represented = members.iter().map(of_class).collect();
         let cells = machine.io(places(&[Read], &[1, 2, 4, 8], represented), 1);
         let fitted = |records: &[&IoRecord]| {
-            let basis =
-                CapacityInputs { records, model: None, link_bytes_per_s: None, direction: Read, operation: None };
+            let basis = CapacityInputs {
+                records,
+                model: None,
+                link_bytes_per_s: None,
+                direction: Read,
+                operation: None,
+            };
             capacities(&basis, &[]).expect("capacities")
         };
         let telling = saturating_mix(&fitted(&[&cells]), &io::local_nodes(&machine.topology));

@@ -36,7 +36,8 @@ fn ill(files: &mut Tree) {
 
 /// Numbers of a device's interrupts.
 fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
-    let device = discover(files).devices.into_iter().find(|device| device.has_name(name)).expect("the device");
+    let device =
+        discover(files).devices.into_iter().find(|device| device.has_name(name)).expect("the device");
     device.irqs.iter().map(|irq| irq.number).collect()
 }
 

@@ -6,7 +6,6 @@ use numaio_machine::set::CpuSet;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
-use std::time::Duration;
 
 #[test]
 fn places_on_the_papers_machine_follow_its_classes() {

@@ -1,9 +1,9 @@
 //! Documents of machines that do not exist, with figures that are easy to tell apart.
 
 use numaio_machine::conditions::Conditions;
+use numaio_machine::discover::discover;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::Residency;
-use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::tape::{Recording, Tape, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::topology::Topology;

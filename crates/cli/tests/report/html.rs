@@ -446,8 +446,10 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     let diagnosis = folder.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
     failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "a document of a machine or a measurement is wanted"]);
 
-    let applied =
-        AppliedChange { change: Change::NumaBalancing { mode: 0 }, inverse: Change::NumaBalancing { mode: 1 } };
+    let applied = AppliedChange {
+        change: Change::NumaBalancing { mode: 0 },
+        inverse: Change::NumaBalancing { mode: 1 },
+    };
     let receipt = Receipt::planned("0", None, 0, vec![applied]);
     failed(&[&folder.document("receipt.json", &receipt)], &["receipt.json", "receipts of changes"]);
     let whole = documents::model(&machine, THEN);

@@ -96,7 +96,10 @@ fn files_go_to_a_root_and_come_back() {
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
     for args in ["-r", "-rn"] {
         let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
-        said.failed(1, &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"]);
+        said.failed(
+            1,
+            &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"],
+        );
     }
     assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
     // A second time there is nothing to do; options are those of ssh.
@@ -155,7 +158,7 @@ fn data_goes_by_several_addresses_of_a_host() {
     user.trust(&daemon);
     let to = format!("numaio://127.0.0.1:{}/data", daemon.port);
     let slowly = ["-r", "--bwlimit", "100K", "--streams", "3", "--via", "127.0.0.2", "src/", &to];
-    let slow = user.copying(&slowly);
+    let mut slow = user.copying(&slowly);
     // The control channel, and four connections by turns.
     let by_turns = || {
         let connected = connected(daemon.port);
@@ -384,9 +387,11 @@ fn what_a_hostile_user_asks_for_is_refused() {
     assert!(line.contains("another side"), "{line}");
     assert!(answer(take, "nonsense\n").contains("Refused"));
     // What is no hello.
-    for (hello, why) in
-        [("nonsense", "expected the hello"), ("{}", "expected the hello"), (&take.replace("data", "../outside"), "no root")]
-    {
+    for (hello, why) in [
+        ("nonsense", "expected the hello"),
+        ("{}", "expected the hello"),
+        (&take.replace("data", "../outside"), "no root"),
+    ] {
         let (_, greeting) = greeted(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }
@@ -510,7 +515,7 @@ fn session(daemon: &Daemon) -> u32 {
 fn a_session_that_is_killed_takes_nothing_with_it() {
     let (mut daemon, user) = open("");
     let to = daemon.url("data");
-    let child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
+    let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
     // Some of it is there.
     let root = daemon.home.0.join("data");
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
@@ -543,7 +548,7 @@ fn sigterm_lets_sessions_end() {
 fn sigterm_ends_sessions_that_stay() {
     let (mut daemon, user) = open("stop_seconds = 0\n");
     // With --retry it would try again, as after any end of a daemon.
-    let child = user.copying(&["-r", "--retry", "0", "--bwlimit", "10K", "src/", &daemon.url("data")]);
+    let mut child = user.copying(&["-r", "--retry", "0", "--bwlimit", "10K", "src/", &daemon.url("data")]);
     let root = daemon.home.0.join("data");
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
     daemon.signal("-TERM");

@@ -6,8 +6,6 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
-
 fn numaio(args: &[&str]) -> Said {
     Home::new().run(args)
 }
@@ -364,7 +362,8 @@ fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
     assert_eq!(fs::read_to_string(home.0.join("real.svg")).expect("the drawing"), drawing);
     // A pipe stands for devices: to replace one, as /dev/null, takes a test that runs as root.
     assert!(Command::new("mkfifo").arg(home.0.join("pipe")).limited_status().expect("mkfifo").success());
-    let reader = Command::new("cat").arg(home.0.join("pipe")).stdout(Stdio::piped()).spawn().expect("cat");
+    let mut reader =
+        Command::new("cat").arg(home.0.join("pipe")).stdout(Stdio::piped()).spawn().expect("cat");
     draw("pipe").ok();
     let pipe = fs::symlink_metadata(home.0.join("pipe")).expect("the pipe");
     if pipe.is_file() {
@@ -384,7 +383,7 @@ fn an_interrupt_keeps_what_was_measured() {
         let home = Home::new();
         // A precision that no machine reaches, so that it runs until it is stopped.
         let mut command = home.numaio(&["model", "--json", "--precision", "0.000001", "--time-limit", "600"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         std::thread::sleep(std::time::Duration::from_millis(2500));
         kill(signal, child.id());
         let said = Said::of(child.limited_output().expect("an end"));

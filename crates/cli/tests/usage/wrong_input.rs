@@ -5,6 +5,7 @@ use crate::support::{Home, Limited, Said};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Every command that reads documents, ready for the name of one.
 const READERS: [&[&str]; 5] = [
