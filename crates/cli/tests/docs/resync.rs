@@ -1,0 +1,159 @@
+//! Output that a page shows in part: a line `...` stands for any lines.
+
+const GAP: &str = "...";
+
+/// Lines less alike than this are not taken for the same line with other words.
+const LEAST_SIMILARITY: f64 = 0.5;
+
+/// The parts between lines `...`; one more than there are such lines.
+fn parts(shown: &[String]) -> Vec<&[String]> {
+    shown.split(|line| line == GAP).collect()
+}
+
+/// Whether what is shown stands for what is printed.
+pub fn matches(shown: &[String], printed: &[String]) -> bool {
+    let parts = parts(shown);
+    let [first, between @ .., last] = &parts[..] else {
+        return shown == printed;
+    };
+    if !printed.starts_with(first) || printed.len() < first.len() + last.len() || !printed.ends_with(last) {
+        return false;
+    }
+    let mut rest = &printed[first.len()..printed.len() - last.len()];
+    for part in between {
+        match find(rest, part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+fn find(lines: &[String], part: &[String]) -> Option<usize> {
+    if part.is_empty() {
+        return Some(0);
+    }
+    lines.windows(part.len()).position(|window| window == part)
+}
+
+/// The first line of a page that is not printed where it should be, in words.
+pub fn first_difference(shown: &[String], printed: &[String]) -> String {
+    let missing = shown.iter().find(|line| *line != GAP && !printed.contains(line));
+    match missing {
+        Some(line) => format!("not printed: {line}"),
+        None => "lines are missing, or in another order".to_owned(),
+    }
+}
+
+/// New lines to show, and what could not be found again, in words.
+///
+/// Without a gap that is all that is printed. With gaps the first part starts at the first line, a later one
+/// at the line that was its first, or the most similar one. A part ends at its last line if that is still
+/// printed, or keeps its number of lines; the last one reaches to the end.
+pub fn resynchronize(shown: &[String], printed: &[String]) -> (Vec<String>, Vec<String>) {
+    let parts = parts(shown);
+    if parts.len() == 1 {
+        return (printed.to_vec(), Vec::new());
+    }
+    let (mut lines, mut lost) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            lines.push(GAP.to_owned());
+        }
+        let Some(first) = part.first() else { continue };
+        let start = match index {
+            0 => Some(0),
+            _ => position(&printed[at..], first).map(|found| at + found),
+        };
+        let Some(start) = start else {
+            lost.push(format!("edit by hand: no line is like: {first}"));
+            lines.extend(part.iter().cloned());
+            continue;
+        };
+        at = match index + 1 == parts.len() {
+            true => printed.len(),
+            false => end_of(part, start, printed),
+        };
+        lines.extend_from_slice(&printed[start..at]);
+    }
+    (lines, lost)
+}
+
+/// The index after the last line of a part that starts at `start`.
+fn end_of(part: &[String], start: usize, printed: &[String]) -> usize {
+    let same_length = (start + part.len()).min(printed.len());
+    let last = part.last().filter(|line| !line.is_empty());
+    let ends = last.map(|last| (start..printed.len()).filter(move |at| printed[*at] == *last));
+    // More lines of the same text may follow: the nearest one is meant.
+    ends.and_then(|ends| ends.min_by_key(|at| (at + 1).abs_diff(same_length)))
+        .map_or(same_length, |at| at + 1)
+}
+
+/// Where a line stands, or the one most like it.
+fn position(lines: &[String], wanted: &str) -> Option<usize> {
+    if let Some(same) = lines.iter().position(|line| line == wanted) {
+        return Some(same);
+    }
+    let likeness = lines.iter().map(|line| similarity(line, wanted)).enumerate();
+    // Of equally similar lines the first one.
+    let best = likeness.rev().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (best.1 >= LEAST_SIMILARITY).then_some(best.0)
+}
+
+/// Share of words that two lines have in common, from 0 to 1 (Dice's coefficient).
+fn similarity(a: &str, b: &str) -> f64 {
+    let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_lowercase).collect() };
+    let (a, mut b) = (words(a), words(b));
+    let all = a.len() + b.len();
+    let common = a
+        .iter()
+        .filter(|word| b.iter().position(|other| other == *word).map(|at| b.swap_remove(at)).is_some());
+    let common = common.count();
+    if all == 0 {
+        0.0
+    } else {
+        2.0 * common as f64 / all as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        text.split(' ').map(|line| line.replace('_', " ")).collect()
+    }
+
+    #[test]
+    fn gap_stands_for_any_lines() {
+        for shown in ["a b c d", "a ... d", "... c d", "a b ...", "a ... b c ... d", "... b ..."] {
+            assert!(matches(&lines(shown), &lines("a b c d")), "{shown}");
+        }
+        for shown in ["a b c", "b ... d", "a ... c", "a c ... d", "a ... x ... d", "a b c d ... d"] {
+            assert!(!matches(&lines(shown), &lines("a b c d")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn parts_are_found_again_in_changed_output() {
+        let check = |shown: &str, printed: &str, wanted: &str| {
+            let (found, lost) = resynchronize(&lines(shown), &lines(printed));
+            assert_eq!(found, lines(wanted));
+            assert!(matches(&found, &lines(printed)) && lost.is_empty(), "{lost:?}");
+        };
+        check("a b", "x y z", "x y z");
+        // The first part keeps its number of lines, or grows to its last line.
+        check("a b ... d", "x b c d", "x b ... d");
+        check("a b ... d", "x y b c d", "x y b ... d");
+        // A later one starts at its first line, or one with most of its words.
+        check("a ... d e ...", "x c d f g", "x ... d f ...");
+        check("a ... the_old_line e", "x c the_new_line f g", "x ... the_new_line f g");
+    }
+
+    #[test]
+    fn part_without_a_similar_line_is_reported() {
+        let (found, lost) = resynchronize(&lines("a ... d ... z"), &lines("x y z"));
+        assert_eq!((found, lost.len()), (lines("x ... d ... z"), 1));
+    }
+}
