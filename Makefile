@@ -5,11 +5,12 @@
 # make bench-copy  copy trees and large files, beside other programs (as root)
 # make static  one static binary to copy onto any host
 # make man     man pages and shell completions under target/
+# make docs    the documentation as a book, in target/book
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 
-.PHONY: model build test bench bench-plan bench-copy static man tapes clean
+.PHONY: model build test bench bench-plan bench-copy static man docs tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -41,6 +42,9 @@ static:
 man: build
 	$(NUMAIO) generate man target/man
 	$(NUMAIO) generate completions target/completions
+
+docs:
+	@tools/docs
 
 # Records the shipped machines anew; see lab/README.md.
 tapes:

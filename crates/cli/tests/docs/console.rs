@@ -165,3 +165,45 @@ fn printed(path: &Path) -> String {
     let bytes = std::fs::read(path).expect("the output");
     String::from_utf8(bytes).expect("output in UTF-8")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_is_split_into_examples_and_put_together_again() {
+        let page =
+            "text\n```sh\n$ numaio no\n```\n```console\n$ numaio a \\\n  --b\nout\n\n$ c | d\n```\nend\n";
+        let mut whole = String::new();
+        let mut commands = Vec::new();
+        for part in parts(page) {
+            match part {
+                Part::Text(text) => whole.push_str(text),
+                Part::Console(block) => {
+                    assert_eq!(block.line, 6);
+                    for example in block.examples {
+                        whole.push_str(&example.with_output(&example.shown));
+                        commands.push((example.offset, example.words()));
+                    }
+                }
+            }
+        }
+        assert_eq!(whole, page);
+        let words = ["numaio", "a", "--b"].map(str::to_owned).to_vec();
+        assert_eq!(commands, [(0, Some(words)), (4, None)]);
+    }
+
+    #[test]
+    fn only_shipped_machines_and_problems_are_reproducible() {
+        let is_reproducible =
+            |line: &str| is_reproducible(&line.split(' ').map(str::to_owned).collect::<Vec<String>>());
+        for line in ["numaio model --machine amd-2p", "numaio plan --file docs/examples/two-socket-dtn.toml"]
+        {
+            assert!(is_reproducible(line), "{line}");
+        }
+        for line in ["numaio model", "numaio bench disk --file /data", "numaio model --machine my.tape", "ls"]
+        {
+            assert!(!is_reproducible(line), "{line}");
+        }
+    }
+}

@@ -43,3 +43,20 @@ fn check(page: &str, line: usize, paragraph: &str, found: &mut Vec<String>) {
         found.push(format!("{page}:{line}: a sentence of {} words: {}", words(sentence), sentence.trim()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sentence_and_paragraph_are_reported_with_their_line() {
+        let words = |count: usize| vec!["word"; count].join(" ");
+        let found = |text: &str| too_long("page", text).len();
+        assert_eq!(found(&format!("# {}\n\n{}. {}.\n", words(40), words(30), words(30))), 0);
+        assert_eq!(found(&format!("{}\n{}.\n", words(16), words(15))), 1);
+        assert_eq!(found(&format!("{0}. {0}. {0}.\n", words(27))), 1);
+        assert_eq!(found(&format!("- {0}.\n- {0}.\n\n| {0} {0} |\n\n```\n{0} {0}\n```\n", words(28))), 0);
+        let long = too_long("page", &format!("Short.\n\n{}.\n", words(31)));
+        assert!(long.len() == 1 && long[0].starts_with("page:3: a sentence of 31 words"), "{long:?}");
+    }
+}

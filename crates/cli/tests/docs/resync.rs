@@ -5,6 +5,9 @@ const GAP: &str = "...";
 /// Lines less alike than this are not taken for the same line with other words.
 const LEAST_SIMILARITY: f64 = 0.5;
 
+/// Lines by which a short part may grow or shrink to end at its last line.
+const MOST_LINES_MORE: usize = 3;
+
 /// The parts between lines `...`; one more than there are such lines.
 fn parts(shown: &[String]) -> Vec<&[String]> {
     shown.split(|line| line == GAP).collect()
@@ -61,13 +64,18 @@ pub fn resynchronize(shown: &[String], printed: &[String]) -> (Vec<String>, Vec<
         if index > 0 {
             lines.push(GAP.to_owned());
         }
-        let Some(first) = part.first() else { continue };
+        if part.is_empty() {
+            continue;
+        }
         let start = match index {
             0 => Some(0),
-            _ => position(&printed[at..], first).map(|found| at + found),
+            _ => start_of(part, &printed[at..]).map(|found| at + found),
         };
         let Some(start) = start else {
-            lost.push(format!("edit by hand: no line is like: {first}"));
+            lost.push(format!(
+                "edit by hand: no line is similar to: {}",
+                part[blank_lines(part)..].join("\n")
+            ));
             lines.extend(part.iter().cloned());
             continue;
         };
@@ -80,14 +88,26 @@ pub fn resynchronize(shown: &[String], printed: &[String]) -> (Vec<String>, Vec<
     (lines, lost)
 }
 
+/// Number of blank lines at the start of a part that has other lines too.
+fn blank_lines(part: &[String]) -> usize {
+    part.iter().position(|line| !line.is_empty()).unwrap_or(0)
+}
+
+/// Where a part starts: its first line that is not blank is there, after as many blank lines.
+fn start_of(part: &[String], printed: &[String]) -> Option<usize> {
+    let blank = blank_lines(part);
+    Some(position(printed, &part[blank])?.saturating_sub(blank))
+}
+
 /// The index after the last line of a part that starts at `start`.
 fn end_of(part: &[String], start: usize, printed: &[String]) -> usize {
     let same_length = (start + part.len()).min(printed.len());
-    let last = part.last().filter(|line| !line.is_empty());
-    let ends = last.map(|last| (start..printed.len()).filter(move |at| printed[*at] == *last));
-    // More lines of the same text may follow: the nearest one is meant.
-    ends.and_then(|ends| ends.min_by_key(|at| (at + 1).abs_diff(same_length)))
-        .map_or(same_length, |at| at + 1)
+    // Farther away it is another line of the same text.
+    let most = MOST_LINES_MORE.max(part.len() / 2);
+    let is_end = |at: &usize| Some(&printed[*at]) == part.last() && (at + 1).abs_diff(same_length) <= most;
+    let ends = (start..printed.len()).filter(is_end);
+    let nearest = ends.min_by_key(|at| (at + 1).abs_diff(same_length));
+    nearest.filter(|at| !printed[*at].is_empty()).map_or(same_length, |at| at + 1)
 }
 
 /// Where a line stands, or the one most like it.
@@ -149,6 +169,10 @@ mod tests {
         // A later one starts at its first line, or one with most of its words.
         check("a ... d e ...", "x c d f g", "x ... d f ...");
         check("a ... the_old_line e", "x c the_new_line f g", "x ... the_new_line f g");
+        // Blank lines at its start are not looked for.
+        check("a ...  d ...", "x  c  d e", "x ...  d ...");
+        // A last line far away is not its end.
+        check("a ... d e ...", "x d f g h i j k e l", "x ... d f ...");
     }
 
     #[test]
