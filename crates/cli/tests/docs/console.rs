@@ -1,4 +1,4 @@
-//! Blocks of ```` ```console ```` in Markdown: `$ command` lines, each followed by what the command prints.
+//! Blocks of ```` ```console ```` in Markdown: `$ command` lines, each followed by its output.
 
 use crate::support::Home;
 use std::fs::File;
@@ -116,7 +116,7 @@ fn examples(block: &str) -> Vec<Example> {
     examples
 }
 
-/// Whether a command prints the same on every host: it reads a shipped machine or a problem in docs.
+/// Whether the output is the same on every host: from a shipped machine or a problem in docs.
 pub fn is_reproducible(words: &[String]) -> bool {
     let value = |option: &str| {
         let at = words.iter().position(|word| word == option)?;
@@ -139,8 +139,8 @@ pub fn reproducible_examples(page: &str) -> usize {
     blocks.flatten().filter(|example| example.words().is_some_and(|words| is_reproducible(&words))).count()
 }
 
-/// What a user sees in a terminal: standard output and error in the order of their lines, and an exit status
-/// other than 0.
+/// Returns what a terminal shows: standard output and error in order, and an exit status other
+/// than 0.
 pub fn run(home: &Home, args: &[String]) -> Vec<String> {
     let path = home.0.join("printed");
     let file = File::create(&path).expect("a file");
