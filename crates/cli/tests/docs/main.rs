@@ -1,6 +1,7 @@
-//! The documentation against the program: examples, the command reference, links and length of sentences.
+//! Documentation tests: examples, command reference, links and length of sentences.
 //!
-//! `NUMAIO_UPDATE_DOCS=1 cargo test -p numaio-cli --test docs` rewrites examples and the command reference.
+//! `NUMAIO_UPDATE_DOCS=1 cargo test -p numaio-cli --test docs` rewrites examples and the command
+//! reference.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -5,7 +5,8 @@ use crate::links;
 const MOST_WORDS_OF_SENTENCE: usize = 30;
 const MOST_WORDS_OF_PARAGRAPH: usize = 80;
 
-/// Paragraphs and sentences of a page that are too long, in words. An item of a list is a paragraph; tables are not.
+/// Returns the paragraphs and sentences of a page that are too long. An item of a list is a
+/// paragraph; tables are not checked.
 pub fn too_long(page: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut paragraph = String::new();

@@ -8,12 +8,12 @@ const LEAST_SIMILARITY: f64 = 0.5;
 /// Lines by which a short part may grow or shrink to end at its last line.
 const MOST_LINES_MORE: usize = 3;
 
-/// The parts between lines `...`; one more than there are such lines.
+/// The parts between lines `...`.
 fn parts(shown: &[String]) -> Vec<&[String]> {
     shown.split(|line| line == GAP).collect()
 }
 
-/// Whether what is shown stands for what is printed.
+/// Whether the shown lines match the output.
 pub fn matches(shown: &[String], printed: &[String]) -> bool {
     let parts = parts(shown);
     let [first, between @ .., last] = &parts[..] else {
@@ -39,7 +39,7 @@ fn find(lines: &[String], part: &[String]) -> Option<usize> {
     lines.windows(part.len()).position(|window| window == part)
 }
 
-/// The first line of a page that is not printed where it should be, in words.
+/// Describes the first shown line that is not in the output.
 pub fn first_difference(shown: &[String], printed: &[String]) -> String {
     let missing = shown.iter().find(|line| *line != GAP && !printed.contains(line));
     match missing {
@@ -48,11 +48,11 @@ pub fn first_difference(shown: &[String], printed: &[String]) -> String {
     }
 }
 
-/// New lines to show, and what could not be found again, in words.
+/// Returns the new lines to show, and a message for each part that was not found.
 ///
-/// Without a gap that is all that is printed. With gaps the first part starts at the first line, a later one
-/// at the line that was its first, or the most similar one. A part ends at its last line if that is still
-/// printed, or keeps its number of lines; the last one reaches to the end.
+/// Without a gap, all output is shown. With gaps, the first part starts at the first line, a later
+/// part at its previous first line or the most similar line. A part ends at its previous last line
+/// or keeps its number of lines; the last part extends to the end.
 pub fn resynchronize(shown: &[String], printed: &[String]) -> (Vec<String>, Vec<String>) {
     let parts = parts(shown);
     if parts.len() == 1 {
