@@ -2,18 +2,22 @@
 # make check       check formatting, lints, documentation, and the rules of the source tree
 # make test-unit   run the tests that need nothing but Rust
 # make test        install missing packages, build, and run every test
+# make check-msrv  build with the oldest supported Rust (rust-version in Cargo.toml)
+# make check-aarch64  check the sources for aarch64
 # make bench       compare our copy loops and our sampling with other programs
 # make bench-plan  measure how long planning takes
 # make bench-copy  copy trees and large files, beside other programs (as root)
 # make static      build one static binary to copy onto any host
 # make man         write man pages and shell completions under target/
+# make docs        build the documentation as a book, in target/book
 # make tapes       record the shipped machines again (lab/README.md)
 # make clean       remove everything that was built
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: model build check test-unit test bench bench-plan bench-copy static man tapes clean
+.PHONY: model build check test-unit test bench bench-plan bench-copy static man docs check-msrv check-aarch64 tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -29,6 +33,17 @@ check:
 test-unit:
 	@tools/setup build
 	@tools/test-unit
+
+# The oldest Rust that builds it, as Cargo.toml states (rust-version).
+check-msrv:
+	@tools/setup build
+	rustup toolchain install $(MSRV) --profile minimal
+	cargo +$(MSRV) check --workspace --all-targets --target-dir target/msrv
+
+# Needs the target: rustup target add aarch64-unknown-linux-gnu, and its C compiler for the C parts.
+check-aarch64:
+	@tools/setup build
+	cargo check --workspace --target aarch64-unknown-linux-gnu
 
 test:
 	@tools/setup test
@@ -53,6 +68,9 @@ static:
 man: build
 	$(NUMAIO) generate man target/man
 	$(NUMAIO) generate completions target/completions
+
+docs:
+	@tools/docs
 
 tapes:
 	@tools/setup test

@@ -113,31 +113,6 @@ fn piped(home: &Home, args: &[&str], text: &str) -> Said {
     Said::of(child.limited_output().expect("ended"))
 }
 
-/// What README shows is what is printed; a line of dots stands for any lines.
-#[test]
-fn readme_shows_what_is_printed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = std::fs::read_to_string(root.join("README.md")).expect("README");
-    let blocks: Vec<&str> =
-        readme.split("```").filter(|it| it.trim_start().starts_with("$ numaio plan ")).collect();
-    // One is piped into a copy, on a machine that is not shipped; tests/lab_copy.rs does the like.
-    let blocks: Vec<&str> = blocks.into_iter().filter(|block| !block.contains(" | ")).collect();
-    assert_eq!(blocks.len(), 2);
-    let home = Home::new();
-    for block in blocks {
-        let (command, shown) = block.trim_start().split_once('\n').expect("lines");
-        let args: Vec<&str> = command.split_whitespace().skip(2).collect();
-        let mut command = home.numaio(&args);
-        let printed = Said::of(command.current_dir(&root).limited_output().expect("numaio")).ok();
-        let mut rest = printed.as_str();
-        for part in shown.split("...\n") {
-            let at = rest.find(part).unwrap_or_else(|| panic!("{part} is not in {rest}"));
-            rest = &rest[at + part.len()..];
-        }
-        assert_eq!(rest, "", "README leaves out the end");
-    }
-}
-
 /// The problem in docs/planning.md is the one of its example where the objectives disagree.
 #[test]
 fn the_problem_of_the_documentation_can_be_asked() {
