@@ -258,6 +258,6 @@ fn links_of_pages_lead_somewhere() {
     }
     none(found);
     let readme = root().join("README.md");
-    assert_eq!(broken(&readme, "docs/speed.md#numaio-copy-beside-others"), None);
+    assert_eq!(broken(&readme, "docs/benchmarks.md#numaio-copy-compared-with-other-programs"), None);
     assert!(broken(&readme, "docs/gone.md").is_some() && broken(&readme, "#gone").is_some());
 }

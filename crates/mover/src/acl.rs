@@ -1,7 +1,7 @@
 //! POSIX ACLs that name users and groups: the names go with the numbers, which mean others elsewhere.
 //!
 //! An ACL is said as the attribute `numaio.posix_acl_access` or `numaio.posix_acl_default`, whose value is the ACL as the
-//! kernel gives it, and the name of each user and group in it, in their order (docs/protocol.md). Linux has no attributes
+//! kernel gives it, and the name of each user and group in it, in their order (docs/internals/protocol.md). Linux has no attributes
 //! of such names (xattr(7)), so what is said is never mistaken for what a disk has.
 
 use crate::accounts::{Account, Accounts};

@@ -1,4 +1,4 @@
-//! What the two sides of a transfer say to each other, as bytes: `docs/protocol.md`, version 1.
+//! What the two sides of a transfer say to each other, as bytes: `docs/internals/protocol.md`, version 1.
 //!
 //! Everything has exactly one encoding, and the decoder takes no other. So a stream that was taken can be
 //! recorded and compared byte by byte, and two implementations cannot read the same bytes differently.

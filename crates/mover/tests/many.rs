@@ -1,7 +1,7 @@
 //! How much memory both sides of a transfer take for each file, over disks that hold nothing: they tell of as many files
 //! as they are asked for, so that millions of them need neither room nor time.
 //!
-//! `NUMAIO_FILES=10000000` measures with so many, and tells the peak of each case; docs/copy.md has the table.
+//! `NUMAIO_FILES=10000000` measures with so many, and tells the peak of each case; docs/copy/tuning.md has the table.
 
 use numaio_machine::port::{
     Event, FileKind, FilePath, Found, Journal, Listed, Listing, Names, Operation, Outcome, Packet, Seen,

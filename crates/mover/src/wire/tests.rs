@@ -459,10 +459,10 @@ fn data_may_go_past_the_decoder() {
     assert!(matches!(decoder.pull(), Ok(Some(Received::Frame(Frame::End(_))))));
 }
 
-/// `docs/protocol.md` shows a stream in hexadecimal; it is what this code writes.
+/// `docs/internals/protocol.md` shows a stream in hexadecimal; it is what this code writes.
 #[test]
 fn the_example_of_the_specification_is_true() {
-    let specification = include_str!("../../../../docs/protocol.md");
+    let specification = include_str!("../../../../docs/internals/protocol.md");
     let example = specification.split("```hex\n").nth(1).and_then(|rest| rest.split("```").next());
     let lines = example.expect("an example").lines().map(|line| line.split('#').next().unwrap_or_default());
     let digits: Vec<u8> = lines.flat_map(str::bytes).filter(u8::is_ascii_hexdigit).collect();

@@ -80,7 +80,7 @@ const ABSENT: [(&[&str], &str); 23] = [
             "-m",
             "--prune-empty-dirs",
         ],
-        "there is nothing like it; docs/copy.md compares the options with those of rsync",
+        "there is nothing like it; docs/copy/from-rsync.md compares the options with those of rsync",
     ),
 ];
 

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub fn run(common: &Common, path: &Path, told: Told) -> Result<ExitCode, Failure> {
     if is_super_user() && !told.config.as_root {
         return Err(Failure::new("a daemon does not run as root").hint(
-            "run it as a user of its own, as the unit in docs/serve.md does; or write as_root = true into its file, and \
+            "run it as a user of its own, as the unit in docs/copy/daemon.md does; or write as_root = true into its file, and \
              whoever may write to a root may make what only root can there",
         ));
     }

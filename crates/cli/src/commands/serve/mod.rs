@@ -57,7 +57,7 @@ A file for alice, who may write, and bob, who may only read:
 
 SIGHUP reads the file again, for new sessions; the old one stays if the new one has faults other
 than roots that cannot be used.
-SIGTERM takes no more sessions, and lets those that run end. docs/serve.md has all that the file may
+SIGTERM takes no more sessions, and lets those that run end. docs/copy/daemon.md has all that the file may
 say, and a unit for systemd.
 
 Exit status: 0 ended as asked, or the file has no faults; 1 failed, or it has some; 2 wrong usage.";
@@ -147,7 +147,7 @@ fn tell(path: &Path, faults: &[Fault]) {
 fn refused(path: &Path, faults: &[Fault]) -> Failure {
     tell(path, faults);
     Failure::file(path, format!("it has {}", count(faults.len(), "fault")))
-        .hint("docs/serve.md has all that it may say")
+        .hint("docs/copy/daemon.md has all that it may say")
 }
 
 /// A line of the log, on standard error, written at once: several processes write there.

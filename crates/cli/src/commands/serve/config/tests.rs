@@ -123,7 +123,7 @@ fn what_is_no_toml_is_told() {
 
 #[test]
 fn a_file_that_is_cut_or_damaged_is_read_or_refused() {
-    let page = include_str!("../../../../../../docs/serve.md");
+    let page = include_str!("../../../../../../docs/copy/daemon.md");
     let example =
         page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     for end in (0..example.len()).step_by(7).filter(|&end| example.is_char_boundary(end)) {
@@ -159,7 +159,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<Fault>> {
 
 #[test]
 fn the_documentation_tells_what_may_be_left_out() {
-    let page = include_str!("../../../../../../docs/serve.md");
+    let page = include_str!("../../../../../../docs/copy/daemon.md");
     let table = page.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
     for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
@@ -205,7 +205,7 @@ fn names_are_as_documented() {
 
 #[test]
 fn the_documentation_shows_a_file_without_faults() {
-    let page = include_str!("../../../../../../docs/serve.md");
+    let page = include_str!("../../../../../../docs/copy/daemon.md");
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(!examples.is_empty());
