@@ -160,7 +160,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<Fault>> {
 #[test]
 fn the_documentation_tells_what_may_be_left_out() {
     let page = include_str!("../../../../../../docs/copy/daemon.md");
-    let table = page.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let table = page.split("| optional field |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
     for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
