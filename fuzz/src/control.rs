@@ -10,7 +10,7 @@ use serde_json::{json, Value};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-/// Most bytes of a hello and of a greeting, without the end of the line (docs/protocol.md).
+/// Most bytes of a hello and of a greeting, without the end of the line (docs/internals/protocol.md).
 const LONGEST: usize = 4_096;
 /// What a daemon allows one of its users.
 const STREAMS: u16 = 8;

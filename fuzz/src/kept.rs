@@ -132,7 +132,7 @@ fn job(text: &str) {
 
 /// What the target `serve-config` begins with: the examples of the documentation.
 pub fn config_seeds() -> Vec<Vec<u8>> {
-    let page = include_str!("../../docs/serve.md");
+    let page = include_str!("../../docs/copy/daemon.md");
     let examples = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let wrong =
         "listen = \"x\"\nstop_seconds = 1e9\n[root.\"a/b\"]\nread = [\"nobody\", 3]\n[user.u]\nkeys = 'k'\n";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a terminal would obey, and what turns the direction of writing (docs/protocol.md).
+/// What a terminal would obey, and what turns the direction of writing (docs/internals/protocol.md).
 fn misleads(char: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}'].contains(&char)
         || ('\u{2028}'..='\u{202e}').contains(&char)

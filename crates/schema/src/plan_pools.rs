@@ -10,7 +10,7 @@ pub struct PlannedPools {
     pub fills: Vec<PlannedPool>,
     /// Pools that take it out.
     pub drains: Vec<PlannedPool>,
-    /// What pools share. Pools keep the plan's time if they share it in proportion to their bytes (docs/planning.md).
+    /// What pools share. Pools keep the plan's time if they share it in proportion to their bytes (docs/internals/planning.md).
     pub shared: Vec<SharedRate>,
 }
 

@@ -113,11 +113,11 @@ fn piped(home: &Home, args: &[&str], text: &str) -> Said {
     Said::of(child.limited_output().expect("ended"))
 }
 
-/// The problem in docs/planning.md is the one of its example where the objectives disagree.
+/// The problem in docs/internals/planning.md is the one of its example where the objectives disagree.
 #[test]
 fn the_problem_of_the_documentation_can_be_asked() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join("docs/planning.md")).expect("the documentation");
+    let text = std::fs::read_to_string(root.join("docs/internals/planning.md")).expect("the documentation");
     let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a problem");
     let home = Home::new();
     let file = home.file("documented.toml", toml);
@@ -213,7 +213,7 @@ fn told(home: &Home, from: &str, to: &str, parts: &[&str]) {
     let changed = example().replace(from, to);
     assert_ne!(changed, example(), "{from:?} is in the example");
     let file = home.file("changed.toml", &changed);
-    home.run(&["plan", "--file", &file]).failed(1, &[parts, &["changed.toml", "docs/planning.md"]].concat());
+    home.run(&["plan", "--file", &file]).failed(1, &[parts, &["changed.toml", "docs/internals/planning.md"]].concat());
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn time_limit_returns_a_plan_with_its_proven_gap() {
     }
 }
 
-/// The example of docs/planning.md: the sum keeps the two sources apart, the time shares the fast
+/// The example of docs/internals/planning.md: the sum keeps the two sources apart, the time shares the fast
 /// node.
 #[test]
 fn objectives_yield_different_plans() {

@@ -485,10 +485,10 @@ fn data_may_bypass_the_decoder() {
     assert!(matches!(decoder.pull(), Ok(Some(StreamItem::Frame(Frame::End(_))))));
 }
 
-/// Checks the hexadecimal example in `docs/protocol.md` against this implementation.
+/// Checks the hexadecimal example in `docs/internals/protocol.md` against this implementation.
 #[test]
 fn specification_example_matches_the_encoder() {
-    let specification = include_str!("../../../../docs/protocol.md");
+    let specification = include_str!("../../../../docs/internals/protocol.md");
     let example = specification.split("```hex\n").nth(1).and_then(|rest| rest.split("```").next());
     let lines = example.expect("an example").lines().map(|line| line.split('#').next().unwrap_or_default());
     let digits: Vec<u8> = lines.flat_map(str::bytes).filter(u8::is_ascii_hexdigit).collect();

@@ -15,7 +15,7 @@ pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
         Ok(Document::PlanProblem(problem)) => Ok(*problem),
         Ok(Document::Plan(plan)) => Ok(plan.problem),
         Ok(_) => Err(Failure::file(path, "it is no problem of planning")
-            .hint("numaio plan --problem prints one; docs/planning.md shows one in TOML")),
+            .hint("numaio plan --problem prints one; docs/internals/planning.md shows one in TOML")),
         Err(error @ DocumentError::NoSchema) => {
             Err(Failure::file(path, error).hint(format!("write \"schema\": {PLAN_PROBLEM_SCHEMA:?} into it")))
         }
@@ -29,7 +29,7 @@ fn of_toml(path: &Path, text: &str) -> Result<PlanProblem, Failure> {
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         // Several lines would be taken for several messages.
         let why = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Failure::file(path, format!("{line}{why}")).hint("docs/planning.md shows a problem in TOML")
+        Failure::file(path, format!("{line}{why}")).hint("docs/internals/planning.md shows a problem in TOML")
     })?;
     if problem.schema != PLAN_PROBLEM_SCHEMA {
         let found: String = problem.schema.chars().take(80).collect();

@@ -82,7 +82,7 @@ fn nics(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<P
 fn device_facts(args: &PlanArgs, device: &TargetDevice) -> Result<(String, NodeId, Option<f64>), Failure> {
     let node = device.node.ok_or_else(|| {
         Failure::new(format!("the node of {} is not known", device.device))
-            .hint("write the problem down (docs/planning.md shows the form), and give it by --file")
+            .hint("write the problem down (docs/internals/planning.md shows the form), and give it by --file")
     })?;
     let given = args.capacity.iter().find(|(name, _)| *name == device.device);
     let bytes_per_s = given.map(|(_, rate)| *rate as f64).or(device.bytes_per_s);

@@ -51,7 +51,7 @@ pub struct PlanArgs {
     /// Bytes per second that a device can move, where it does not tell or tells wrong, as in eth0=12.5GB
     #[arg(long, value_name = "DEV=SIZE", value_delimiter = ',', value_parser = sizes::capacity)]
     pub capacity: Vec<(String, u64)>,
-    /// Any problem, of any machine, as TOML or JSON (docs/planning.md); - for standard input
+    /// Any problem, of any machine, as TOML or JSON (docs/internals/planning.md); - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
     pub file: Option<PathBuf>,
     /// How to solve it; both proves it twice
@@ -185,7 +185,7 @@ fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
 fn plan_failure(args: &PlanArgs, why: PlanError) -> Failure {
     let failure = match &args.file {
         Some(path) => {
-            return Failure::file(path, &why).hint("docs/planning.md tells what a problem must hold to")
+            return Failure::file(path, &why).hint("docs/internals/planning.md tells what a problem must hold to")
         }
         None => Failure::new(&why),
     };

@@ -37,7 +37,7 @@ const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCode, Failure> {
     if is_super_user() && !loaded.config.as_root {
         return Err(Failure::new("a daemon does not run as root").hint(
-            "run it as a separate user, as the unit in docs/serve.md does; as_root = true in its file allows root, \
+            "run it as a separate user, as the unit in docs/copy/daemon.md does; as_root = true in its file allows root, \
              and then users with write access can create files that only root can create",
         ));
     }

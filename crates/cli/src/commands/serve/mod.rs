@@ -59,7 +59,7 @@ A file that lets alice read and write, and bob only read:
 
 SIGHUP reloads the file for new sessions. If the file has errors other than unusable roots, the
 previous configuration stays.
-SIGTERM stops accepting sessions and waits for the running ones. docs/serve.md describes the file and
+SIGTERM stops accepting sessions and waits for the running ones. docs/copy/daemon.md describes the file and
 has a unit for systemd.
 
 Exit status: 0 stopped by a signal, or no errors found; 1 failed, or errors found; 2 wrong usage.";
@@ -152,7 +152,7 @@ fn print_errors(path: &Path, errors: &[ConfigError]) {
 
 fn invalid_config(path: &Path, errors: &[ConfigError]) -> Failure {
     print_errors(path, errors);
-    Failure::file(path, count(errors.len(), "error")).hint("docs/serve.md describes the file")
+    Failure::file(path, count(errors.len(), "error")).hint("docs/copy/daemon.md describes the file")
 }
 
 /// Writes a line of the log to standard error in one call, because several processes write there.
