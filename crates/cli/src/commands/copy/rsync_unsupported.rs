@@ -80,7 +80,7 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
             "-m",
             "--prune-empty-dirs",
         ],
-        "not supported; docs/copy/guarantees.md compares the options with those of rsync",
+        "not supported; docs/copy/from-rsync.md compares the options with those of rsync",
     ),
 ];
 
