@@ -15,8 +15,8 @@ const NOT_FORWARDED: [&str; 9] = [
     "attached",
     "forward_agent",
     "human_readable",
-    "kept",
-    "kept_by_archive",
+    "rsync_noop",
+    "rsync_noop_with_archive",
 ];
 
 /// Options in the order of the command line, as `--name` or `--name=value`.
