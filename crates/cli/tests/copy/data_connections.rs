@@ -211,7 +211,7 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
     led_to(&home, door.port().expect("a port").expect("one of its own"));
     let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("does not have the key that came through the control channel"), "{}", said.err);
+    assert!(said.err.contains("does not have the key received through the control channel"), "{}", said.err);
     assert!(!home.0.join("there/words").exists());
     // Where no port was asked for, data goes through ssh, and that is said to who wants to know.
     let said = copy(&home, &["-v", "src/", "host:there"]);

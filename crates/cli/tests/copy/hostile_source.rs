@@ -395,7 +395,9 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let words = format!("ended: the source sent an entry that was not requested: {shown} (destination)");
+        let words = format!(
+            "the transfer failed: the source sent an entry that was not requested: {shown} (destination)"
+        );
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
             from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);

@@ -89,7 +89,7 @@ fn directories_above_the_last_one_are_not_made() {
 fn wildcards_on_another_host_are_names_and_rules_stand_for_them() {
     let home = home();
     home.file("s/a.csv", "1");
-    let words = ["names on other hosts are taken as they are written", "--include='*.csv'"];
+    let words = ["wildcards in remote names are not expanded", "--include='*.csv'"];
     copy_far(&home, &["host:s/*.csv", "."]).failed(3, &words);
     copy_far(&home, &["-r", "host:?/x", "host:s", "d"]).failed(1, &words);
     let said = copy(&home, &["s/*.csv", "."]);

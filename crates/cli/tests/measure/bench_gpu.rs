@@ -153,7 +153,7 @@ fn nvbandwidth_checks_our_own_engine() {
     let row = page.lines().find(|line| line.trim_start().starts_with("0 ")).expect("node 0");
     assert_eq!(row.split_whitespace().collect::<Vec<&str>>(), ["0", "44.59", "26.03", "18.56"], "{page}");
     let page = bench(&home, &[&asked[..], &["--engine", "all"]].concat()).ok();
-    assert!(page.contains("built-in CUDA") && page.contains("by 1 cell: median"), "{page}");
+    assert!(page.contains("built-in CUDA") && page.contains("over 1 cell: median"), "{page}");
 }
 
 #[test]

@@ -213,7 +213,8 @@ fn told(home: &Home, from: &str, to: &str, parts: &[&str]) {
     let changed = example().replace(from, to);
     assert_ne!(changed, example(), "{from:?} is in the example");
     let file = home.file("changed.toml", &changed);
-    home.run(&["plan", "--file", &file]).failed(1, &[parts, &["changed.toml", "docs/internals/planning.md"]].concat());
+    home.run(&["plan", "--file", &file])
+        .failed(1, &[parts, &["changed.toml", "docs/internals/planning.md"]].concat());
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn wrong_options_are_told_with_a_hint() {
     home.run(&["plan"]).failed(2, &["--data"]);
     home.run(&["plan", "--data", "nvme0n1=2TB"]).failed(2, &["--nic"]);
     home.run(&["plan", "--data", "nvme0n1", "--nic", "eth0"]).failed(2, &["has no size"]);
-    home.run(&["plan", "--data", "nvme0n1=2parsecs", "--nic", "eth0"]).failed(2, &["no size"]);
+    home.run(&["plan", "--data", "nvme0n1=2parsecs", "--nic", "eth0"]).failed(2, &["invalid size"]);
     home.run(&["plan", "--data", "nvme0n1=99999999P", "--nic", "eth0"]).failed(2, &["exceeds 2^64"]);
     dl585(&["--data", "nvme0n1=15E"]).failed(1, &["below 2^53"]);
     dl585(&["--data", "nvme7n1=1TB"]).failed(2, &["nvme7n1"]);
@@ -314,7 +315,7 @@ fn wrong_options_are_told_with_a_hint() {
     dl585(&["--no-threads-on", "9"]).failed(2, &["node 9", "numaio topology"]);
     dl585(&["--reserve", "8:1"]).failed(2, &["node 8", "numaio topology"]);
     dl585(&["--reserve", "7:3"])
-        .failed(1, &["node 7: 3 cores are to be reserved, and it has 2", "--reserve"]);
+        .failed(1, &["node 7: 3 cores are reserved, but it has 2 threads", "--reserve"]);
     dl585(&["--reserve", "seven"]).failed(2, &["no NODE:CORES"]);
     dl585(&["--threads-per-node", "1"]).failed(1, &["no node may run more than 1", "--threads-per-node"]);
     dl585(&["--no-threads-on", "0,1,2,3,4,5,6,7"]).failed(1, &["no node may run more than 0"]);
@@ -387,7 +388,10 @@ fn places_of_a_plan_are_as_many_cores_as_its_threads() {
     }
     assert_eq!(task.memory.nodes.iter().map(|node| node.0).collect::<Vec<_>>(), memory_nodes(&plan));
     let text = place(&[]).ok();
-    assert!(text.contains("Places near eth0, eth1, nvme0n1") && text.contains("for storage and"), "{text}");
+    assert!(
+        text.contains("Placement near eth0, eth1, nvme0n1") && text.contains("for storage and"),
+        "{text}"
+    );
     assert!(place(&["--format", "numactl"]).ok().contains("--physcpubind"));
     // Places that were written are plans too.
     let file = home.document("places.json", &places);

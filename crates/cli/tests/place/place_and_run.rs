@@ -260,10 +260,10 @@ fn wrong_input_is_told_with_a_hint() {
     let (folder, plan) = (folder.to_string_lossy(), plan.to_string_lossy());
     let cases: [(&[&str], i32, &str, &str); 11] = [
         (&["place"], 2, "nothing to be near", "--near eth0"),
-        (&["place", "--near", "eth77"], 2, "eth77", "there are"),
+        (&["place", "--near", "eth77"], 2, "eth77", "known devices"),
         (&["place", "--near", &device, "--tasks", "0"], 2, "invalid number of tasks", ""),
         (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
-        (&["place", "--near", &device, "--needs", "12q"], 2, "no size", ""),
+        (&["place", "--near", &device, "--needs", "12q"], 2, "invalid size", ""),
         (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),
         (&["place", "--near", &device, "--model", &folder], 1, "no JSON", ""),
         (&["run", "--near", &device, "--", "no-such-program"], 127, "no such program", ""),

@@ -216,10 +216,10 @@ fn of_machines_and_views_that_tell_their_time_the_newest_counts() {
     for args in [&mut there, &mut back] {
         let page = report(&home, "markdown", args.as_slice());
         assert!(page.contains("later") && !page.contains("earlier") && !page.contains("untold"), "{page}");
-        assert!(page.lines().any(|line| line == "| Seen | 2026-11-18 11:07 UTC |"), "{page}");
+        assert!(page.lines().any(|line| line == "| Discovered | 2026-11-18 11:07 UTC |"), "{page}");
         let lines = report(&home, "csv", args.as_slice());
         assert!(lines.contains("2625000000") && !lines.contains("1375000000"), "{lines}");
         let html = report(&home, "html", args.as_slice());
-        assert!(html.contains("as seen ") && html.contains("Measured TCP by eth0: "), "{html}");
+        assert!(html.contains("as of ") && html.contains("Measured TCP by eth0: "), "{html}");
     }
 }

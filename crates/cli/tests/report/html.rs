@@ -298,7 +298,7 @@ fn several_machines_and_views_stand_on_one_page() {
     assert!(text.contains("I/O bandwidth report of 2 machines"));
     assert_eq!(text.matches("<article").count(), 2);
     let wrong: usize = comparison.agreements.iter().map(|agreement| agreement.inversions.len()).sum();
-    assert!(wrong > 0 && text.matches(" is better ").count() == wrong, "{wrong} pairs");
+    assert!(wrong > 0 && text.matches(" better by ").count() == 2 * wrong, "{wrong} pairs");
     let Some(browser) = Browser::find("several_machines_and_views_stand_on_one_page") else { return };
     let seen = open(&browser, &page, &[]);
     for view in comparison.views.iter().filter(|view| view.quantity == Quantity::BytesPerS) {

@@ -220,7 +220,7 @@ fn a_user_is_known_by_a_key() {
     stranger.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &stranger.key]);
     daemon.said_soon("refused: no user here has the key");
     let as_other = to.replace("//", "//bob@");
-    user.copy(&["-r", "src/", &as_other]).failed(1, &["the key is that of alice, not of bob"]);
+    user.copy(&["-r", "src/", &as_other]).failed(1, &["the key belongs to alice, not to bob"]);
     user.copy(&["-r", "src/", &to.replace("//", "//alice@")]).ok();
     // A key that others can read is none, nor is one that is not there.
     let key = user.home.0.join(".config/numaio/key");
@@ -378,7 +378,7 @@ fn what_a_hostile_user_asks_for_is_refused() {
     for path in [format!("{outside}/"), format!("{outside}/secret"), "../outside/".to_owned(), "/".to_owned()]
     {
         let from = answer(take, &asked(&user, &["-r", &format!("h:{path}"), "got"]));
-        assert!(from.contains("Refused") && from.contains("out of the root"), "{path}: {from}");
+        assert!(from.contains("Refused") && from.contains("leaves the root directory"), "{path}: {from}");
         let to = answer(put, &asked(&user, &["-r", "src", &format!("h:{path}new/")]));
         assert!(to.contains("Refused"), "{path}: {to}");
     }
@@ -419,7 +419,7 @@ fn strangers_are_let_go_and_others_served() {
     let mut noisy = connect();
     noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     assert!(is_closed(&noisy));
-    daemon.said_soon("no session: ");
+    daemon.said_soon("cannot open a session: ");
     // A ticket of no session.
     let mut lost = connect();
     lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
@@ -592,7 +592,7 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(data.join("small").exists());
-    let why = "other cannot be opened: No such file";
+    let why = "cannot open root 'other': No such file";
     second.copy(&["src/small", &daemon.url("other/")]).failed(1, &[why]);
     // When it is there it is served.
     fs::create_dir(&away).expect("a folder");
@@ -658,7 +658,7 @@ fn faults_of_a_file_are_told_with_their_lines() {
     let bad = good.replace("\"*\"", "\"b\"\nspeed = 1");
     check(&bad).failed(
         1,
-        &["serve.toml:4: root \"data\": read: there is no [user.b]", "serve.toml:5: ", "\"speed\""],
+        &["serve.toml:4: root \"data\": read: [user.b] is missing", "serve.toml:5: ", "\"speed\""],
     );
     home.run(&["serve", "--config", "absent"]).failed(1, &["absent: ", "--config names the file"]);
     home.run(&["serve", "--machine", "intel-r820"]).failed(2, &["not a recorded one"]);
@@ -672,7 +672,7 @@ fn faults_of_a_file_are_told_with_their_lines() {
 fn the_file_that_help_shows_has_no_faults() {
     let home = Home::new();
     let help = home.run(&["serve", "--help"]).ok();
-    let shown = help.split("A file for ").nth(1).expect("an example").lines().skip(1);
+    let shown = help.split("A file that lets ").nth(1).expect("an example").lines().skip(1);
     let shown: Vec<&str> = shown.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
     fs::create_dir(home.0.join("data")).expect("a folder");
     let mut text = shown.join("\n");
@@ -727,9 +727,9 @@ fn roots_that_the_daemon_may_not_read_or_write_are_told() {
     let check = |may: &str, mode| check(may, mode).expect("numaio");
     check("write", 0o300).ok();
     let why = "serve.toml:3: root \"r\": ";
-    check("read", 0o300).failed(1, &[why, "root: it cannot be read: Permission denied"]);
-    check("read", 0o600).failed(1, &[why, "root: it cannot be read: Permission denied"]);
-    check("write", 0o500).failed(1, &[why, "root: it cannot be written to: Permission denied"]);
+    check("read", 0o300).failed(1, &[why, "root: cannot read it: Permission denied"]);
+    check("read", 0o600).failed(1, &[why, "root: cannot read it: Permission denied"]);
+    check("write", 0o500).failed(1, &[why, "root: cannot write to it: Permission denied"]);
 }
 
 #[test]
@@ -756,7 +756,7 @@ fn addresses_that_cannot_be_are_refused() {
     home.file("f", "x");
     home.run(&["copy", "f", "numaio://host"])
         .failed(2, &["it names no root", "numaio://[USER@]HOST[:PORT]/ROOT/PATH"]);
-    home.run(&["copy", "numaio://a/r/f", "b:f"]).failed(2, &["a daemon sends nothing to another host"]);
+    home.run(&["copy", "numaio://a/r/f", "b:f"]).failed(2, &["a daemon cannot send to another remote host"]);
     home.run(&["copy", "numaio://a/r/f", "numaio://a/s/f", "."]).failed(2, &["different roots"]);
     home.run(&["copy", "f", "numaio://a/r"]).failed(1, &["key: ", "numaio keygen generates a key"]);
     home.run(&["keygen"]).ok();

@@ -185,7 +185,8 @@ fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
 fn plan_failure(args: &PlanArgs, why: PlanError) -> Failure {
     let failure = match &args.file {
         Some(path) => {
-            return Failure::file(path, &why).hint("docs/internals/planning.md tells what a problem must hold to")
+            return Failure::file(path, &why)
+                .hint("docs/internals/planning.md tells what a problem must hold to")
         }
         None => Failure::new(&why),
     };
