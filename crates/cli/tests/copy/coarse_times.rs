@@ -94,8 +94,8 @@ fn what_is_taken_for_the_same_by_a_rounded_time_does_not_get_a_finer_one() {
         times(&home, "to/f").1 % 100 == 0
     };
     // The kernel's time goes on by milliseconds at some file systems.
-    let began = Instant::now();
-    if !std::iter::repeat_with(is_coarse).take_while(|_| began.elapsed() < ENOUGH).any(|is_coarse| is_coarse)
+    let start = Instant::now();
+    if !std::iter::repeat_with(is_coarse).take_while(|_| start.elapsed() < ENOUGH).any(|is_coarse| is_coarse)
         || times(&home, "to/f").0 != 123_456_700
     {
         return skipped("a last change that is at a multiple of 100 ns by chance, where times are fine");

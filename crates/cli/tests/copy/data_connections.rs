@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What stands in a file, to be looked for on the wire.
-const WORDS: &[u8] = b"words that nobody else is to read";
+const SECRET: &[u8] = b"words that nobody else is to read";
 
 fn bytes(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
@@ -32,7 +32,7 @@ fn home() -> Home {
     for index in 0..100 {
         fs::write(home.0.join(format!("src/d/{index}")), bytes(index * 97, 3)).expect("a file");
     }
-    fs::write(home.0.join("src/words"), WORDS).expect("a file");
+    fs::write(home.0.join("src/words"), SECRET).expect("a file");
     home
 }
 
@@ -74,18 +74,18 @@ fn copy(home: &Home, args: &[&str]) -> Said {
 
 /// Somebody between both sides of data connections: the other side's answer passes through the script, which puts the
 /// port of this one in.
-struct Between {
+struct Proxy {
     port: u16,
     /// All that was sent to the door, of every connection.
-    seen: Arc<Mutex<Vec<u8>>>,
+    captured: Arc<Mutex<Vec<u8>>>,
 }
 
 /// Changes bytes on their way to the listener: bytes that the connection has passed on before, and the bytes.
 /// False closes the connection.
-type Meddle = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
+type Tamper = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
 
 /// The script that leads to somebody between: first the answer, then what else is said.
-fn led_to(home: &Home, port: u16) -> String {
+fn route_through(home: &Home, port: u16) -> String {
     ssh(
         home,
         &format!(
@@ -103,37 +103,37 @@ fn connect_to_listener(home: &Path) -> Option<TcpStream> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port.expect("a port"))).ok()
 }
 
-impl Between {
-    fn new(home: &Home, meddle: Arc<Meddle>) -> Self {
+impl Proxy {
+    fn new(home: &Home, tamper: Arc<Tamper>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        led_to(home, port);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (home, log) = (home.0.clone(), seen.clone());
+        route_through(home, port);
+        let captured = Arc::new(Mutex::new(Vec::new()));
+        let (home, log) = (home.0.clone(), captured.clone());
         thread::spawn(move || {
-            for near in listener.incoming().flatten() {
+            for client in listener.incoming().flatten() {
                 // A connection of some other program on this machine may come before there is an answer.
-                let Some(far) = connect_to_listener(&home) else { continue };
-                let (back, forth) = (near.try_clone().expect("a socket"), far.try_clone().expect("a socket"));
-                thread::spawn(move || pass(far, back, &|_, _| true));
-                let (log, meddle) = (log.clone(), meddle.clone());
+                let Some(server) = connect_to_listener(&home) else { continue };
+                let (back, forth) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                thread::spawn(move || forward(server, back, &|_, _| true));
+                let (log, tamper) = (log.clone(), tamper.clone());
                 thread::spawn(move || {
-                    pass(near, forth, &|before, bytes| {
+                    forward(client, forth, &|before, bytes| {
                         log.lock().expect("a lock").extend_from_slice(bytes);
-                        meddle(before, bytes)
+                        tamper(before, bytes)
                     });
                 });
             }
         });
-        Self { port, seen }
+        Self { port, captured }
     }
 
-    fn saw(&self, words: &[u8]) -> bool {
-        self.seen.lock().expect("a lock").windows(words.len()).any(|part| part == words)
+    fn has_captured(&self, words: &[u8]) -> bool {
+        self.captured.lock().expect("a lock").windows(words.len()).any(|part| part == words)
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<u8>) -> bool) {
+fn forward(mut from: TcpStream, mut to: TcpStream, tamper: &dyn Fn(usize, &mut Vec<u8>) -> bool) {
     let (mut buffer, mut before) = (vec![0; 64 << 10], 0);
     while let Ok(count) = from.read(&mut buffer) {
         let mut bytes = buffer[..count].to_vec();
@@ -141,7 +141,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<
             drop(to.shutdown(Shutdown::Write));
             return;
         }
-        if !meddle(before, &mut bytes) || to.write_all(&bytes).is_err() {
+        if !tamper(before, &mut bytes) || to.write_all(&bytes).is_err() {
             break;
         }
         before += count;
@@ -155,16 +155,16 @@ fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<
 fn every_way_makes_the_same_trees_and_tls_hides_them() {
     for (how, hides) in [("tls", true), ("none", false)] {
         let home = home();
-        let between = Between::new(&home, Arc::new(|_, _| true));
-        let port = between.port.to_string();
+        let proxy = Proxy::new(&home, Arc::new(|_, _| true));
+        let port = proxy.port.to_string();
         // With a port data never goes through ssh; this one is taken, so the next ones are tried.
         let ports = format!("{port}-65535");
         let args = ["--data-security", how, "--data-port", &ports, "--streams", "3"];
-        let said = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
-        assert!(!said.contains("failed"), "{said}");
+        let output = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
+        assert!(!output.contains("failed"), "{output}");
         same(&home, "there");
-        assert!(between.seen.lock().expect("a lock").len() > 12_000_000, "{how}: data took another way");
-        assert_eq!(between.saw(WORDS), !hides, "{how}");
+        assert!(proxy.captured.lock().expect("a lock").len() > 12_000_000, "{how}: data took another way");
+        assert_eq!(proxy.has_captured(SECRET), !hides, "{how}");
         copy(&home, &[&args[..], &["host:src/", "back"]].concat()).ok();
         same(&home, "back");
     }
@@ -181,7 +181,7 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
     /// What a frame of zstd begins with (RFC 8878, section 3.1.1).
     const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let home = home();
-    let between = Between::new(
+    let proxy = Proxy::new(
         &home,
         Arc::new(|_, bytes| {
             while let Some(at) = bytes.windows(4).position(|part| part == MAGIC) {
@@ -190,7 +190,7 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
             true
         }),
     );
-    let ports = format!("{}-65535", between.port);
+    let ports = format!("{}-65535", proxy.port);
     let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
     let words = "big: the peer sent compressed data that cannot be decompressed";
     copy(&home, &args).failed(3, &[words, "(destination)"]);
@@ -206,50 +206,50 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
     let key = |keys: &KeyPair| keys.public().to_vec();
     let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     // It does not know the key of the side that connects either, and takes whoever comes.
-    let lock = Credentials::Tls { peer: key(&other), own, by_kernel: false };
-    let door = DataListener::bind(lock, None, 5).expect("a door");
-    led_to(&home, door.port().expect("a port").expect("one of its own"));
-    let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("does not have the key that came through the control channel"), "{}", said.err);
+    let credentials = Credentials::Tls { peer: key(&other), own, by_kernel: false };
+    let listener = DataListener::bind(credentials, None, 5).expect("a door");
+    route_through(&home, listener.port().expect("a port").expect("one of its own"));
+    let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    assert!(output.err.contains("does not have the key that came through the control channel"), "{}", output.err);
     assert!(!home.0.join("there/words").exists());
     // Where no port was asked for, data goes through ssh, and that is said to who wants to know.
-    let said = copy(&home, &["-v", "src/", "host:there"]);
+    let output = copy(&home, &["-v", "src/", "host:there"]);
     assert!(
-        said.code == Some(0) && said.err.contains("data goes through ssh"),
+        output.code == Some(0) && output.err.contains("data goes through ssh"),
         "{:?} {}",
-        said.code,
-        said.err
+        output.code,
+        output.err
     );
     same(&home, "there");
-    assert!(door.into_streams(Duration::from_millis(50)).is_err(), "nobody was let in");
+    assert!(listener.into_streams(Duration::from_millis(50)).is_err(), "nobody was let in");
 }
 
 #[test]
 fn strangers_who_come_first_do_not_take_the_place_of_the_peer() {
     for how in ["tls", "none"] {
         let home = home();
-        let strangers = Arc::new(Mutex::new(Vec::new()));
-        let (kept, path) = (strangers.clone(), home.0.clone());
-        let come = move |before: usize, _: &mut Vec<u8>| {
-            let mut kept = kept.lock().expect("a lock");
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let (opened, path) = (connections.clone(), home.0.clone());
+        let connect_first = move |before: usize, _: &mut Vec<u8>| {
+            let mut opened = opened.lock().expect("a lock");
             // Before the first byte of the peer.
-            if kept.is_empty() && before == 0 {
+            if opened.is_empty() && before == 0 {
                 for index in 0..80 {
-                    let mut stranger = connect_to_listener(&path).expect("a connection");
+                    let mut peer = connect_to_listener(&path).expect("a connection");
                     if index % 2 == 0 {
-                        drop(stranger.write_all(&bytes(200, index)));
+                        drop(peer.write_all(&bytes(200, index)));
                     }
-                    kept.push(stranger);
+                    opened.push(peer);
                 }
             }
             true
         };
-        let between = Between::new(&home, Arc::new(come));
-        let ports = format!("{}-65535", between.port);
+        let proxy = Proxy::new(&home, Arc::new(connect_first));
+        let ports = format!("{}-65535", proxy.port);
         copy(&home, &["--data-security", how, "--data-port", &ports, "src/", "host:there"]).ok();
         same(&home, "there");
-        assert_eq!(strangers.lock().expect("a lock").len(), 80);
+        assert_eq!(connections.lock().expect("a lock").len(), 80);
     }
 }
 
@@ -257,20 +257,20 @@ fn strangers_who_come_first_do_not_take_the_place_of_the_peer() {
 fn a_connection_that_is_cut_is_made_anew_and_the_tree_is_right() {
     for how in ["tls", "none"] {
         let home = home();
-        let cuts = Arc::new(AtomicUsize::new(0));
-        let cut = cuts.clone();
+        let interruptions = Arc::new(AtomicUsize::new(0));
+        let counter = interruptions.clone();
         // Once, in the midst of data.
-        let meddle = move |before: usize, _: &mut Vec<u8>| {
-            before < 1_500_000 || cut.fetch_add(1, Ordering::SeqCst) > 0
+        let tamper = move |before: usize, _: &mut Vec<u8>| {
+            before < 1_500_000 || counter.fetch_add(1, Ordering::SeqCst) > 0
         };
-        let between = Between::new(&home, Arc::new(meddle));
-        let ports = format!("{}-65535", between.port);
+        let proxy = Proxy::new(&home, Arc::new(tamper));
+        let ports = format!("{}-65535", proxy.port);
         let args = ["--data-security", how, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
-        let said = copy(&home, &args);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(cuts.load(Ordering::SeqCst) > 0, "nothing was cut");
-        assert!(said.err.contains("retrying in 0.5 s"), "{}", said.err);
-        assert_eq!(said.out.lines().count(), 1, "one summary: {}", said.out);
+        let output = copy(&home, &args);
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        assert!(interruptions.load(Ordering::SeqCst) > 0, "nothing was cut");
+        assert!(output.err.contains("retrying in 0.5 s"), "{}", output.err);
+        assert_eq!(output.out.lines().count(), 1, "one summary: {}", output.out);
         assert_eq!(calls(&home), 2);
         same(&home, "there");
     }
@@ -282,14 +282,14 @@ fn what_is_changed_on_the_way_ends_in_words() {
         [("tls", "the connection to the source was lost"), ("none", "the connection to the source was lost")]
     {
         let home = home();
-        let meddle = |before: usize, bytes: &mut Vec<u8>| {
+        let tamper = |before: usize, bytes: &mut Vec<u8>| {
             if before > 500_000 {
                 bytes.fill(b'x');
             }
             true
         };
-        let between = Between::new(&home, Arc::new(meddle));
-        let ports = format!("{}-65535", between.port);
+        let proxy = Proxy::new(&home, Arc::new(tamper));
+        let ports = format!("{}-65535", proxy.port);
         let args = [
             "--data-security",
             how,
@@ -302,12 +302,12 @@ fn what_is_changed_on_the_way_ends_in_words() {
             "src/",
             "host:there",
         ];
-        let said = copy(&home, &args);
-        assert_eq!(said.code, Some(1), "{}", said.err);
+        let output = copy(&home, &args);
+        assert_eq!(output.code, Some(1), "{}", output.err);
         assert!(
-            said.err.contains("the transfer failed: the connection to the destination was lost"),
+            output.err.contains("the transfer failed: the connection to the destination was lost"),
             "{words}: {}",
-            said.err
+            output.err
         );
         assert_eq!(calls(&home), 1);
         let big = fs::read(home.0.join("there/big")).ok();
@@ -323,10 +323,10 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
         &home,
         "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | dd bs=64k count=60 status=none",
     );
-    let said = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("retrying"), "{}", said.err);
-    assert_eq!((calls(&home), said.out.lines().count()), (2, 1), "{}", said.out);
+    let output = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    assert!(output.err.contains("retrying"), "{}", output.err);
+    assert_eq!((calls(&home), output.out.lines().count()), (2, 1), "{}", output.out);
     same(&home, "back");
     let sums = fs::read_to_string(home.0.join("sums")).expect("a manifest");
     let names: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").expect("a name").1).collect();
@@ -334,16 +334,16 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     // ssh itself fails from the second time on: this is tried for as long as was asked for.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
-    let said = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("no numaio answers on host; retrying"), "{}", said.err);
+    let output = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    assert!(output.err.contains("no numaio answers on host; retrying"), "{}", output.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
     // A try that is refused ends what others before it began.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src gone\nsh -c \"$*\" | dd bs=64k count=60 status=none");
-    let said = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
-    assert!(said.code != Some(0) && calls(&home) == 2, "{}", said.err);
-    let end: Value = serde_json::from_str(said.out.lines().last().expect("an end")).expect("JSON");
+    let output = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
+    assert!(output.code != Some(0) && calls(&home) == 2, "{}", output.err);
+    let end: Value = serde_json::from_str(output.out.lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"]), (&"end".into(), &false.into()), "{end}");
     // Of the first one; how much of it was written by then is not the same each time.
     assert!(end["entries"].as_u64().is_some_and(|entries| entries > 0), "{end}");
@@ -356,8 +356,8 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     ] {
         drop(fs::remove_file(home.0.join("calls")));
         ssh(&home, body);
-        let said = copy(&home, &args);
-        assert!(!said.err.contains("retrying") && said.code != Some(0), "{args:?}: {}", said.err);
+        let output = copy(&home, &args);
+        assert!(!output.err.contains("retrying") && output.code != Some(0), "{args:?}: {}", output.err);
         assert_eq!(calls(&home), 1, "{args:?}");
     }
 }
@@ -370,8 +370,8 @@ fn a_far_side_that_is_killed_is_started_again() {
     ssh(&home, body);
     let path = home.0.clone();
     let killer = thread::spawn(move || {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(60) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
             let large = fs::read_dir(path.join("there")).into_iter().flatten().flatten();
             let written: u64 = large.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum();
             if written > 1 << 20 {
@@ -386,10 +386,10 @@ fn a_far_side_that_is_killed_is_started_again() {
         }
         false
     });
-    let said = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
+    let output = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
     assert!(killer.join().expect("looked"), "it was gone before it was killed");
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("retrying"), "{}", said.err);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    assert!(output.err.contains("retrying"), "{}", output.err);
     same(&home, "there");
 }
 
@@ -404,7 +404,7 @@ fn wrong_options_are_said() {
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),
     ] {
-        let said = copy(&home, &[args, &["src/", "host:x"]].concat());
-        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {:?} {}", said.code, said.err);
+        let output = copy(&home, &[args, &["src/", "host:x"]].concat());
+        assert!(output.code == Some(2) && output.err.contains(words), "{args:?}: {:?} {}", output.code, output.err);
     }
 }

@@ -14,7 +14,7 @@ fn source(home: &Home, at: &str) {
     home.file(&format!("{at}/below/x"), "x");
 }
 
-fn is_whole(home: &Home, at: &str) -> bool {
+fn is_complete(home: &Home, at: &str) -> bool {
     let content = |name| fs::read_to_string(home.0.join(at).join(name)).unwrap_or_default();
     (content("app"), content("below/x")) == ("a file".to_owned(), "x".to_owned())
 }
@@ -24,7 +24,7 @@ fn a_source_in_the_place_of_a_file_stays() {
     let home = Home::new();
     source(&home, "to/app");
     copy(&home, &["to/app/", "to"]).failed(3, &["a directory with this name exists"]);
-    assert!(is_whole(&home, "to/app"));
+    assert!(is_complete(&home, "to/app"));
 }
 
 /// What is read as `app/x` is at the destination as `x`, and `app` is among what is read, too.
@@ -62,7 +62,7 @@ fn a_source_that_a_rule_leaves_out_stays() {
     let home = Home::new();
     source(&home, "to/source");
     copy(&home, &["--exclude=/source/", "to/source/", "to"]).ok();
-    assert!(is_whole(&home, "to/source") && is_whole(&home, "to"));
+    assert!(is_complete(&home, "to/source") && is_complete(&home, "to"));
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn a_source_at_the_destination_stays_with_what_holds_it() {
             let from = format!("{at}/");
             copy(&home, &[dry, &[&from, "to"]].concat())
                 .failed(3, &["it lies in the source, is it or holds it"]);
-            assert!(is_whole(&home, at), "{at}");
+            assert!(is_complete(&home, at), "{at}");
             assert_eq!(home.0.join("to/old").exists(), !dry.is_empty(), "{at}");
-            assert_eq!(is_whole(&home, "to"), dry.is_empty(), "{at}");
+            assert_eq!(is_complete(&home, "to"), dry.is_empty(), "{at}");
         }
     }
 }
@@ -93,8 +93,8 @@ fn a_folder_in_the_place_of_a_further_name_is_told() {
         home.file("from/a", "a");
         fs::hard_link(home.0.join("from/a"), home.0.join("from/b")).expect("a link");
         fs::hard_link(home.0.join("from/a"), home.0.join("from/c")).expect("a link");
-        let said = copy(&home, &[options, &["from/", "to"]].concat());
-        said.failed(3, &["a directory with this name exists"]);
+        let output = copy(&home, &[options, &["from/", "to"]].concat());
+        output.failed(3, &["a directory with this name exists"]);
         assert!(home.0.join("to/b/kept").exists());
     }
 }

@@ -17,7 +17,7 @@ exec sh -c \"$*\"
 ";
 
 /// Where the sides may be: both here, one of them on another host, both on others.
-const WAYS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("one:", "two:")];
+const ENDPOINTS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("one:", "two:")];
 
 fn home() -> Home {
     let home = Home::new();
@@ -98,7 +98,7 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
     let home = home();
     trees_that_differ(&home);
     fs::remove_dir_all(home.0.join("state")).expect("the job that made them");
-    let before = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+    let before = ["src", "dst"].map(|tree| trees::snapshot(&home.0.join(tree)));
     let expected = [
         "12 would be moved, 3 unchanged, 3 would be removed; 1 MiB of data",
         "would be attributes: .",
@@ -117,20 +117,20 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
         "would be removed: gone/x",
         "would be removed: own",
     ];
-    let mut told = None;
-    for (from, to) in WAYS {
+    let mut expected_events = None;
+    for (from, to) in ENDPOINTS {
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
         for options in ["-an", "-anv"] {
-            let said = copy(&home, &[options, "--delete", &from, &to]);
-            assert!(said.err.is_empty() || options.contains('v'), "{from} {to}: {}", said.err);
-            assert_eq!(sorted(&said.ok()), expected, "{from} {to}");
+            let output = copy(&home, &[options, "--delete", &from, &to]);
+            assert!(output.err.is_empty() || options.contains('v'), "{from} {to}: {}", output.err);
+            assert_eq!(sorted(&output.ok()), expected, "{from} {to}");
         }
-        let said = events(&copy(&home, &["-an", "--json", "--delete", &from, &to]).ok());
-        assert_eq!(&said, told.get_or_insert_with(|| said.clone()), "{from} {to}");
-        let after = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+        let output = events(&copy(&home, &["-an", "--json", "--delete", &from, &to]).ok());
+        assert_eq!(&output, expected_events.get_or_insert_with(|| output.clone()), "{from} {to}");
+        let after = ["src", "dst"].map(|tree| trees::snapshot(&home.0.join(tree)));
         assert_eq!(before, after, "{from} {to}");
     }
-    let (lines, end) = told.expect("events");
+    let (lines, end) = expected_events.expect("events");
     let bytes = |name: &str| {
         let name = format!("\"name\":\"{name}\"");
         let line = lines.iter().find(|line| line.contains(&name)).expect("a line");
@@ -143,13 +143,13 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
 
 #[test]
 fn what_is_done_is_what_the_rehearsal_told() {
-    for (from, to) in WAYS {
+    for (from, to) in ENDPOINTS {
         let home = home();
         trees_that_differ(&home);
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
-        let would = copy(&home, &["-an", "--delete", &from, &to]).ok();
-        let did = copy(&home, &["-av", "--delete", &from, &to]).ok();
-        assert_eq!(names(&would.replace("would be ", "")), names(&did), "{from} {to}");
+        let planned = copy(&home, &["-an", "--delete", &from, &to]).ok();
+        let actual = copy(&home, &["-av", "--delete", &from, &to]).ok();
+        assert_eq!(names(&planned.replace("would be ", "")), names(&actual), "{from} {to}");
         let again = copy(&home, &["-av", "--delete", &from, &to]).ok();
         assert!(again.starts_with("0 moved, 15 unchanged; 0 B"), "{from} {to}: {again}");
     }
@@ -160,19 +160,19 @@ fn what_is_not_there_yet_is_not_made() {
     let home = home();
     fs::create_dir_all(home.0.join("src/d")).expect("a folder");
     home.file("src/d/x", "x");
-    for (from, to) in WAYS {
+    for (from, to) in ENDPOINTS {
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
-        let said = copy(&home, &["-rn", "--delete", &from, &to]).ok();
+        let output = copy(&home, &["-rn", "--delete", &from, &to]).ok();
         let expected = [
             "3 would be moved, 0 unchanged; 1 B of data",
             "would be copied: d/x",
             "would be made: .",
             "would be made: d",
         ];
-        assert_eq!(sorted(&said), expected, "{from} {to}");
+        assert_eq!(sorted(&output), expected, "{from} {to}");
         assert!(!home.0.join("dst").exists(), "{from} {to}");
-        let did = copy(&home, &["-rv", "--delete", &from, &to]).ok();
-        assert_eq!(names(&did), names(&said.replace("would be ", "")), "{from} {to}");
+        let actual = copy(&home, &["-rv", "--delete", &from, &to]).ok();
+        assert_eq!(names(&actual), names(&output.replace("would be ", "")), "{from} {to}");
         fs::remove_dir_all(home.0.join("dst")).expect("removed");
         // A single file gets the name.
         let one = copy(&home, &["-n", &format!("{from}d/x"), &to]).ok();

@@ -1,6 +1,6 @@
 //! What is in the place of what is moved, and what stays although it is in nobody's list.
 
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{skipped, Home, Limited, Said};
 use std::fs;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ fn files(home: &Home, names: &[&str]) {
     }
 }
 
-fn is_there(home: &Home, name: &str) -> bool {
+fn exists(home: &Home, name: &str) -> bool {
     fs::symlink_metadata(home.0.join(name)).is_ok()
 }
 
@@ -53,17 +53,17 @@ fn what_a_rule_leaves_out_stays_also_where_its_folder_is_gone() {
         files(&home, &["from/file"]);
         files(&home, &extra);
         let args = |more: &[&'static str]| [more, &["-r", "--delete"], rules, &["from/", "to/"]].concat();
-        let would = copy(&home, &args(&["-n", "-v"])).ok();
-        assert!(extra.iter().all(|name| is_there(&home, name)), "{rules:?}: a rehearsal removes nothing");
-        let told = copy(&home, &args(&["-v"])).ok();
-        let removed = |said: &str| said.lines().filter(|line| line.contains("removed: ")).count();
-        assert_eq!(removed(&would), removed(&told), "{rules:?}: {would} {told}");
+        let planned = copy(&home, &args(&["-n", "-v"])).ok();
+        assert!(extra.iter().all(|name| exists(&home, name)), "{rules:?}: a rehearsal removes nothing");
+        let output = copy(&home, &args(&["-v"])).ok();
+        let removed = |output: &str| output.lines().filter(|line| line.contains("removed: ")).count();
+        assert_eq!(removed(&planned), removed(&output), "{rules:?}: {planned} {output}");
         for name in extra {
-            assert_eq!(is_there(&home, name), kept.contains(&name), "{rules:?}: {name} after {told}");
+            assert_eq!(exists(&home, name), kept.contains(&name), "{rules:?}: {name} after {output}");
         }
         let holds = |folder: &str| kept.iter().any(|name| name.starts_with(folder));
         for folder in ["to/gone", "to/gone/deep", "to/other"] {
-            assert_eq!(is_there(&home, folder), holds(folder), "{rules:?}: {folder} after {told}");
+            assert_eq!(exists(&home, folder), holds(folder), "{rules:?}: {folder} after {output}");
         }
         assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: all was removed");
     }
@@ -82,16 +82,16 @@ fn a_folder_gives_way_to_what_the_source_has_there() {
     copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory with this name exists"]);
     copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
         .failed(3, &["link: a directory with this name exists, and filter rules may protect its contents"]);
-    let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
-    assert!(would.contains("6 would be removed"), "{would}");
-    assert!(old.iter().all(|name| is_there(&home, name)));
-    let did = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
-    assert!(did.contains("6 removed"), "{did}");
+    let planned = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    assert!(planned.contains("6 would be removed"), "{planned}");
+    assert!(old.iter().all(|name| exists(&home, name)));
+    let output = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(output.contains("6 removed"), "{output}");
     let number = |name: &str| fs::symlink_metadata(home.0.join(name)).expect("a file").ino();
     assert_eq!(number("to/last"), number("to/other-name"));
     assert_eq!(fs::read(home.0.join("to/file")).expect("a file"), b"from/file");
     assert_eq!(fs::read_link(home.0.join("to/link")).expect("a link"), Path::new("last"));
-    assert!(!is_there(&home, "to/old") && is_there(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
+    assert!(!exists(&home, "to/old") && exists(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
         }
         let content = fs::read(home.0.join("to/link")).expect("a file");
         assert_eq!(content, b"from/link", "{option}");
-        assert!(!is_there(&home, "to/nowhere"), "{option}: no link is written through");
+        assert!(!exists(&home, "to/nowhere"), "{option}: no link is written through");
     }
 }
 
@@ -197,15 +197,15 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         (&["-r", "--ignore-times", "from/", "to/"], 3),
         (&["--files-from", "list", "from/", "to/"], 2),
     ] {
-        let said = copy(&home, args);
-        assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
+        let output = copy(&home, args);
+        assert_eq!(output.code, Some(3), "{args:?}: {}", output.err);
         assert_eq!(
-            said.err.matches("this link points to the object that it would replace").count(),
+            output.err.matches("this link points to the object that it would replace").count(),
             failed,
             "{}",
-            said.err
+            output.err
         );
-        let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
+        let stays = ["to/folder/in", "to/versions/v1"].map(|name| exists(&home, name));
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
     assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
@@ -214,9 +214,9 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         fs::remove_file(home.0.join(name)).expect("a link");
     }
     fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
-    let said = copy(&home, &["-r", "--delete", "from/", "to/"]);
-    assert!(said.code == Some(3) && ["to/file", "to/name"].map(|name| is_there(&home, name)) == [true; 2]);
-    assert!(home.0.join("to/file").is_file(), "{}", said.err);
+    let output = copy(&home, &["-r", "--delete", "from/", "to/"]);
+    assert!(output.code == Some(3) && ["to/file", "to/name"].map(|name| exists(&home, name)) == [true; 2]);
+    assert!(home.0.join("to/file").is_file(), "{}", output.err);
     fs::remove_file(home.0.join("from/file")).expect("a link");
     symlink("name", home.0.join("from/file")).expect("a link");
     copy(&home, &["-r", "from/", "to/"]).ok();
@@ -229,15 +229,15 @@ fn a_further_try_waits_for_the_one_before() {
     let home = Home::new();
     files(&home, &["src/small"]);
     fs::write(home.0.join("src/large"), vec![b'a'; 40 << 20]).expect("a file");
-    let mut first = slow(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
+    let mut first = start_slow_copy(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
     let mut further = home.numaio(&["copy", "--attached", "--json", "-r", "src/", "dst"]);
     let further = further.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut further = further.spawn().expect("numaio");
     // It ends with its standard input.
-    let (held, mut said) = (further.stdin.take(), String::new());
-    further.stdout.take().expect("a pipe").read_to_string(&mut said).expect("events");
-    assert!(first.try_wait().expect("asked").is_some_and(|status| status.success()), "{said}");
-    assert!(further.limited_status().expect("ended").success() && said.contains("\"moved\":0"), "{said}");
+    let (held, mut output) = (further.stdin.take(), String::new());
+    further.stdout.take().expect("a pipe").read_to_string(&mut output).expect("events");
+    assert!(first.try_wait().expect("asked").is_some_and(|status| status.success()), "{output}");
+    assert!(further.limited_status().expect("ended").success() && output.contains("\"moved\":0"), "{output}");
     drop(held);
 }
 
@@ -252,7 +252,7 @@ fn what_was_cut_is_not_gone_on_with_from_another_version() {
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
     };
     version(b'a', "src/file");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     version(b'b', "other");
@@ -323,9 +323,9 @@ fn a_destination_is_not_moved_into_itself() {
     for (from, to) in [("tree/", "tree/to"), ("tree", "tree/to"), ("tree/", "tree/new")] {
         copy(&home, &["-r", from, to]).ok();
     }
-    assert!(is_there(&home, "tree/to/sub/b") && is_there(&home, "tree/to/tree/sub/b"));
-    assert!(!is_there(&home, "tree/to/to") && !is_there(&home, "tree/to/tree/to"));
-    assert!(is_there(&home, "tree/new/to/tree/a") && !is_there(&home, "tree/new/new"));
+    assert!(exists(&home, "tree/to/sub/b") && exists(&home, "tree/to/tree/sub/b"));
+    assert!(!exists(&home, "tree/to/to") && !exists(&home, "tree/to/tree/to"));
+    assert!(exists(&home, "tree/new/to/tree/a") && !exists(&home, "tree/new/new"));
 }
 
 /// As mkdir(2) does, unless groups are kept.
@@ -362,7 +362,7 @@ fn of_several_sources_with_a_name_the_first_counts_each_time() {
 fn what_is_not_there_leaves_nothing_behind() {
     let home = Home::new();
     copy(&home, &["absent", "new"]).failed(3, &["absent: no such file or directory"]);
-    assert!(!is_there(&home, "new"));
+    assert!(!exists(&home, "new"));
     files(&home, &["absent"]);
     copy(&home, &["absent", "new"]).ok();
     assert!(home.0.join("new").is_file());
@@ -374,7 +374,7 @@ fn a_socket_is_passed_over() {
     files(&home, &["from/file", "to/old"]);
     let _socket = UnixListener::bind(home.0.join("from/socket")).expect("a socket");
     copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
-    assert!(is_there(&home, "to/file") && !is_there(&home, "to/old") && !is_there(&home, "to/socket"));
+    assert!(exists(&home, "to/file") && !exists(&home, "to/old") && !exists(&home, "to/socket"));
 }
 
 #[test]
@@ -394,9 +394,9 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
     let manifest = fs::read_to_string(home.0.join("real")).expect("a manifest");
     assert!(manifest.ends_with("  file\n"), "{manifest}");
     // Others may read it there: what else is told is told beside it.
-    let told = copy(&home, &["-rv", "--manifest", "-", "from/", "to/"]);
-    assert_eq!((told.code, &told.out, is_there(&home, "-")), (Some(0), &manifest, false));
-    assert!(told.err.contains("unchanged"), "{}", told.err);
+    let output = copy(&home, &["-rv", "--manifest", "-", "from/", "to/"]);
+    assert_eq!((output.code, &output.out, exists(&home, "-")), (Some(0), &manifest, false));
+    assert!(output.err.contains("unchanged"), "{}", output.err);
     copy(&home, &["-r", "--json", "--manifest", "-", "from/", "to/"]).failed(2, &["standard output"]);
     fifo(&home, "fifo");
     let mut reader =
@@ -470,7 +470,7 @@ fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
         return skipped("files of several users: it takes root");
     }
     let by = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    if !home.command_by(&by, &["--version"]).limited_output().is_ok_and(|said| said.status.success()) {
+    if !home.command_by(&by, &["--version"]).limited_output().is_ok_and(|output| output.status.success()) {
         return skipped("another user, as it needs setpriv, and a numaio that others reach");
     }
     let again = || home.command_by(&by, &["copy", "--no-job", "-a", "from/", "to/"]).limited_output();
@@ -488,16 +488,16 @@ fn a_file_beyond_the_limit_fails_alone() {
     let home = Home::new();
     files(&home, &["from/small", "from/other"]);
     home.file("from/large", &"x".repeat(3 << 20));
-    let said =
+    let output =
         home.command_by(&["prlimit", "--fsize=1000000"], &["copy", "-r", "from/", "to/"]).limited_output();
-    Said::of(said.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
-    assert!(!is_there(&home, "to/large") && is_there(&home, "to/small") && is_there(&home, "to/other"));
+    Said::of(output.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
+    assert!(!exists(&home, "to/large") && exists(&home, "to/small") && exists(&home, "to/other"));
 }
 
 #[test]
 fn nothing_in_a_message_is_obeyed_by_a_terminal() {
     let home = Home::new();
-    let said = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
-    assert!(!said.err.contains(['\u{1b}', '\u{7}']) && said.err.contains("hint"), "{:?}", said.err);
+    let output = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
+    assert!(!output.err.contains(['\u{1b}', '\u{7}']) && output.err.contains("hint"), "{:?}", output.err);
     assert!(!Path::new(&home.path("to")).exists());
 }

@@ -60,9 +60,9 @@ fn written(folder: &Path) -> u64 {
 fn with_rights(home: &Home, script: &str) -> Option<Said> {
     let script = format!("numaio={NUMAIO}\n{script}");
     let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
-    let said = Said::of(output);
+    let output = Said::of(output);
     // Without the right unshare itself fails.
-    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
         cd dst; for name in *; do [ $name = '*' ] || cmp $name ../src/$name; done; cd ..
         mount -o remount,size=100m dst || exit 99
         $numaio copy -a src/ dst; echo code $?; diff -r src dst && echo same; ls -A dst | grep -c numaio";
-    let Some(said) = with_rights(&home, script) else {
+    let Some(output) = with_rights(&home, script) else {
         return skipped("no right to mount a small file system");
     };
-    assert!(said.err.contains("large: cannot write: no space left on device (destination)"), "{}", said.err);
+    assert!(output.err.contains("large: cannot write: no space left on device (destination)"), "{}", output.err);
     let told = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
-    let lines: Vec<&str> = said.out.lines().filter(told).collect();
-    assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", said.out, said.err);
+    let lines: Vec<&str> = output.out.lines().filter(told).collect();
+    assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", output.out, output.err);
 }
 
 /// A btrfs of its own with a part, `mnt/dst`, that may have 16 MiB; unmounted and detached at the end.
@@ -94,8 +94,8 @@ struct SmallFileSystem<'a> {
 impl<'a> SmallFileSystem<'a> {
     fn new(home: &'a Home) -> Option<Self> {
         let attached = "truncate -s 300M image && mkfs.btrfs image >/dev/null && losetup --find --show image";
-        let said = sh(home, attached);
-        let limited = (said.code == Some(0)).then(|| Self { home, device: said.out.trim().to_owned() })?;
+        let output = sh(home, attached);
+        let limited = (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
         let script = format!(
             "mkdir mnt && mount {} mnt && btrfs quota enable mnt && btrfs subvolume create mnt/dst && \
              btrfs qgroup limit 16M mnt/dst",
@@ -122,8 +122,8 @@ fn a_quota_that_is_used_up_is_told_as_such() {
     let Some(_limited) = SmallFileSystem::new(&home) else {
         return skipped("a quota: it needs btrfs-progs, losetup and root");
     };
-    let said = copy(&home, &["-a", "src/", "mnt/dst"]);
-    assert!(said.code == Some(3) && said.err.contains("disk quota exceeded (destination)"), "{}", said.err);
+    let output = copy(&home, &["-a", "src/", "mnt/dst"]);
+    assert!(output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"), "{}", output.err);
     assert!(finished_are_right(&home, "src", "mnt/dst") < 21);
     let raised = sh(&home, "btrfs qgroup limit none mnt/dst && sync -f mnt/dst");
     assert_eq!(raised.code, Some(0), "{}", raised.err);
@@ -139,19 +139,19 @@ fn a_destination_that_takes_nothing_is_told() {
     let script = "mount -t tmpfs none dst && mount -o remount,ro dst || exit 99
         $numaio copy -a src/ dst; echo code $?; $numaio copy -a src dst/new/; echo code $?; ls -A dst";
     match with_rights(&home, script) {
-        Some(said) => {
+        Some(output) => {
             assert!(
-                said.err.contains("large: cannot create: read-only file system (destination)"),
+                output.err.contains("large: cannot create: read-only file system (destination)"),
                 "{}",
-                said.err
+                output.err
             );
             assert!(
-                said.err.contains("dst/new") && said.err.contains("Read-only file system"),
+                output.err.contains("dst/new") && output.err.contains("Read-only file system"),
                 "{}",
-                said.err
+                output.err
             );
-            let codes: Vec<&str> = said.out.lines().filter(|line| line.starts_with("code")).collect();
-            assert_eq!(codes, ["code 3", "code 1"], "{}\n{}", said.out, said.err);
+            let codes: Vec<&str> = output.out.lines().filter(|line| line.starts_with("code")).collect();
+            assert_eq!(codes, ["code 3", "code 1"], "{}\n{}", output.out, output.err);
         }
         None => skipped("no right to mount a read-only file system"),
     }
@@ -162,11 +162,11 @@ fn a_destination_that_takes_nothing_is_told() {
         if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let mut command = home.command_by(starter, &["copy", "--no-job", "-r", "src/", "dst"]);
     let Ok(output) = command.limited_output() else { return skipped("no setpriv to be somebody else") };
-    let said = Said::of(output);
-    if said.code != Some(3) {
-        return skipped(&format!("another user does not reach the test's folder: {}", said.err));
+    let output = Said::of(output);
+    if output.code != Some(3) {
+        return skipped(&format!("another user does not reach the test's folder: {}", output.err));
     }
-    assert!(said.err.contains("large: cannot create: permission denied (destination)"), "{}", said.err);
+    assert!(output.err.contains("large: cannot create: permission denied (destination)"), "{}", output.err);
     assert_eq!(fs::read_dir(home.0.join("dst")).expect("a folder").count(), 0);
 }
 
@@ -186,16 +186,16 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         for name in ["00", "39"] {
             fs::remove_file(home.0.join("src").join(name)).expect("removed");
         }
-        let said = Said::of(child.limited_output().expect("an end"));
-        if said.code == Some(0) {
+        let output = Said::of(child.limited_output().expect("an end"));
+        if output.code == Some(0) {
             return false;
         }
         assert!(
-            said.err.contains("cannot open for reading: no such file or directory (source)"),
+            output.err.contains("cannot open for reading: no such file or directory (source)"),
             "{}",
-            said.err
+            output.err
         );
-        assert_eq!(said.code, Some(3), "{}", said.err);
+        assert_eq!(output.code, Some(3), "{}", output.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
         assert!((38..40).contains(&there.count()), "the others are there, and nothing else");
         copy(&home, &["-r", "--delete", "src/", "dst"]).ok();
@@ -236,15 +236,15 @@ fn names_that_are_too_long_are_told_and_others_arrive() {
         "import os\nos.chdir('src')\nfor _ in range(17):\n    os.mkdir('{folder}')\n    os.chdir('{folder}')\nopen('x', 'w')"
     );
     assert!(home.command("python3", &["-c", &script]).limited_status().expect("python3").success());
-    let said = copy(&home, &["-a", "src/", "dst"]);
+    let output = copy(&home, &["-a", "src/", "dst"]);
     let there = home.0.join("dst").join("n".repeat(255)).exists() && home.0.join("dst/large").exists();
     let deep = fs::metadata(home.0.join("dst").join(vec![folder.as_str(); 15].join("/"))).is_ok();
     // Such paths are beyond what the test's own clean-up can name.
     for tree in ["src", "dst"] {
         drop(home.command("rm", &["-rf", tree]).limited_status());
     }
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("(source)") && said.err.contains("4095 at most"), "{}", said.err);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("(source)") && output.err.contains("4095 at most"), "{}", output.err);
     assert!(there && deep, "what can be named arrives");
 }
 
@@ -286,7 +286,7 @@ fn clocks_that_differ_do_no_harm() {
     same(&home, "src", "dst");
 }
 
-/// A program in place of ssh that runs the other side here, by `run`, with its number in `far.pid`.
+/// A program in place of ssh that runs the other side here, by `run`, with its number in `remote_copy.pid`.
 fn ssh(home: &Home, address: &str, run: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname {address}; exit; }}\n\
@@ -296,14 +296,14 @@ fn ssh(home: &Home, address: &str, run: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
-fn far(home: &Home, args: &[&str]) -> Command {
+fn remote_copy(home: &Home, args: &[&str]) -> Command {
     let args = [&["copy", "-a", "--remote-numaio", NUMAIO], args].concat();
     let mut command = home.numaio(&args);
     command.env("NUMAIO_SSH", home.0.join("ssh")).env_remove("SSH_CONNECTION");
     command
 }
 
-fn far_runs(home: &Home) -> bool {
+fn remote_runs(home: &Home) -> bool {
     let pid = fs::read_to_string(home.0.join("far.pid")).expect("a process");
     let root = numaio_linux::Root::live().expect("a root");
     numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
@@ -317,11 +317,11 @@ fn without_proc_nothing_is_taken_for_absent() {
     files(&home.0.join("dst"), 10);
     let script = "mount -t tmpfs none /proc || exit 99
         $numaio copy --no-job -a --delete src/ dst; echo code $?; $numaio copy --no-job -r src/ new; echo code $?";
-    let Some(said) = with_rights(&home, script) else {
+    let Some(output) = with_rights(&home, script) else {
         return skipped("mounting needs the right to");
     };
-    assert!(said.out.matches("code 1").count() == 2, "{}{}", said.out, said.err);
-    assert!(said.err.contains("/proc is not mounted"), "{}", said.err);
+    assert!(output.out.matches("code 1").count() == 2, "{}{}", output.out, output.err);
+    assert!(output.err.contains("/proc is not mounted"), "{}", output.err);
     assert!(
         fs::read_dir(home.0.join("dst")).expect("a folder").count() == 21 && !home.0.join("new").exists()
     );
@@ -345,17 +345,17 @@ fn a_peer_of_another_version_is_told_apart() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
-    let said = Said::of(far(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("the other numaio speaks version 99"), "{}", said.err);
+    let output = Said::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(output.code == Some(1) && output.err.contains("the other numaio speaks version 99"), "{}", output.err);
     // The two agree on what to do, and then another version of the protocol is spoken. Where something is, the source asks first what
     // is needed.
     home.file("newer.py", NEWER);
     fs::create_dir(home.0.join("there")).expect("a folder");
     home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
-    let said = Said::of(far(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("speaks version 99 of the protocol"), "{}", said.err);
-    assert!(said.err.contains("use the same numaio at both ends"), "{}", said.err);
+    let output = Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(output.code == Some(1) && output.err.contains("speaks version 99 of the protocol"), "{}", output.err);
+    assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
 }
 
@@ -367,14 +367,14 @@ fn a_near_side_that_is_killed_leaves_no_far_side_and_no_halves() {
         ssh(&home, "127.0.0.1", "exec sh -c \"exec $*\"");
         for way in [["src/", "host:there"], ["host:src/", "there"]] {
             let slow = [how, &["--bwlimit", "4M"], &way].concat();
-            let mut near =
-                far(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+            let mut client =
+                remote_copy(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
             until(|| written(&home.0.join("there")) > 1 << 20, || "something is there");
-            near.kill().expect("killed");
-            near.limited_status().expect("ended");
-            until(|| !far_runs(&home), || "the far side ends, too");
+            client.kill().expect("killed");
+            client.limited_status().expect("ended");
+            until(|| !remote_runs(&home), || "the far side ends, too");
             assert!(finished_are_right(&home, "src", "there") < 21, "it was killed too late for this test");
-            Said::of(far(&home, &[how, &way].concat()).limited_output().expect("numaio")).ok();
+            Said::of(remote_copy(&home, &[how, &way].concat()).limited_output().expect("numaio")).ok();
             same(&home, "src", "there");
             fs::remove_dir_all(home.0.join("there")).expect("removed");
         }
@@ -425,10 +425,10 @@ fn a_network_that_vanishes_without_a_word_is_noticed_on_both_sides() {
     };
     // Half a minute passes until it is noticed: both ways at the same time.
     for way in [run("src/", "host:there"), run("host:src/", "there")] {
-        let Some(said) = way.join().expect("a way") else { return skipped("no right to make a network") };
-        let lines: Vec<&str> = said.out.lines().filter(|line| !line.contains("moved")).collect();
-        assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", said.out, said.err);
-        assert!(said.err.contains("the transfer failed: the connection to the"), "{}", said.err);
+        let Some(output) = way.join().expect("a way") else { return skipped("no right to make a network") };
+        let lines: Vec<&str> = output.out.lines().filter(|line| !line.contains("moved")).collect();
+        assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", output.out, output.err);
+        assert!(output.err.contains("the transfer failed: the connection to the"), "{}", output.err);
     }
 }
 
@@ -441,9 +441,9 @@ fn a_sparse_file_of_ten_terabytes_takes_seconds_and_little_memory() {
     if file.set_len(length).is_err() {
         return skipped("a file system that takes files of ten terabytes");
     }
-    let places = [0, (5 << 40) + 123_456_789, length - 1_000];
-    for place in places {
-        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1_000], place).expect("written");
+    let offsets = [0, (5 << 40) + 123_456_789, length - 1_000];
+    for offset in offsets {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1_000], offset).expect("written");
     }
     ssh(&home, "127.0.0.1", "exec sh -c \"$*\"");
     // Buffers of both sides are there, and not much else: whatever grows with the size fails.
@@ -457,18 +457,18 @@ fn a_sparse_file_of_ten_terabytes_takes_seconds_and_little_memory() {
     let would = limited("-n huge there");
     assert_eq!(would, "would be copied: there\n1 would be moved, 0 unchanged; 3 MiB of data\n");
     for to in ["huge there", "huge host:far-there", "--inplace huge in-place"] {
-        let said = limited(to);
-        assert!(said.starts_with("1 moved, 0 unchanged; 3 MiB"), "{said}");
+        let output = limited(to);
+        assert!(output.starts_with("1 moved, 0 unchanged; 3 MiB"), "{output}");
     }
     for there in ["there", "far-there", "in-place"] {
         let there = fs::File::open(home.0.join(there)).expect("a file");
         let found = there.metadata().expect("a file");
         assert!(found.len() == length && found.blocks() * 512 < 8 << 20, "{} blocks", found.blocks());
-        for place in places {
+        for offset in offsets {
             let mut read = vec![1; 1_002];
-            let from = place.saturating_sub(1);
+            let from = offset.saturating_sub(1);
             let count = std::os::unix::fs::FileExt::read_at(&there, &mut read, from).expect("read");
-            let before = (place - from) as usize;
+            let before = (offset - from) as usize;
             assert!(
                 read[..before].iter().all(|byte| *byte == 0) && read[before..before + 1_000] == [7; 1_000]
             );

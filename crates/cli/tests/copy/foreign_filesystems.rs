@@ -16,11 +16,11 @@ eval \"$0\"
 fn on_exfat(home: &Home, script: &str) -> Option<Said> {
     let mut command = home.command("unshare", &["-m", "sh", "-c", EXFAT, script]);
     let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let said = Said::of(output);
-    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+    let output = Said::of(output);
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 
-fn no_exfat() {
+fn skip_without_exfat() {
     skipped("exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
 }
 
@@ -47,17 +47,17 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
         $NUMAIO copy -r --delete same/ to/b >last; echo code $?
         (cd to/b && find . -type f && cat Dir/x)
     ";
-    let Some(said) = on_exfat(&home, script) else {
-        return no_exfat();
+    let Some(output) = on_exfat(&home, script) else {
+        return skip_without_exfat();
     };
-    let told: Vec<&str> = said.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
-    let [code, x, y, file, content, rehearsal, last, kept, of_it] = told[..] else { panic!("{}", said.out) };
+    let lines: Vec<&str> = output.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
+    let [code, x, y, file, content, rehearsal, last, kept, of_it] = lines[..] else { panic!("{}", output.out) };
     assert_eq!((code, x, y), ("code 3", "./Dir/x", "./Dir/y"));
     // Which of them is the first depends on the order of inodes.
-    assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", said.out);
+    assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", output.out);
     assert_eq!(rehearsal, "code 3");
-    assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", said.out);
-    assert_eq!(said.err.matches("case-insensitive duplicate").count(), 4, "{}", said.err);
+    assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", output.out);
+    assert_eq!(output.err.matches("case-insensitive duplicate").count(), 4, "{}", output.err);
 }
 
 /// The destination itself tells names apart, and what is mounted in it does not.
@@ -75,12 +75,12 @@ fn what_may_be_there_under_another_name_is_not_removed() {
         $NUMAIO copy -r --delete from/ all; echo code $?
         (cd all && find . -type f | sort); umount all/usb
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
-    assert!(said.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", said.out, said.err);
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
+    assert!(output.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", output.out, output.err);
     assert!(
-        said.err.contains("usb/foo") && said.err.contains("not deleted: this directory ignores case"),
+        output.err.contains("usb/foo") && output.err.contains("not deleted: this directory ignores case"),
         "{}",
-        said.err
+        output.err
     );
 }
 
@@ -96,12 +96,12 @@ fn large_files_arrive_where_all_files_have_one_owner() {
         kill -KILL $running; wait $running
         $NUMAIO copy -r from/ to/a; echo code $?; cmp from/large to/a/large && ls -A to/a
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
     assert!(
-        said.out.contains(" resumed") && said.out.ends_with("code 0\nlarge\n"),
+        output.out.contains(" resumed") && output.out.ends_with("code 0\nlarge\n"),
         "{}\n{}",
-        said.out,
-        said.err
+        output.out,
+        output.err
     );
 }
 
@@ -118,6 +118,6 @@ fn files_that_get_another_number_meanwhile_have_not_changed() {
         $NUMAIO copy -r --bwlimit 5M to/there/ back; echo code $?
         kill $forgets; diff -r from back && echo same
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
-    assert!(said.out.contains("code 0\nsame\n"), "{}\n{}", said.out, said.err);
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
+    assert!(output.out.contains("code 0\nsame\n"), "{}\n{}", output.out, output.err);
 }

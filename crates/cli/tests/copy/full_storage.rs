@@ -20,11 +20,11 @@ echo left $(count -name '.numaio*')
 ";
 
 /// What `mount` and `room` leave to be told, by somebody who may mount; none where nobody may.
-fn filled(home: &Home, mount: &str, room: &str) -> Option<Said> {
+fn fill(home: &Home, mount: &str, room: &str) -> Option<Said> {
     let script = format!("eval \"$1\" || exit 99\n{FILL}");
     let mut command = home.command("unshare", &["-m", "sh", "-c", &script, "sh", mount, room]);
-    let said = Said::of(command.env("NUMAIO", NUMAIO).limited_output().ok()?);
-    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+    let output = Said::of(command.env("NUMAIO", NUMAIO).limited_output().ok()?);
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 
 /// The last event of a run.
@@ -46,20 +46,20 @@ fn test(mount: &str, room: &str) {
     let large: Vec<u8> = (0..40u32 << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
     fs::write(home.0.join("src/b/large"), large).expect("a file");
     fs::create_dir(home.0.join("dst")).expect("a folder");
-    let Some(said) = filled(&home, mount, room) else {
+    let Some(output) = fill(&home, mount, room) else {
         let _ = writeln!(std::io::stderr(), "skipped: no right to mount a small file system: {mount}");
         return;
     };
-    let told: Vec<&str> = said.out.lines().collect();
+    let lines: Vec<&str> = output.out.lines().collect();
     let first = end(&home, "events");
     let failed = first["failed"].as_u64().expect("a number");
     let finished = format!("left 0 large 0 finished {}", 121 - failed);
     assert_eq!(
-        told,
+        lines,
         ["code 3", "whole", &finished, "code 0", "same", "left 0"],
         "{}\n{}",
-        said.out,
-        said.err
+        output.out,
+        output.err
     );
     // All, where what comes of the large one is there before all small ones.
     assert!((1..=121).contains(&failed) && first["done"] == true, "{first}");

@@ -75,13 +75,13 @@ fn a_name_of_what_could_not_be_compared_is_left_as_it_is() {
         env!("CARGO_BIN_EXE_numaio")
     );
     drop(home.command("chown", &["-R", "65534:65534", "."]).limited_output());
-    let said = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
-    if !said.out.contains("code 3") {
+    let output = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
+    if !output.out.contains("code 3") {
         let _ =
-            writeln!(std::io::stderr(), "skipped: another user, as it needs root and setpriv: {}", said.err);
+            writeln!(std::io::stderr(), "skipped: another user, as it needs root and setpriv: {}", output.err);
         return;
     }
-    assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", said.err);
+    assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", output.err);
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn a_name_of_what_failed_is_left_as_it_is() {
         fs::create_dir(home.0.join("to/a")).expect("a folder");
         for there in [None, Some("older")] {
             there.iter().for_each(|older| drop(home.file("to/b/c", older)));
-            let said = copy(&home, &["-r", "from/", "to/"]);
+            let output = copy(&home, &["-r", "from/", "to/"]);
             let words = ["a: a directory with this name exists", "b/c: not linked: 'a' failed"];
-            said.failed(3, &words);
+            output.failed(3, &words);
             assert_eq!(content(&home, "to/b/c").as_deref(), there, "{source}");
         }
     }
@@ -126,12 +126,12 @@ fn a_manifest_has_no_name_that_could_not_be_made() {
         env!("CARGO_BIN_EXE_numaio")
     );
     let output = home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare");
-    let said = Said::of(output);
-    if said.code == Some(99) || said.err.contains("unshare: ") {
+    let output = Said::of(output);
+    if output.code == Some(99) || output.err.contains("unshare: ") {
         let _ = writeln!(std::io::stderr(), "skipped: no right to mount a small file system");
         return;
     }
-    assert!(said.out.contains("code 3\n") && said.err.contains("b/c: "), "{}\n{}", said.out, said.err);
-    let listed: Vec<&str> = said.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
+    assert!(output.out.contains("code 3\n") && output.err.contains("b/c: "), "{}\n{}", output.out, output.err);
+    let listed: Vec<&str> = output.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
     assert_eq!(listed, ["a"]);
 }

@@ -92,8 +92,8 @@ fn files_go_from_one_host_to_another() {
     let odd = hosts.path("one/src").join(OsStr::from_bytes(b"\xff\n "));
     fs::write(&odd, b"bytes").expect("a file");
     let rules = ["--include=kept.o", "--exclude", "*.o"];
-    let said = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
-    let out = said.ok();
+    let output = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
+    let out = output.ok();
     assert!(out.contains("copied: d/file\n") && out.contains("copied: \\xff\\n \n"), "{out}");
     assert!(!out.contains('\u{1b}') && out.contains(" moved, ") && !out.contains("failed"), "{out}");
     let there = |name: &str| fs::read(hosts.path("two/dst").join(name)).ok();
@@ -127,13 +127,13 @@ fn files_go_from_one_host_to_another() {
 fn who_asks_for_quiet_is_told_nothing_by_the_other_hosts_either() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");
-    let said = hosts.copy(&["one:file", "two:loud"]);
-    assert!(said.code == Some(0) && said.err.contains("data goes through ssh"), "{}", said.err);
-    let said = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
-    let said = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
-    assert_eq!(said.code, Some(3));
-    assert!(said.err.starts_with("numaio: absent: ") && said.err.lines().count() == 1, "{}", said.err);
+    let output = hosts.copy(&["one:file", "two:loud"]);
+    assert!(output.code == Some(0) && output.err.contains("data goes through ssh"), "{}", output.err);
+    let output = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "", ""));
+    let output = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
+    assert_eq!(output.code, Some(3));
+    assert!(output.err.starts_with("numaio: absent: ") && output.err.lines().count() == 1, "{}", output.err);
     // Words are passed on of which it does not tell events.
     hosts.copy(&["--quiet", "one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
 }
@@ -149,17 +149,17 @@ fn progress(totals: JobTotals) -> String {
 #[test]
 fn progress_is_noted_for_who_asks_for_quiet_too() {
     let hosts = Hosts::new();
-    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
-    let far = hosts.program(
+    let event = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let fake_numaio = hosts.program(
         "far",
-        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{tells}'; do sleep 0.2; done"),
+        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{event}'; do sleep 0.2; done"),
     );
-    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &far, "one:f", "two:f"]);
+    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &fake_numaio, "one:f", "two:f"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "it is noted how far it is");
     kill("-INT", child.id());
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(130), "", ""));
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(130), "", ""));
     assert_eq!(hosts.jobs()[0].totals.moved, 1);
 }
 
@@ -168,15 +168,15 @@ fn progress_is_noted_for_who_asks_for_quiet_too() {
 fn figures_beyond_all_bounds_are_added_up() {
     let hosts = Hosts::new();
     let most = u64::MAX;
-    let tells = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
-    let far = hosts.program("far", &format!("echo '{tells}'; kill -9 $$"));
-    let said = Said::of(
+    let event = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
+    let fake_numaio = hosts.program("far", &format!("echo '{event}'; kill -9 $$"));
+    let output = Said::of(
         hosts
-            .command(&["copy", "--retry", "0", "--remote-numaio", &far, "one:f", "two:f"])
+            .command(&["copy", "--retry", "0", "--remote-numaio", &fake_numaio, "one:f", "two:f"])
             .limited_output()
             .expect("numaio"),
     );
-    said.failed(1, &["the connection was lost"]);
+    output.failed(1, &["the connection was lost"]);
 }
 
 /// A hostile host tells names that are longer than any: the job can still be read.
@@ -188,12 +188,12 @@ fn names_beyond_all_bounds_are_kept_in_part() {
         format!(r#"{{"event":"problem","name":"{name}","side":"source","reason":"Other","text":"long"}}"#);
     hosts.home.file("problem", &(problem + "\n"));
     let end = r#"{"event":"end","done":true,"seconds":1,"entries":0,"size":0,"moved":0,"unchanged":0,"removed":0,"failed":80,"bytes":0,"resumed":0}"#;
-    let far = hosts
+    let fake_numaio = hosts
         .program("far", &format!("for i in $(seq 80); do cat \"$HERE/problem\"; done; echo '{end}'; exit 3"));
     for json in [&["--json"][..], &[]] {
-        let words = [&["copy"], json, &["--remote-numaio", &far, "one:f", "two:f"]].concat();
-        let said = Said::of(hosts.command(&words).limited_output().expect("numaio"));
-        assert_eq!(said.code, Some(3), "{}", said.err.chars().take(2_000).collect::<String>());
+        let words = [&["copy"], json, &["--remote-numaio", &fake_numaio, "one:f", "two:f"]].concat();
+        let output = Said::of(hosts.command(&words).limited_output().expect("numaio"));
+        assert_eq!(output.code, Some(3), "{}", output.err.chars().take(2_000).collect::<String>());
         let job = hosts.jobs().pop().expect("a job");
         let kept = job.problems.iter().filter_map(|problem| problem.name.as_ref()).map(String::len);
         assert_eq!((job.problems.len(), kept.max() < Some(30_000)), (80, true));
@@ -204,19 +204,19 @@ fn names_beyond_all_bounds_are_kept_in_part() {
 #[test]
 fn what_was_moved_before_an_interrupt_is_told() {
     let hosts = Hosts::new();
-    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
-    let far = hosts.program("far", &format!("echo '{tells}'\ncat >/dev/null"));
+    let event = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let fake_numaio = hosts.program("far", &format!("echo '{event}'\ncat >/dev/null"));
     let mut command =
-        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
-    let heard = hosts.home.0.join("heard");
-    command.stdout(fs::File::create(&heard).expect("a file")).stderr(Stdio::piped());
+        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &fake_numaio, "one:f", "two:f"]);
+    let events_path = hosts.home.0.join("heard");
+    command.stdout(fs::File::create(&events_path).expect("a file")).stderr(Stdio::piped());
     let mut child = command.spawn().expect("numaio");
-    let told = || fs::read_to_string(&heard).expect("a file");
-    until(|| told().contains("progress"), || "it tells how far it is");
+    let printed = || fs::read_to_string(&events_path).expect("a file");
+    until(|| printed().contains("progress"), || "it tells how far it is");
     kill("-INT", child.id());
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!((said.code, said.err.as_str()), (Some(130), ""));
-    let end: serde_json::Value = serde_json::from_str(told().lines().last().expect("an end")).expect("JSON");
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((output.code, output.err.as_str()), (Some(130), ""));
+    let end: serde_json::Value = serde_json::from_str(printed().lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"], &end["moved"]), (&"end".into(), &false.into(), &1.into()));
 }
 
@@ -224,14 +224,14 @@ fn what_was_moved_before_an_interrupt_is_told() {
 fn who_failed_is_told() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");
-    let said = hosts.copy(&["one:file", "one:absent", "two:dst"]);
-    said.failed(3, &["numaio: absent: ", "(source)"]);
+    let output = hosts.copy(&["one:file", "one:absent", "two:dst"]);
+    output.failed(3, &["numaio: absent: ", "(source)"]);
     assert!(hosts.path("two/dst/file").exists());
     hosts.copy(&["one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
     hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
     hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "/ssh three true"]);
-    let said = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
-    Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    let output = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
+    Said::of(output).failed(1, &["no numaio answers on one", "--bootstrap"]);
     // Whoever prints something else than events is no numaio.
     let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).limited_output();
     Said::of(echo.expect("numaio")).failed(1, &["expected an event"]);
@@ -275,19 +275,19 @@ fn numaio_is_brought_to_a_host_without_it() {
     assert_eq!(fs::read(hosts.path("one/g")).ok(), Some(b"content".to_vec()));
     let folder = hosts.path("one/.cache/numaio");
     let entries = || fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
-    let brought: Vec<PathBuf> = entries().collect();
-    assert_eq!(brought.len(), 1, "{brought:?}");
-    let found = fs::metadata(&brought[0]).expect("a file");
+    let installed: Vec<PathBuf> = entries().collect();
+    assert_eq!(installed.len(), 1, "{installed:?}");
+    let found = fs::metadata(&installed[0]).expect("a file");
     let mode = fs::metadata(&folder).expect("a folder").mode();
     assert_eq!((found.mode() & 0o777, mode & 0o777), (0o700, 0o700));
     // It is there now.
     copy(&["copy", "--bootstrap", "one:g", "h"]).ok();
-    assert_eq!(fs::metadata(&brought[0]).expect("a file").ino(), found.ino());
+    assert_eq!(fs::metadata(&installed[0]).expect("a file").ino(), found.ino());
     // One that was damaged is not started.
-    fs::write(&brought[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
+    fs::write(&installed[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
     copy(&["copy", "--bootstrap", "one:g", "i"]).ok();
     assert!(!hosts.path("one/started").exists());
-    assert_eq!(fs::metadata(&brought[0]).expect("a file").len(), found.len());
+    assert_eq!(fs::metadata(&installed[0]).expect("a file").len(), found.len());
     // Both of two.
     fs::remove_dir_all(&folder).expect("removed");
     copy(&["copy", "--bootstrap", "one:g", "two:g"]).ok();
@@ -346,8 +346,8 @@ exec {NUMAIO} \"$@\"
     fs::create_dir(hosts.path("one/dst")).expect("a folder");
     let args =
         ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
-    let said = Said::of(hosts.command(&args).limited_output().expect("numaio"));
-    said.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
+    let output = Said::of(hosts.command(&args).limited_output().expect("numaio"));
+    output.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
     assert!(!hosts.path("one/dst/large").exists());
     hosts.copy(&[&src, "one:dst"]).ok();
     assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
@@ -360,11 +360,11 @@ fn a_host_of_two_that_is_lost_is_reached_again() {
         let hosts = Hosts::new();
         let large = content(12);
         hosts.write("one/src/large", &large);
-        let noted = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
-        let noted = hosts.home.file("noted", &noted);
-        fs::set_permissions(&noted, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let wrapper = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
+        let wrapper = hosts.home.file("noted", &wrapper);
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("a mode");
         let args =
-            ["copy", "--remote-numaio", &noted, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
+            ["copy", "--remote-numaio", &wrapper, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
         let mut command = hosts.command(&args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         let parts = || fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
@@ -372,14 +372,14 @@ fn a_host_of_two_that_is_lost_is_reached_again() {
         until(|| there() > 3 << 20, || "some of it is there");
         let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
         kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
-        let said = Said::of(child.limited_output().expect("ended"));
-        assert!(said.err.contains("retrying in 0.5 s"), "{lost}: {}", said.err);
+        let output = Said::of(child.limited_output().expect("ended"));
+        assert!(output.err.contains("retrying in 0.5 s"), "{lost}: {}", output.err);
         let events: Vec<serde_json::Value> =
-            said.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", said.out);
+            output.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", output.out);
         let end = events.last().expect("an end");
-        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", said.out);
-        assert_eq!(said.code, Some(0), "{lost}: {}", said.err);
+        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", output.out);
+        assert_eq!(output.code, Some(0), "{lost}: {}", output.err);
         assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
         assert_eq!(parts().count(), 1, "{lost}: nothing else is left");
     }

@@ -31,7 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Frames and data of a packet.
-type Sent = (Vec<u8>, Vec<u8>);
+type RawPacket = (Vec<u8>, Vec<u8>);
 
 fn options() -> SinkOptions {
     SinkOptions {
@@ -66,13 +66,13 @@ fn options() -> SinkOptions {
 }
 
 /// A packet as it goes over a stream.
-fn packet((frames, data): &Sent) -> Vec<u8> {
+fn packet((frames, data): &RawPacket) -> Vec<u8> {
     let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
     [&head[..], frames, data].concat()
 }
 
 /// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
-fn sink(home: &Home, packets: &[Sent]) -> (TransferOutcome, String) {
+fn sink(home: &Home, packets: &[RawPacket]) -> (TransferOutcome, String) {
     sink_with(home, options(), packets)
 }
 
@@ -95,12 +95,12 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
     FilePort::over(setting, StreamPair { from: Box::new(from), to: Box::new(link) }).expect("a port")
 }
 
-fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOutcome, String) {
+fn sink_with(home: &Home, options: SinkOptions, packets: &[RawPacket]) -> (TransferOutcome, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut port = port(home, theirs);
     let mut core = Sink::new(options);
     let mut problems = String::new();
-    let began = Instant::now();
+    let start = Instant::now();
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -123,7 +123,7 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOu
         drive(
             &mut core,
             &mut port,
-            || began.elapsed(),
+            || start.elapsed(),
             |core| {
                 for report in core.reports() {
                     if let Report::Problem(problem) = report {
@@ -185,7 +185,7 @@ fn batch(first: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent {
+fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> RawPacket {
     let part = ChunkPart {
         file: FileNumber::new(number).expect("a number"),
         extent: Extent::at(offset, data.len() as u64).expect("an extent"),
@@ -202,7 +202,7 @@ fn end() -> Vec<u8> {
     bytes
 }
 
-fn plain(frames: Vec<u8>) -> Sent {
+fn plain(frames: Vec<u8>) -> RawPacket {
     (frames, Vec::new())
 }
 
@@ -215,7 +215,7 @@ fn home() -> Home {
 }
 
 /// Nothing but the two folders is there, and nothing in the one outside.
-fn untouched(home: &Home) {
+fn assert_outside_untouched(home: &Home) {
     let names = |folder: &str| {
         let entries = fs::read_dir(home.0.join(folder)).expect("a folder");
         entries
@@ -240,7 +240,7 @@ fn names_that_lead_out_end_the_transfer() {
         let (ended, problems) = sink(&home, &[plain(hello()), plain(bad), plain(end())]);
         assert_eq!(ended, TransferOutcome::Failed, "{name}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
@@ -283,14 +283,14 @@ fn who_told_of_one_file_sends_no_more_than_that() {
     }
 }
 
-fn asked(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
+fn requested(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
     let only = |name: &str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
     let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, with_parents: listed };
     RequestedEntries::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
 }
 
 /// A directory if it ends with a slash, else a file.
-fn plainly(name: &str) -> Entry {
+fn entry_named(name: &str) -> Entry {
     match name.strip_suffix('/') {
         None => file(name.as_bytes(), 0),
         Some("") => Entry { name: Name::root(), ..entry(b"d", Kind::Directory) },
@@ -301,46 +301,46 @@ fn plainly(name: &str) -> Entry {
 /// What came before it in the same packet is not made either.
 #[test]
 fn what_was_not_asked_for_ends_the_transfer() {
-    let one = || asked(&["one"], false, false);
-    let tree = || asked(&["d"], true, false);
-    let list = |recursive| asked(&["d/e/f"], recursive, true);
+    let one = || requested(&["one"], false, false);
+    let tree = || requested(&["d"], true, false);
+    let list = |recursive| requested(&["d/e/f"], recursive, true);
     let link = |name: &str, to: &str| {
         let object = Object::HardLink(Name::new(to.as_bytes()).expect("a name"));
-        Entry { object, ..plainly(name) }
+        Entry { object, ..entry_named(name) }
     };
     // What may come, and what may not.
     let cases: [(RequestedEntries, &[&str], Entry); 15] = [
-        (one(), &["one"], plainly(".bashrc")),
-        (one(), &[], plainly("/")),
-        (one(), &[], plainly("one/")),
-        (one(), &["one"], plainly("one/below")),
+        (one(), &["one"], entry_named(".bashrc")),
+        (one(), &[], entry_named("/")),
+        (one(), &[], entry_named("one/")),
+        (one(), &["one"], entry_named("one/below")),
         (one(), &[], link("one", "there")),
         (one(), &["one"], link("two", "one")),
-        (asked(&[""], false, false), &[], plainly("any")),
-        (tree(), &["d/", "d/a"], plainly(".ssh/")),
-        (tree(), &["d/", "d/a"], plainly(".ssh/authorized_keys")),
-        (tree(), &["d/"], plainly("d/left.o")),
-        (tree(), &["d/"], plainly("d/left/a")),
-        (list(false), &["d/", "d/e/", "d/e/f"], plainly("d/a")),
-        (list(false), &["d/", "d/e/", "d/e/f/"], plainly("d/e/f/a")),
-        (list(true), &["d/", "d/e/", "d/e/f/", "d/e/f/a"], plainly("d/e/g")),
-        (list(true), &[], plainly("d")),
+        (requested(&[""], false, false), &[], entry_named("any")),
+        (tree(), &["d/", "d/a"], entry_named(".ssh/")),
+        (tree(), &["d/", "d/a"], entry_named(".ssh/authorized_keys")),
+        (tree(), &["d/"], entry_named("d/left.o")),
+        (tree(), &["d/"], entry_named("d/left/a")),
+        (list(false), &["d/", "d/e/", "d/e/f"], entry_named("d/a")),
+        (list(false), &["d/", "d/e/", "d/e/f/"], entry_named("d/e/f/a")),
+        (list(true), &["d/", "d/e/", "d/e/f/", "d/e/f/a"], entry_named("d/e/g")),
+        (list(true), &[], entry_named("d")),
     ];
-    for (asked, may, other) in cases {
+    for (requested, allowed, other) in cases {
         let home = home();
         home.file("dst/there", "precious");
         let mut filter = Filter::default();
         ["*.o", "left/"].iter().for_each(|pattern| {
             filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         });
-        let options = SinkOptions { requested: Some(asked), filter, delete: true, ..options() };
+        let options = SinkOptions { requested: Some(requested), filter, delete: true, ..options() };
         let words =
             format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
-        let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
+        let all: Vec<Entry> = allowed.iter().map(|name| entry_named(name)).chain([other]).collect();
         let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
         assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, words), "{all:?}");
         assert_eq!(names(&home, "dst"), ["there"], "{all:?}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
@@ -355,7 +355,7 @@ fn names(home: &Home, folder: &str) -> Vec<String> {
 type Change<'a> = (&'a str, &'a str);
 
 /// Copies from a host on which numaio hears of another order than was typed, and so sends what was not asked for.
-fn from_liar(home: &Home, changes: &[Change], args: &[&str]) -> Said {
+fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Said {
     let change = |(from, to): &Change| format!("s/{from}/{to}/;");
     let changes: String = changes.iter().map(change).collect();
     let script = format!(
@@ -398,7 +398,7 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
         let words = format!("ended: the source sent an entry that was not requested: {shown} (destination)");
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
-            from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);
+            copy_from_tampered_host(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);
             let left = [names(&home, "dst"), names(&home, "outside")].concat();
             assert_eq!(left, Vec::<String>::new(), "{args:?} {dst}");
             // One that is not there may be made, as that of a directory.
@@ -406,8 +406,8 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
             assert!(made.is_empty() && !home.0.join("new").is_file(), "{args:?} {dst}: {made:?}");
         }
     }
-    from_liar(&home, &[], &["host:src/report", "one"]).ok();
-    from_liar(&home, &[], &["-r", "--exclude", ".b*", "host:src/", "all"]).ok();
+    copy_from_tampered_host(&home, &[], &["host:src/report", "one"]).ok();
+    copy_from_tampered_host(&home, &[], &["-r", "--exclude", ".b*", "host:src/", "all"]).ok();
     assert_eq!(names(&home, "all"), [".ssh", "report", "two"]);
 }
 
@@ -480,11 +480,11 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         args.push(one_of(&["dst", "dst/", "new", "new/"]));
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
-        let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let output = copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
         let is_refused = ["not requested", "invalid data from the peer", "the transfer failed"]
             .iter()
-            .any(|it| said.err.contains(it));
-        assert!(!is_refused, "{args:?}: {}", said.err);
+            .any(|it| output.err.contains(it));
+        assert!(!is_refused, "{args:?}: {}", output.err);
     }
     assert_eq!(names(&home, "outside"), Vec::<String>::new());
 }
@@ -506,13 +506,13 @@ fn links_that_the_source_made_itself_are_not_followed() {
     for name in ["l/evil", "l/empty", "l/pipe", "l/d"] {
         assert!(problems.contains(&format!("{name:?}")), "{name}: {problems}");
     }
-    untouched(&home);
+    assert_outside_untouched(&home);
 }
 
 #[test]
 fn data_that_was_not_wanted_ends_the_transfer() {
     let big = vec![7; BLOCK];
-    let cases: [(&str, Vec<Sent>); 6] = [
+    let cases: [(&str, Vec<RawPacket>); 6] = [
         ("beyond its end", vec![chunk(0, 0, b"longer", None)]),
         ("in the midst of a block", vec![chunk(0, 1, b"ello", None)]),
         ("twice", vec![chunk(1, 0, &big, None), chunk(1, 0, &big, None)]),
@@ -533,7 +533,7 @@ fn data_that_was_not_wanted_ends_the_transfer() {
         assert!(problems.contains("Transfer Protocol"), "{what}: {problems}");
         let named = ["five", "two"].map(|name| home.0.join("dst").join(name).exists());
         assert_eq!(named, [false, false], "{what}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
@@ -581,39 +581,39 @@ fn who_does_not_hear_what_failed_is_heard_no_more() {
     let home = home();
     let (mut ours, theirs) = UnixStream::pair().expect("sockets");
     let mut port = port(&home, theirs);
-    let (mut core, told) = (Sink::new(options()), AtomicU64::new(0));
+    let (mut core, reported) = (Sink::new(options()), AtomicU64::new(0));
     let above = format!("{}/", "x".repeat(255)).repeat(15);
     let device = Kind::CharacterDevice(DeviceNumber::new(1, 3).expect("a device"));
     let entry = |number: u64| entry(format!("{above}{number}").as_bytes(), device.clone());
     // Or it would be a flood; it stops when nothing more is heard.
-    let is_heard = |sent: u64| {
+    let is_reported = |sent: u64| {
         let looks = (0..200).find(|_| {
-            let is_heard = told.load(Ordering::SeqCst) >= sent;
-            (!is_heard).then(|| thread::sleep(Duration::from_millis(10)));
-            is_heard
+            let is_reported = reported.load(Ordering::SeqCst) >= sent;
+            (!is_reported).then(|| thread::sleep(Duration::from_millis(10)));
+            is_reported
         });
         looks.is_some()
     };
     thread::scope(|scope| {
         scope.spawn(|| {
             ours.write_all(&packet(&plain(hello()))).expect("sent");
-            for first in (0..64).map(|number| number * BATCH).take_while(|first| is_heard(*first)) {
+            for first in (0..64).map(|number| number * BATCH).take_while(|first| is_reported(*first)) {
                 let entries: Vec<Entry> = (first..first + BATCH).map(entry).collect();
                 let _ = ours.write_all(&packet(&plain(batch(first, &entries))));
             }
             drop(ours);
         });
-        let began = Instant::now();
+        let start = Instant::now();
         drive(
             &mut core,
             &mut port,
-            || began.elapsed(),
+            || start.elapsed(),
             |core| {
-                told.fetch_add(core.reports().len() as u64, Ordering::SeqCst);
+                reported.fetch_add(core.reports().len() as u64, Ordering::SeqCst);
             },
         );
         drop(port);
     });
-    let told = told.into_inner();
-    assert!((8 * BATCH..24 * BATCH).contains(&told), "{told} problems, each of 4 KiB, wait to be heard");
+    let reported = reported.into_inner();
+    assert!((8 * BATCH..24 * BATCH).contains(&reported), "{reported} problems, each of 4 KiB, wait to be heard");
 }

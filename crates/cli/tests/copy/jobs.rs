@@ -1,7 +1,7 @@
 //! `numaio jobs`: what transfers note of themselves, whoever is killed, and what can be done with it.
 
 use crate::image::Image;
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{until, Home, Limited, Said};
 use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
@@ -16,7 +16,7 @@ fn store(home: &Home) -> PathBuf {
 }
 
 /// The job of this number as it is noted.
-fn noted(home: &Home, id: u32) -> Job {
+fn stored_job(home: &Home, id: u32) -> Job {
     let text = fs::read_to_string(store(home).join(format!("{id}.json"))).expect("a job's file");
     Job::from_json(&text).expect("a job")
 }
@@ -28,15 +28,15 @@ fn write(home: &Home, job: &Job) {
 }
 
 /// A job as numaio shows it.
-fn shown(home: &Home, id: u32) -> Job {
+fn show_job(home: &Home, id: u32) -> Job {
     Job::from_json(&home.run(&["jobs", "show", &id.to_string(), "--json"]).ok()).expect("a job")
 }
 
-fn list(home: &Home) -> Vec<Job> {
+fn list_jobs(home: &Home) -> Vec<Job> {
     serde_json::from_str(&home.run(&["jobs", "--json"]).ok()).expect("jobs")
 }
 
-fn large(home: &Home, mib: usize) {
+fn write_large_file(home: &Home, mib: usize) {
     fs::create_dir_all(home.0.join("src")).expect("a folder");
     let content: Vec<u8> = (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
     fs::write(home.0.join("src/large"), content).expect("a file");
@@ -57,7 +57,7 @@ fn every_copy_notes_itself() {
     home.run(&["copy", "--no-job", "f", "h"]).ok();
     home.run(&["copy", "-r", "absent", "f", "to"]).failed(3, &["absent"]);
     home.run(&["copy", "f", "no/such/folder/"]).failed(1, &["no/such/folder"]);
-    let jobs = list(&home);
+    let jobs = list_jobs(&home);
     let states: Vec<JobState> = jobs.iter().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Done, JobState::Failed, JobState::Failed]);
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2, 3]);
@@ -79,22 +79,22 @@ fn every_copy_notes_itself() {
 #[test]
 fn a_killed_one_is_cut_and_goes_on() {
     let home = Home::new();
-    large(&home, 60);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    write_large_file(&home, 60);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     child.kill().expect("killed");
     // Also before anybody has asked how it ended.
-    until(|| shown(&home, 1).state == JobState::Interrupted, || "the job is cut");
-    assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
+    until(|| show_job(&home, 1).state == JobState::Interrupted, || "the job is cut");
+    assert_eq!(stored_job(&home, 1).state, JobState::Running, "nobody could note its end");
     child.limited_status().expect("ended");
     assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
     // From anywhere; the limit of its rate is a part of the command.
     let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
-    let said = Said::of(elsewhere.expect("numaio")).ok();
-    assert!(said.contains(" resumed"), "{said}");
+    let output = Said::of(elsewhere.expect("numaio")).ok();
+    assert!(output.contains(" resumed"), "{output}");
     same(&home, "dst");
-    let job = shown(&home, 1);
-    assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));
+    let job = show_job(&home, 1);
+    assert_eq!((job.state, job.runs, list_jobs(&home).len()), (JobState::Done, 2, 1));
     assert!(job.totals.resumed > 0 && job.totals.bytes < 60 << 20, "{:?}", job.totals);
 }
 
@@ -109,29 +109,29 @@ fn a_disk_that_went_and_came_back_is_not_believed() {
         );
         return;
     };
-    large(&home, 40);
+    write_large_file(&home, 40);
     for (id, goes, resumes) in [(1, false, true), (2, true, false)] {
         drop(fs::remove_dir_all(image.at.join("dst")));
-        let mut child = slow(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
+        let mut child = start_slow_copy(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
         child.kill().expect("killed");
         child.limited_status().expect("ended");
         assert!(!goes || image.reattach(), "the disk comes back");
         home.run(&["jobs", "resume", &id.to_string()]).ok();
         same(&home, "mount/dst");
-        assert_eq!(shown(&home, id).totals.resumed > 0, resumes, "went: {goes}");
+        assert_eq!(show_job(&home, id).totals.resumed > 0, resumes, "went: {goes}");
     }
 }
 
 #[test]
 fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
     let home = Home::new();
-    large(&home, 40);
+    write_large_file(&home, 40);
     fs::create_dir_all(home.0.join("src/closed/deep")).expect("a folder");
     fs::set_permissions(home.0.join("src/closed"), fs::Permissions::from_mode(0o750)).expect("a mode");
     fs::create_dir_all(home.0.join("dst/kept")).expect("a folder");
     fs::create_dir_all(home.0.join("src/kept")).expect("a folder");
     fs::set_permissions(home.0.join("dst/kept"), fs::Permissions::from_mode(0o700)).expect("a mode");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     home.run(&["copy", "-r", "src/", "dst"]).ok();
@@ -143,7 +143,7 @@ fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
     assert_eq!(mode("dst/kept"), 0o700, "it was there");
     // What nobody else may read there nobody else reads here, not even meanwhile.
     fs::set_permissions(home.0.join("src"), fs::Permissions::from_mode(0o700)).expect("a mode");
-    let mut child = slow(&home, &["-r", "src/"], "new", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "new", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     assert_eq!(mode("new") & 0o777, 0o700);
@@ -155,30 +155,30 @@ fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
 #[test]
 fn what_was_begun_outlives_a_run_without_it_and_is_told_without_holes() {
     let home = Home::new();
-    large(&home, 40);
+    write_large_file(&home, 40);
     let file = fs::File::options().write(true).open(home.0.join("src/large")).expect("a file");
     file.set_len(1 << 30).expect("a hole");
     home.file("src/small", "small");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     home.run(&["copy", "-r", "--max-size=1M", "src/", "dst"]).ok();
     home.run(&["jobs", "resume", "1"]).ok();
     same(&home, "dst");
-    let resumed = shown(&home, 1).totals.resumed;
+    let resumed = show_job(&home, 1).totals.resumed;
     assert!((1..40 << 20).contains(&resumed), "{resumed}");
 }
 
 #[test]
 fn one_that_runs_is_ended_in_order() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 is running"]);
-    let said = home.run(&["jobs", "cancel", "1"]);
+    let output = home.run(&["jobs", "cancel", "1"]);
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
-    assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
-    let job = noted(&home, 1);
+    assert!(output.code == Some(0) && output.err.contains("numaio jobs resume 1"), "{}", output.err);
+    let job = stored_job(&home, 1);
     assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "it was interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
@@ -190,8 +190,8 @@ fn one_that_runs_is_ended_in_order() {
 #[test]
 fn one_that_is_stopped_is_ended_too() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     let status =
         Command::new("kill").args(["-STOP", &child.id().to_string()]).limited_status().expect("kill");
     assert!(status.success());
@@ -202,8 +202,8 @@ fn one_that_is_stopped_is_ended_too() {
 #[test]
 fn of_those_that_resume_it_at_once_one_does() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     let resume = |_| {
@@ -219,7 +219,7 @@ fn of_those_that_resume_it_at_once_one_does() {
     assert_eq!(codes(), [Some(2); 5], "the job runs");
     home.run(&["jobs", "cancel", "1"]).ok();
     until(|| codes().len() == 6, || "it has ended");
-    assert_eq!(shown(&home, 1).runs, 2);
+    assert_eq!(show_job(&home, 1).runs, 2);
 }
 
 #[test]
@@ -229,27 +229,27 @@ fn another_process_with_its_number_is_not_taken_for_it() {
     let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     job.state = JobState::Running;
     // The process has the number, and began at another time.
     let root = numaio_linux::Root::live().expect("a root");
     let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
     (job.process.pid, job.process.began) = (other.id(), began + 1);
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
+    assert_eq!(show_job(&home, 1).state, JobState::Interrupted);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
     assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
     // It is the process, and it was another start of the machine.
     job.process.began = began;
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     job.process.boot = Some("another".to_owned());
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
+    assert_eq!(show_job(&home, 1).state, JobState::Interrupted);
     // Of another host nobody knows better.
     job.process.host = "elsewhere".to_owned();
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     home.run(&["jobs", "cancel", "1"]).failed(1, &["runs on elsewhere"]);
     other.kill().expect("killed");
     other.limited_status().expect("ended");
@@ -265,17 +265,17 @@ fn damage_is_told_and_the_others_are_shown() {
         ["", "{", "[1]", "{\"schema\": \"numaio/job/9\"}", "{\"schema\": \"numaio/job/1\"}", "\u{0}"]
     {
         fs::write(&next, damage).expect("a file");
-        let said = home.run(&["jobs", "list"]);
-        assert!(said.err.contains("2.json: not a job record"), "{damage:?}: {}", said.err);
-        assert!(said.ok().contains("numaio copy f g"), "{damage:?}");
+        let output = home.run(&["jobs", "list"]);
+        assert!(output.err.contains("2.json: not a job record"), "{damage:?}: {}", output.err);
+        assert!(output.ok().contains("numaio copy f g"), "{damage:?}");
         home.run(&["jobs", "show", "2"]).failed(1, &["not a job record"]);
     }
     fs::write(&next, b"\xff\xfe").expect("a file");
     home.run(&["jobs", "show", "2"]).failed(1, &["2.json"]);
     // Its number stays taken.
     home.run(&["copy", "f", "h"]).ok();
-    assert_eq!(noted(&home, 3).state, JobState::Done);
-    let mut job = noted(&home, 1);
+    assert_eq!(stored_job(&home, 3).state, JobState::Done);
+    let mut job = stored_job(&home, 1);
     for (command, directory, words) in [
         (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
         (&["topology"], home.path(""), "not numaio copy"),
@@ -298,7 +298,7 @@ fn old_ones_make_room_and_running_ones_stay() {
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
     let root = numaio_linux::Root::live().expect("a root");
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     let (own, began) = (std::process::id(), numaio_machine::process::start_time(&root, std::process::id()));
     // The first one runs, as this test does; all others have ended.
     (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
@@ -322,7 +322,7 @@ fn old_ones_make_room_and_running_ones_stay() {
     fs::write(store(&home).join("77.json.4242.tmp"), "{").expect("a file");
     ["1.json", "120.json", "121.json", "77.json.4242.tmp"].into_iter().for_each(age);
     home.run(&["copy", "f", "g"]).ok();
-    let left: Vec<u32> = list(&home).into_iter().map(|job| job.id).collect();
+    let left: Vec<u32> = list_jobs(&home).into_iter().map(|job| job.id).collect();
     let wanted: Vec<u32> =
         std::iter::once(1).chain((31..=131).filter(|id| ![120, 121].contains(id))).collect();
     assert_eq!(left, wanted);
@@ -341,7 +341,7 @@ fn those_that_begin_at_once_have_numbers_of_their_own() {
         .collect();
     children.into_iter().for_each(|mut child| assert!(child.limited_status().expect("ended").success()));
     let mut destinations: Vec<CommandArg> =
-        list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+        list_jobs(&home).into_iter().map(|job| job.command[2].clone()).collect();
     destinations.sort_by_key(|word| format!("{word:?}"));
     let wanted: Vec<CommandArg> = (0..8).map(|to| CommandArg::Text(format!("to{to}"))).collect();
     assert_eq!(destinations, wanted);
@@ -350,7 +350,7 @@ fn those_that_begin_at_once_have_numbers_of_their_own() {
 #[test]
 fn a_kill_at_any_moment_leaves_a_store_that_can_be_read() {
     let home = Home::new();
-    large(&home, 8);
+    write_large_file(&home, 8);
     for moment in 0..24u64 {
         let mut command = home.numaio(&["copy", "-r", "src/", &format!("dst{moment}")]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
@@ -358,11 +358,11 @@ fn a_kill_at_any_moment_leaves_a_store_that_can_be_read() {
         // It may have ended.
         drop(child.kill());
         child.limited_status().expect("ended");
-        let said = home.run(&["jobs"]);
-        assert!(said.err.is_empty(), "{}", said.err);
-        assert_eq!(said.code, Some(0));
+        let output = home.run(&["jobs"]);
+        assert!(output.err.is_empty(), "{}", output.err);
+        assert_eq!(output.code, Some(0));
     }
-    assert!(list(&home).iter().all(|job| !job.state.is_alive()));
+    assert!(list_jobs(&home).iter().all(|job| !job.state.is_alive()));
 }
 
 #[test]
@@ -370,15 +370,15 @@ fn a_transfer_that_cannot_be_noted_is_carried_out() {
     let home = Home::new();
     home.file("f", "f");
     home.file("state", "in the way");
-    let said = home.run(&["copy", "f", "g"]);
+    let output = home.run(&["copy", "f", "g"]);
     assert!(
-        said.code == Some(0) && said.err.contains("cannot record this transfer as a job"),
+        output.code == Some(0) && output.err.contains("cannot record this transfer as a job"),
         "{:?} {}",
-        said.code,
-        said.err
+        output.code,
+        output.err
     );
-    let said = home.run(&["copy", "--no-job", "f", "h"]);
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let output = home.run(&["copy", "--no-job", "f", "h"]);
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""));
     assert!(home.0.join("g").exists() && home.0.join("h").exists());
     home.run(&["jobs"]).failed(1, &["state/numaio/jobs", "Not a directory"]);
 }
@@ -389,13 +389,13 @@ fn one_of_another_host_is_not_resumed_here() {
     let home = Home::new();
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     (job.state, job.process.host) = (JobState::Interrupted, "elsewhere".to_owned());
     write(&home, &job);
     fs::remove_file(home.0.join("g")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "run its command again"]);
     assert!(!home.0.join("g").exists());
-    assert_eq!(noted(&home, 1).state, JobState::Interrupted);
+    assert_eq!(stored_job(&home, 1).state, JobState::Interrupted);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn why_one_could_not_begin_again_is_noted() {
     home.run(&["copy", "--files-from", "list", "src/", "dst"]).ok();
     fs::remove_file(home.0.join("list")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["list: No such file"]);
-    let job = shown(&home, 1);
+    let job = show_job(&home, 1);
     assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
 }
 

@@ -1,6 +1,6 @@
 //! `numaio copy` on real trees: what arrives, what is told, and what is there after a kill.
 
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{Home, Limited, Said};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -103,8 +103,8 @@ fn everything(home: &Home) {
 fn everything_arrives_and_nothing_is_moved_twice() {
     let home = Home::new();
     everything(&home);
-    let said = copy(&home, &["-a", "src/", "dst"]).ok();
-    assert!(said.contains(" moved, ") && !said.contains("failed"), "{said}");
+    let output = copy(&home, &["-a", "src/", "dst"]).ok();
+    assert!(output.contains(" moved, ") && !output.contains("failed"), "{output}");
     same(&home, "src", "dst");
     let allocated = fs::metadata(home.0.join("dst/sparse")).expect("a file").blocks() * 512;
     assert!(allocated < 1 << 20, "{allocated} bytes of a file with holes");
@@ -142,14 +142,14 @@ fn slashes_mean_what_they_mean_to_rsync() {
     assert!(there("new/one"));
     copy(&home, &["-r", "src/d", "one", "to2"]).ok();
     assert!(there("to2/d/x") && there("to2/one"));
-    let said = copy(&home, &["src/d", "nothing"]);
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("it is a directory"), "{}", said.err);
-    let said = copy(&home, &["absent", "to"]);
+    let output = copy(&home, &["src/d", "nothing"]);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("it is a directory"), "{}", output.err);
+    let output = copy(&home, &["absent", "to"]);
     assert!(
-        said.code == Some(3) && said.err.contains("absent: no such file or directory (source)"),
+        output.code == Some(3) && output.err.contains("absent: no such file or directory (source)"),
         "{}",
-        said.err
+        output.err
     );
 }
 
@@ -163,8 +163,8 @@ fn many_small_files_arrive() {
             fs::write(folder.join(file.to_string()), bytes(file * 40, file as u8)).expect("a file");
         }
     }
-    let said = copy(&home, &["-r", "--hash", "blake3", "src/", "dst"]).ok();
-    assert!(said.starts_with("5051 moved, 0 unchanged"), "{said}");
+    let output = copy(&home, &["-r", "--hash", "blake3", "src/", "dst"]).ok();
+    assert!(output.starts_with("5051 moved, 0 unchanged"), "{output}");
     let content = |tree: BTreeMap<PathBuf, String>| {
         tree.into_iter().map(|(name, what)| (name, what.split(' ').skip(6).collect::<String>()))
     };
@@ -271,11 +271,11 @@ fn wrong_usage_is_said() {
         (&["--threads", "129", "f", "g"], "no whole number from 1 to 128"),
         (&["--machine", "amd-2p", "f", "g"], "on this machine"),
     ] {
-        let said = copy(&home, args);
-        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {:?} {}", said.code, said.err);
+        let output = copy(&home, args);
+        assert!(output.code == Some(2) && output.err.contains(words), "{args:?}: {:?} {}", output.code, output.err);
     }
-    let said = copy(&home, &["-r", "f", "f/g/"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
+    let output = copy(&home, &["-r", "f", "f/g/"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
 }
 
 #[test]
@@ -292,10 +292,10 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     if !home.0.join("dst").exists() {
         return skipped("another user does not reach the test's folder");
     }
-    let said = Said::of(output);
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", said.err);
-    assert!(said.err.contains("locked: cannot list directory: permission denied (source)"), "{}", said.err);
+    let output = Said::of(output);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", output.err);
+    assert!(output.err.contains("locked: cannot list directory: permission denied (source)"), "{}", output.err);
     assert!(home.0.join("dst/open").exists() && !home.0.join("dst/secret").exists());
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
@@ -332,12 +332,12 @@ fn a_group_that_changed_is_set_by_who_is_in_it() {
     }
     std::os::unix::fs::chown(home.0.join("src/file"), None, Some(65_533)).expect("a group");
     let again = again.iter().map(|arg| arg.to_str().expect("text")).collect::<Vec<_>>();
-    let said =
+    let output =
         Said::of(home.command(program.to_str().expect("text"), &again).limited_output().expect("numaio"));
-    if said.err.contains("dst: ") {
+    if output.err.contains("dst: ") {
         return skipped("another user does not reach the test's folder");
     }
-    said.ok();
+    output.ok();
     assert_eq!(fs::metadata(home.0.join("dst/file")).expect("a file").gid(), 65_533);
 }
 
@@ -357,11 +357,11 @@ fn folders_that_are_closed_to_their_owner_are_filled_and_stay_so() {
         let Ok(output) = as_an_ordinary_user(&home, &["copy", option, "src/", "dst"]).limited_output() else {
             return skipped("no setpriv to be somebody else");
         };
-        let said = Said::of(output);
-        if said.err.contains("dst: ") {
+        let output = Said::of(output);
+        if output.err.contains("dst: ") {
             return skipped("another user does not reach the test's folder");
         }
-        said.ok();
+        output.ok();
         let mode = |folder| fs::metadata(home.0.join(folder)).expect("a folder").permissions().mode() & 0o777;
         assert_eq!((mode("dst/d"), home.0.join("dst/d/file").exists()), (0o555, true), "{option}");
         set(0o755);
@@ -382,14 +382,14 @@ fn a_full_disk_is_told_and_leaves_no_halves() {
          for f in [0-9]*; do cmp $f ../src/$f || echo differs $f; done",
         env!("CARGO_BIN_EXE_numaio")
     );
-    let said =
+    let output =
         Said::of(home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare"));
-    if !said.out.contains("code ") {
+    if !output.out.contains("code ") {
         return skipped("no right to mount a small file system");
     }
-    assert!(said.out.contains("code 3\n") && !said.out.contains("differs"), "{}\n{}", said.out, said.err);
-    assert!(said.err.contains("no space left on device (destination)"), "{}", said.err);
-    assert!(!said.out.contains(".numaio"), "{}", said.out);
+    assert!(output.out.contains("code 3\n") && !output.out.contains("differs"), "{}\n{}", output.out, output.err);
+    assert!(output.err.contains("no space left on device (destination)"), "{}", output.err);
+    assert!(!output.out.contains(".numaio"), "{}", output.out);
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     for index in 0..50 {
         fs::write(home.0.join(format!("src/{index}")), bytes(10_000 + index, index as u8)).expect("a file");
     }
-    let mut child = slow(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     assert!(!home.0.join("dst/large").exists(), "it was killed too late for this test");
@@ -413,11 +413,11 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     let left: Vec<_> = names().collect();
     copy(&home, &["-an", "src/", "dst"]).ok();
     assert_eq!(names().collect::<Vec<_>>(), left);
-    let said = copy(&home, &["-a", "src/", "dst"]).ok();
-    assert!(said.contains(" resumed"), "{said}");
+    let output = copy(&home, &["-a", "src/", "dst"]).ok();
+    assert!(output.contains(" resumed"), "{output}");
     same(&home, "src", "dst");
     // An interrupt is said, and the same holds; also of two at once, as timeout(1) sends them.
-    let mut child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
     let both = format!("kill -TERM {0}; kill -TERM {0}", child.id());
     assert!(home.command("sh", &["-c", &both]).limited_status().expect("a shell").success());
     assert_eq!(child.limited_output().expect("ended").status.code(), Some(130));
@@ -442,20 +442,20 @@ fn files_go_to_another_host_and_come_from_there() {
         let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
         Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
     };
-    let said = far(&["-a", "src/", "host:dst"]).ok();
-    assert!(!said.contains("failed"), "{said}");
+    let output = far(&["-a", "src/", "host:dst"]).ok();
+    assert!(!output.contains("failed"), "{output}");
     same(&home, "src", "dst");
     far(&["-a", "host:src/", "back"]).ok();
     same(&home, "src", "back");
     far(&["host:src/d/big", "renamed"]).ok();
     assert_eq!(blake(&home.0.join("renamed")), blake(&home.0.join("src/d/big")));
-    let said = far(&["host:absent", "here"]);
-    assert!(said.code == Some(3) && said.err.contains("absent"), "{:?} {}", said.code, said.err);
-    let said = far(&["src/a", "host:no/such/folder/"]);
-    assert!(said.code == Some(1) && said.err.contains("no/such/folder"), "{}", said.err);
+    let output = far(&["host:absent", "here"]);
+    assert!(output.code == Some(3) && output.err.contains("absent"), "{:?} {}", output.code, output.err);
+    let output = far(&["src/a", "host:no/such/folder/"]);
+    assert!(output.code == Some(1) && output.err.contains("no/such/folder"), "{}", output.err);
     let args = ["copy", "--remote-numaio", "/no/numaio", "src/a", "host:x"];
-    let said = Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("no numaio answers on host"), "{}", said.err);
+    let output = Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
+    assert!(output.code == Some(1) && output.err.contains("no numaio answers on host"), "{}", output.err);
 }
 
 #[test]

@@ -164,12 +164,12 @@ fn threads_and_buffers_are_where_the_plan_says() {
 fn how_blocks_are_moved_is_told_and_can_be_chosen() {
     let home = Home::new();
     home.file("from", "x");
-    for (io, told) in [("threads", &["threads"][..]), ("auto", &["io_uring", "threads"])] {
+    for (io, reported) in [("threads", &["threads"][..]), ("auto", &["io_uring", "threads"])] {
         let out = home.run(&["copy", "--json", "--io", io, "from", "to"]).ok();
         let events = events(&out).into_iter().filter(|it| it["event"] == "placement");
-        let ways: Vec<String> = events.filter_map(|it| it["io"].as_str().map(str::to_owned)).collect();
-        assert_eq!(ways.len(), 2);
-        assert!(ways[0] == ways[1] && told.contains(&&*ways[0]), "{io}: {ways:?}");
+        let engines: Vec<String> = events.filter_map(|it| it["io"].as_str().map(str::to_owned)).collect();
+        assert_eq!(engines.len(), 2);
+        assert!(engines[0] == engines[1] && reported.contains(&&*engines[0]), "{io}: {engines:?}");
     }
 }
 
@@ -177,7 +177,7 @@ fn how_blocks_are_moved_is_told_and_can_be_chosen() {
 fn data_connections_are_beside_the_threads_for_storage() {
     let home = Home::new();
     fs::write(home.0.join("from"), vec![7; 8 << 20]).expect("a file");
-    let (send, ssh) = (plan(&home, "send"), far(&home, None));
+    let (send, ssh) = (plan(&home, "send"), ssh_wrapper(&home, None));
     let places = home.run(&["place", "--plan", &send, "--json"]).ok();
     let all = PlacementPlan::from_json(&places).expect("a plan").tasks[0].cpus.clone();
     // A machine of one core has no other one.
@@ -214,9 +214,9 @@ fn a_plan_that_does_not_hold_here_is_refused() {
     copy(&home, &["--plan", &lie, "from", "to"]).failed(1, &["lie.json"]);
     copy(&home, &["--plan", "from", "from", "to"]).failed(1, &["numaio plan --json writes such files"]);
     assert!(!home.0.join("to").exists());
-    let said = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
-    assert!(said.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", said.err);
-    assert_eq!(said.ok().lines().next(), Some("would be copied: to"));
+    let output = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
+    assert!(output.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", output.err);
+    assert_eq!(output.ok().lines().next(), Some("would be copied: to"));
 }
 
 #[test]
@@ -302,8 +302,8 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "beside"]).ok();
     assert!(home.0.join("beside/large/held").exists() && !home.0.join("beside/own").exists());
     fs::hard_link(home.0.join("src/large"), home.0.join("src/larger")).expect("a link");
-    let said = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
-    assert!(!home.0.join("linked/larger").exists() && !said.contains("failed"), "{said}");
+    let output = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
+    assert!(!home.0.join("linked/larger").exists() && !output.contains("failed"), "{output}");
 }
 
 /// Gives a file another content, and the time that it had.
@@ -331,7 +331,7 @@ fn contents_are_compared_where_sizes_are_the_same() {
     older.and_then(|file| file.set_modified(old)).expect("a time");
     let blind = copy(&home, &["-rn", "src/", "dst"]).ok();
     assert!(!blind.contains("damaged") && !blind.contains("big"), "{blind}");
-    let told = |args: &[&str]| {
+    let reported = |args: &[&str]| {
         let text = copy(&home, &[args, &["src/", "dst"]].concat()).ok();
         let mut lines: Vec<String> =
             text.lines().filter(|line| line.contains(": ")).map(str::to_owned).collect();
@@ -339,12 +339,12 @@ fn contents_are_compared_where_sizes_are_the_same() {
         lines
     };
     let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
-    let adorned = [".", "d/older"].map(|name| format!("attributes: {name}"));
-    let expected = [&adorned, &moved[..]].concat();
-    assert_eq!(told(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
-    assert_eq!(told(&["-avc"]), expected);
+    let attributes_set = [".", "d/older"].map(|name| format!("attributes: {name}"));
+    let expected = [&attributes_set, &moved[..]].concat();
+    assert_eq!(reported(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
+    assert_eq!(reported(&["-avc"]), expected);
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
-    assert_eq!(told(&["-avc"]), [""; 0]);
+    assert_eq!(reported(&["-avc"]), [""; 0]);
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn owners_are_kept_by_name_or_by_number() {
 }
 
 /// Where the other side has accounts of its own: a program in place of ssh that gives it another /etc/passwd.
-fn far(home: &Home, passwd: Option<&str>) -> String {
+fn ssh_wrapper(home: &Home, passwd: Option<&str>) -> String {
     let mount = passwd.map(|passwd| {
         let passwd = home.file("passwd", passwd);
         format!("mount --bind {passwd} /etc/passwd && ")
@@ -448,10 +448,10 @@ fn other_accounts(home: &Home) -> Option<String> {
         skipped("no right to give the other side accounts of its own");
         return None;
     }
-    Some(far(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
+    Some(ssh_wrapper(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
 }
 
-fn copy_far(home: &Home, ssh: &str, args: &[&str]) -> Said {
+fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> Said {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     Said::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
@@ -459,18 +459,18 @@ fn copy_far(home: &Home, ssh: &str, args: &[&str]) -> Said {
 #[test]
 fn another_host_takes_part_in_lists_hashes_and_manifests() {
     let home = Home::new();
-    let ssh = far(&home, None);
+    let ssh = ssh_wrapper(&home, None);
     files(&home, &["src/a/b", "src/a/c", "src/d"]);
     let list = home.file("list", "a/b\nd\n");
-    copy_far(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
     assert_eq!(tree(&home, "dst").into_keys().collect::<Vec<_>>(), ["a", "a/b", "d"]);
     damage(&home.0.join("dst/a/b"), b"src/x/b");
-    let said = copy_far(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
-    assert!(said.contains("copied: a/b\n") && !said.contains("copied: d\n"), "{said}");
+    let output = copy_remote(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
+    assert!(output.contains("copied: a/b\n") && !output.contains("copied: d\n"), "{output}");
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
     // As it is told there, a letter of this list takes two bytes for each of its own.
     let long = home.file("long", &format!("{}\n", "\u{436}".repeat(50)).repeat(90_000));
-    copy_far(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
+    copy_remote(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
         .failed(1, &["the name and rule lists are too long for a remote transfer", "copy in parts"]);
     let names = |manifest: &str| {
         let text = fs::read_to_string(home.0.join(manifest)).expect("a manifest");
@@ -482,7 +482,7 @@ fn another_host_takes_part_in_lists_hashes_and_manifests() {
         (names("pulled"), names("pushed")),
         (vec!["a/b".into(), "d".into()], vec!["a/b".into(), "a/c".into(), "d".into()])
     );
-    let damaged = copy_far(&home, &ssh, &["-rc", "host:src/", "dst"]).ok();
+    let damaged = copy_remote(&home, &ssh, &["-rc", "host:src/", "dst"]).ok();
     assert!(damaged.starts_with("0 moved"), "{damaged}");
 }
 
@@ -493,11 +493,11 @@ fn a_user_is_found_by_name_on_another_host() {
     files(&home, &["src/x"]);
     std::os::unix::fs::chown(home.0.join("src/x"), Some(1), Some(1)).expect("root gives files away");
     let owner = |name: &str| fs::metadata(home.0.join(name)).map(|found| (found.uid(), found.gid())).ok();
-    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert_eq!(owner("there/x"), Some((4711, 1)));
-    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    copy_remote(&home, &ssh, &["-a", "host:there/", "back"]).ok();
     assert_eq!(owner("back/x"), Some((1, 1)));
-    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
     assert_eq!(owner("numbers/x"), Some((1, 1)));
 }
 
@@ -529,13 +529,13 @@ fn a_user_of_an_acl_is_found_by_name_on_another_host() {
         })
     };
     let both = |user| [acl(user), acl(user)];
-    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert_eq!(acls("there"), both(4711));
-    let again = copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    let again = copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert!(again.starts_with("0 moved"), "{again}");
-    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    copy_remote(&home, &ssh, &["-a", "host:there/", "back"]).ok();
     assert_eq!(acls("back"), both(1));
-    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
     assert_eq!(acls("numbers"), both(1));
     copy(&home, &["-a", "src/", "local"]).ok();
     assert_eq!(acls("local"), both(1));
@@ -567,13 +567,13 @@ fn a_folder_that_has_the_name_of_a_file_before_it_is_told() {
         fs::create_dir_all(home.0.join("b/f")).expect("a folder");
         home.file("b/f/z", "z");
         let args = [&["copy", "-r", "--json"], dry, &["a/", "b/", "to"]].concat();
-        let said = home.run(&args);
+        let output = home.run(&args);
         assert_eq!(
-            (said.code, said.out.matches("different kind of file with this name").count()),
+            (output.code, output.out.matches("different kind of file with this name").count()),
             (Some(3), 1),
             "{}",
-            said.out
+            output.out
         );
-        assert!(said.out.contains("f/z") && !said.out.contains("e/x"), "{}", said.out);
+        assert!(output.out.contains("f/z") && !output.out.contains("e/x"), "{}", output.out);
     }
 }

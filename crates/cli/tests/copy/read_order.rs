@@ -1,6 +1,6 @@
 //! The order in which `numaio copy` reads, on a real ext4 on a loop device, which says that it has a head or that it has none.
 
-use crate::image::{tell, Image};
+use crate::image::{run_tool, Image};
 use crate::support::Home;
 use serde_json::Value;
 use std::fs;
@@ -38,16 +38,16 @@ fn scattered(folder: &Path) {
 
 /// Physical block of the first extent of a file, as e2fsprogs tells it.
 fn first_block(path: &Path) -> Option<u64> {
-    let said = tell("filefrag", &["-v", path.to_str()?])?;
+    let output = run_tool("filefrag", &["-v", path.to_str()?])?;
     // `   0:        0..       1:      33280..     33281:      2:             last,eof`
-    let line = said.lines().find(|line| line.trim_start().starts_with("0:"))?;
+    let line = output.lines().find(|line| line.trim_start().starts_with("0:"))?;
     line.split(':').nth(2)?.trim().split("..").next()?.parse().ok()
 }
 
 /// Names in the order in which they were read: one thread reads, and one writes.
-fn order(home: &Home, to: &str) -> Vec<String> {
-    let said = home.run(&["copy", "-r", "--json", "--threads", "1", "mount/files/", to]).ok();
-    let events = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+fn copied_in_order(home: &Home, to: &str) -> Vec<String> {
+    let output = home.run(&["copy", "-r", "--json", "--threads", "1", "mount/files/", to]).ok();
+    let events = output.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
     let copied = events.filter(|event| event["action"] == "copied");
     copied.map(|event| event["name"].as_str().expect("a name").to_owned()).collect()
 }
@@ -71,7 +71,7 @@ fn reads_follow_the_disk_where_it_has_a_head_and_inodes_where_it_has_none() {
     }
     let block = |path: &Path| first_block(path).expect("a block");
     let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
-    let names = order(&home, "one");
+    let names = copied_in_order(&home, "one");
     assert_eq!(names.len(), FILES);
     let blocks = keys(&block, &names);
     assert!(blocks.is_sorted(), "{blocks:?}");
@@ -79,7 +79,7 @@ fn reads_follow_the_disk_where_it_has_a_head_and_inodes_where_it_has_none() {
     if !rotates(&image, false) {
         return skipped("a loop device that cannot be told to have no head");
     }
-    let names = order(&home, "two");
+    let names = copied_in_order(&home, "two");
     let inodes = keys(&inode, &names);
     assert!(names.len() == FILES && inodes.is_sorted(), "{inodes:?}");
 }

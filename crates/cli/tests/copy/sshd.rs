@@ -92,8 +92,8 @@ fn free_port() -> u16 {
 
 /// Waits until it takes connections; false if it ended.
 fn listens(sshd: &mut Child, port: u16) -> bool {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
         if sshd.try_wait().expect("a child").is_some() {
             return false;
         }
@@ -170,10 +170,10 @@ fn files_go_through_a_real_ssh_and_back() {
     let Some(server) = Server::start() else { return };
     let home = &server.home;
     tree(&home.0.join("src"));
-    let said = server.copy(&["-av", "src/", "far:there"]);
+    let output = server.copy(&["-av", "src/", "far:there"]);
     // Data connections of their own, which the client finds by `ssh -G`.
-    assert!(!said.err.contains("data goes through ssh"), "{}", said.err);
-    said.ok();
+    assert!(!output.err.contains("data goes through ssh"), "{}", output.err);
+    output.ok();
     same(home, "src", "far/there");
     server.copy(&["-a", "far:there/", "back"]).ok();
     same(home, "src", "back");
@@ -202,8 +202,8 @@ fn a_real_host_without_numaio_gets_one_and_two_hosts_copy_between_them() {
     server.copy(&["-a", "--bootstrap", "bare:there/", "back"]).ok();
     same(home, "src", "back");
     server.copy(&["-a", "src/", "far:there"]).ok();
-    let said = server.copy(&["-a", "far:there/", "near:there"]).ok();
-    assert!(said.contains(" moved, ") && !said.contains("failed"), "{said}");
+    let output = server.copy(&["-a", "far:there/", "near:there"]).ok();
+    assert!(output.contains(" moved, ") && !output.contains("failed"), "{output}");
     same(home, "src", "near/there");
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
 /// Makes directories with a file in each, and closes them.
-fn closed(home: &Home, modes: &[(&str, u32)]) {
+fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
     for (name, _) in modes {
         fs::create_dir_all(home.0.join(name)).expect("a folder");
         home.file(&format!("{name}/file"), name);
@@ -19,7 +19,7 @@ fn closed(home: &Home, modes: &[(&str, u32)]) {
 }
 
 /// What a script says that runs in a home as somebody to whom all in it belongs, and who is not root; none where nobody can be that.
-fn as_another(home: &Home, script: &str) -> Option<Said> {
+fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
     }
@@ -34,16 +34,16 @@ fn run(home: &Home, script: &str) -> Option<Said> {
     let user: &[&str] =
         if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let command = [user, &["sh", "-c", &script]].concat();
-    let said = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    let output = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
     // Who cannot become another user hears setpriv say so, with any status.
-    (reached.exists() && said.code != Some(99)).then_some(said)
+    (reached.exists() && output.code != Some(99)).then_some(output)
 }
 
 fn is_root(home: &Home) -> bool {
     home.command("id", &["-u"]).limited_output().is_ok_and(|told| told.stdout == b"0\n")
 }
 
-fn nobody() {
+fn skip_without_other_user() {
     skipped("another user, as it needs root and setpriv, and a folder that others reach");
 }
 
@@ -54,7 +54,7 @@ fn mode_of(path: &Path) -> u32 {
 #[test]
 fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
     let home = Home::new();
-    closed(
+    make_closed_dirs(
         &home,
         &[
             ("to/cache", 0o555),
@@ -65,7 +65,7 @@ fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
         ],
     );
     // It has the place of something else, and is removed at once.
-    closed(
+    make_closed_dirs(
         &home,
         &[("to/place", 0o555), ("to/place/a", 0o555), ("to/place/a/closed", 0), ("to/place/b", 0o444)],
     );
@@ -79,11 +79,11 @@ fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
 $NUMAIO copy --no-job -n -r --delete from/ to; echo code $?
 $NUMAIO copy --no-job -r --delete from/ to; echo code $?
 find to | sort";
-    let Some(said) = as_another(&home, script) else { return nobody() };
+    let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
     let told: Vec<&str> =
-        said.out.lines().filter(|line| line.starts_with("code") || line.starts_with("to")).collect();
+        output.out.lines().filter(|line| line.starts_with("code") || line.starts_with("to")).collect();
     let left = ["to", "to/kept", "to/kept/file", "to/place"];
-    assert_eq!(told, [&["code 0", "code 0"], &left[..]].concat(), "{}\n{}", said.out, said.err);
+    assert_eq!(told, [&["code 0", "code 0"], &left[..]].concat(), "{}\n{}", output.out, output.err);
     assert_eq!((mode_of(&home.0.join("to/kept")), mode_of(&home.0.join("outside"))), (0o555, 0o555));
 }
 
@@ -91,19 +91,19 @@ find to | sort";
 #[test]
 fn directories_of_others_stay_closed() {
     let home = Home::new();
-    closed(&home, &[("to/others", 0o755)]);
+    make_closed_dirs(&home, &[("to/others", 0o755)]);
     fs::create_dir(home.0.join("from")).expect("a folder");
-    let given = as_another(&home, "[ $(id -u) != 0 ] || exit 99");
+    let given = run_as_other_user(&home, "[ $(id -u) != 0 ] || exit 99");
     let taken = std::os::unix::fs::chown(home.0.join("to/others"), Some(0), Some(0));
-    let (Some(_), Ok(())) = (given, taken) else { return nobody() };
-    let Some(said) = run(&home, "$NUMAIO copy --no-job --json -r --delete from/ to; echo code $?") else {
-        return nobody();
+    let (Some(_), Ok(())) = (given, taken) else { return skip_without_other_user() };
+    let Some(output) = run(&home, "$NUMAIO copy --no-job --json -r --delete from/ to; echo code $?") else {
+        return skip_without_other_user();
     };
-    assert!(said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
+    assert!(output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
     assert!(
-        said.out.contains("others/file") && said.out.contains("cannot remove: permission denied"),
+        output.out.contains("others/file") && output.out.contains("cannot remove: permission denied"),
         "{}",
-        said.out
+        output.out
     );
     assert_eq!((mode_of(&home.0.join("to/others")), home.0.join("to/others/file").exists()), (0o755, true));
 }
@@ -111,11 +111,11 @@ fn directories_of_others_stay_closed() {
 #[test]
 fn directories_can_be_filled_whatever_a_umask_takes_from_their_owner() {
     let home = Home::new();
-    closed(&home, &[("from/a", 0o755), ("from/a/b", 0o755)]);
+    make_closed_dirs(&home, &[("from/a", 0o755), ("from/a/b", 0o755)]);
     for (mask, mode) in [("0277", "500"), ("0477", "300")] {
         let script = format!("(umask {mask}; $NUMAIO copy --no-job -r from/ {mask}; echo code $?)");
-        let Some(said) = as_another(&home, &script) else { return nobody() };
-        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        let Some(output) = run_as_other_user(&home, &script) else { return skip_without_other_user() };
+        assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
         // What it is in the end is what the umask leaves.
         let names = ["", "a", "a/b"].map(|name| home.0.join(mask).join(name));
         assert_eq!(names.map(|name| format!("{:o}", mode_of(&name))), [mode; 3]);
@@ -131,8 +131,8 @@ fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
     fs::write(home.0.join("from/large"), vec![7; 5 << 20]).expect("a file");
     for (to, option) in [("to", ""), ("in-place", "--inplace")] {
         let script = format!("umask 0277; $NUMAIO copy --no-job -r {option} from/ {to}; echo code $?");
-        let Some(said) = as_another(&home, &script) else { return nobody() };
-        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        let Some(output) = run_as_other_user(&home, &script) else { return skip_without_other_user() };
+        assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
         let name = format!("{to}/large");
         assert_eq!((mode_of(&home.0.join(&name)), len(&home, &name)), (0o400, 5 << 20), "{to}");
     }
@@ -150,9 +150,9 @@ noted() { stat -c %s to/.numaio-journal 2>/dev/null || echo 0; }
 until [ $(noted) -gt 40 ]; do kill -0 $copy && sleep 0.02 || exit 1; done
 kill -9 $copy; wait $copy
 $NUMAIO copy --no-job -r --json from/ to; echo code $?";
-    let Some(said) = as_another(&home, script) else { return nobody() };
-    assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
-    let end = said.out.lines().find(|line| line.contains(r#""event":"end""#)).unwrap_or_default();
+    let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
+    assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
+    let end = output.out.lines().find(|line| line.contains(r#""event":"end""#)).unwrap_or_default();
     assert!(end.contains(r#""resumed":"#) && !end.contains(r#""resumed":0"#), "{end}");
     assert_eq!(len(&home, "to/large"), 48 << 20);
     let left: Vec<_> = fs::read_dir(home.0.join("to")).expect("a folder").flatten().collect();
@@ -173,8 +173,8 @@ to/program 60 & program=$!
 until [ \"$(readlink /proc/$program/exe)\" = \"$PWD/to/program\" ]; do kill -0 $program || exit 1; done
 $NUMAIO copy --no-job -r --inplace from/ to; echo code $?
 kill $program";
-    let Some(said) = as_another(&home, script) else { return nobody() };
-    assert!(said.out.contains("code 3\n"), "{}\n{}", said.out, said.err);
+    let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
+    assert!(output.out.contains("code 3\n"), "{}\n{}", output.out, output.err);
     assert_eq!(mode_of(&home.0.join("to/program")), 0o555);
 }
 
@@ -193,8 +193,8 @@ fn own_files_are_written_in_place_also_where_they_may_not_be_written_to() {
         let script = format!(
             "touch -d 2020-01-01 to/*; $NUMAIO copy --no-job --inplace {option} from/ to; echo code $?"
         );
-        let Some(said) = as_another(&home, &script) else { return nobody() };
-        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        let Some(output) = run_as_other_user(&home, &script) else { return skip_without_other_user() };
+        assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
         for (name, length) in [("to/small", 10), ("to/large", (3 << 20) + 1)] {
             assert_eq!((mode_of(&home.0.join(name)), len(&home, name)), (0o444, length), "{name}");
         }
@@ -216,8 +216,8 @@ fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
             .expect("a mode");
     }
     let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &who.to_le_bytes()].concat();
-    let whose = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
-    let acl = [vec![2, 0, 0, 0], whose.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
+    let acl_entries = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl = [vec![2, 0, 0, 0], acl_entries.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
     let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
     if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
         return skipped("ACLs, which the file system of this folder does not have");
@@ -251,15 +251,15 @@ fn attributes_are_set_before_an_acl_forbids_it() {
     home.file("from/f", "f");
     let id = |id: u32| id.to_le_bytes();
     let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &id(who)].concat();
-    let nobody_here = u32::MAX;
+    let no_id = u32::MAX;
     for (name, bits) in [("from/f", 4), ("from/d", 5)] {
         let acl = [
             vec![2, 0, 0, 0],
-            entry(1, bits, nobody_here),
+            entry(1, bits, no_id),
             entry(2, bits, 1_000),
-            entry(4, bits, nobody_here),
-            entry(16, bits, nobody_here),
-            entry(32, bits, nobody_here),
+            entry(4, bits, no_id),
+            entry(16, bits, no_id),
+            entry(32, bits, no_id),
         ]
         .concat();
         let path = home.0.join(name);
@@ -279,13 +279,13 @@ fn attributes_are_set_before_an_acl_forbids_it() {
                 rustix::fs::XattrFlags::empty(),
             );
             if set.is_err() {
-                return nobody();
+                return skip_without_other_user();
             }
         }
-        let Some(said) = as_another(&home, "$NUMAIO copy --no-job -a from/ to; echo code $?") else {
-            return nobody();
+        let Some(output) = run_as_other_user(&home, "$NUMAIO copy --no-job -a from/ to; echo code $?") else {
+            return skip_without_other_user();
         };
-        assert!(said.out.contains("code 0\n"), "{}\n{}", said.out, said.err);
+        assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
         for name in ["to/f", "to/d"] {
             let mut there = [0; 64];
             let length = rustix::fs::getxattr(home.0.join(name), "user.k", &mut there).expect("an attribute");
@@ -315,9 +315,9 @@ fn attributes_that_may_not_be_read_are_told() {
 $NUMAIO copy --no-job -a from/ to; echo code $?
 chmod 0 from/f from/closed
 $NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
-    let Some(said) = as_another(&home, script) else { return nobody() };
-    assert!(said.out.contains("code 0\n") && said.out.ends_with("code 3\n"), "{}\n{}", said.out, said.err);
-    assert_eq!(said.out.matches("may not be read").count(), 1, "{}", said.out);
+    let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
+    assert!(output.out.contains("code 0\n") && output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
+    assert_eq!(output.out.matches("may not be read").count(), 1, "{}", output.out);
     let mut there = [0; 8];
     assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());
 }

@@ -95,8 +95,8 @@ fn files_go_to_a_root_and_come_back() {
     user.copy(&[&daemon.url("data/d/block"), &daemon.url("data/small"), "part"]).ok();
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
     for args in ["-r", "-rn"] {
-        let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
-        said.failed(
+        let output = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
+        output.failed(
             1,
             &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"],
         );
@@ -108,10 +108,10 @@ fn files_go_to_a_root_and_come_back() {
     fs::remove_file(user.home.0.join("src/small")).expect("removed");
     user.copy(&["-a", "--delete", "--checksum", "src/", &daemon.url("data")]).ok();
     same(&user.home, "src", &daemon.home.0.join("data"));
-    let said = daemon.said();
+    let output = daemon.log();
     assert!(
-        said.contains("alice writes to data (process ") && said.contains("alice reads data: done"),
-        "{said}"
+        output.contains("alice writes to data (process ") && output.contains("alice reads data: done"),
+        "{output}"
     );
 }
 
@@ -121,10 +121,10 @@ fn the_log_tells_how_many_files_failed() {
     // A folder with something in it is not replaced by a file.
     fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
     user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
-    daemon.said_soon("alice writes to data: done, 1 failed\n");
+    daemon.wait_for_log("alice writes to data: done, 1 failed\n");
     fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
     user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
-    daemon.said_soon("alice reads data: done, 1 failed\n");
+    daemon.wait_for_log("alice reads data: done, 1 failed\n");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn data_goes_by_several_addresses_of_a_host() {
         let of = |last| connected.iter().filter(|at| **at == last).count();
         (of(1), of(2)) == (3, 2)
     };
-    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.said()));
+    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.log()));
     kill("-TERM", slow.id());
     let ended = slow.limited_output().expect("ended");
     assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -176,9 +176,9 @@ fn data_goes_by_several_addresses_of_a_host() {
     user.copy(&["-r", "--via", "no such host", "src/", &to]).failed(2, &["--via no such host"]);
     // Where nobody listens others take the part.
     let (only, user) = open("");
-    let said = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
-    assert!(said.err.contains("no data connection to 127.0.0.2"), "{}", said.err);
-    said.ok();
+    let output = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
+    assert!(output.err.contains("no data connection to 127.0.0.2"), "{}", output.err);
+    output.ok();
 }
 
 #[test]
@@ -198,27 +198,27 @@ fn a_daemon_is_known_by_its_key() {
     // Another daemon at the same place.
     fs::write(&known, format!("# mine\n127.0.0.1:{} {}\n", daemon.port, user.key)).expect("a file");
     for trust in ["-v", &trust] {
-        let said = user.copy(&["-r", trust, "src/", &to]);
-        said.failed(1, &["THE KEY OF 127.0.0.1", &daemon.key, &user.key]);
+        let output = user.copy(&["-r", trust, "src/", &to]);
+        output.failed(1, &["THE KEY OF 127.0.0.1", &daemon.key, &user.key]);
     }
     fs::write(&known, "nonsense\n").expect("a file");
     user.copy(&["-r", "src/", &to]).failed(1, &["known_hosts: line 1"]);
     // Who has no home is told its key each time.
     let key = user.home.path(".config/numaio/key");
     let mut homeless = user.home.numaio(&["copy", "-r", "--key", &key, &trust, "src/", &to]);
-    let said = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
-    let words = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success() && words.contains("cannot remember"), "{words}");
+    let output = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && words.contains("cannot remember"), "{words}");
 }
 
 #[test]
 fn a_user_is_known_by_a_key() {
     let (daemon, user) = open("");
     let to = daemon.url("data");
-    let stranger = User::new();
-    stranger.trust(&daemon);
-    stranger.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &stranger.key]);
-    daemon.said_soon("refused: no user here has the key");
+    let unknown_user = User::new();
+    unknown_user.trust(&daemon);
+    unknown_user.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &unknown_user.key]);
+    daemon.wait_for_log("refused: no user here has the key");
     let as_other = to.replace("//", "//bob@");
     user.copy(&["-r", "src/", &as_other]).failed(1, &["the key is that of alice, not of bob"]);
     user.copy(&["-r", "src/", &to.replace("//", "//alice@")]).ok();
@@ -227,7 +227,7 @@ fn a_user_is_known_by_a_key() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("a mode");
     user.copy(&["-r", "src/", &to]).failed(1, &["other users may access this key", "chmod 600"]);
     user.copy(&["-r", "--key", "absent", "src/", &to]).failed(1, &["absent: ", "numaio keygen"]);
-    let key = stranger.home.path(".config/numaio/key");
+    let key = unknown_user.home.path(".config/numaio/key");
     user.copy(&["-r", "--key", &key, "src/", &to]).failed(1, &["no user here has the key"]);
 }
 
@@ -270,12 +270,12 @@ fn no_name_and_no_link_leads_out_of_a_root() {
         "relative/",
         "d/../../outside/",
     ] {
-        let said = user.copy(&["-r", &daemon.url(&format!("data/{from}")), "got"]);
-        assert_eq!(said.code, Some(1), "{from}: {}{}", said.out, said.err);
+        let output = user.copy(&["-r", &daemon.url(&format!("data/{from}")), "got"]);
+        assert_eq!(output.code, Some(1), "{from}: {}{}", output.out, output.err);
     }
     for to in ["../outside/", "absolute/", "relative/", "absolute/new/", "../new", "relative/new", "file"] {
-        let said = user.copy(&["src/small", &daemon.url(&format!("data/{to}"))]);
-        assert!(to == "file" || said.code == Some(1), "{to}: {}{}", said.out, said.err);
+        let output = user.copy(&["src/small", &daemon.url(&format!("data/{to}"))]);
+        assert!(to == "file" || output.code == Some(1), "{to}: {}{}", output.out, output.err);
     }
     // A slash too many is still below the root.
     user.copy(&["src/small", &daemon.url("data//etc")]).ok();
@@ -324,13 +324,13 @@ fn words_of_the_other_side_do_nothing_to_a_terminal() {
             home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
         let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);
-        let said = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
-        assert!(said.err.contains("[31mred") && !said.err.contains('\u{1b}'), "{}", said.err);
+        let output = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
+        assert!(output.err.contains("[31mred") && !output.err.contains('\u{1b}'), "{}", output.err);
     }
 }
 
 /// What numaio copy asks the other side for, as ssh would have brought it there.
-fn asked(user: &User, args: &[&str]) -> String {
+fn capture_request(user: &User, args: &[&str]) -> String {
     let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >asked\n");
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
     let mut command = user.home.numaio(&[&["copy", "--tunnel"], args].concat());
@@ -339,10 +339,10 @@ fn asked(user: &User, args: &[&str]) -> String {
 }
 
 /// A channel to the daemon, and what it greets with.
-fn greeted(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
+fn open_control_channel(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
     let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let key: PublicKey = daemon.key.parse().expect("a key");
-    let mut channel = control::connect(&socket, own, move |came| came == key, LIMIT).expect("a channel");
+    let mut channel = control::connect(&socket, own, move |presented| presented == key, LIMIT).expect("a channel");
     channel.write_line(hello).expect("said");
     let greeting = channel.read_line(4096, LIMIT).expect("a greeting");
     (channel, greeting)
@@ -365,7 +365,7 @@ fn what_a_hostile_user_asks_for_is_refused() {
         "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false}",
     );
     let answer = |hello: &str, call: &str| {
-        let (channel, greeting) = greeted(&daemon, &keys, hello);
+        let (channel, greeting) = open_control_channel(&daemon, &keys, hello);
         assert!(greeting.contains("Welcome"), "{greeting}");
         let (mut ends, _carrier) = channel.into_streams().expect("streams");
         ends.to.write_all(call.as_bytes()).expect("said");
@@ -377,13 +377,13 @@ fn what_a_hostile_user_asks_for_is_refused() {
     // Paths that are not below the root.
     for path in [format!("{outside}/"), format!("{outside}/secret"), "../outside/".to_owned(), "/".to_owned()]
     {
-        let from = answer(take, &asked(&user, &["-r", &format!("h:{path}"), "got"]));
+        let from = answer(take, &capture_request(&user, &["-r", &format!("h:{path}"), "got"]));
         assert!(from.contains("Refused") && from.contains("out of the root"), "{path}: {from}");
-        let to = answer(put, &asked(&user, &["-r", "src", &format!("h:{path}new/")]));
+        let to = answer(put, &capture_request(&user, &["-r", "src", &format!("h:{path}new/")]));
         assert!(to.contains("Refused"), "{path}: {to}");
     }
     // Another direction than was said at first, and what is no order.
-    let line = answer(take, &asked(&user, &["-r", "src", "h:."]));
+    let line = answer(take, &capture_request(&user, &["-r", "src", "h:."]));
     assert!(line.contains("another side"), "{line}");
     assert!(answer(take, "nonsense\n").contains("Refused"));
     // What is no hello.
@@ -392,11 +392,11 @@ fn what_a_hostile_user_asks_for_is_refused() {
         ("{}", "expected the hello"),
         (&take.replace("data", "../outside"), "no root"),
     ] {
-        let (_, greeting) = greeted(&daemon, &keys, hello);
+        let (_, greeting) = open_control_channel(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }
     // Whoever has said a long call already hears it too.
-    let (_, greeting) = greeted(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
+    let (_, greeting) = open_control_channel(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
     assert!(greeting.contains("expected the hello"), "{greeting}");
     assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
@@ -419,12 +419,12 @@ fn strangers_are_let_go_and_others_served() {
     let mut noisy = connect();
     noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     assert!(is_closed(&noisy));
-    daemon.said_soon("no session: ");
+    daemon.wait_for_log("no session: ");
     // A ticket of no session.
     let mut lost = connect();
     lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
     assert!(is_closed(&lost));
-    daemon.said_soon("data connection with an unknown ticket");
+    daemon.wait_for_log("data connection with an unknown ticket");
     // Silent ones, and one that sends a byte now and then, are let go; meanwhile there is no place for a further one.
     let (silent, slow) = (connect(), connect());
     let drip = slow.try_clone().expect("a socket");
@@ -436,7 +436,7 @@ fn strangers_are_let_go_and_others_served() {
     });
     assert!(is_closed(&silent) && is_closed(&slow));
     dripping.join().expect("ended");
-    daemon.said_soon("the client did not authenticate within 1 s");
+    daemon.wait_for_log("the client did not authenticate within 1 s");
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }
 
@@ -450,13 +450,13 @@ fn there_are_no_more_connections_than_there_may_be() {
         socket
     };
     let silent = [connect(), connect(), connect()];
-    daemon.said_soon("limits.per_address");
+    daemon.wait_for_log("limits.per_address");
     user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).failed(1, &["no numaio daemon answers"]);
     drop(silent);
     // Their places are free when their processes have seen it.
     until(
         || user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).code == Some(0),
-        || daemon.said(),
+        || daemon.log(),
     );
 }
 
@@ -467,13 +467,13 @@ fn a_user_has_no_more_sessions_than_allowed() {
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
     user.trust(&daemon);
     let mut first = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data/one")]);
-    daemon.said_soon("alice writes to data (process");
+    daemon.wait_for_log("alice writes to data (process");
     let why = "alice has 1 sessions already";
     user.copy(&["-r", "src/", &daemon.url("data/two")]).failed(1, &[why]);
-    daemon.said_soon(why);
+    daemon.wait_for_log(why);
     kill("-TERM", first.id());
     assert_eq!(first.limited_status().expect("ended").code(), Some(130));
-    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.said());
+    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.log());
     same(&user.home, "src", &daemon.home.0.join("data/two"));
 }
 
@@ -490,14 +490,14 @@ fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
     let config = format!("{HEAD}{OPEN}{}bytes_per_second = 1\n", user.known_as("alice"));
     daemon.configure(&config);
     daemon.signal("-HUP");
-    daemon.said_soon("bytes_per_second: expected a string");
+    daemon.wait_for_log("bytes_per_second: expected a string");
     daemon.configure(&config.replace("= 1\n", "= \"1\"\n"));
     daemon.signal("-HUP");
-    daemon.said_soon("reloaded ");
+    daemon.wait_for_log("reloaded ");
     let to = daemon.url("data/slow");
     let mut slow = user.copying(&["-r", "src/", &to]);
     let part = || fs::read_dir(daemon.home.0.join("data/slow")).into_iter().flatten().count() > 0;
-    until(part, || daemon.said());
+    until(part, || daemon.log());
     thread::sleep(Duration::from_millis(300));
     assert!(slow.try_wait().expect("asked").is_none(), "it was through at once");
     kill("-TERM", slow.id());
@@ -506,8 +506,8 @@ fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
 
 /// The process of the newest session.
 fn session(daemon: &Daemon) -> u32 {
-    let said = daemon.said_soon("(process ");
-    let number = said.rsplit("(process ").next().map(|rest| rest.chars().take_while(char::is_ascii_digit));
+    let output = daemon.wait_for_log("(process ");
+    let number = output.rsplit("(process ").next().map(|rest| rest.chars().take_while(char::is_ascii_digit));
     number.and_then(|digits| digits.collect::<String>().parse().ok()).expect("a number")
 }
 
@@ -518,13 +518,13 @@ fn a_session_that_is_killed_takes_nothing_with_it() {
     let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
     // Some of it is there.
     let root = daemon.home.0.join("data");
-    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     kill("-KILL", session(&daemon));
-    daemon.said_soon("was killed by signal 9");
+    daemon.wait_for_log("was killed by signal 9");
     // The other side comes again by itself.
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert!(said.err.contains("retrying"), "{}", said.err);
-    said.ok();
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert!(output.err.contains("retrying"), "{}", output.err);
+    output.ok();
     same(&user.home, "src", &root);
     assert!(daemon.is_running());
 }
@@ -533,7 +533,7 @@ fn a_session_that_is_killed_takes_nothing_with_it() {
 fn sigterm_lets_sessions_end() {
     let (mut daemon, user) = open("");
     let mut child = user.copying(&["-r", "--bwlimit", "4M", "src/", &daemon.url("data")]);
-    daemon.said_soon("alice writes to data (process");
+    daemon.wait_for_log("alice writes to data (process");
     daemon.signal("-TERM");
     let (at, port) = ("127.0.0.1", daemon.port);
     until(|| TcpStream::connect((at, port)).is_err(), || "it still listens".to_owned());
@@ -550,12 +550,12 @@ fn sigterm_ends_sessions_that_stay() {
     // With --retry it would try again, as after any end of a daemon.
     let mut child = user.copying(&["-r", "--retry", "0", "--bwlimit", "10K", "src/", &daemon.url("data")]);
     let root = daemon.home.0.join("data");
-    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     daemon.signal("-TERM");
     assert_eq!(daemon.ended().code(), Some(0));
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
-    assert!(said.err.contains("interrupted"), "{}", said.err);
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!(output.code, Some(1), "{}{}", output.out, output.err);
+    assert!(output.err.contains("interrupted"), "{}", output.err);
 }
 
 #[test]
@@ -565,13 +565,13 @@ fn sighup_reads_the_file_again() {
     second.trust(&daemon);
     daemon.configure("nonsense\n");
     daemon.signal("-HUP");
-    let said = daemon.said_soon("keeping the previous configuration");
-    assert!(said.contains("serve.toml:1: "), "{said}");
+    let output = daemon.wait_for_log("keeping the previous configuration");
+    assert!(output.contains("serve.toml:1: "), "{output}");
     user.copy(&["src/small", &daemon.url("data/")]).ok();
     second.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     daemon.configure(&format!("{HEAD}{OPEN}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    daemon.said_soon("reloaded ");
+    daemon.wait_for_log("reloaded ");
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     assert!(daemon.is_running());
@@ -587,8 +587,8 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
     daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("1 root cannot be used as ");
-    assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
+    let output = daemon.wait_for_log("1 root cannot be used as ");
+    assert!(output.contains("serve.toml:9: root \"other\": ") && output.contains("away: No such file"), "{output}");
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(data.join("small").exists());
@@ -605,10 +605,10 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
         user.known_as("alice")
     ));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("keeping the previous configuration");
+    let output = daemon.wait_for_log("keeping the previous configuration");
     assert!(
-        said.find("none").expect("a key") < said.find("weather").expect("a fault"),
-        "in their order: {said}"
+        output.find("none").expect("a key") < output.find("weather").expect("a fault"),
+        "in their order: {output}"
     );
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(daemon.is_running());
@@ -625,14 +625,14 @@ fn the_service_manager_is_told() {
     let mut daemon = Daemon::start_with(&config, |command| {
         command.env("NOTIFY_SOCKET", path);
     });
-    let hear = || {
+    let receive = || {
         let mut bytes = [0; 64];
         let count = socket.recv(&mut bytes).expect("words");
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     };
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     daemon.signal("-TERM");
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(receive(), "STOPPING=1");
     assert_eq!(daemon.ended().code(), Some(0));
 }
 
@@ -719,10 +719,10 @@ fn roots_that_the_daemon_may_not_read_or_write_are_told() {
     };
     match check("read", 0o500) {
         Err(_) => return skipped("no setpriv to be somebody else"),
-        Ok(said) if said.err.contains("serve.toml: ") => {
+        Ok(output) if output.err.contains("serve.toml: ") => {
             return skipped("another user does not reach the test's folder");
         }
-        Ok(said) => drop(said.ok()),
+        Ok(output) => drop(output.ok()),
     }
     let check = |may: &str, mode| check(may, mode).expect("numaio");
     check("write", 0o300).ok();
