@@ -51,7 +51,9 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
         return skip_without_exfat();
     };
     let lines: Vec<&str> = output.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
-    let [code, x, y, file, content, rehearsal, last, kept, of_it] = lines[..] else { panic!("{}", output.out) };
+    let [code, x, y, file, content, rehearsal, last, kept, of_it] = lines[..] else {
+        panic!("{}", output.out)
+    };
     assert_eq!((code, x, y), ("code 3", "./Dir/x", "./Dir/y"));
     // Which of them is the first depends on the order of inodes.
     assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", output.out);

@@ -77,8 +77,11 @@ fn a_name_of_what_could_not_be_compared_is_left_as_it_is() {
     drop(home.command("chown", &["-R", "65534:65534", "."]).limited_output());
     let output = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
     if !output.out.contains("code 3") {
-        let _ =
-            writeln!(std::io::stderr(), "skipped: another user, as it needs root and setpriv: {}", output.err);
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: another user, as it needs root and setpriv: {}",
+            output.err
+        );
         return;
     }
     assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", output.err);
@@ -131,7 +134,12 @@ fn a_manifest_has_no_name_that_could_not_be_made() {
         let _ = writeln!(std::io::stderr(), "skipped: no right to mount a small file system");
         return;
     }
-    assert!(output.out.contains("code 3\n") && output.err.contains("b/c: "), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 3\n") && output.err.contains("b/c: "),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     let listed: Vec<&str> = output.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
     assert_eq!(listed, ["a"]);
 }

@@ -272,7 +272,12 @@ fn wrong_usage_is_said() {
         (&["--machine", "amd-2p", "f", "g"], "on this machine"),
     ] {
         let output = copy(&home, args);
-        assert!(output.code == Some(2) && output.err.contains(words), "{args:?}: {:?} {}", output.code, output.err);
+        assert!(
+            output.code == Some(2) && output.err.contains(words),
+            "{args:?}: {:?} {}",
+            output.code,
+            output.err
+        );
     }
     let output = copy(&home, &["-r", "f", "f/g/"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
@@ -294,8 +299,16 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
     }
     let output = Said::of(output);
     assert_eq!(output.code, Some(3), "{}", output.err);
-    assert!(output.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", output.err);
-    assert!(output.err.contains("locked: cannot list directory: permission denied (source)"), "{}", output.err);
+    assert!(
+        output.err.contains("secret: cannot open for reading: permission denied (source)"),
+        "{}",
+        output.err
+    );
+    assert!(
+        output.err.contains("locked: cannot list directory: permission denied (source)"),
+        "{}",
+        output.err
+    );
     assert!(home.0.join("dst/open").exists() && !home.0.join("dst/secret").exists());
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
@@ -387,7 +400,12 @@ fn a_full_disk_is_told_and_leaves_no_halves() {
     if !output.out.contains("code ") {
         return skipped("no right to mount a small file system");
     }
-    assert!(output.out.contains("code 3\n") && !output.out.contains("differs"), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 3\n") && !output.out.contains("differs"),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     assert!(output.err.contains("no space left on device (destination)"), "{}", output.err);
     assert!(!output.out.contains(".numaio"), "{}", output.out);
 }

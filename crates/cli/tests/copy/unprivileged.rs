@@ -34,7 +34,8 @@ fn run(home: &Home, script: &str) -> Option<Said> {
     let user: &[&str] =
         if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let command = [user, &["sh", "-c", &script]].concat();
-    let output = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    let output =
+        Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
     // Who cannot become another user hears setpriv say so, with any status.
     (reached.exists() && output.code != Some(99)).then_some(output)
 }
@@ -216,7 +217,8 @@ fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
             .expect("a mode");
     }
     let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &who.to_le_bytes()].concat();
-    let acl_entries = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl_entries =
+        [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
     let acl = [vec![2, 0, 0, 0], acl_entries.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
     let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
     if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
@@ -316,7 +318,12 @@ $NUMAIO copy --no-job -a from/ to; echo code $?
 chmod 0 from/f from/closed
 $NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
     let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
-    assert!(output.out.contains("code 0\n") && output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 0\n") && output.out.ends_with("code 3\n"),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     assert_eq!(output.out.matches("may not be read").count(), 1, "{}", output.out);
     let mut there = [0; 8];
     assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());

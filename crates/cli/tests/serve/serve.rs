@@ -342,7 +342,8 @@ fn capture_request(user: &User, args: &[&str]) -> String {
 fn open_control_channel(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
     let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let key: PublicKey = daemon.key.parse().expect("a key");
-    let mut channel = control::connect(&socket, own, move |presented| presented == key, LIMIT).expect("a channel");
+    let mut channel =
+        control::connect(&socket, own, move |presented| presented == key, LIMIT).expect("a channel");
     channel.write_line(hello).expect("said");
     let greeting = channel.read_line(4096, LIMIT).expect("a greeting");
     (channel, greeting)
@@ -588,7 +589,10 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
     daemon.signal("-HUP");
     let output = daemon.wait_for_log("1 root cannot be used as ");
-    assert!(output.contains("serve.toml:9: root \"other\": ") && output.contains("away: No such file"), "{output}");
+    assert!(
+        output.contains("serve.toml:9: root \"other\": ") && output.contains("away: No such file"),
+        "{output}"
+    );
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(data.join("small").exists());
