@@ -42,14 +42,14 @@ fn fifo(home: &Home, name: &str) {
 #[test]
 fn delete_keeps_excluded_files_in_directories_absent_from_the_source() {
     for (rules, kept) in [
-        (&["--exclude=*.key"][..], &["to/gone/x.key", "to/gone/deep/y.key"][..]),
-        (&["--exclude=/gone/deep/"], &["to/gone/deep/y.key", "to/gone/deep/b"]),
-        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/gone/a", "to/gone/deep/b", "to/other/c"]),
+        (&["--exclude=*.key"][..], &["to/extra/x.key", "to/extra/deep/y.key"][..]),
+        (&["--exclude=/extra/deep/"], &["to/extra/deep/y.key", "to/extra/deep/b"]),
+        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/extra/a", "to/extra/deep/b", "to/other/c"]),
         (&["--exclude=nothing"], &[]),
         (&[], &[]),
     ] {
         let home = Home::new();
-        let extra = ["to/gone/x.key", "to/gone/a", "to/gone/deep/y.key", "to/gone/deep/b", "to/other/c"];
+        let extra = ["to/extra/x.key", "to/extra/a", "to/extra/deep/y.key", "to/extra/deep/b", "to/other/c"];
         files(&home, &["from/file"]);
         files(&home, &extra);
         let args = |more: &[&'static str]| [more, &["-r", "--delete"], rules, &["from/", "to/"]].concat();
@@ -62,7 +62,7 @@ fn delete_keeps_excluded_files_in_directories_absent_from_the_source() {
             assert_eq!(exists(&home, name), kept.contains(&name), "{rules:?}: {name} after {output}");
         }
         let holds = |folder: &str| kept.iter().any(|name| name.starts_with(folder));
-        for folder in ["to/gone", "to/gone/deep", "to/other"] {
+        for folder in ["to/extra", "to/extra/deep", "to/other"] {
             assert_eq!(exists(&home, folder), holds(folder), "{rules:?}: {folder} after {output}");
         }
         assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: the second run deleted more");
@@ -209,7 +209,7 @@ fn link_below_the_source_does_not_replace_its_own_target() {
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
     assert!(home.0.join("to/replaced").is_symlink(), "a link with another target replaces the file");
-    // A hard link preserves the data, provided that the link points to it.
+    // Replacing the file is safe only if the link points to another hard link of it.
     for name in ["from/folder", "from/versions"] {
         fs::remove_file(home.0.join(name)).expect("a link");
     }
@@ -266,7 +266,7 @@ fn does_not_resume_a_replaced_file_of_equal_size_and_time() {
     );
 }
 
-/// Writing to a file in place would also change its other hard links: here the source and a snapshot.
+/// Writing to a file in place also changes its other hard links: here the source and a snapshot.
 #[test]
 fn inplace_does_not_write_to_hard_links_outside_the_destination() {
     let home = Home::new();
@@ -453,7 +453,7 @@ fn set_id_bits_need_the_owner() {
     assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, the mode is complete");
 }
 
-/// Without root, numaio cannot set owners, and a program that ran as root must not run as another user.
+/// Without root, numaio cannot set owners; a program that ran as root must not run as another user.
 #[test]
 fn unprivileged_copy_drops_set_id_bits_of_other_owners() {
     const NOBODY: u32 = 65_534;

@@ -1,4 +1,4 @@
-//! `numaio jobs`: the records that transfers leave, even when killed, and the commands that act on them.
+//! `numaio jobs`: the records of transfers, even killed ones, and the commands that act on them.
 
 use crate::image::Image;
 use crate::slow_copy::start_slow_copy;
@@ -279,7 +279,7 @@ fn reports_damaged_records_and_lists_the_others() {
     for (command, directory, message) in [
         (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
         (&["topology"], home.path(""), "not numaio copy"),
-        (&["copy", "f", "g"], home.path("gone"), "gone"),
+        (&["copy", "f", "g"], home.path("missing"), "missing"),
     ] {
         job.command = command.iter().map(|word| CommandArg::Text((*word).to_owned())).collect();
         job.directory = CommandArg::Text(directory);
@@ -411,7 +411,7 @@ fn records_why_a_resume_failed_to_start() {
     assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
 }
 
-/// An unmounted disk, for example: everything that it contained would be deleted at the destination.
+/// With an unmounted disk, for example, all its files would be deleted at the destination.
 #[test]
 fn does_not_resume_delete_if_a_directory_was_replaced() {
     let home = Home::new();
