@@ -114,8 +114,7 @@ impl Proxy {
             for client in listener.incoming().flatten() {
                 // A connection of some other program on this machine may come before there is an answer.
                 let Some(server) = connect_to_listener(&home) else { continue };
-                let (back, forth) =
-                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                let (back, forth) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
                 thread::spawn(move || forward(server, back, &|_, _| true));
                 let (log, tamper) = (log.clone(), tamper.clone());
                 thread::spawn(move || {
@@ -212,11 +211,7 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
     route_through(&home, listener.port().expect("a port").expect("one of its own"));
     let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
-    assert!(
-        output.err.contains("does not have the key that came through the control channel"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("does not have the key that came through the control channel"), "{}", output.err);
     assert!(!home.0.join("there/words").exists());
     // Where no port was asked for, data goes through ssh, and that is said to who wants to know.
     let output = copy(&home, &["-v", "src/", "host:there"]);
@@ -410,11 +405,6 @@ fn wrong_options_are_said() {
         (&["--retry", "-1"], "unexpected"),
     ] {
         let output = copy(&home, &[args, &["src/", "host:x"]].concat());
-        assert!(
-            output.code == Some(2) && output.err.contains(words),
-            "{args:?}: {:?} {}",
-            output.code,
-            output.err
-        );
+        assert!(output.code == Some(2) && output.err.contains(words), "{args:?}: {:?} {}", output.code, output.err);
     }
 }

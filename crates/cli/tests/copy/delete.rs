@@ -1,4 +1,4 @@
-//! What `numaio copy --delete` does not remove.
+//! What `numaio copy --delete` must keep.
 
 use crate::support::{Home, Said};
 use std::fs;
@@ -7,7 +7,7 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy", "--no-job", "-r", "--delete"], args].concat())
 }
 
-/// A source with a file and a folder of its own name.
+/// Creates a source with a file and a subdirectory.
 fn source(home: &Home, at: &str) {
     fs::create_dir_all(home.0.join(at).join("below")).expect("a folder");
     home.file(&format!("{at}/app"), "a file");
@@ -20,16 +20,16 @@ fn is_complete(home: &Home, at: &str) -> bool {
 }
 
 #[test]
-fn a_source_in_the_place_of_a_file_stays() {
+fn keeps_a_source_in_place_of_a_file() {
     let home = Home::new();
     source(&home, "to/app");
     copy(&home, &["to/app/", "to"]).failed(3, &["a directory with this name exists"]);
     assert!(is_complete(&home, "to/app"));
 }
 
-/// What is read as `app/x` is at the destination as `x`, and `app` is among what is read, too.
+/// The source path `app/x` becomes `x` at the destination, and `app` itself is also a source path.
 #[test]
-fn a_source_with_a_folder_of_its_own_name_stays() {
+fn keeps_a_source_that_contains_a_directory_of_its_own_name() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("to/app/app")).expect("folders");
     home.file("to/app/large", "is not moved");
@@ -39,9 +39,9 @@ fn a_source_with_a_folder_of_its_own_name_stays() {
     assert_eq!(fs::read_to_string(home.0.join("to/app/x")).unwrap_or_default(), "x");
 }
 
-/// It is part of the source, and read as such later.
+/// The directory is part of the source, which is still to be read.
 #[test]
-fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
+fn does_not_replace_a_directory_of_the_source_by_a_file() {
     for is_link in [false, true] {
         let home = Home::new();
         fs::create_dir_all(home.0.join("to/app/X")).expect("folders");
@@ -56,9 +56,9 @@ fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
     }
 }
 
-/// Nothing is told of it where a rule says so.
+/// An exclude rule silences the error.
 #[test]
-fn a_source_that_a_rule_leaves_out_stays() {
+fn keeps_an_excluded_source() {
     let home = Home::new();
     source(&home, "to/source");
     copy(&home, &["--exclude=/source/", "to/source/", "to"]).ok();
@@ -66,7 +66,7 @@ fn a_source_that_a_rule_leaves_out_stays() {
 }
 
 #[test]
-fn a_source_at_the_destination_stays_with_what_holds_it() {
+fn keeps_a_source_inside_the_destination_and_its_parents() {
     for dry in [&["-n"][..], &[]] {
         for at in ["to/source", "to/deep/er/source"] {
             let home = Home::new();
@@ -82,9 +82,9 @@ fn a_source_at_the_destination_stays_with_what_holds_it() {
     }
 }
 
-/// Without a wish to remove it, or with a rule; told by a rehearsal, too.
+/// Also without --delete or with a rule, and in a dry run.
 #[test]
-fn a_folder_in_the_place_of_a_further_name_is_told() {
+fn reports_a_directory_in_place_of_a_hard_link() {
     for options in [&["--exclude=zz"][..], &["-n", "--exclude=zz"]] {
         let home = Home::new();
         fs::create_dir_all(home.0.join("from")).expect("a folder");

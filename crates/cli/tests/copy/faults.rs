@@ -79,11 +79,7 @@ fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
     let Some(output) = with_rights(&home, script) else {
         return skipped("no right to mount a small file system");
     };
-    assert!(
-        output.err.contains("large: cannot write: no space left on device (destination)"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains("large: cannot write: no space left on device (destination)"), "{}", output.err);
     let told = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
     let lines: Vec<&str> = output.out.lines().filter(told).collect();
     assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", output.out, output.err);
@@ -99,8 +95,7 @@ impl<'a> SmallFileSystem<'a> {
     fn new(home: &'a Home) -> Option<Self> {
         let attached = "truncate -s 300M image && mkfs.btrfs image >/dev/null && losetup --find --show image";
         let output = sh(home, attached);
-        let limited =
-            (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
+        let limited = (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
         let script = format!(
             "mkdir mnt && mount {} mnt && btrfs quota enable mnt && btrfs subvolume create mnt/dst && \
              btrfs qgroup limit 16M mnt/dst",
@@ -128,11 +123,7 @@ fn a_quota_that_is_used_up_is_told_as_such() {
         return skipped("a quota: it needs btrfs-progs, losetup and root");
     };
     let output = copy(&home, &["-a", "src/", "mnt/dst"]);
-    assert!(
-        output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"),
-        "{}",
-        output.err
-    );
+    assert!(output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"), "{}", output.err);
     assert!(finished_are_right(&home, "src", "mnt/dst") < 21);
     let raised = sh(&home, "btrfs qgroup limit none mnt/dst && sync -f mnt/dst");
     assert_eq!(raised.code, Some(0), "{}", raised.err);
@@ -355,24 +346,15 @@ fn a_peer_of_another_version_is_told_apart() {
     files(&home.0.join("src"), 10);
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
     let output = Said::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(
-        output.code == Some(1) && output.err.contains("the other numaio speaks version 99"),
-        "{}",
-        output.err
-    );
+    assert!(output.code == Some(1) && output.err.contains("the other numaio speaks version 99"), "{}", output.err);
     // The two agree on what to do, and then another version of the protocol is spoken. Where something is, the source asks first what
     // is needed.
     home.file("newer.py", NEWER);
     fs::create_dir(home.0.join("there")).expect("a folder");
     home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
-    let output =
-        Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(
-        output.code == Some(1) && output.err.contains("speaks version 99 of the protocol"),
-        "{}",
-        output.err
-    );
+    let output = Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(output.code == Some(1) && output.err.contains("speaks version 99 of the protocol"), "{}", output.err);
     assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
 }
@@ -385,11 +367,8 @@ fn a_near_side_that_is_killed_leaves_no_far_side_and_no_halves() {
         ssh(&home, "127.0.0.1", "exec sh -c \"exec $*\"");
         for way in [["src/", "host:there"], ["host:src/", "there"]] {
             let slow = [how, &["--bwlimit", "4M"], &way].concat();
-            let mut client = remote_copy(&home, &slow)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("numaio");
+            let mut client =
+                remote_copy(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
             until(|| written(&home.0.join("there")) > 1 << 20, || "something is there");
             client.kill().expect("killed");
             client.limited_status().expect("ended");

@@ -480,8 +480,7 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         args.push(one_of(&["dst", "dst/", "new", "new/"]));
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
-        let output =
-            copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let output = copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
         let is_refused = ["not requested", "invalid data from the peer", "the transfer failed"]
             .iter()
             .any(|it| output.err.contains(it));
@@ -616,8 +615,5 @@ fn who_does_not_hear_what_failed_is_heard_no_more() {
         drop(port);
     });
     let reported = reported.into_inner();
-    assert!(
-        (8 * BATCH..24 * BATCH).contains(&reported),
-        "{reported} problems, each of 4 KiB, wait to be heard"
-    );
+    assert!((8 * BATCH..24 * BATCH).contains(&reported), "{reported} problems, each of 4 KiB, wait to be heard");
 }

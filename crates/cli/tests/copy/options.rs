@@ -341,10 +341,7 @@ fn contents_are_compared_where_sizes_are_the_same() {
     let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
     let attributes_set = [".", "d/older"].map(|name| format!("attributes: {name}"));
     let expected = [&attributes_set, &moved[..]].concat();
-    assert_eq!(
-        reported(&["-anc"]),
-        expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>()
-    );
+    assert_eq!(reported(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
     assert_eq!(reported(&["-avc"]), expected);
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
     assert_eq!(reported(&["-avc"]), [""; 0]);

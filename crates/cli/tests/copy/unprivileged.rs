@@ -1,4 +1,4 @@
-//! Who is not root, and his own directories that are closed to himself.
+//! Copies without root, and directories that are closed to their own owner.
 
 use crate::support::{skipped, Home, Limited, Said};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
-/// Makes directories with a file in each, and closes them.
+/// Creates directories with a file in each, then sets their modes.
 fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
     for (name, _) in modes {
         fs::create_dir_all(home.0.join(name)).expect("a folder");
@@ -18,25 +18,23 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
     }
 }
 
-/// What a script says that runs in a home as somebody to whom all in it belongs, and who is not root; none where nobody can be that.
-fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
+/// Output of a script that runs without root, as the owner of everything in the home. None if that is
+/// not possible here.
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
     }
     run(home, script)
 }
 
-/// What a script says that runs as somebody who is not root; none where it did not begin, or says so by exit status 99.
-fn run(home: &Home, script: &str) -> Option<Said> {
+/// Output of a script that runs without root; None if it did not start or exited with status 99.
     let reached = home.0.join("reached");
     let _ = fs::remove_file(&reached);
     let script = format!("[ -x \"$NUMAIO\" ] && : >reached || exit 99\n{script}");
     let user: &[&str] =
         if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let command = [user, &["sh", "-c", &script]].concat();
-    let output =
-        Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
-    // Who cannot become another user hears setpriv say so, with any status.
+    let output = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    // If setpriv fails, the script did not start, whatever the status.
     (reached.exists() && output.code != Some(99)).then_some(output)
 }
 
@@ -45,7 +43,7 @@ fn is_root(home: &Home) -> bool {
 }
 
 fn skip_without_other_user() {
-    skipped("another user, as it needs root and setpriv, and a folder that others reach");
+    skipped("another user: needs root and setpriv, and a directory that other users can access");
 }
 
 fn mode_of(path: &Path) -> u32 {
@@ -53,7 +51,7 @@ fn mode_of(path: &Path) -> u32 {
 }
 
 #[test]
-fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
+fn deletes_own_read_only_directories() {
     let home = Home::new();
     make_closed_dirs(
         &home,
@@ -65,7 +63,7 @@ fn own_directories_are_removed_also_where_nothing_may_be_written_to_them() {
             ("to/kept/old", 0o555),
         ],
     );
-    // It has the place of something else, and is removed at once.
+    // A file replaces this tree, so it is removed in one step.
     make_closed_dirs(
         &home,
         &[("to/place", 0o555), ("to/place/a", 0o555), ("to/place/a/closed", 0), ("to/place/b", 0o444)],
@@ -81,16 +79,16 @@ $NUMAIO copy --no-job -n -r --delete from/ to; echo code $?
 $NUMAIO copy --no-job -r --delete from/ to; echo code $?
 find to | sort";
     let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
-    let told: Vec<&str> =
+    let lines: Vec<&str> =
         output.out.lines().filter(|line| line.starts_with("code") || line.starts_with("to")).collect();
     let left = ["to", "to/kept", "to/kept/file", "to/place"];
-    assert_eq!(told, [&["code 0", "code 0"], &left[..]].concat(), "{}\n{}", output.out, output.err);
+    assert_eq!(lines, [&["code 0", "code 0"], &left[..]].concat(), "{}\n{}", output.out, output.err);
     assert_eq!((mode_of(&home.0.join("to/kept")), mode_of(&home.0.join("outside"))), (0o555, 0o555));
 }
 
-/// That of somebody else is not opened, and told.
+/// A directory of another user is not made writable, and the error is reported.
 #[test]
-fn directories_of_others_stay_closed() {
+fn does_not_open_directories_of_other_users() {
     let home = Home::new();
     make_closed_dirs(&home, &[("to/others", 0o755)]);
     fs::create_dir(home.0.join("from")).expect("a folder");
@@ -110,23 +108,23 @@ fn directories_of_others_stay_closed() {
 }
 
 #[test]
-fn directories_can_be_filled_whatever_a_umask_takes_from_their_owner() {
+fn fills_directories_under_a_umask_that_closes_them_to_their_owner() {
     let home = Home::new();
     make_closed_dirs(&home, &[("from/a", 0o755), ("from/a/b", 0o755)]);
     for (mask, mode) in [("0277", "500"), ("0477", "300")] {
         let script = format!("(umask {mask}; $NUMAIO copy --no-job -r from/ {mask}; echo code $?)");
         let Some(output) = run_as_other_user(&home, &script) else { return skip_without_other_user() };
         assert!(output.out.contains("code 0\n"), "{}\n{}", output.out, output.err);
-        // What it is in the end is what the umask leaves.
+        // The final mode is what the umask permits.
         let names = ["", "a", "a/b"].map(|name| home.0.join(mask).join(name));
         assert_eq!(names.map(|name| format!("{:o}", mode_of(&name))), [mode; 3]);
         assert!(home.0.join(mask).join("a/b/file").exists());
     }
 }
 
-/// A large one is opened several times.
+/// Large files are opened several times.
 #[test]
-fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
+fn writes_large_files_under_a_umask_that_closes_them_to_their_owner() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::write(home.0.join("from/large"), vec![7; 5 << 20]).expect("a file");
@@ -140,7 +138,7 @@ fn large_files_are_written_whatever_a_umask_takes_from_their_owner() {
 }
 
 #[test]
-fn a_transfer_is_gone_on_with_whatever_a_umask_takes_from_its_owner() {
+fn resumes_under_a_umask_that_closes_files_to_their_owner() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::write(home.0.join("from/large"), vec![7; 48 << 20]).expect("a file");
@@ -160,9 +158,9 @@ $NUMAIO copy --no-job -r --json from/ to; echo code $?";
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
-/// A program that runs cannot be written to.
+/// The executable file of a running program cannot be written to.
 #[test]
-fn what_cannot_be_written_in_place_keeps_its_mode() {
+fn failed_inplace_write_keeps_the_mode() {
     let home = Home::new();
     for folder in ["from", "to"] {
         fs::create_dir(home.0.join(folder)).expect("a folder");
@@ -180,7 +178,7 @@ kill $program";
 }
 
 #[test]
-fn own_files_are_written_in_place_also_where_they_may_not_be_written_to() {
+fn inplace_writes_to_own_read_only_files() {
     let home = Home::new();
     for (name, length) in [("small", 9), ("large", 3 << 20)] {
         for (folder, more) in [("from", 1), ("to", 0)] {
@@ -206,9 +204,9 @@ fn len(home: &Home, name: &str) -> u64 {
     fs::metadata(home.0.join(name)).map_or(0, |found| found.len())
 }
 
-/// Its mode alone would give the group what the ACL gives to another user.
+/// The mode alone would grant the group the permissions that the ACL grants to another user.
 #[test]
-fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
+fn replaced_file_keeps_its_acl() {
     let home = Home::new();
     for folder in ["from", "to"] {
         fs::create_dir(home.0.join(folder)).expect("a folder");
@@ -216,20 +214,19 @@ fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
         fs::set_permissions(home.0.join(folder).join("secret"), fs::Permissions::from_mode(0o600))
             .expect("a mode");
     }
-    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &who.to_le_bytes()].concat();
-    let acl_entries =
-        [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
-    let acl = [vec![2, 0, 0, 0], acl_entries.map(|(tag, bits, who)| entry(tag, bits, who)).concat()].concat();
+    let entry = |tag: u8, bits: u8, id: u32| [&[tag, 0, bits, 0][..], &id.to_le_bytes()].concat();
+    let acl_entries = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl = [vec![2, 0, 0, 0], acl_entries.map(|(tag, bits, id)| entry(tag, bits, id)).concat()].concat();
     let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
     if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
-        return skipped("ACLs, which the file system of this folder does not have");
+        return skipped("ACLs, which the file system of this test does not support");
     }
     home.run(&["copy", "--no-job", "-r", "from/", "to"]).ok();
     let mut there = [0; 64];
     let length = rustix::fs::getxattr(&at, name, &mut there).expect("an ACL");
     assert_eq!((fs::read_to_string(&at).expect("a file"), mode_of(&at)), ("from".to_owned(), 0o660));
     assert_eq!(there[..length], acl);
-    // One that has none does not get that of its directory.
+    // A file without an ACL does not inherit the default ACL of its directory.
     rustix::fs::setxattr(
         home.0.join("to"),
         "system.posix_acl_default",
@@ -245,14 +242,14 @@ fn a_file_that_is_replaced_keeps_its_acl_as_its_mode() {
     assert!(rustix::fs::getxattr(&at, name, &mut there).is_err());
 }
 
-/// An ACL that takes from the owner what other attributes need, on a file and on a directory.
+/// On a file and a directory, the ACL denies the owner the access that other attributes need.
 #[test]
-fn attributes_are_set_before_an_acl_forbids_it() {
+fn sets_attributes_before_a_restrictive_acl() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("from/d")).expect("a folder");
     home.file("from/f", "f");
-    let id = |id: u32| id.to_le_bytes();
-    let entry = |tag: u8, bits: u8, who: u32| [&[tag, 0, bits, 0][..], &id(who)].concat();
+    let id_bytes = |id: u32| id.to_le_bytes();
+    let entry = |tag: u8, bits: u8, id: u32| [&[tag, 0, bits, 0][..], &id_bytes(id)].concat();
     let no_id = u32::MAX;
     for (name, bits) in [("from/f", 4), ("from/d", 5)] {
         let acl = [
@@ -269,7 +266,7 @@ fn attributes_are_set_before_an_acl_forbids_it() {
             rustix::fs::setxattr(&path, attribute, value, rustix::fs::XattrFlags::empty())
         };
         if set("user.k", b"v").and_then(|()| set("system.posix_acl_access", &acl)).is_err() {
-            return skipped("ACLs, which the file system of this folder does not have");
+            return skipped("ACLs, which the file system of this test does not support");
         }
     }
     for value in ["v", "other"] {
@@ -297,9 +294,9 @@ fn attributes_are_set_before_an_acl_forbids_it() {
     }
 }
 
-/// Who may list the names of attributes, and not read them, learns so in place of losing them at the destination.
+/// If attribute names can be listed but values not read, the copy fails instead of dropping attributes.
 #[test]
-fn attributes_that_may_not_be_read_are_told() {
+fn reports_unreadable_attributes() {
     let home = Home::new();
     for folder in ["from/d", "from/closed"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
@@ -310,7 +307,7 @@ fn attributes_that_may_not_be_read_are_told() {
         }
         let set = rustix::fs::setxattr(home.0.join(name), "user.k", b"v", rustix::fs::XattrFlags::empty());
         if set.is_err() {
-            return skipped("extended attributes, which the file system of this folder does not have");
+            return skipped("extended attributes, which the file system of this test does not support");
         }
     }
     let script = "
@@ -318,12 +315,7 @@ $NUMAIO copy --no-job -a from/ to; echo code $?
 chmod 0 from/f from/closed
 $NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
     let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
-    assert!(
-        output.out.contains("code 0\n") && output.out.ends_with("code 3\n"),
-        "{}\n{}",
-        output.out,
-        output.err
-    );
+    assert!(output.out.contains("code 0\n") && output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
     assert_eq!(output.out.matches("may not be read").count(), 1, "{}", output.out);
     let mut there = [0; 8];
     assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());
