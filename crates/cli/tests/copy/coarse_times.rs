@@ -82,7 +82,7 @@ fn nothing_is_copied_twice_to_a_file_system_with_coarse_times() {
     assert_eq!((&*content(&home, "mount/to/below/g"), changed(&home, &copy)), ("DDDDD", 0));
 }
 
-/// One file in ten with fine times looks by chance as if the file system had a resolution of 100 ns.
+/// By chance, one file in ten with fine times looks as if their resolution were 100 ns.
 #[test]
 fn file_that_matches_by_rounded_time_keeps_its_time() {
     let home = Home::new();

@@ -1,5 +1,4 @@
-//! `numaio copy` over data connections of its own: what goes over the wire, who is let in, and what happens when a
-//! connection is cut.
+//! `numaio copy` over separate data connections: encryption, authentication, and reconnection.
 
 use crate::support::{Home, Limited, Said};
 use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
@@ -16,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What stands in a file, to be looked for on the wire.
-const SECRET: &[u8] = b"words that nobody else is to read";
+/// Content of a file, searched for in the captured traffic.
+const SECRET: &[u8] = b"words that no other user may read";
 
 fn bytes(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
@@ -41,8 +40,8 @@ fn same(home: &Home, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A program in place of ssh, which runs the other side here. What it does beside that stands in `body`; `$*` is what to
-/// run. Each call of it leaves a line in the file `calls`.
+/// Writes a program in place of ssh that runs the shell script `body`, in which `$*` is the remote command.
+/// Each call adds a line to the file `calls`.
 fn ssh(home: &Home, body: &str) -> String {
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" = -G ]; then echo hostname 127.0.0.1; exit; fi\n\
@@ -59,7 +58,7 @@ fn calls(home: &Home) -> usize {
     fs::read_to_string(home.0.join("calls")).unwrap_or_default().lines().count()
 }
 
-/// Runs `numaio copy -a` with the script as ssh.
+/// Runs `numaio copy -a` with that program in place of ssh.
 fn copy(home: &Home, args: &[&str]) -> Said {
     let args = [&["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let command = &mut home.numaio(&args);
@@ -72,19 +71,19 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     )
 }
 
-/// Somebody between both sides of data connections: the other side's answer passes through the script, which puts the
-/// port of this one in.
+/// A TCP proxy between both sides of data connections: the ssh program replaces the port in the peer's
+/// reply by that of the proxy.
 struct Proxy {
     port: u16,
-    /// All that was sent to the door, of every connection.
+    /// All bytes sent to the listener, of every connection.
     captured: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Changes bytes on their way to the listener: bytes that the connection has passed on before, and the bytes.
-/// False closes the connection.
+/// Modifies bytes sent to the listener, given the number of bytes forwarded before on that connection.
+/// Returning false closes the connection.
 type Tamper = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
 
-/// The script that leads to somebody between: first the answer, then what else is said.
+/// Writes an ssh program that saves the peer's reply to `answer` and replaces the port in it.
 fn route_through(home: &Home, port: u16) -> String {
     ssh(
         home,
@@ -95,7 +94,7 @@ fn route_through(home: &Home, port: u16) -> String {
     )
 }
 
-/// Connects to the listener that the answer names; none before there is an answer.
+/// Connects to the listener named in the reply; None before the reply arrives.
 fn connect_to_listener(home: &Path) -> Option<TcpStream> {
     let text = fs::read_to_string(home.join("answer")).ok()?;
     let answer: Value = serde_json::from_str(&text).expect("JSON");
@@ -112,7 +111,7 @@ impl Proxy {
         let (home, log) = (home.0.clone(), captured.clone());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A connection of some other program on this machine may come before there is an answer.
+                // Another program on this machine may connect before the reply arrives.
                 let Some(server) = connect_to_listener(&home) else { continue };
                 let (back, forth) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
                 thread::spawn(move || forward(server, back, &|_, _| true));
@@ -152,19 +151,19 @@ fn forward(mut from: TcpStream, mut to: TcpStream, tamper: &dyn Fn(usize, &mut V
 }
 
 #[test]
-fn every_way_makes_the_same_trees_and_tls_hides_them() {
-    for (how, hides) in [("tls", true), ("none", false)] {
+fn trees_are_equal_with_and_without_tls_and_tls_encrypts() {
+    for (security, encrypted) in [("tls", true), ("none", false)] {
         let home = home();
         let proxy = Proxy::new(&home, Arc::new(|_, _| true));
         let port = proxy.port.to_string();
-        // With a port data never goes through ssh; this one is taken, so the next ones are tried.
+        // --data-port forbids data through ssh. The first port is in use, so the next ones are tried.
         let ports = format!("{port}-65535");
-        let args = ["--data-security", how, "--data-port", &ports, "--streams", "3"];
+        let args = ["--data-security", security, "--data-port", &ports, "--streams", "3"];
         let output = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
         assert!(!output.contains("failed"), "{output}");
         same(&home, "there");
-        assert!(proxy.captured.lock().expect("a lock").len() > 12_000_000, "{how}: data took another way");
-        assert_eq!(proxy.has_captured(SECRET), !hides, "{how}");
+        assert!(proxy.captured.lock().expect("a lock").len() > 12_000_000, "{security}: data bypassed the proxy");
+        assert_eq!(proxy.has_captured(SECRET), !encrypted, "{security}");
         copy(&home, &[&args[..], &["host:src/", "back"]].concat()).ok();
         same(&home, "back");
     }
@@ -177,8 +176,8 @@ fn every_way_makes_the_same_trees_and_tls_hides_them() {
 }
 
 #[test]
-fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
-    /// What a frame of zstd begins with (RFC 8878, section 3.1.1).
+fn corrupted_compressed_data_fails_only_its_file() {
+    /// Magic number of a zstd frame (RFC 8878, section 3.1.1).
     const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let home = home();
     let proxy = Proxy::new(
@@ -192,8 +191,8 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
     );
     let ports = format!("{}-65535", proxy.port);
     let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
-    let words = "big: the peer sent compressed data that cannot be decompressed";
-    copy(&home, &args).failed(3, &[words, "(destination)"]);
+    let message = "big: the peer sent compressed data that cannot be decompressed";
+    copy(&home, &args).failed(3, &[message, "(destination)"]);
     assert!(home.0.join("there/empty").exists() && !home.0.join("there/big").exists());
     ssh(&home, PLAIN);
     copy(&home, &["--compress", "zstd", "src/", "host:there"]).ok();
@@ -201,19 +200,19 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
 }
 
 #[test]
-fn a_man_in_the_middle_with_another_key_is_refused() {
+fn rejects_a_man_in_the_middle() {
     let home = home();
     let key = |keys: &KeyPair| keys.public().to_vec();
     let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
-    // It does not know the key of the side that connects either, and takes whoever comes.
+    // The impostor does not know the key of the connecting side, and accepts any.
     let credentials = Credentials::Tls { peer: key(&other), own, by_kernel: false };
     let listener = DataListener::bind(credentials, None, 5).expect("a door");
-    route_through(&home, listener.port().expect("a port").expect("one of its own"));
+    route_through(&home, listener.port().expect("a port").expect("a TCP port"));
     let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
     assert!(output.err.contains("does not have the key that came through the control channel"), "{}", output.err);
     assert!(!home.0.join("there/words").exists());
-    // Where no port was asked for, data goes through ssh, and that is said to who wants to know.
+    // Without --data-port, data goes through ssh, which -v reports.
     let output = copy(&home, &["-v", "src/", "host:there"]);
     assert!(
         output.code == Some(0) && output.err.contains("data goes through ssh"),
@@ -222,18 +221,18 @@ fn a_man_in_the_middle_with_another_key_is_refused() {
         output.err
     );
     same(&home, "there");
-    assert!(listener.into_streams(Duration::from_millis(50)).is_err(), "nobody was let in");
+    assert!(listener.into_streams(Duration::from_millis(50)).is_err(), "a peer was accepted");
 }
 
 #[test]
-fn strangers_who_come_first_do_not_take_the_place_of_the_peer() {
-    for how in ["tls", "none"] {
+fn unauthenticated_connections_do_not_block_the_peer() {
+    for security in ["tls", "none"] {
         let home = home();
         let connections = Arc::new(Mutex::new(Vec::new()));
         let (opened, path) = (connections.clone(), home.0.clone());
         let connect_first = move |before: usize, _: &mut Vec<u8>| {
             let mut opened = opened.lock().expect("a lock");
-            // Before the first byte of the peer.
+            // Before the first byte of the real peer.
             if opened.is_empty() && before == 0 {
                 for index in 0..80 {
                     let mut peer = connect_to_listener(&path).expect("a connection");
@@ -247,40 +246,38 @@ fn strangers_who_come_first_do_not_take_the_place_of_the_peer() {
         };
         let proxy = Proxy::new(&home, Arc::new(connect_first));
         let ports = format!("{}-65535", proxy.port);
-        copy(&home, &["--data-security", how, "--data-port", &ports, "src/", "host:there"]).ok();
+        copy(&home, &["--data-security", security, "--data-port", &ports, "src/", "host:there"]).ok();
         same(&home, "there");
         assert_eq!(connections.lock().expect("a lock").len(), 80);
     }
 }
 
 #[test]
-fn a_connection_that_is_cut_is_made_anew_and_the_tree_is_right() {
-    for how in ["tls", "none"] {
+fn resumes_after_connection_reset() {
+    for security in ["tls", "none"] {
         let home = home();
         let interruptions = Arc::new(AtomicUsize::new(0));
         let counter = interruptions.clone();
-        // Once, in the midst of data.
+        // Once, in the middle of the data.
         let tamper = move |before: usize, _: &mut Vec<u8>| {
             before < 1_500_000 || counter.fetch_add(1, Ordering::SeqCst) > 0
         };
         let proxy = Proxy::new(&home, Arc::new(tamper));
         let ports = format!("{}-65535", proxy.port);
-        let args = ["--data-security", how, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
+        let args = ["--data-security", security, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
         let output = copy(&home, &args);
         assert_eq!(output.code, Some(0), "{}", output.err);
-        assert!(interruptions.load(Ordering::SeqCst) > 0, "nothing was cut");
+        assert!(interruptions.load(Ordering::SeqCst) > 0, "no connection was interrupted");
         assert!(output.err.contains("retrying in 0.5 s"), "{}", output.err);
-        assert_eq!(output.out.lines().count(), 1, "one summary: {}", output.out);
+        assert_eq!(output.out.lines().count(), 1, "expected one summary: {}", output.out);
         assert_eq!(calls(&home), 2);
         same(&home, "there");
     }
 }
 
 #[test]
-fn what_is_changed_on_the_way_ends_in_words() {
-    for (how, words) in
-        [("tls", "the connection to the source was lost"), ("none", "the connection to the source was lost")]
-    {
+fn corrupted_stream_fails_with_a_clear_error() {
+    for security in ["tls", "none"] {
         let home = home();
         let tamper = |before: usize, bytes: &mut Vec<u8>| {
             if before > 500_000 {
@@ -292,7 +289,7 @@ fn what_is_changed_on_the_way_ends_in_words() {
         let ports = format!("{}-65535", proxy.port);
         let args = [
             "--data-security",
-            how,
+            security,
             "--data-port",
             &ports,
             "--retry",
@@ -306,19 +303,19 @@ fn what_is_changed_on_the_way_ends_in_words() {
         assert_eq!(output.code, Some(1), "{}", output.err);
         assert!(
             output.err.contains("the transfer failed: the connection to the destination was lost"),
-            "{words}: {}",
+            "{security}: {}",
             output.err
         );
         assert_eq!(calls(&home), 1);
         let big = fs::read(home.0.join("there/big")).ok();
-        assert!(big.is_none_or(|big| big == bytes(12_345_678, 12_345_678_usize as u8)), "{how}");
+        assert!(big.is_none_or(|big| big == bytes(12_345_678, 12_345_678_usize as u8)), "{security}");
     }
 }
 
 #[test]
-fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
+fn restarts_a_lost_ssh_but_not_a_rejected_one() {
     let home = home();
-    // Through ssh; the first time its channel ends early.
+    // Data goes through ssh; its first channel ends early.
     ssh(
         &home,
         "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | dd bs=64k count=60 status=none",
@@ -330,25 +327,25 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     same(&home, "back");
     let sums = fs::read_to_string(home.0.join("sums")).expect("a manifest");
     let names: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").expect("a name").1).collect();
-    assert_eq!(names.len(), sums.lines().count(), "each name once: {sums}");
-    // ssh itself fails from the second time on: this is tried for as long as was asked for.
+    assert_eq!(names.len(), sums.lines().count(), "the manifest repeats a name: {sums}");
+    // From the second call on, ssh itself fails: numaio retries until the --retry limit.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
     let output = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
     assert!(output.err.contains("no numaio answers on host; retrying"), "{}", output.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
-    // A try that is refused ends what others before it began.
+    // A rejected retry ends the transfer.
     fs::remove_file(home.0.join("calls")).expect("calls");
-    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src gone\nsh -c \"$*\" | dd bs=64k count=60 status=none");
+    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src away\nsh -c \"$*\" | dd bs=64k count=60 status=none");
     let output = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
     assert!(output.code != Some(0) && calls(&home) == 2, "{}", output.err);
     let end: Value = serde_json::from_str(output.out.lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"]), (&"end".into(), &false.into()), "{end}");
-    // Of the first one; how much of it was written by then is not the same each time.
+    // Totals of the first attempt; how much it wrote varies.
     assert!(end["entries"].as_u64().is_some_and(|entries| entries > 0), "{end}");
-    fs::rename(home.0.join("gone"), home.0.join("src")).expect("a name");
-    // What the other side refuses it would refuse again, and who was never reached may not be there.
+    fs::rename(home.0.join("away"), home.0.join("src")).expect("a name");
+    // A rejection would repeat, and a host that was never reached may not exist.
     for (body, args) in [
         (PLAIN, ["src/", "host:no/such/folder"]),
         ("exit 255", ["src/", "host:there"]),
@@ -363,9 +360,9 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
 }
 
 #[test]
-fn a_far_side_that_is_killed_is_started_again() {
+fn restarts_a_killed_remote_process() {
     let home = home();
-    // The first time it has no more than a moment.
+    // Only the first process writes its ID, which the thread below kills.
     let body = "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c 'echo $$ >pid; exec '\"$*\"";
     ssh(&home, body);
     let path = home.0.clone();
@@ -387,16 +384,16 @@ fn a_far_side_that_is_killed_is_started_again() {
         false
     });
     let output = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
-    assert!(killer.join().expect("looked"), "it was gone before it was killed");
+    assert!(killer.join().expect("joined"), "the process exited before it could be killed");
     assert_eq!(output.code, Some(0), "{}", output.err);
     assert!(output.err.contains("retrying"), "{}", output.err);
     same(&home, "there");
 }
 
 #[test]
-fn wrong_options_are_said() {
+fn rejects_invalid_connection_options() {
     let home = Home::new();
-    for (args, words) in [
+    for (args, message) in [
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
         (&["--streams", "0"], "no whole number from 1 to 32"),
         (&["--streams", "33"], "no whole number from 1 to 32"),
@@ -405,6 +402,6 @@ fn wrong_options_are_said() {
         (&["--retry", "-1"], "unexpected"),
     ] {
         let output = copy(&home, &[args, &["src/", "host:x"]].concat());
-        assert!(output.code == Some(2) && output.err.contains(words), "{args:?}: {:?} {}", output.code, output.err);
+        assert!(output.code == Some(2) && output.err.contains(message), "{args:?}: {:?} {}", output.code, output.err);
     }
 }

@@ -34,11 +34,11 @@ fn copy(home: &Home, args: &[&str]) -> Said {
 
 /// A source, and a destination with some equal, some different and some extra files.
 fn trees_that_differ(home: &Home) {
-    for folder in ["src/d/e", "src/gone"] {
+    for folder in ["src/d/e", "src/deleted"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
     }
     for (name, size) in
-        [("same", 9), ("other", 70_000), ("mode", 1), ("d/large", 3 << 20), ("d/e/x", 5), ("gone/x", 1)]
+        [("same", 9), ("other", 70_000), ("mode", 1), ("d/large", 3 << 20), ("d/e/x", 5), ("deleted/x", 1)]
     {
         fs::write(home.0.join("src").join(name), vec![7; size]).expect("a file");
     }
@@ -46,7 +46,7 @@ fn trees_that_differ(home: &Home) {
     home.file("src/twin", "one");
     fs::hard_link(home.0.join("src/twin"), home.0.join("src/twin-too")).expect("a link");
     copy(home, &["-a", "src/", "dst"]).ok();
-    fs::remove_dir_all(home.0.join("src/gone")).expect("removed");
+    fs::remove_dir_all(home.0.join("src/deleted")).expect("removed");
     fs::remove_dir_all(home.0.join("dst/d/e")).expect("removed");
     home.file("src/other", "of another length");
     // Its hard link at the destination keeps the old content, unless it is recreated.
@@ -113,8 +113,8 @@ fn dry_run_reports_the_same_for_all_endpoints_and_changes_nothing() {
         "would be made: new-link",
         "would be made: same-too",
         "would be made: twin-too",
-        "would be removed: gone",
-        "would be removed: gone/x",
+        "would be removed: deleted",
+        "would be removed: deleted/x",
         "would be removed: own",
     ];
     let mut expected_events = None;

@@ -1,5 +1,5 @@
-//! `numaio copy` to and from exFAT, which ignores the case of names and stores neither owners nor inode
-//! numbers.
+//! `numaio copy` to and from exFAT, which ignores the case of names and stores neither owners nor
+//! inode numbers.
 
 use crate::support::{skipped, Home, Limited, Said};
 use std::fs;
@@ -42,7 +42,7 @@ fn reports_case_insensitive_duplicates_and_loses_nothing() {
     let script = "
         $NUMAIO copy -r --delete from/ to/a; echo code $?
         (cd to/a && find . -type f | sort && cat FILE && echo)
-        $NUMAIO copy -nr --delete from/ to/a >rehearsal; echo code $?
+        $NUMAIO copy -nr --delete from/ to/a >dry-run; echo code $?
         mkdir -p to/b/dIR && touch to/b/dIR/X to/b/old
         $NUMAIO copy -r --delete same/ to/b >last; echo code $?
         (cd to/b && find . -type f && cat Dir/x)
@@ -51,11 +51,11 @@ fn reports_case_insensitive_duplicates_and_loses_nothing() {
         return skip_without_exfat();
     };
     let lines: Vec<&str> = output.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
-    let [code, x, y, file, content, rehearsal, last, kept, of_it] = lines[..] else { panic!("{}", output.out) };
+    let [code, x, y, file, content, dry_run, last, kept, of_it] = lines[..] else { panic!("{}", output.out) };
     assert_eq!((code, x, y), ("code 3", "./Dir/x", "./Dir/y"));
     // The order of inodes determines which duplicate is the first.
     assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", output.out);
-    assert_eq!(rehearsal, "code 3");
+    assert_eq!(dry_run, "code 3");
     assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", output.out);
     assert_eq!(output.err.matches("case-insensitive duplicate").count(), 4, "{}", output.err);
 }

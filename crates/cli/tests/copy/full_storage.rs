@@ -6,20 +6,20 @@ use std::io::Write;
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
-/// Copies to `dst`, which `$1` mounts, reports what exists, enlarges it by `$2`, and copies again. The
-/// large file exceeds the total space, so it always fails; which others fail depends on the write order.
+/// Copies to `dst`, which `$1` mounts, lists its files, enlarges it by `$2`, and copies again. The large
+/// file exceeds the total space, so it always fails; which others fail depends on the write order.
 const FILL: &str = "
 count() { find dst -type f \"$@\" | wc -l; }
 $NUMAIO copy -a --json src/ dst >events; echo code $?
-(cd dst && find . -type f ! -name '.numaio*' -exec cmp {} ../src/{} ';') && echo whole
-echo left $(count -name '.numaio*') large $(count -name large) finished $(count ! -name '.numaio*')
+(cd dst && find . -type f ! -name '.numaio*' -exec cmp {} ../src/{} ';') && echo complete
+echo leftovers $(count -name '.numaio*') large $(count -name large) finished $(count ! -name '.numaio*')
 eval \"$2\" || exit 99
 $NUMAIO copy -a --json src/ dst >again; echo code $?
 diff -r -x lost+found src dst && echo same
-echo left $(count -name '.numaio*')
+echo leftovers $(count -name '.numaio*')
 ";
 
-/// Output of the script with the shell commands `mount` and `enlarge`; None without permission to mount.
+/// Runs the script with these shell commands; None without permission to mount.
 fn fill(home: &Home, mount: &str, enlarge: &str) -> Option<Said> {
     let script = format!("eval \"$1\" || exit 99\n{FILL}");
     let mut command = home.command("unshare", &["-m", "sh", "-c", &script, "sh", mount, enlarge]);
@@ -53,10 +53,10 @@ fn check_full_storage(mount: &str, enlarge: &str) {
     let lines: Vec<&str> = output.out.lines().collect();
     let first = end(&home, "events");
     let failed = first["failed"].as_u64().expect("a number");
-    let finished = format!("left 0 large 0 finished {}", 121 - failed);
+    let finished = format!("leftovers 0 large 0 finished {}", 121 - failed);
     assert_eq!(
         lines,
-        ["code 3", "whole", &finished, "code 0", "same", "left 0"],
+        ["code 3", "complete", &finished, "code 0", "same", "leftovers 0"],
         "{}\n{}",
         output.out,
         output.err

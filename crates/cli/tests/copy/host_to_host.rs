@@ -1,5 +1,5 @@
-//! Transfers between two remote hosts, and to hosts without numaio. A program in place of ssh maps each
-//! host to a directory.
+//! Transfers between two remote hosts, and to hosts without numaio. A program in place of ssh maps
+//! each host to a directory.
 
 use crate::support::{kill, until, Home, Limited, Said};
 use numaio_schema::{Job, JobState, JobTotals};
@@ -209,7 +209,7 @@ fn interrupted_copy_reports_completed_work() {
     let fake_numaio = hosts.program("far", &format!("echo '{event}'\ncat >/dev/null"));
     let mut command =
         hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &fake_numaio, "one:f", "two:f"]);
-    let events_path = hosts.home.0.join("heard");
+    let events_path = hosts.home.0.join("events");
     command.stdout(fs::File::create(&events_path).expect("a file")).stderr(Stdio::piped());
     let mut child = command.spawn().expect("numaio");
     let printed = || fs::read_to_string(&events_path).expect("a file");

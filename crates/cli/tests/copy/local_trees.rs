@@ -209,7 +209,7 @@ fn filters_deletions_and_dry_runs() {
     assert_eq!(fs::metadata(home.0.join("dst/keep")).expect("a file").ino(), inode);
 }
 
-/// An entry lists only large holes: smaller ones within a block are sent as zeros, and become holes again.
+/// An entry lists only large holes: small ones within a block are sent as zeros and recreated.
 #[test]
 fn preserves_many_holes() {
     let home = Home::new();

@@ -111,7 +111,7 @@ fn keys(home: &Home) {
     fs::copy(home.0.join("user-key.pub"), home.0.join("authorized")).expect("a key");
 }
 
-/// Writes the configuration of client and server, an ssh wrapper that uses it, and the session script.
+/// Writes the configuration of client and server, the ssh wrapper and the session script.
 /// Host `far` has a home with numaio on its PATH, and host `bare` one without.
 fn files(home: &Home, port: u16) {
     let at = home.0.display();

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Maps every path below a directory to all metadata of lstat(2) except the access time. Any change of
-/// an attribute changes the ctime.
+/// Maps every path below a directory to all metadata of lstat(2) except the access time. Any change
+/// of an attribute changes the ctime.
 pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut tree = BTreeMap::new();
     let mut rest = vec![root.to_owned()];

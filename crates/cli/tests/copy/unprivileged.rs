@@ -18,8 +18,9 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
     }
 }
 
-/// Output of a script that runs without root, as the owner of everything in the home. None if that is
-/// not possible here.
+/// Runs a script without root, as the owner of everything in the home, and returns its output; None if
+/// that is impossible here.
+fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
     }
@@ -39,7 +40,7 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
 }
 
 fn is_root(home: &Home) -> bool {
-    home.command("id", &["-u"]).limited_output().is_ok_and(|told| told.stdout == b"0\n")
+    home.command("id", &["-u"]).limited_output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
 fn skip_without_other_user() {
@@ -294,7 +295,7 @@ fn sets_attributes_before_a_restrictive_acl() {
     }
 }
 
-/// If attribute names can be listed but values not read, the copy fails instead of dropping attributes.
+/// If names of attributes are readable but values are not, the copy fails instead of dropping them.
 #[test]
 fn reports_unreadable_attributes() {
     let home = Home::new();
