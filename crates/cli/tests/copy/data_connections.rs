@@ -127,8 +127,8 @@ impl Proxy {
         Self { port, captured }
     }
 
-    fn has_captured(&self, words: &[u8]) -> bool {
-        self.captured.lock().expect("a lock").windows(words.len()).any(|part| part == words)
+    fn has_captured(&self, bytes: &[u8]) -> bool {
+        self.captured.lock().expect("a lock").windows(bytes.len()).any(|part| part == bytes)
     }
 }
 

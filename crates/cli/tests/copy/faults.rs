@@ -240,7 +240,7 @@ fn reports_overlong_names_and_copies_the_others() {
     let output = copy(&home, &["-a", "src/", "dst"]);
     let there = home.0.join("dst").join("n".repeat(255)).exists() && home.0.join("dst/large").exists();
     let deep = fs::metadata(home.0.join("dst").join(vec![folder.as_str(); 15].join("/"))).is_ok();
-    // Rust's remove_dir_all cannot delete such paths.
+    // The cleanup of the test cannot name such paths.
     for tree in ["src", "dst"] {
         drop(home.command("rm", &["-rf", tree]).limited_status());
     }
@@ -280,8 +280,8 @@ fn tolerates_clocks_that_differ() {
     fs::write(home.0.join("src/0"), "changed ten years before").expect("a file");
     copy(&home, &["-ru", "src/", "dst"]).ok();
     assert!(
+        fs::read(home.0.join("dst/0")).expect("a file") == bytes(20_000, 0),
         "--update compares only times"
-        "--update goes by time alone"
     );
     copy(&home, &["-r", "src/", "dst"]).ok();
     same(&home, "src", "dst");

@@ -27,7 +27,8 @@ fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
     run(home, script)
 }
 
-/// Output of a script that runs without root; None if it did not start or exited with status 99.
+/// Runs a script without root, and returns its output; None if it did not start or exited with status 99.
+fn run(home: &Home, script: &str) -> Option<Said> {
     let reached = home.0.join("reached");
     let _ = fs::remove_file(&reached);
     let script = format!("[ -x \"$NUMAIO\" ] && : >reached || exit 99\n{script}");
