@@ -41,8 +41,8 @@ fn home(files: &[(&str, Vec<u8>)], through: &str) -> Home {
 
 const PLAIN: &str = "exec sh -c \"$*\"";
 
-/// Simulates a peer that predates compression: the request and the reply lack the fields for it, and
-/// the request lacks the number of connections.
+/// Simulates a peer that predates compression: request and reply lack the fields for it, and the
+/// request lacks the number of connections.
 const OLDER: &str = "\
 { IFS= read -r call; printf '%s\\n' \"$call\" | sed -e 's/\"compress\":\"[A-Za-z]*\",//' \
     -e 's/\"streams\":[0-9]*,\"sparing\":[a-z]*,//'; exec cat; } |

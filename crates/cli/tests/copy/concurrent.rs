@@ -34,7 +34,11 @@ fn interrupt_copy(home: &Home, what: &[&str]) {
     let mut child = start_slow_copy(home, what, "to", "20M", 36 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
-    assert_eq!(leftovers(home).len(), if what.len() == 1 { 2 } else { 1 }, "killed too late: the copy was complete");
+    assert_eq!(
+        leftovers(home).len(),
+        if what.len() == 1 { 2 } else { 1 },
+        "killed too late: the copy was complete"
+    );
 }
 
 #[test]

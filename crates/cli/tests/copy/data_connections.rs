@@ -40,8 +40,8 @@ fn same(home: &Home, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Writes a program in place of ssh that runs the shell script `body`, in which `$*` is the remote command.
-/// Each call adds a line to the file `calls`.
+/// Writes a program in place of ssh that runs the shell script `body`, in which `$*` is the remote
+/// command. Each call adds a line to the file `calls`.
 fn ssh(home: &Home, body: &str) -> String {
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" = -G ]; then echo hostname 127.0.0.1; exit; fi\n\
@@ -71,16 +71,16 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     )
 }
 
-/// A TCP proxy between both sides of data connections: the ssh program replaces the port in the peer's
-/// reply by that of the proxy.
+/// A TCP proxy between both sides of data connections: the ssh program replaces the port in the
+/// peer's reply by that of the proxy.
 struct Proxy {
     port: u16,
     /// All bytes sent to the listener, of every connection.
     captured: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Modifies bytes sent to the listener, given the number of bytes forwarded before on that connection.
-/// Returning false closes the connection.
+/// Modifies bytes sent to the listener, given the number of bytes forwarded before on that
+/// connection. Returning false closes the connection.
 type Tamper = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
 
 /// Writes an ssh program that saves the peer's reply to `answer` and replaces the port in it.
@@ -113,7 +113,8 @@ impl Proxy {
             for client in listener.incoming().flatten() {
                 // Another program on this machine may connect before the reply arrives.
                 let Some(server) = connect_to_listener(&home) else { continue };
-                let (back, forth) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                let (back, forth) =
+                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
                 thread::spawn(move || forward(server, back, &|_, _| true));
                 let (log, tamper) = (log.clone(), tamper.clone());
                 thread::spawn(move || {
@@ -156,13 +157,16 @@ fn trees_are_equal_with_and_without_tls_and_tls_encrypts() {
         let home = home();
         let proxy = Proxy::new(&home, Arc::new(|_, _| true));
         let port = proxy.port.to_string();
-        // --data-port forbids data through ssh. The first port is in use, so the next ones are tried.
+        // --data-port forbids data through ssh. The first port is in use, so others are tried.
         let ports = format!("{port}-65535");
         let args = ["--data-security", security, "--data-port", &ports, "--streams", "3"];
         let output = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
         assert!(!output.contains("failed"), "{output}");
         same(&home, "there");
-        assert!(proxy.captured.lock().expect("a lock").len() > 12_000_000, "{security}: data bypassed the proxy");
+        assert!(
+            proxy.captured.lock().expect("a lock").len() > 12_000_000,
+            "{security}: data bypassed the proxy"
+        );
         assert_eq!(proxy.has_captured(SECRET), !encrypted, "{security}");
         copy(&home, &[&args[..], &["host:src/", "back"]].concat()).ok();
         same(&home, "back");
@@ -210,7 +214,11 @@ fn rejects_a_man_in_the_middle() {
     route_through(&home, listener.port().expect("a port").expect("a TCP port"));
     let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
-    assert!(output.err.contains("does not have the key that came through the control channel"), "{}", output.err);
+    assert!(
+        output.err.contains("does not have the key that came through the control channel"),
+        "{}",
+        output.err
+    );
     assert!(!home.0.join("there/words").exists());
     // Without --data-port, data goes through ssh, which -v reports.
     let output = copy(&home, &["-v", "src/", "host:there"]);
@@ -264,7 +272,8 @@ fn resumes_after_connection_reset() {
         };
         let proxy = Proxy::new(&home, Arc::new(tamper));
         let ports = format!("{}-65535", proxy.port);
-        let args = ["--data-security", security, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
+        let args =
+            ["--data-security", security, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
         let output = copy(&home, &args);
         assert_eq!(output.code, Some(0), "{}", output.err);
         assert!(interruptions.load(Ordering::SeqCst) > 0, "no connection was interrupted");
@@ -402,6 +411,11 @@ fn rejects_invalid_connection_options() {
         (&["--retry", "-1"], "unexpected"),
     ] {
         let output = copy(&home, &[args, &["src/", "host:x"]].concat());
-        assert!(output.code == Some(2) && output.err.contains(message), "{args:?}: {:?} {}", output.code, output.err);
+        assert!(
+            output.code == Some(2) && output.err.contains(message),
+            "{args:?}: {:?} {}",
+            output.code,
+            output.err
+        );
     }
 }

@@ -44,7 +44,10 @@ fn delete_keeps_excluded_files_in_directories_absent_from_the_source() {
     for (rules, kept) in [
         (&["--exclude=*.key"][..], &["to/extra/x.key", "to/extra/deep/y.key"][..]),
         (&["--exclude=/extra/deep/"], &["to/extra/deep/y.key", "to/extra/deep/b"]),
-        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/extra/a", "to/extra/deep/b", "to/other/c"]),
+        (
+            &["--include=*/", "--include=*.key", "--exclude=*"],
+            &["to/extra/a", "to/extra/deep/b", "to/other/c"],
+        ),
         (&["--exclude=nothing"], &[]),
         (&[], &[]),
     ] {

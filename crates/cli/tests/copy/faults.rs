@@ -1,6 +1,6 @@
-//! Faults during `numaio copy`: full, closed or vanished storage, odd names and times, bad peers, and lost
-//! hosts. Each time the error is reported, all other files arrive, no partial file gets its final name, and
-//! the same command completes the copy.
+//! Faults during `numaio copy`: full, closed or vanished storage, odd names and times, bad peers, and
+//! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
+//! final name, and the same command completes the copy.
 
 use crate::support::{until, Home, Limited, Said};
 use std::fs;
@@ -56,8 +56,8 @@ fn written(folder: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
-/// Runs a script with permission to mount and to create network interfaces; None if that fails, which the
-/// script reports by status 99.
+/// Runs a script with permission to mount and to create network interfaces; None if that fails,
+/// which the script reports by status 99.
 fn with_rights(home: &Home, script: &str) -> Option<Said> {
     let script = format!("numaio={NUMAIO}\n{script}");
     let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
@@ -80,7 +80,11 @@ fn reports_full_storage_and_completes_after_it_is_enlarged() {
     let Some(output) = with_rights(&home, script) else {
         return skipped("no permission to mount a small file system");
     };
-    assert!(output.err.contains("large: cannot write: no space left on device (destination)"), "{}", output.err);
+    assert!(
+        output.err.contains("large: cannot write: no space left on device (destination)"),
+        "{}",
+        output.err
+    );
     let is_status = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
     let lines: Vec<&str> = output.out.lines().filter(is_status).collect();
     assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", output.out, output.err);
@@ -96,7 +100,8 @@ impl<'a> SmallFileSystem<'a> {
     fn new(home: &'a Home) -> Option<Self> {
         let attached = "truncate -s 300M image && mkfs.btrfs image >/dev/null && losetup --find --show image";
         let output = sh(home, attached);
-        let limited = (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
+        let limited =
+            (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
         let script = format!(
             "mkdir mnt && mount {} mnt && btrfs quota enable mnt && btrfs subvolume create mnt/dst && \
              btrfs qgroup limit 16M mnt/dst",
@@ -124,7 +129,11 @@ fn reports_an_exceeded_quota() {
         return skipped("a quota: needs btrfs-progs, losetup and root");
     };
     let output = copy(&home, &["-a", "src/", "mnt/dst"]);
-    assert!(output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"), "{}", output.err);
+    assert!(
+        output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"),
+        "{}",
+        output.err
+    );
     assert!(finished_are_right(&home, "src", "mnt/dst") < 21);
     let raised = sh(&home, "btrfs qgroup limit none mnt/dst && sync -f mnt/dst");
     assert_eq!(raised.code, Some(0), "{}", raised.err);
@@ -183,7 +192,7 @@ fn reports_a_vanished_file_and_copies_the_others() {
         let mut command = home.numaio(&["copy", "-r", "--bwlimit", "4M", "src/", "dst"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         until(|| written(&home.0.join("dst")) > 0, || "the copy wrote nothing");
-        // Files are read by inode or by disk block, both in order of creation: one of these is read late.
+        // Files are read by inode or disk block, both in order of creation: one of these is late.
         for name in ["00", "39"] {
             fs::remove_file(home.0.join("src").join(name)).expect("removed");
         }
@@ -231,7 +240,7 @@ fn reports_overlong_names_and_copies_the_others() {
     files(&home.0.join("src"), 10);
     // The longest name of a file system.
     fs::write(home.0.join("src").join("n".repeat(255)), "long").expect("a file");
-    // The kernel rejects paths over 4,095 bytes, so each nested directory is created from its parent.
+    // The kernel rejects paths over 4,095 bytes, so each directory is created from its parent.
     let folder = "d".repeat(250);
     let script = format!(
         "import os\nos.chdir('src')\nfor _ in range(17):\n    os.mkdir('{folder}')\n    os.chdir('{folder}')\nopen('x', 'w')"
@@ -287,7 +296,7 @@ fn tolerates_clocks_that_differ() {
     same(&home, "src", "dst");
 }
 
-/// Writes a program in place of ssh that runs the shell script `run`, with its process ID in `far.pid`.
+/// Writes a program in place of ssh that runs the shell script `run`; its process ID is in `far.pid`.
 fn ssh(home: &Home, address: &str, run: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname {address}; exit; }}\n\
@@ -310,7 +319,8 @@ fn remote_runs(home: &Home) -> bool {
     numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
-/// numaio reads attributes of special files through /proc: without it, they would look absent and be deleted.
+/// numaio accesses special files and attributes through /proc; without it, such files would look
+/// absent and be deleted.
 #[test]
 fn fails_without_proc_instead_of_deleting_files() {
     let home = Home::new();
@@ -347,15 +357,24 @@ fn reports_a_peer_of_another_version() {
     files(&home.0.join("src"), 10);
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
     let output = Said::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(output.code == Some(1) && output.err.contains("the other numaio speaks version 99"), "{}", output.err);
-    // The requests agree, but the streams have another protocol version. If the destination exists, the source
-    // first asks which files are needed.
+    assert!(
+        output.code == Some(1) && output.err.contains("the other numaio speaks version 99"),
+        "{}",
+        output.err
+    );
+    // The requests agree, but the streams have another protocol version. If the destination
+    // exists, the source first asks which files are needed.
     home.file("newer.py", NEWER);
     fs::create_dir(home.0.join("there")).expect("a folder");
     home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
-    let output = Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(output.code == Some(1) && output.err.contains("speaks version 99 of the protocol"), "{}", output.err);
+    let output =
+        Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(
+        output.code == Some(1) && output.err.contains("speaks version 99 of the protocol"),
+        "{}",
+        output.err
+    );
     assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
 }
@@ -368,8 +387,11 @@ fn killed_client_leaves_no_remote_process_and_no_partial_names() {
         ssh(&home, "127.0.0.1", "exec sh -c \"exec $*\"");
         for paths in [["src/", "host:there"], ["host:src/", "there"]] {
             let slow = [options, &["--bwlimit", "4M"], &paths].concat();
-            let mut client =
-                remote_copy(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
+            let mut client = remote_copy(&home, &slow)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("numaio");
             until(|| written(&home.0.join("there")) > 1 << 20, || "the copy wrote too little");
             client.kill().expect("killed");
             client.limited_status().expect("ended");
@@ -382,8 +404,8 @@ fn killed_client_leaves_no_remote_process_and_no_partial_names() {
     }
 }
 
-/// Two network namespaces, with the remote process in the second one. Function `lost` makes the network drop
-/// all packets while both interfaces stay up.
+/// Two network namespaces, with the remote process in the second one. Function `lost` makes the
+/// network drop all packets while both interfaces stay up.
 const HALF_OPEN: &str = "
 ip link set lo up || exit 99
 unshare -n sleep 1000 & other=$!
@@ -426,7 +448,9 @@ fn both_sides_detect_a_network_that_drops_all_packets() {
     };
     // Detection takes half a minute, so both directions run in parallel.
     for direction in [run("src/", "host:there"), run("host:src/", "there")] {
-        let Some(output) = direction.join().expect("joined") else { return skipped("no permission to create a network") };
+        let Some(output) = direction.join().expect("joined") else {
+            return skipped("no permission to create a network");
+        };
         let lines: Vec<&str> = output.out.lines().filter(|line| !line.contains("moved")).collect();
         assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", output.out, output.err);
         assert!(output.err.contains("the transfer failed: the connection to the"), "{}", output.err);

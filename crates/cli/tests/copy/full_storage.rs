@@ -6,8 +6,9 @@ use std::io::Write;
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
-/// Copies to `dst`, which `$1` mounts, lists its files, enlarges it by `$2`, and copies again. The large
-/// file exceeds the total space, so it always fails; which others fail depends on the write order.
+/// Copies to `dst`, which `$1` mounts, checks its files, enlarges it by `$2`, and copies again. The
+/// large file exceeds the total space, so it always fails; which others fail depends on the write
+/// order.
 const FILL: &str = "
 count() { find dst -type f \"$@\" | wc -l; }
 $NUMAIO copy -a --json src/ dst >events; echo code $?

@@ -77,8 +77,7 @@ fn link_to_an_unreadable_file_leaves_the_destination_unchanged() {
     drop(home.command("chown", &["-R", "65534:65534", "."]).limited_output());
     let output = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
     if !output.out.contains("code 3") {
-        let _ =
-            writeln!(std::io::stderr(), "skipped: another user: needs root and setpriv: {}", output.err);
+        let _ = writeln!(std::io::stderr(), "skipped: another user: needs root and setpriv: {}", output.err);
         return;
     }
     assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", output.err);
@@ -131,7 +130,12 @@ fn manifest_omits_links_that_failed() {
         let _ = writeln!(std::io::stderr(), "skipped: no permission to mount a small file system");
         return;
     }
-    assert!(output.out.contains("code 3\n") && output.err.contains("b/c: "), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 3\n") && output.err.contains("b/c: "),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     let listed: Vec<&str> = output.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
     assert_eq!(listed, ["a"]);
 }

@@ -217,7 +217,8 @@ fn interrupted_copy_reports_completed_work() {
     kill("-INT", child.id());
     let output = Said::of(child.limited_output().expect("ended"));
     assert_eq!((output.code, output.err.as_str()), (Some(130), ""));
-    let end: serde_json::Value = serde_json::from_str(printed().lines().last().expect("an end")).expect("JSON");
+    let end: serde_json::Value =
+        serde_json::from_str(printed().lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"], &end["moved"]), (&"end".into(), &false.into(), &1.into()));
 }
 

@@ -1,5 +1,5 @@
-//! A hostile source: no packet can change anything outside of the destination, and the sink reports why
-//! it fails.
+//! A hostile source: no packet can change anything outside of the destination, and the sink reports
+//! why it fails.
 
 use crate::support::{Home, Limited, Said, LIMIT};
 use numaio_linux::files::Roots;
@@ -285,6 +285,7 @@ fn single_file_transfer_rejects_other_entries() {
 }
 
 /// The entries that a destination requests: these names of the source root.
+fn requested(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
     let only = |name: &str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
     let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, with_parents: listed };
     RequestedEntries::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
@@ -355,7 +356,7 @@ fn names(home: &Home, folder: &str) -> Vec<String> {
 /// A pattern in the request and its replacement, as for sed(1).
 type Change<'a> = (&'a str, &'a str);
 
-/// Copies from a host that receives a modified request, and so sends entries that were not requested.
+/// Copies from a host that receives a modified request, and so sends unrequested entries.
 fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Said {
     let change = |(from, to): &Change| format!("s/{from}/{to}/;");
     let changes: String = changes.iter().map(change).collect();
@@ -396,7 +397,8 @@ fn rejects_a_host_that_sends_unrequested_entries() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let message = format!("ended: the source sent an entry that was not requested: {shown} (destination)");
+        let message =
+            format!("ended: the source sent an entry that was not requested: {shown} (destination)");
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
             copy_from_tampered_host(&home, changes, &[args, &[dst]].concat()).failed(1, &[&message]);
@@ -481,7 +483,8 @@ fn never_rejects_an_honest_host() {
         args.push(one_of(&["dst", "dst/", "new", "new/"]));
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
-        let output = copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let output =
+            copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
         let is_rejected = ["not requested", "invalid data from the peer", "the transfer failed"]
             .iter()
             .any(|it| output.err.contains(it));
@@ -575,7 +578,7 @@ fn rejects_a_peer_that_is_not_numaio() {
     assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
 }
 
-/// Failing entries cost a source almost nothing, yet each reported problem contains a complete name.
+/// Failing entries cost a source almost nothing, but each reported problem contains a full name.
 #[test]
 fn stops_reading_while_problems_are_not_consumed() {
     const BATCH: u64 = 1024;

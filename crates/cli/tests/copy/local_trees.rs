@@ -240,7 +240,9 @@ fn preserves_holes_of_a_file_with_blocks_beyond_its_end() {
     let made = home.command("fallocate", &preallocate).limited_status();
     let blocks = |name: &str| fs::metadata(home.0.join(name)).expect("a file").blocks() * 512;
     if !made.is_ok_and(|made| made.success()) || blocks("src") < 50 << 20 {
-        return skipped("blocks beyond the end of a file: needs fallocate and a file system that supports it");
+        return skipped(
+            "blocks beyond the end of a file: needs fallocate and a file system that supports it",
+        );
     }
     copy(&home, &["src", "there"]).ok();
     assert_eq!((fs::metadata(home.0.join("there")).expect("a file").len(), blocks("there")), (50 << 20, 0));
@@ -271,7 +273,12 @@ fn reports_usage_errors() {
         (&["--machine", "amd-2p", "f", "g"], "on this machine"),
     ] {
         let output = copy(&home, args);
-        assert!(output.code == Some(2) && output.err.contains(message), "{args:?}: {:?} {}", output.code, output.err);
+        assert!(
+            output.code == Some(2) && output.err.contains(message),
+            "{args:?}: {:?} {}",
+            output.code,
+            output.err
+        );
     }
     let output = copy(&home, &["-r", "f", "f/g/"]);
     assert_eq!(output.code, Some(1), "{}", output.err);
@@ -293,8 +300,16 @@ fn reports_unreadable_files_and_copies_the_others() {
     }
     let output = Said::of(output);
     assert_eq!(output.code, Some(3), "{}", output.err);
-    assert!(output.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", output.err);
-    assert!(output.err.contains("locked: cannot list directory: permission denied (source)"), "{}", output.err);
+    assert!(
+        output.err.contains("secret: cannot open for reading: permission denied (source)"),
+        "{}",
+        output.err
+    );
+    assert!(
+        output.err.contains("locked: cannot list directory: permission denied (source)"),
+        "{}",
+        output.err
+    );
     assert!(home.0.join("dst/open").exists() && !home.0.join("dst/secret").exists());
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
@@ -386,7 +401,12 @@ fn full_disk_is_reported_and_leaves_no_partial_files() {
     if !output.out.contains("code ") {
         return skipped("no permission to mount a small file system");
     }
-    assert!(output.out.contains("code 3\n") && !output.out.contains("differs"), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 3\n") && !output.out.contains("differs"),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     assert!(output.err.contains("no space left on device (destination)"), "{}", output.err);
     assert!(!output.out.contains(".numaio"), "{}", output.out);
 }

@@ -49,7 +49,7 @@ fn files(home: &Home, names: &[&str]) {
     }
 }
 
-/// Sets old times: rsync may not update the time of a directory changed in the second of its creation.
+/// Sets old times: rsync keeps the time of a directory that changed in the second of its creation.
 fn age(folder: &Path) {
     for below in fs::read_dir(folder).into_iter().flatten().flatten().filter(|below| below.path().is_dir()) {
         age(&below.path());
@@ -85,7 +85,7 @@ fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
     tree
 }
 
-/// Checks that rsync, with its extra options, and numaio create the same tree with exactly these names.
+/// Checks that rsync, with its extra options, and numaio create the same tree with these names.
 fn as_rsync_does(home: &Home, args: &[&str], rsync: &[&str], names: &[&str]) {
     age(&home.0.join("src"));
     copy(home, &[args, &["src/", "numaio"]].concat()).ok();
@@ -341,7 +341,10 @@ fn checksum_compares_files_of_equal_size() {
     let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
     let attributes_set = [".", "d/older"].map(|name| format!("attributes: {name}"));
     let expected = [&attributes_set, &moved[..]].concat();
-    assert_eq!(reported(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
+    assert_eq!(
+        reported(&["-anc"]),
+        expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>()
+    );
     assert_eq!(reported(&["-avc"]), expected);
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
     assert_eq!(reported(&["-avc"]), [""; 0]);
@@ -440,7 +443,7 @@ fn ssh_wrapper(home: &Home, passwd: Option<&str>) -> String {
     path
 }
 
-/// Writes an ssh wrapper whose peer has another number for user `daemon`; None if that is impossible.
+/// Writes an ssh wrapper whose peer has another ID for user `daemon`; None if that is impossible.
 fn other_accounts(home: &Home) -> Option<String> {
     let tried =
         home.command("unshare", &["-m", "mount", "--bind", "/dev/null", "/etc/passwd"]).limited_output();
@@ -517,7 +520,9 @@ fn maps_acl_users_by_name_on_another_host() {
     let all = [("d/x", "system.posix_acl_access"), ("d", "system.posix_acl_default")];
     for (at, name) in all {
         match rustix::fs::setxattr(home.0.join("src").join(at), name, &acl(1), XattrFlags::empty()) {
-            Err(Errno::NOTSUP) => return skipped("ACLs, which the file system of this test does not support"),
+            Err(Errno::NOTSUP) => {
+                return skipped("ACLs, which the file system of this test does not support")
+            }
             set => set.expect("an ACL"),
         }
     }

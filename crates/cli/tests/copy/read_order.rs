@@ -75,7 +75,10 @@ fn rotational_disk_is_read_by_block_and_other_by_inode() {
     assert_eq!(names.len(), FILES);
     let blocks = keys(&block, &names);
     assert!(blocks.is_sorted(), "{blocks:?}");
-    assert!(!keys(&inode, &names).is_sorted(), "inodes have the same order as blocks, so the test proves nothing");
+    assert!(
+        !keys(&inode, &names).is_sorted(),
+        "inodes have the same order as blocks, so the test proves nothing"
+    );
     if !set_rotational(&image, false) {
         return skipped("a loop device that cannot be made non-rotational");
     }

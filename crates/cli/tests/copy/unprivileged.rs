@@ -18,8 +18,8 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
     }
 }
 
-/// Runs a script without root, as the owner of everything in the home, and returns its output; None if
-/// that is impossible here.
+/// Runs a script without root, as the owner of everything in the home, and returns its output; None
+/// if that is impossible here.
 fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
@@ -27,7 +27,8 @@ fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
     run(home, script)
 }
 
-/// Runs a script without root, and returns its output; None if it did not start or exited with status 99.
+/// Runs a script without root, and returns its output; None if it did not start or exited with
+/// status 99.
 fn run(home: &Home, script: &str) -> Option<Said> {
     let reached = home.0.join("reached");
     let _ = fs::remove_file(&reached);
@@ -35,7 +36,8 @@ fn run(home: &Home, script: &str) -> Option<Said> {
     let user: &[&str] =
         if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let command = [user, &["sh", "-c", &script]].concat();
-    let output = Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    let output =
+        Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
     // If setpriv fails, the script did not start, whatever the status.
     (reached.exists() && output.code != Some(99)).then_some(output)
 }
@@ -217,7 +219,8 @@ fn replaced_file_keeps_its_acl() {
             .expect("a mode");
     }
     let entry = |tag: u8, bits: u8, id: u32| [&[tag, 0, bits, 0][..], &id.to_le_bytes()].concat();
-    let acl_entries = [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let acl_entries =
+        [(1, 6, u32::MAX), (2, 6, 1_000), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
     let acl = [vec![2, 0, 0, 0], acl_entries.map(|(tag, bits, id)| entry(tag, bits, id)).concat()].concat();
     let (at, name) = (home.0.join("to/secret"), "system.posix_acl_access");
     if rustix::fs::setxattr(&at, name, &acl, rustix::fs::XattrFlags::empty()).is_err() {
@@ -317,7 +320,12 @@ $NUMAIO copy --no-job -a from/ to; echo code $?
 chmod 0 from/f from/closed
 $NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
     let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
-    assert!(output.out.contains("code 0\n") && output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
+    assert!(
+        output.out.contains("code 0\n") && output.out.ends_with("code 3\n"),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
     assert_eq!(output.out.matches("may not be read").count(), 1, "{}", output.out);
     let mut there = [0; 8];
     assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());

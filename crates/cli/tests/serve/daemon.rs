@@ -18,8 +18,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon with this configuration. FOLDER in the text stands for the daemon's directory,
-    /// which contains the directories `data` and `outside`.
+    /// Starts a daemon with this configuration. FOLDER in the text stands for the daemon's
+    /// directory, which contains the directories `data` and `outside`.
     pub fn start(config: &str) -> Self {
         Self::start_with(config, |_| ())
     }
