@@ -1,18 +1,18 @@
-//! `numaio copy --compress`: what arrives is what was sent, and less goes over the way.
+//! `numaio copy --compress`: files arrive unchanged, and fewer bytes are sent.
 
 use crate::support::{Home, Limited, Said};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Text as programs write it: it becomes much smaller.
+/// Compressible text, as programs write it.
 fn text(bytes: usize) -> Vec<u8> {
     let lines =
         (0u64..).flat_map(|line| format!("{line}: {} of {}\n", line * 7919 % 10_007, line % 13).into_bytes());
     lines.take(bytes).collect()
 }
 
-/// Bytes that become no smaller (SplitMix64).
+/// Incompressible bytes (SplitMix64).
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0u64;
     let words = std::iter::repeat_with(|| {
@@ -24,7 +24,8 @@ fn noise(bytes: usize) -> Vec<u8> {
     words.flatten().take(bytes).collect()
 }
 
-/// A home with files, and a program in place of ssh that runs the other side here. `through` is what its words pass.
+/// A home with files, and a program in place of ssh that runs the peer on this machine through the
+/// shell command `through`.
 fn home(files: &[(&str, Vec<u8>)], through: &str) -> Home {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src/small")).expect("a folder");
@@ -40,8 +41,8 @@ fn home(files: &[(&str, Vec<u8>)], through: &str) -> Home {
 
 const PLAIN: &str = "exec sh -c \"$*\"";
 
-/// The other side as if it were of a time before there was packing: it neither hears nor says anything of it, nor hears how
-/// many connections there are before they are offered.
+/// Simulates a peer that predates compression: request and reply lack the fields for it, and the
+/// request lacks the number of connections.
 const OLDER: &str = "\
 { IFS= read -r call; printf '%s\\n' \"$call\" | sed -e 's/\"compress\":\"[A-Za-z]*\",//' \
     -e 's/\"streams\":[0-9]*,\"sparing\":[a-z]*,//'; exec cat; } |
@@ -54,9 +55,9 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
 }
 
-/// Bytes of files, and bytes on the way, of a copy that went well.
-fn moved(said: Said) -> (u64, u64) {
-    let out = said.ok();
+/// Bytes of files and bytes sent, from the last event of a successful copy.
+fn byte_counts(output: Said) -> (u64, u64) {
+    let out = output.ok();
     let end: Value = serde_json::from_str(out.lines().last().expect("an end")).expect("an event");
     let number = |field: &str| end[field].as_u64().expect(field);
     assert_eq!((&end["event"], number("failed")), (&"end".into(), 0), "{out}");
@@ -68,7 +69,7 @@ fn same(home: &Home, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Text, noise, both, a hole, and many small files.
+/// Text, noise, a file with both, and many small files.
 fn mixed() -> Vec<(&'static str, Vec<u8>)> {
     let halves = [noise(3 << 20), text(3 << 20)].concat();
     let small: [&'static str; 6] = ["small/a", "small/b", "small/c", "small/d", "small/e", "small/f"];
@@ -78,24 +79,26 @@ fn mixed() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn trees_arrive_as_they_were_whatever_is_packed() {
+fn trees_arrive_unchanged_with_every_compression() {
     let home = home(&mixed(), PLAIN);
     let hole = fs::File::create(home.0.join("src/hole")).expect("a file");
     hole.set_len(9 << 20).expect("a size");
     let mut number = 0;
-    for way in [&["--tunnel"][..], &["--streams", "2"], &["--data-security", "none", "--hash", "blake3"]] {
+    for path_option in
+        [&["--tunnel"][..], &["--streams", "2"], &["--data-security", "none", "--hash", "blake3"]]
+    {
         for compress in ["zstd", "auto", "none"] {
             number += 1;
             let (there, back) = (format!("there{number}"), format!("back{number}"));
-            let options = [way, &["--compress", compress]].concat();
+            let options = [path_option, &["--compress", compress]].concat();
             let host = format!("host:{there}");
-            let (to_bytes, to_sent) = moved(copy(&home, &[&options[..], &["src/", &host]].concat()));
+            let (to_bytes, to_sent) = byte_counts(copy(&home, &[&options[..], &["src/", &host]].concat()));
             same(&home, &there);
-            let (bytes, sent) = moved(copy(&home, &[&options[..], &["host:src/", &back]].concat()));
+            let (bytes, sent) = byte_counts(copy(&home, &[&options[..], &["host:src/", &back]].concat()));
             same(&home, &back);
             assert_eq!(to_bytes, bytes);
             let bounds = match compress {
-                // All but the noise, and what follows it in the same file.
+                // Noise, and what follows it in the same file, is sent uncompressed.
                 "zstd" => 6_000_000..=12_000_000,
                 "auto" => 6_000_000..=bytes,
                 _ => bytes..=bytes,
@@ -104,50 +107,55 @@ fn trees_arrive_as_they_were_whatever_is_packed() {
                 bounds.contains(&to_sent) && bounds.contains(&sent),
                 "{options:?}: {to_sent} {sent} of {bytes}"
             );
-            assert_eq!(moved(copy(&home, &[&options[..], &["src/", &host]].concat())), (0, 0));
+            assert_eq!(byte_counts(copy(&home, &[&options[..], &["src/", &host]].concat())), (0, 0));
         }
     }
 }
 
 #[test]
-fn a_slow_way_is_packed_for() {
+fn auto_compresses_for_a_slow_link() {
     let (lines, random) = (text(6 << 20), noise(1 << 20));
     let home = home(&[("lines", lines), ("random", random)], PLAIN);
     let sent = |name: &str, compress: &str| {
         let (from, to) = (format!("src/{name}"), format!("host:{name}-{compress}"));
-        moved(copy(&home, &["--bwlimit", "3M", "--compress", compress, &from, &to]))
+        byte_counts(copy(&home, &["--bwlimit", "3M", "--compress", compress, &from, &to]))
     };
-    let (bytes, packed) = sent("lines", "auto");
-    assert!(bytes == 6 << 20 && packed < 2 << 20, "{packed} of {bytes}");
-    assert_eq!(sent("random", "auto"), (1 << 20, 1 << 20), "what becomes no smaller goes as it is");
+    let (bytes, compressed) = sent("lines", "auto");
+    assert!(bytes == 6 << 20 && compressed < 2 << 20, "{compressed} of {bytes}");
+    assert_eq!(sent("random", "auto"), (1 << 20, 1 << 20), "incompressible data is sent as it is");
     assert_eq!(sent("random", "none"), (1 << 20, 1 << 20));
 }
 
 #[test]
-fn an_older_numaio_gets_data_as_it_is() {
+fn older_peer_gets_uncompressed_data() {
     let home = home(&mixed(), OLDER);
-    for way in ["--tunnel", "--streams=30"] {
+    for path_option in ["--tunnel", "--streams=30"] {
         for (from, to) in [("src/", "host:there"), ("host:src/", "back")] {
-            let said = copy(&home, &[way, "--ignore-times", "--compress", "zstd", from, to]);
-            assert!(said.err.contains("the numaio on host is older and cannot unpack data"), "{}", said.err);
-            let (bytes, sent) = moved(said);
+            let output = copy(&home, &[path_option, "--ignore-times", "--compress", "zstd", from, to]);
+            assert!(
+                output.err.contains("the numaio on host is older and cannot unpack data"),
+                "{}",
+                output.err
+            );
+            let (bytes, sent) = byte_counts(output);
             assert!(bytes > 0 && bytes == sent, "{from}: {sent} of {bytes}");
             same(&home, to.trim_start_matches("host:"));
         }
     }
-    let said = copy(&home, &["--ignore-times", "src/", "host:there"]);
-    assert!(!said.err.contains("older"), "nobody asked for it: {}", said.err);
+    let output = copy(&home, &["--ignore-times", "src/", "host:there"]);
+    assert!(!output.err.contains("older"), "compression was not requested: {}", output.err);
 }
 
 #[test]
-fn within_a_machine_nothing_is_packed() {
+fn local_copies_are_not_compressed() {
     let home = home(&[("text", text(3 << 20))], PLAIN);
-    assert_eq!(moved(copy(&home, &["--compress", "zstd", "src/", "there"])), (3 << 20, 3 << 20));
+    assert_eq!(byte_counts(copy(&home, &["--compress", "zstd", "src/", "there"])), (3 << 20, 3 << 20));
     let words =
         ["copy", "-a", "--tunnel", "--compress", "zstd", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
     let mut command = home.numaio(&[&words[..], &["src/", "host:other"]].concat());
-    let said = Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio")).ok();
-    assert!(said.contains(" sent after compression\n"), "{said}");
+    let output =
+        Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio")).ok();
+    assert!(output.contains(" sent after compression\n"), "{output}");
     let job = home.run(&["jobs", "--json"]).ok();
     let jobs: Value = serde_json::from_str(&job).expect("jobs");
     let sent: Vec<u64> =

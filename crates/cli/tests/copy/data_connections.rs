@@ -1,5 +1,4 @@
-//! `numaio copy` over data connections of its own: what goes over the wire, who is let in, and what happens when a
-//! connection is cut.
+//! `numaio copy` over separate data connections: encryption, authentication, and reconnection.
 
 use crate::support::{Home, Limited, Said};
 use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
@@ -16,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What stands in a file, to be looked for on the wire.
-const WORDS: &[u8] = b"words that nobody else is to read";
+/// Content of a file, searched for in the captured traffic.
+const SECRET: &[u8] = b"words that no other user may read";
 
 fn bytes(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
@@ -32,7 +31,7 @@ fn home() -> Home {
     for index in 0..100 {
         fs::write(home.0.join(format!("src/d/{index}")), bytes(index * 97, 3)).expect("a file");
     }
-    fs::write(home.0.join("src/words"), WORDS).expect("a file");
+    fs::write(home.0.join("src/words"), SECRET).expect("a file");
     home
 }
 
@@ -41,8 +40,8 @@ fn same(home: &Home, to: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A program in place of ssh, which runs the other side here. What it does beside that stands in `body`; `$*` is what to
-/// run. Each call of it leaves a line in the file `calls`.
+/// Writes a program in place of ssh that runs the shell script `body`, in which `$*` is the remote
+/// command. Each call adds a line to the file `calls`.
 fn ssh(home: &Home, body: &str) -> String {
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" = -G ]; then echo hostname 127.0.0.1; exit; fi\n\
@@ -59,7 +58,7 @@ fn calls(home: &Home) -> usize {
     fs::read_to_string(home.0.join("calls")).unwrap_or_default().lines().count()
 }
 
-/// Runs `numaio copy -a` with the script as ssh.
+/// Runs `numaio copy -a` with that program in place of ssh.
 fn copy(home: &Home, args: &[&str]) -> Said {
     let args = [&["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let command = &mut home.numaio(&args);
@@ -72,20 +71,20 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     )
 }
 
-/// Somebody between both sides of data connections: the other side's answer passes through the script, which puts the
-/// port of this one in.
-struct Between {
+/// A TCP proxy between both sides of data connections: the ssh program replaces the port in the
+/// peer's reply by that of the proxy.
+struct Proxy {
     port: u16,
-    /// All that was sent to the door, of every connection.
-    seen: Arc<Mutex<Vec<u8>>>,
+    /// All bytes sent to the listener, of every connection.
+    captured: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Changes bytes on their way to the listener: bytes that the connection has passed on before, and the bytes.
-/// False closes the connection.
-type Meddle = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
+/// Modifies bytes sent to the listener, given the number of bytes forwarded before on that
+/// connection. Returning false closes the connection.
+type Tamper = dyn Fn(usize, &mut Vec<u8>) -> bool + Send + Sync;
 
-/// The script that leads to somebody between: first the answer, then what else is said.
-fn led_to(home: &Home, port: u16) -> String {
+/// Writes an ssh program that saves the peer's reply to `answer` and replaces the port in it.
+fn route_through(home: &Home, port: u16) -> String {
     ssh(
         home,
         &format!(
@@ -95,7 +94,7 @@ fn led_to(home: &Home, port: u16) -> String {
     )
 }
 
-/// Connects to the listener that the answer names; none before there is an answer.
+/// Connects to the listener named in the reply; None before the reply arrives.
 fn connect_to_listener(home: &Path) -> Option<TcpStream> {
     let text = fs::read_to_string(home.join("answer")).ok()?;
     let answer: Value = serde_json::from_str(&text).expect("JSON");
@@ -103,37 +102,38 @@ fn connect_to_listener(home: &Path) -> Option<TcpStream> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port.expect("a port"))).ok()
 }
 
-impl Between {
-    fn new(home: &Home, meddle: Arc<Meddle>) -> Self {
+impl Proxy {
+    fn new(home: &Home, tamper: Arc<Tamper>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        led_to(home, port);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (home, log) = (home.0.clone(), seen.clone());
+        route_through(home, port);
+        let captured = Arc::new(Mutex::new(Vec::new()));
+        let (home, log) = (home.0.clone(), captured.clone());
         thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                // A connection of some other program on this machine may come before there is an answer.
-                let Some(far) = connect_to_listener(&home) else { continue };
-                let (back, forth) = (near.try_clone().expect("a socket"), far.try_clone().expect("a socket"));
-                thread::spawn(move || pass(far, back, &|_, _| true));
-                let (log, meddle) = (log.clone(), meddle.clone());
+            for client in listener.incoming().flatten() {
+                // Another program on this machine may connect before the reply arrives.
+                let Some(server) = connect_to_listener(&home) else { continue };
+                let (back, forth) =
+                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                thread::spawn(move || forward(server, back, &|_, _| true));
+                let (log, tamper) = (log.clone(), tamper.clone());
                 thread::spawn(move || {
-                    pass(near, forth, &|before, bytes| {
+                    forward(client, forth, &|before, bytes| {
                         log.lock().expect("a lock").extend_from_slice(bytes);
-                        meddle(before, bytes)
+                        tamper(before, bytes)
                     });
                 });
             }
         });
-        Self { port, seen }
+        Self { port, captured }
     }
 
-    fn saw(&self, words: &[u8]) -> bool {
-        self.seen.lock().expect("a lock").windows(words.len()).any(|part| part == words)
+    fn has_captured(&self, bytes: &[u8]) -> bool {
+        self.captured.lock().expect("a lock").windows(bytes.len()).any(|part| part == bytes)
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<u8>) -> bool) {
+fn forward(mut from: TcpStream, mut to: TcpStream, tamper: &dyn Fn(usize, &mut Vec<u8>) -> bool) {
     let (mut buffer, mut before) = (vec![0; 64 << 10], 0);
     while let Ok(count) = from.read(&mut buffer) {
         let mut bytes = buffer[..count].to_vec();
@@ -141,7 +141,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<
             drop(to.shutdown(Shutdown::Write));
             return;
         }
-        if !meddle(before, &mut bytes) || to.write_all(&bytes).is_err() {
+        if !tamper(before, &mut bytes) || to.write_all(&bytes).is_err() {
             break;
         }
         before += count;
@@ -152,19 +152,22 @@ fn pass(mut from: TcpStream, mut to: TcpStream, meddle: &dyn Fn(usize, &mut Vec<
 }
 
 #[test]
-fn every_way_makes_the_same_trees_and_tls_hides_them() {
-    for (how, hides) in [("tls", true), ("none", false)] {
+fn trees_are_equal_with_and_without_tls_and_tls_encrypts() {
+    for (security, encrypted) in [("tls", true), ("none", false)] {
         let home = home();
-        let between = Between::new(&home, Arc::new(|_, _| true));
-        let port = between.port.to_string();
-        // With a port data never goes through ssh; this one is taken, so the next ones are tried.
+        let proxy = Proxy::new(&home, Arc::new(|_, _| true));
+        let port = proxy.port.to_string();
+        // --data-port forbids data through ssh. The first port is in use, so others are tried.
         let ports = format!("{port}-65535");
-        let args = ["--data-security", how, "--data-port", &ports, "--streams", "3"];
-        let said = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
-        assert!(!said.contains("failed"), "{said}");
+        let args = ["--data-security", security, "--data-port", &ports, "--streams", "3"];
+        let output = copy(&home, &[&args[..], &["src/", "host:there"]].concat()).ok();
+        assert!(!output.contains("failed"), "{output}");
         same(&home, "there");
-        assert!(between.seen.lock().expect("a lock").len() > 12_000_000, "{how}: data took another way");
-        assert_eq!(between.saw(WORDS), !hides, "{how}");
+        assert!(
+            proxy.captured.lock().expect("a lock").len() > 12_000_000,
+            "{security}: data bypassed the proxy"
+        );
+        assert_eq!(proxy.has_captured(SECRET), !encrypted, "{security}");
         copy(&home, &[&args[..], &["host:src/", "back"]].concat()).ok();
         same(&home, "back");
     }
@@ -177,11 +180,11 @@ fn every_way_makes_the_same_trees_and_tls_hides_them() {
 }
 
 #[test]
-fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
-    /// What a frame of zstd begins with (RFC 8878, section 3.1.1).
+fn corrupted_compressed_data_fails_only_its_file() {
+    /// Magic number of a zstd frame (RFC 8878, section 3.1.1).
     const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let home = home();
-    let between = Between::new(
+    let proxy = Proxy::new(
         &home,
         Arc::new(|_, bytes| {
             while let Some(at) = bytes.windows(4).position(|part| part == MAGIC) {
@@ -190,10 +193,10 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
             true
         }),
     );
-    let ports = format!("{}-65535", between.port);
+    let ports = format!("{}-65535", proxy.port);
     let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
-    let words = "big: the peer sent compressed data that cannot be decompressed";
-    copy(&home, &args).failed(3, &[words, "(destination)"]);
+    let message = "big: the peer sent compressed data that cannot be decompressed";
+    copy(&home, &args).failed(3, &[message, "(destination)"]);
     assert!(home.0.join("there/empty").exists() && !home.0.join("there/big").exists());
     ssh(&home, PLAIN);
     copy(&home, &["--compress", "zstd", "src/", "host:there"]).ok();
@@ -201,98 +204,101 @@ fn packed_data_that_is_none_is_told_and_fails_its_files_alone() {
 }
 
 #[test]
-fn a_man_in_the_middle_with_another_key_is_refused() {
+fn rejects_a_man_in_the_middle() {
     let home = home();
     let key = |keys: &KeyPair| keys.public().to_vec();
     let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
-    // It does not know the key of the side that connects either, and takes whoever comes.
-    let lock = Credentials::Tls { peer: key(&other), own, by_kernel: false };
-    let door = DataListener::bind(lock, None, 5).expect("a door");
-    led_to(&home, door.port().expect("a port").expect("one of its own"));
-    let said = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("does not have the key received through the control channel"), "{}", said.err);
-    assert!(!home.0.join("there/words").exists());
-    // Where no port was asked for, data goes through ssh, and that is said to who wants to know.
-    let said = copy(&home, &["-v", "src/", "host:there"]);
+    // The impostor does not know the key of the connecting side, and accepts any.
+    let credentials = Credentials::Tls { peer: key(&other), own, by_kernel: false };
+    let listener = DataListener::bind(credentials, None, 5).expect("a door");
+    route_through(&home, listener.port().expect("a port").expect("a TCP port"));
+    let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
     assert!(
-        said.code == Some(0) && said.err.contains("data goes through ssh"),
+        output.err.contains("does not have the key received through the control channel"),
+        "{}",
+        output.err
+    );
+    assert!(!home.0.join("there/words").exists());
+    // Without --data-port, data goes through ssh, which -v reports.
+    let output = copy(&home, &["-v", "src/", "host:there"]);
+    assert!(
+        output.code == Some(0) && output.err.contains("data goes through ssh"),
         "{:?} {}",
-        said.code,
-        said.err
+        output.code,
+        output.err
     );
     same(&home, "there");
-    assert!(door.into_streams(Duration::from_millis(50)).is_err(), "nobody was let in");
+    assert!(listener.into_streams(Duration::from_millis(50)).is_err(), "a peer was accepted");
 }
 
 #[test]
-fn strangers_who_come_first_do_not_take_the_place_of_the_peer() {
-    for how in ["tls", "none"] {
+fn unauthenticated_connections_do_not_block_the_peer() {
+    for security in ["tls", "none"] {
         let home = home();
-        let strangers = Arc::new(Mutex::new(Vec::new()));
-        let (kept, path) = (strangers.clone(), home.0.clone());
-        let come = move |before: usize, _: &mut Vec<u8>| {
-            let mut kept = kept.lock().expect("a lock");
-            // Before the first byte of the peer.
-            if kept.is_empty() && before == 0 {
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let (opened, path) = (connections.clone(), home.0.clone());
+        let connect_first = move |before: usize, _: &mut Vec<u8>| {
+            let mut opened = opened.lock().expect("a lock");
+            // Before the first byte of the real peer.
+            if opened.is_empty() && before == 0 {
                 for index in 0..80 {
-                    let mut stranger = connect_to_listener(&path).expect("a connection");
+                    let mut peer = connect_to_listener(&path).expect("a connection");
                     if index % 2 == 0 {
-                        drop(stranger.write_all(&bytes(200, index)));
+                        drop(peer.write_all(&bytes(200, index)));
                     }
-                    kept.push(stranger);
+                    opened.push(peer);
                 }
             }
             true
         };
-        let between = Between::new(&home, Arc::new(come));
-        let ports = format!("{}-65535", between.port);
-        copy(&home, &["--data-security", how, "--data-port", &ports, "src/", "host:there"]).ok();
+        let proxy = Proxy::new(&home, Arc::new(connect_first));
+        let ports = format!("{}-65535", proxy.port);
+        copy(&home, &["--data-security", security, "--data-port", &ports, "src/", "host:there"]).ok();
         same(&home, "there");
-        assert_eq!(strangers.lock().expect("a lock").len(), 80);
+        assert_eq!(connections.lock().expect("a lock").len(), 80);
     }
 }
 
 #[test]
-fn a_connection_that_is_cut_is_made_anew_and_the_tree_is_right() {
-    for how in ["tls", "none"] {
+fn resumes_after_connection_reset() {
+    for security in ["tls", "none"] {
         let home = home();
-        let cuts = Arc::new(AtomicUsize::new(0));
-        let cut = cuts.clone();
-        // Once, in the midst of data.
-        let meddle = move |before: usize, _: &mut Vec<u8>| {
-            before < 1_500_000 || cut.fetch_add(1, Ordering::SeqCst) > 0
+        let interruptions = Arc::new(AtomicUsize::new(0));
+        let counter = interruptions.clone();
+        // Once, in the middle of the data.
+        let tamper = move |before: usize, _: &mut Vec<u8>| {
+            before < 1_500_000 || counter.fetch_add(1, Ordering::SeqCst) > 0
         };
-        let between = Between::new(&home, Arc::new(meddle));
-        let ports = format!("{}-65535", between.port);
-        let args = ["--data-security", how, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
-        let said = copy(&home, &args);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(cuts.load(Ordering::SeqCst) > 0, "nothing was cut");
-        assert!(said.err.contains("retrying in 0.5 s"), "{}", said.err);
-        assert_eq!(said.out.lines().count(), 1, "one summary: {}", said.out);
+        let proxy = Proxy::new(&home, Arc::new(tamper));
+        let ports = format!("{}-65535", proxy.port);
+        let args =
+            ["--data-security", security, "--data-port", &ports, "--streams", "2", "src/", "host:there"];
+        let output = copy(&home, &args);
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        assert!(interruptions.load(Ordering::SeqCst) > 0, "no connection was interrupted");
+        assert!(output.err.contains("retrying in 0.5 s"), "{}", output.err);
+        assert_eq!(output.out.lines().count(), 1, "expected one summary: {}", output.out);
         assert_eq!(calls(&home), 2);
         same(&home, "there");
     }
 }
 
 #[test]
-fn what_is_changed_on_the_way_ends_in_words() {
-    for (how, words) in
-        [("tls", "the connection to the source was lost"), ("none", "the connection to the source was lost")]
-    {
+fn corrupted_stream_fails_with_a_clear_error() {
+    for security in ["tls", "none"] {
         let home = home();
-        let meddle = |before: usize, bytes: &mut Vec<u8>| {
+        let tamper = |before: usize, bytes: &mut Vec<u8>| {
             if before > 500_000 {
                 bytes.fill(b'x');
             }
             true
         };
-        let between = Between::new(&home, Arc::new(meddle));
-        let ports = format!("{}-65535", between.port);
+        let proxy = Proxy::new(&home, Arc::new(tamper));
+        let ports = format!("{}-65535", proxy.port);
         let args = [
             "--data-security",
-            how,
+            security,
             "--data-port",
             &ports,
             "--retry",
@@ -302,53 +308,53 @@ fn what_is_changed_on_the_way_ends_in_words() {
             "src/",
             "host:there",
         ];
-        let said = copy(&home, &args);
-        assert_eq!(said.code, Some(1), "{}", said.err);
+        let output = copy(&home, &args);
+        assert_eq!(output.code, Some(1), "{}", output.err);
         assert!(
-            said.err.contains("the transfer failed: the connection to the destination was lost"),
-            "{words}: {}",
-            said.err
+            output.err.contains("the transfer failed: the connection to the destination was lost"),
+            "{security}: {}",
+            output.err
         );
         assert_eq!(calls(&home), 1);
         let big = fs::read(home.0.join("there/big")).ok();
-        assert!(big.is_none_or(|big| big == bytes(12_345_678, 12_345_678_usize as u8)), "{how}");
+        assert!(big.is_none_or(|big| big == bytes(12_345_678, 12_345_678_usize as u8)), "{security}");
     }
 }
 
 #[test]
-fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
+fn restarts_a_lost_ssh_but_not_a_rejected_one() {
     let home = home();
-    // Through ssh; the first time its channel ends early.
+    // Data goes through ssh; its first channel ends early.
     ssh(
         &home,
         "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c \"$*\" | dd bs=64k count=60 status=none",
     );
-    let said = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("retrying"), "{}", said.err);
-    assert_eq!((calls(&home), said.out.lines().count()), (2, 1), "{}", said.out);
+    let output = copy(&home, &["--tunnel", "--manifest", "sums", "host:src/", "back"]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    assert!(output.err.contains("retrying"), "{}", output.err);
+    assert_eq!((calls(&home), output.out.lines().count()), (2, 1), "{}", output.out);
     same(&home, "back");
     let sums = fs::read_to_string(home.0.join("sums")).expect("a manifest");
     let names: BTreeSet<&str> = sums.lines().map(|line| line.split_once("  ").expect("a name").1).collect();
-    assert_eq!(names.len(), sums.lines().count(), "each name once: {sums}");
-    // ssh itself fails from the second time on: this is tried for as long as was asked for.
+    assert_eq!(names.len(), sums.lines().count(), "the manifest repeats a name: {sums}");
+    // From the second call on, ssh itself fails: numaio retries until the --retry limit.
     fs::remove_file(home.0.join("calls")).expect("calls");
     ssh(&home, "[ $(wc -l <calls) -gt 1 ] && exit 255\nsh -c \"$*\" | dd bs=64k count=60 status=none");
-    let said = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("no numaio answers on host; retrying"), "{}", said.err);
+    let output = copy(&home, &["--tunnel", "--retry", "4", "host:src/", "again"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    assert!(output.err.contains("no numaio answers on host; retrying"), "{}", output.err);
     assert!(calls(&home) >= 3, "{}", calls(&home));
-    // A try that is refused ends what others before it began.
+    // A rejected retry ends the transfer.
     fs::remove_file(home.0.join("calls")).expect("calls");
-    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src gone\nsh -c \"$*\" | dd bs=64k count=60 status=none");
-    let said = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
-    assert!(said.code != Some(0) && calls(&home) == 2, "{}", said.err);
-    let end: Value = serde_json::from_str(said.out.lines().last().expect("an end")).expect("JSON");
+    ssh(&home, "[ $(wc -l <calls) -gt 1 ] && mv src away\nsh -c \"$*\" | dd bs=64k count=60 status=none");
+    let output = copy(&home, &["--tunnel", "--json", "host:src/", "third"]);
+    assert!(output.code != Some(0) && calls(&home) == 2, "{}", output.err);
+    let end: Value = serde_json::from_str(output.out.lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"]), (&"end".into(), &false.into()), "{end}");
-    // Of the first one; how much of it was written by then is not the same each time.
+    // Totals of the first attempt; how much it wrote varies.
     assert!(end["entries"].as_u64().is_some_and(|entries| entries > 0), "{end}");
-    fs::rename(home.0.join("gone"), home.0.join("src")).expect("a name");
-    // What the other side refuses it would refuse again, and who was never reached may not be there.
+    fs::rename(home.0.join("away"), home.0.join("src")).expect("a name");
+    // A rejection would repeat, and a host that was never reached may not exist.
     for (body, args) in [
         (PLAIN, ["src/", "host:no/such/folder"]),
         ("exit 255", ["src/", "host:there"]),
@@ -356,22 +362,22 @@ fn ssh_that_is_lost_is_started_again_and_a_refusal_is_not() {
     ] {
         drop(fs::remove_file(home.0.join("calls")));
         ssh(&home, body);
-        let said = copy(&home, &args);
-        assert!(!said.err.contains("retrying") && said.code != Some(0), "{args:?}: {}", said.err);
+        let output = copy(&home, &args);
+        assert!(!output.err.contains("retrying") && output.code != Some(0), "{args:?}: {}", output.err);
         assert_eq!(calls(&home), 1, "{args:?}");
     }
 }
 
 #[test]
-fn a_far_side_that_is_killed_is_started_again() {
+fn restarts_a_killed_remote_process() {
     let home = home();
-    // The first time it has no more than a moment.
+    // Only the first process writes its ID, which the thread below kills.
     let body = "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c 'echo $$ >pid; exec '\"$*\"";
     ssh(&home, body);
     let path = home.0.clone();
     let killer = thread::spawn(move || {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(60) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
             let large = fs::read_dir(path.join("there")).into_iter().flatten().flatten();
             let written: u64 = large.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum();
             if written > 1 << 20 {
@@ -386,17 +392,17 @@ fn a_far_side_that_is_killed_is_started_again() {
         }
         false
     });
-    let said = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
-    assert!(killer.join().expect("looked"), "it was gone before it was killed");
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("retrying"), "{}", said.err);
+    let output = copy(&home, &["--bwlimit", "4M", "src/", "host:there"]);
+    assert!(killer.join().expect("joined"), "the process exited before it could be killed");
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    assert!(output.err.contains("retrying"), "{}", output.err);
     same(&home, "there");
 }
 
 #[test]
-fn wrong_options_are_said() {
+fn rejects_invalid_connection_options() {
     let home = Home::new();
-    for (args, words) in [
+    for (args, message) in [
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
         (&["--streams", "0"], "no whole number from 1 to 32"),
         (&["--streams", "33"], "no whole number from 1 to 32"),
@@ -404,7 +410,12 @@ fn wrong_options_are_said() {
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),
     ] {
-        let said = copy(&home, &[args, &["src/", "host:x"]].concat());
-        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {:?} {}", said.code, said.err);
+        let output = copy(&home, &[args, &["src/", "host:x"]].concat());
+        assert!(
+            output.code == Some(2) && output.err.contains(message),
+            "{args:?}: {:?} {}",
+            output.code,
+            output.err
+        );
     }
 }

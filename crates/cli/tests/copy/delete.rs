@@ -1,4 +1,4 @@
-//! What `numaio copy --delete` does not remove.
+//! What `numaio copy --delete` must keep.
 
 use crate::support::{Home, Said};
 use std::fs;
@@ -7,42 +7,41 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy", "--no-job", "-r", "--delete"], args].concat())
 }
 
-/// A source with a file and a folder of its own name.
+/// Creates a source with a file and a subdirectory.
 fn source(home: &Home, at: &str) {
     fs::create_dir_all(home.0.join(at).join("below")).expect("a folder");
     home.file(&format!("{at}/app"), "a file");
     home.file(&format!("{at}/below/x"), "x");
 }
 
-fn is_whole(home: &Home, at: &str) -> bool {
+fn is_complete(home: &Home, at: &str) -> bool {
     let content = |name| fs::read_to_string(home.0.join(at).join(name)).unwrap_or_default();
     (content("app"), content("below/x")) == ("a file".to_owned(), "x".to_owned())
 }
 
 #[test]
-fn a_source_in_the_place_of_a_file_stays() {
+fn keeps_a_source_in_place_of_a_file() {
     let home = Home::new();
     source(&home, "to/app");
     copy(&home, &["to/app/", "to"]).failed(3, &["a directory with this name exists"]);
-    assert!(is_whole(&home, "to/app"));
+    assert!(is_complete(&home, "to/app"));
 }
 
-/// What is read as `app/x` is at the destination as `x`, and `app` is among what is read, too.
+/// The source path `app/x` becomes `x` at the destination, and `app` itself is also a source path.
 #[test]
-fn a_source_with_a_folder_of_its_own_name_stays() {
+fn keeps_a_source_that_contains_a_directory_of_its_own_name() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("to/app/app")).expect("folders");
     home.file("to/app/large", "is not moved");
     home.file("to/app/app/x", "x");
-    copy(&home, &["--max-size", "5", "to/app/", "to"])
-        .failed(3, &["app/large", "it is a source directory, or contains or is inside one"]);
+    copy(&home, &["--max-size", "5", "to/app/", "to"]).failed(3, &["app/large", "it is a source directory, or contains or is inside one"]);
     assert!(home.0.join("to/app/large").exists() && home.0.join("to/app/app/x").exists());
     assert_eq!(fs::read_to_string(home.0.join("to/app/x")).unwrap_or_default(), "x");
 }
 
-/// It is part of the source, and read as such later.
+/// The directory is part of the source, which is still to be read.
 #[test]
-fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
+fn does_not_replace_a_directory_of_the_source_by_a_file() {
     for is_link in [false, true] {
         let home = Home::new();
         fs::create_dir_all(home.0.join("to/app/X")).expect("folders");
@@ -57,17 +56,17 @@ fn a_folder_of_the_source_is_not_cleared_away_for_a_file() {
     }
 }
 
-/// Nothing is told of it where a rule says so.
+/// An exclude rule silences the error.
 #[test]
-fn a_source_that_a_rule_leaves_out_stays() {
+fn keeps_an_excluded_source() {
     let home = Home::new();
     source(&home, "to/source");
     copy(&home, &["--exclude=/source/", "to/source/", "to"]).ok();
-    assert!(is_whole(&home, "to/source") && is_whole(&home, "to"));
+    assert!(is_complete(&home, "to/source") && is_complete(&home, "to"));
 }
 
 #[test]
-fn a_source_at_the_destination_stays_with_what_holds_it() {
+fn keeps_a_source_inside_the_destination_and_its_parents() {
     for dry in [&["-n"][..], &[]] {
         for at in ["to/source", "to/deep/er/source"] {
             let home = Home::new();
@@ -76,16 +75,16 @@ fn a_source_at_the_destination_stays_with_what_holds_it() {
             let from = format!("{at}/");
             copy(&home, &[dry, &[&from, "to"]].concat())
                 .failed(3, &["it is a source directory, or contains or is inside one"]);
-            assert!(is_whole(&home, at), "{at}");
+            assert!(is_complete(&home, at), "{at}");
             assert_eq!(home.0.join("to/old").exists(), !dry.is_empty(), "{at}");
-            assert_eq!(is_whole(&home, "to"), dry.is_empty(), "{at}");
+            assert_eq!(is_complete(&home, "to"), dry.is_empty(), "{at}");
         }
     }
 }
 
-/// Without a wish to remove it, or with a rule; told by a rehearsal, too.
+/// Also without --delete or with a rule, and in a dry run.
 #[test]
-fn a_folder_in_the_place_of_a_further_name_is_told() {
+fn reports_a_directory_in_place_of_a_hard_link() {
     for options in [&["--exclude=zz"][..], &["-n", "--exclude=zz"]] {
         let home = Home::new();
         fs::create_dir_all(home.0.join("from")).expect("a folder");
@@ -94,8 +93,8 @@ fn a_folder_in_the_place_of_a_further_name_is_told() {
         home.file("from/a", "a");
         fs::hard_link(home.0.join("from/a"), home.0.join("from/b")).expect("a link");
         fs::hard_link(home.0.join("from/a"), home.0.join("from/c")).expect("a link");
-        let said = copy(&home, &[options, &["from/", "to"]].concat());
-        said.failed(3, &["a directory with this name exists"]);
+        let output = copy(&home, &[options, &["from/", "to"]].concat());
+        output.failed(3, &["a directory with this name exists"]);
         assert!(home.0.join("to/b/kept").exists());
     }
 }

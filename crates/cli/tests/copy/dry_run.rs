@@ -1,4 +1,4 @@
-//! `numaio copy --dry-run`: what it tells wherever the two sides are, and that it changes nothing.
+//! `numaio copy --dry-run`: its report for local and remote endpoints, and that it changes nothing.
 
 use crate::support::{Home, Limited, Said};
 use crate::trees;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{symlink, PermissionsExt};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A program in place of ssh, which runs the other side here.
+/// A program in place of ssh that runs the peer on this machine.
 const SSH: &str = "#!/bin/sh
 [ \"$1\" = -G ] && { echo hostname 127.0.0.1; exit; }
 while [ \"$1\" != -- ]; do shift; done
@@ -16,8 +16,8 @@ shift 2
 exec sh -c \"$*\"
 ";
 
-/// Where the sides may be: both here, one of them on another host, both on others.
-const WAYS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("one:", "two:")];
+/// Prefixes of source and destination: both local, one of them remote, both remote.
+const ENDPOINTS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("one:", "two:")];
 
 fn home() -> Home {
     let home = Home::new();
@@ -32,13 +32,13 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
 }
 
-/// A source, and a destination that has some of it, some otherwise, and something of its own.
+/// A source, and a destination with some equal, some different and some extra files.
 fn trees_that_differ(home: &Home) {
-    for folder in ["src/d/e", "src/gone"] {
+    for folder in ["src/d/e", "src/deleted"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
     }
     for (name, size) in
-        [("same", 9), ("other", 70_000), ("mode", 1), ("d/large", 3 << 20), ("d/e/x", 5), ("gone/x", 1)]
+        [("same", 9), ("other", 70_000), ("mode", 1), ("d/large", 3 << 20), ("d/e/x", 5), ("deleted/x", 1)]
     {
         fs::write(home.0.join("src").join(name), vec![7; size]).expect("a file");
     }
@@ -46,10 +46,10 @@ fn trees_that_differ(home: &Home) {
     home.file("src/twin", "one");
     fs::hard_link(home.0.join("src/twin"), home.0.join("src/twin-too")).expect("a link");
     copy(home, &["-a", "src/", "dst"]).ok();
-    fs::remove_dir_all(home.0.join("src/gone")).expect("removed");
+    fs::remove_dir_all(home.0.join("src/deleted")).expect("removed");
     fs::remove_dir_all(home.0.join("dst/d/e")).expect("removed");
     home.file("src/other", "of another length");
-    // The other name stays with the old file, unless it is made anew.
+    // Its hard link at the destination keeps the old content, unless it is recreated.
     home.file("src/twin", "another");
     fs::set_permissions(home.0.join("src/mode"), fs::Permissions::from_mode(0o604)).expect("a mode");
     symlink("other", home.0.join("src/new-link")).expect("a link");
@@ -63,14 +63,14 @@ fn trees_that_differ(home: &Home) {
         .expect("mkfifo")
         .success());
     home.file("dst/own", "its own");
-    // What changes within one tick of the kernel's clock has one time.
+    // Changes within one tick of the kernel's clock have equal times.
     for folder in ["dst", "dst/d"] {
         let folder = fs::File::open(home.0.join(folder)).expect("a folder");
         folder.set_modified(UNIX_EPOCH + Duration::from_secs(1_600_000_000)).expect("a time");
     }
 }
 
-/// What is told of single things, and how many there are.
+/// Lines of a report in order, without the data after a semicolon.
 fn names(text: &str) -> Vec<String> {
     sorted(text).iter().map(|line| line.split(';').next().unwrap_or_default().to_owned()).collect()
 }
@@ -81,7 +81,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// What is told of single things, with the bytes of each; and the end, without the time that it took.
+/// Events of single entries in order, and the last event without its duration.
 fn events(text: &str) -> (Vec<String>, Value) {
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
     let mut events: Vec<Value> = events.filter(|event| event["event"] != "placement").collect();
@@ -94,11 +94,11 @@ fn events(text: &str) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
+fn dry_run_reports_the_same_for_all_endpoints_and_changes_nothing() {
     let home = home();
     trees_that_differ(&home);
-    fs::remove_dir_all(home.0.join("state")).expect("the job that made them");
-    let before = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+    fs::remove_dir_all(home.0.join("state")).expect("the job of the first copy");
+    let before = ["src", "dst"].map(|tree| trees::snapshot(&home.0.join(tree)));
     let expected = [
         "12 would be moved, 3 unchanged, 3 would be removed; 1 MiB of data",
         "would be attributes: .",
@@ -113,24 +113,24 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
         "would be made: new-link",
         "would be made: same-too",
         "would be made: twin-too",
-        "would be removed: gone",
-        "would be removed: gone/x",
+        "would be removed: deleted",
+        "would be removed: deleted/x",
         "would be removed: own",
     ];
-    let mut told = None;
-    for (from, to) in WAYS {
+    let mut expected_events = None;
+    for (from, to) in ENDPOINTS {
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
         for options in ["-an", "-anv"] {
-            let said = copy(&home, &[options, "--delete", &from, &to]);
-            assert!(said.err.is_empty() || options.contains('v'), "{from} {to}: {}", said.err);
-            assert_eq!(sorted(&said.ok()), expected, "{from} {to}");
+            let output = copy(&home, &[options, "--delete", &from, &to]);
+            assert!(output.err.is_empty() || options.contains('v'), "{from} {to}: {}", output.err);
+            assert_eq!(sorted(&output.ok()), expected, "{from} {to}");
         }
-        let said = events(&copy(&home, &["-an", "--json", "--delete", &from, &to]).ok());
-        assert_eq!(&said, told.get_or_insert_with(|| said.clone()), "{from} {to}");
-        let after = ["src", "dst"].map(|tree| trees::untouched(&home.0.join(tree)));
+        let output = events(&copy(&home, &["-an", "--json", "--delete", &from, &to]).ok());
+        assert_eq!(&output, expected_events.get_or_insert_with(|| output.clone()), "{from} {to}");
+        let after = ["src", "dst"].map(|tree| trees::snapshot(&home.0.join(tree)));
         assert_eq!(before, after, "{from} {to}");
     }
-    let (lines, end) = told.expect("events");
+    let (lines, end) = expected_events.expect("events");
     let bytes = |name: &str| {
         let name = format!("\"name\":\"{name}\"");
         let line = lines.iter().find(|line| line.contains(&name)).expect("a line");
@@ -138,43 +138,43 @@ fn a_rehearsal_tells_the_same_wherever_the_sides_are_and_changes_nothing() {
     };
     assert_eq!([bytes("other"), bytes("d/hole"), bytes("own")], [17, 1 << 20, 0].map(Value::from));
     assert_eq!(end["size"], 17 + 5 + 7 + (1 << 20));
-    assert!(!home.0.join("state").exists(), "a rehearsal is no job");
+    assert!(!home.0.join("state").exists(), "the dry run recorded a job");
 }
 
 #[test]
-fn what_is_done_is_what_the_rehearsal_told() {
-    for (from, to) in WAYS {
+fn copy_does_what_the_dry_run_reported() {
+    for (from, to) in ENDPOINTS {
         let home = home();
         trees_that_differ(&home);
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
-        let would = copy(&home, &["-an", "--delete", &from, &to]).ok();
-        let did = copy(&home, &["-av", "--delete", &from, &to]).ok();
-        assert_eq!(names(&would.replace("would be ", "")), names(&did), "{from} {to}");
+        let planned = copy(&home, &["-an", "--delete", &from, &to]).ok();
+        let actual = copy(&home, &["-av", "--delete", &from, &to]).ok();
+        assert_eq!(names(&planned.replace("would be ", "")), names(&actual), "{from} {to}");
         let again = copy(&home, &["-av", "--delete", &from, &to]).ok();
         assert!(again.starts_with("0 moved, 15 unchanged; 0 B"), "{from} {to}: {again}");
     }
 }
 
 #[test]
-fn what_is_not_there_yet_is_not_made() {
+fn dry_run_does_not_create_a_missing_destination() {
     let home = home();
     fs::create_dir_all(home.0.join("src/d")).expect("a folder");
     home.file("src/d/x", "x");
-    for (from, to) in WAYS {
+    for (from, to) in ENDPOINTS {
         let (from, to) = (format!("{from}src/"), format!("{to}dst"));
-        let said = copy(&home, &["-rn", "--delete", &from, &to]).ok();
+        let output = copy(&home, &["-rn", "--delete", &from, &to]).ok();
         let expected = [
             "3 would be moved, 0 unchanged; 1 B of data",
             "would be copied: d/x",
             "would be made: .",
             "would be made: d",
         ];
-        assert_eq!(sorted(&said), expected, "{from} {to}");
+        assert_eq!(sorted(&output), expected, "{from} {to}");
         assert!(!home.0.join("dst").exists(), "{from} {to}");
-        let did = copy(&home, &["-rv", "--delete", &from, &to]).ok();
-        assert_eq!(names(&did), names(&said.replace("would be ", "")), "{from} {to}");
+        let actual = copy(&home, &["-rv", "--delete", &from, &to]).ok();
+        assert_eq!(names(&actual), names(&output.replace("would be ", "")), "{from} {to}");
         fs::remove_dir_all(home.0.join("dst")).expect("removed");
-        // A single file gets the name.
+        // A single file gets the name of the destination.
         let one = copy(&home, &["-n", &format!("{from}d/x"), &to]).ok();
         assert_eq!(sorted(&one), ["1 would be moved, 0 unchanged; 1 B of data", "would be copied: dst"]);
     }

@@ -1,6 +1,6 @@
-//! What is in the place of what is moved, and what stays although it is in nobody's list.
+//! Existing objects at the destination: what replaces them, and which of them stay.
 
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{skipped, Home, Limited, Said};
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy"], args].concat())
 }
 
-/// Makes files whose content is their name, and the folders on their way.
+/// Creates files whose content is their name, and their parent directories.
 fn files(home: &Home, names: &[&str]) {
     for name in names {
         fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
@@ -22,7 +22,7 @@ fn files(home: &Home, names: &[&str]) {
     }
 }
 
-fn is_there(home: &Home, name: &str) -> bool {
+fn exists(home: &Home, name: &str) -> bool {
     fs::symlink_metadata(home.0.join(name)).is_ok()
 }
 
@@ -38,40 +38,43 @@ fn fifo(home: &Home, name: &str) {
     assert!(Command::new("mkfifo").arg(home.path(name)).limited_status().expect("mkfifo").success());
 }
 
-/// Whatever the options of the copy, and in a rehearsal.
+/// With all other options, and in a dry run.
 #[test]
-fn what_a_rule_leaves_out_stays_also_where_its_folder_is_gone() {
+fn delete_keeps_excluded_files_in_directories_absent_from_the_source() {
     for (rules, kept) in [
-        (&["--exclude=*.key"][..], &["to/gone/x.key", "to/gone/deep/y.key"][..]),
-        (&["--exclude=/gone/deep/"], &["to/gone/deep/y.key", "to/gone/deep/b"]),
-        (&["--include=*/", "--include=*.key", "--exclude=*"], &["to/gone/a", "to/gone/deep/b", "to/other/c"]),
+        (&["--exclude=*.key"][..], &["to/extra/x.key", "to/extra/deep/y.key"][..]),
+        (&["--exclude=/extra/deep/"], &["to/extra/deep/y.key", "to/extra/deep/b"]),
+        (
+            &["--include=*/", "--include=*.key", "--exclude=*"],
+            &["to/extra/a", "to/extra/deep/b", "to/other/c"],
+        ),
         (&["--exclude=nothing"], &[]),
         (&[], &[]),
     ] {
         let home = Home::new();
-        let extra = ["to/gone/x.key", "to/gone/a", "to/gone/deep/y.key", "to/gone/deep/b", "to/other/c"];
+        let extra = ["to/extra/x.key", "to/extra/a", "to/extra/deep/y.key", "to/extra/deep/b", "to/other/c"];
         files(&home, &["from/file"]);
         files(&home, &extra);
         let args = |more: &[&'static str]| [more, &["-r", "--delete"], rules, &["from/", "to/"]].concat();
-        let would = copy(&home, &args(&["-n", "-v"])).ok();
-        assert!(extra.iter().all(|name| is_there(&home, name)), "{rules:?}: a rehearsal removes nothing");
-        let told = copy(&home, &args(&["-v"])).ok();
-        let removed = |said: &str| said.lines().filter(|line| line.contains("removed: ")).count();
-        assert_eq!(removed(&would), removed(&told), "{rules:?}: {would} {told}");
+        let planned = copy(&home, &args(&["-n", "-v"])).ok();
+        assert!(extra.iter().all(|name| exists(&home, name)), "{rules:?}: a dry run deleted a file");
+        let output = copy(&home, &args(&["-v"])).ok();
+        let removed = |text: &str| text.lines().filter(|line| line.contains("removed: ")).count();
+        assert_eq!(removed(&planned), removed(&output), "{rules:?}: {planned} {output}");
         for name in extra {
-            assert_eq!(is_there(&home, name), kept.contains(&name), "{rules:?}: {name} after {told}");
+            assert_eq!(exists(&home, name), kept.contains(&name), "{rules:?}: {name} after {output}");
         }
         let holds = |folder: &str| kept.iter().any(|name| name.starts_with(folder));
-        for folder in ["to/gone", "to/gone/deep", "to/other"] {
-            assert_eq!(is_there(&home, folder), holds(folder), "{rules:?}: {folder} after {told}");
+        for folder in ["to/extra", "to/extra/deep", "to/other"] {
+            assert_eq!(exists(&home, folder), holds(folder), "{rules:?}: {folder} after {output}");
         }
-        assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: all was removed");
+        assert_eq!(removed(&copy(&home, &args(&["-v"])).ok()), 0, "{rules:?}: the second run deleted more");
     }
 }
 
-/// With `--delete`, unless a rule may leave out what it holds.
+/// Needs `--delete`, and no rule that may protect its contents.
 #[test]
-fn a_folder_gives_way_to_what_the_source_has_there() {
+fn delete_replaces_a_directory_by_another_kind_of_file() {
     let home = Home::new();
     files(&home, &["from/file", "from/last"]);
     symlink("last", home.0.join("from/link")).expect("a link");
@@ -82,20 +85,20 @@ fn a_folder_gives_way_to_what_the_source_has_there() {
     copy(&home, &["-a", "from/", "to/"]).failed(3, &["file: a directory with this name exists"]);
     copy(&home, &["-a", "--delete", "--exclude=b", "from/", "to/"])
         .failed(3, &["link: a directory with this name exists, and filter rules may protect its contents"]);
-    let would = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
-    assert!(would.contains("6 would be removed"), "{would}");
-    assert!(old.iter().all(|name| is_there(&home, name)));
-    let did = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
-    assert!(did.contains("6 removed"), "{did}");
+    let planned = copy(&home, &["-a", "-n", "--delete", "from/", "to/"]).ok();
+    assert!(planned.contains("6 would be removed"), "{planned}");
+    assert!(old.iter().all(|name| exists(&home, name)));
+    let output = copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
+    assert!(output.contains("6 removed"), "{output}");
     let number = |name: &str| fs::symlink_metadata(home.0.join(name)).expect("a file").ino();
     assert_eq!(number("to/last"), number("to/other-name"));
     assert_eq!(fs::read(home.0.join("to/file")).expect("a file"), b"from/file");
     assert_eq!(fs::read_link(home.0.join("to/link")).expect("a link"), Path::new("last"));
-    assert!(!is_there(&home, "to/old") && is_there(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
+    assert!(!exists(&home, "to/old") && exists(&home, "to/fifo") && !home.0.join("to/fifo").is_dir());
 }
 
 #[test]
-fn a_file_in_the_place_of_something_else_has_its_own_mode() {
+fn file_that_replaces_a_link_or_pipe_gets_the_source_mode() {
     let home = Home::new();
     files(&home, &["from/link", "from/fifo", "from/file", "to/file"]);
     ["link", "fifo", "file"].iter().for_each(|name| set_mode(&home, &format!("from/{name}"), 0o600));
@@ -111,7 +114,7 @@ fn a_file_in_the_place_of_something_else_has_its_own_mode() {
 }
 
 #[test]
-fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
+fn file_always_replaces_a_link_or_pipe() {
     for option in ["--update", "--inplace", "-I"] {
         let home = Home::new();
         files(&home, &["from/link", "from/fifo"]);
@@ -125,13 +128,13 @@ fn what_is_no_file_is_replaced_however_new_it_is_and_whatever_is_asked_for() {
         }
         let content = fs::read(home.0.join("to/link")).expect("a file");
         assert_eq!(content, b"from/link", "{option}");
-        assert!(!is_there(&home, "to/nowhere"), "{option}: no link is written through");
+        assert!(!exists(&home, "to/nowhere"), "{option}: it wrote through the link");
     }
 }
 
-/// In place it would be emptied before it is read.
+/// An in-place copy would truncate the file before reading it.
 #[test]
-fn nothing_is_written_over_itself() {
+fn rejects_inplace_copy_of_a_file_onto_itself() {
     let home = Home::new();
     files(&home, &["from/file", "other"]);
     fs::hard_link(home.0.join("from/file"), home.0.join("same")).expect("a link");
@@ -156,9 +159,9 @@ fn nothing_is_written_over_itself() {
     copy(&home, &["-I", "--inplace", "from/file", "other"]).ok();
 }
 
-/// A link is moved as such, and may lead to the only copy.
+/// A link is copied as a link, and its target may be the only copy of the data.
 #[test]
-fn a_link_does_not_replace_what_it_leads_to() {
+fn link_does_not_replace_its_own_target() {
     let home = Home::new();
     files(&home, &["dot/.rc", "plain"]);
     symlink("dot/.rc", home.0.join(".rc")).expect("a link");
@@ -172,22 +175,22 @@ fn a_link_does_not_replace_what_it_leads_to() {
     for name in ["dot/.rc", "plain"] {
         assert_eq!(fs::read_to_string(home.0.join(name)).expect("a file"), name);
     }
-    // To the folder where it lies, and to others.
+    // Into its own directory, and into another one.
     copy(&home, &[".rc", "."]).ok();
     copy(&home, &["to-plain", "dot"]).ok();
     assert!(home.0.join("dot/to-plain").is_symlink() && home.0.join(".rc").is_symlink());
 }
 
-/// Nor does one that lies below SRC: it would lead to itself, and what it led to be gone.
+/// Also for links below SRC: the link would point to itself, and its former target would be lost.
 #[test]
-fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
+fn link_below_the_source_does_not_replace_its_own_target() {
     let home = Home::new();
     files(&home, &["from/other", "to/file", "to/folder/in", "to/replaced"]);
     for name in ["file", "folder"] {
         symlink(home.0.join("to").join(name), home.0.join("from").join(name)).expect("a link");
     }
     symlink("other", home.0.join("from/replaced")).expect("a link");
-    // All that is left of its directory.
+    // The directory contains nothing but the link's target.
     files(&home, &["to/versions/v1"]);
     symlink(home.0.join("to/versions/v1"), home.0.join("from/versions")).expect("a link");
     fs::write(home.0.join("list"), "file\nfolder\n").expect("a list");
@@ -197,53 +200,53 @@ fn a_link_below_the_source_does_not_replace_what_it_leads_to() {
         (&["-r", "--ignore-times", "from/", "to/"], 3),
         (&["--files-from", "list", "from/", "to/"], 2),
     ] {
-        let said = copy(&home, args);
-        assert_eq!(said.code, Some(3), "{args:?}: {}", said.err);
+        let output = copy(&home, args);
+        assert_eq!(output.code, Some(3), "{args:?}: {}", output.err);
         assert_eq!(
-            said.err.matches("this link points to the object that it would replace").count(),
+            output.err.matches("this link points to the object that it would replace").count(),
             failed,
             "{}",
-            said.err
+            output.err
         );
-        let stays = ["to/folder/in", "to/versions/v1"].map(|name| is_there(&home, name));
+        let stays = ["to/folder/in", "to/versions/v1"].map(|name| exists(&home, name));
         assert!(stays == [true; 2] && home.0.join("to/file").is_file(), "{args:?}");
     }
-    assert!(home.0.join("to/replaced").is_symlink(), "one that leads elsewhere replaces what is there");
-    // Another name keeps it, if that is what the link leads to.
+    assert!(home.0.join("to/replaced").is_symlink(), "a link with another target replaces the file");
+    // Replacing the file is safe only if the link points to another hard link of it.
     for name in ["from/folder", "from/versions"] {
         fs::remove_file(home.0.join(name)).expect("a link");
     }
     fs::hard_link(home.0.join("to/file"), home.0.join("to/name")).expect("a name");
-    let said = copy(&home, &["-r", "--delete", "from/", "to/"]);
-    assert!(said.code == Some(3) && ["to/file", "to/name"].map(|name| is_there(&home, name)) == [true; 2]);
-    assert!(home.0.join("to/file").is_file(), "{}", said.err);
+    let output = copy(&home, &["-r", "--delete", "from/", "to/"]);
+    assert!(output.code == Some(3) && ["to/file", "to/name"].map(|name| exists(&home, name)) == [true; 2]);
+    assert!(home.0.join("to/file").is_file(), "{}", output.err);
     fs::remove_file(home.0.join("from/file")).expect("a link");
     symlink("name", home.0.join("from/file")).expect("a link");
     copy(&home, &["-r", "from/", "to/"]).ok();
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
 }
 
-/// As one that another host started, which knows of the try before: that one may still end what it has begun.
+/// As on a host that another one started again: the earlier process may still be finishing.
 #[test]
-fn a_further_try_waits_for_the_one_before() {
+fn retry_waits_for_the_previous_attempt() {
     let home = Home::new();
     files(&home, &["src/small"]);
     fs::write(home.0.join("src/large"), vec![b'a'; 40 << 20]).expect("a file");
-    let mut first = slow(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
-    let mut further = home.numaio(&["copy", "--attached", "--json", "-r", "src/", "dst"]);
-    let further = further.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut further = further.spawn().expect("numaio");
-    // It ends with its standard input.
-    let (held, mut said) = (further.stdin.take(), String::new());
-    further.stdout.take().expect("a pipe").read_to_string(&mut said).expect("events");
-    assert!(first.try_wait().expect("asked").is_some_and(|status| status.success()), "{said}");
-    assert!(further.limited_status().expect("ended").success() && said.contains("\"moved\":0"), "{said}");
+    let mut first = start_slow_copy(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
+    let mut retry = home.numaio(&["copy", "--attached", "--json", "-r", "src/", "dst"]);
+    let retry = retry.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut retry = retry.spawn().expect("numaio");
+    // It exits when its standard input closes.
+    let (held, mut output) = (retry.stdin.take(), String::new());
+    retry.stdout.take().expect("a pipe").read_to_string(&mut output).expect("events");
+    assert!(first.try_wait().expect("a child").is_some_and(|status| status.success()), "{output}");
+    assert!(retry.limited_status().expect("ended").success() && output.contains("\"moved\":0"), "{output}");
     drop(held);
 }
 
-/// Of two versions with one size and time nothing is made that neither was.
+/// Two versions with the same size and time must not be mixed in one file.
 #[test]
-fn what_was_cut_is_not_gone_on_with_from_another_version() {
+fn does_not_resume_a_replaced_file_of_equal_size_and_time() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     let version = |content: u8, name: &str| {
@@ -252,7 +255,7 @@ fn what_was_cut_is_not_gone_on_with_from_another_version() {
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("a time");
     };
     version(b'a', "src/file");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     version(b'b', "other");
@@ -261,14 +264,14 @@ fn what_was_cut_is_not_gone_on_with_from_another_version() {
     let there = fs::read(home.0.join("dst/file")).expect("a file");
     assert!(
         there == vec![b'b'; 60 << 20],
-        "{} bytes of the first",
+        "{} bytes of the first version",
         there.iter().filter(|b| **b == b'a').count()
     );
 }
 
-/// Of a file with further names these would be written to, too: here they are what is copied, and a snapshot.
+/// Writing to a file in place also changes its other hard links: here the source and a snapshot.
 #[test]
-fn in_place_nothing_is_written_to_names_outside_the_destination() {
+fn inplace_does_not_write_to_hard_links_outside_the_destination() {
     let home = Home::new();
     files(&home, &["from/file", "to/old", "live/log"]);
     fs::hard_link(home.0.join("from/file"), home.0.join("to/file")).expect("a link");
@@ -277,16 +280,16 @@ fn in_place_nothing_is_written_to_names_outside_the_destination() {
     assert_eq!(["from/file", "to/file"].map(content), ["from/file"; 2]);
     fs::create_dir(home.0.join("snapshot")).expect("a folder");
     fs::hard_link(home.0.join("live/log"), home.0.join("snapshot/log")).expect("a link");
-    fs::rename(home.0.join("live/log"), home.0.join("live/log.1")).expect("turned");
+    fs::rename(home.0.join("live/log"), home.0.join("live/log.1")).expect("rotated");
     home.file("live/log", "new");
     copy(&home, &["-r", "--inplace", "live/", "snapshot/"]).ok();
     let names = ["live/log", "live/log.1", "snapshot/log", "snapshot/log.1"];
     assert_eq!(names.map(content), ["new", "live/log", "new", "live/log"]);
 }
 
-/// A set-ID bit is about the owner of what it stands on, and what is new has another one.
+/// Set-ID bits apply to the owner of the old file; the new file may have another owner.
 #[test]
-fn what_replaces_a_file_does_not_get_its_set_id_bits() {
+fn replaced_file_does_not_pass_on_its_set_id_bits() {
     let home = Home::new();
     files(&home, &["from/tool", "to/tool"]);
     set_mode(&home, "to/tool", 0o6755);
@@ -296,7 +299,7 @@ fn what_replaces_a_file_does_not_get_its_set_id_bits() {
 }
 
 #[test]
-fn a_destination_that_is_made_has_the_mode_of_what_it_is_made_from() {
+fn new_destination_gets_the_mode_of_the_source() {
     let home = Home::new();
     files(&home, &["private/file"]);
     set_mode(&home, "private", 0o700);
@@ -304,9 +307,9 @@ fn a_destination_that_is_made_has_the_mode_of_what_it_is_made_from() {
     assert_eq!(mode(&home, "new"), 0o700);
 }
 
-/// `numaio copy FILE /dev/null` would leave a machine without one.
+/// `numaio copy FILE /dev/null` would remove the device.
 #[test]
-fn what_is_named_as_the_destination_and_is_no_file_is_not_replaced() {
+fn does_not_replace_a_pipe_or_socket_named_as_destination() {
     let home = Home::new();
     files(&home, &["from"]);
     fifo(&home, "pipe");
@@ -317,20 +320,20 @@ fn what_is_named_as_the_destination_and_is_no_file_is_not_replaced() {
 }
 
 #[test]
-fn a_destination_is_not_moved_into_itself() {
+fn does_not_copy_the_destination_into_itself() {
     let home = Home::new();
     files(&home, &["tree/a", "tree/sub/b", "tree/to/old"]);
     for (from, to) in [("tree/", "tree/to"), ("tree", "tree/to"), ("tree/", "tree/new")] {
         copy(&home, &["-r", from, to]).ok();
     }
-    assert!(is_there(&home, "tree/to/sub/b") && is_there(&home, "tree/to/tree/sub/b"));
-    assert!(!is_there(&home, "tree/to/to") && !is_there(&home, "tree/to/tree/to"));
-    assert!(is_there(&home, "tree/new/to/tree/a") && !is_there(&home, "tree/new/new"));
+    assert!(exists(&home, "tree/to/sub/b") && exists(&home, "tree/to/tree/sub/b"));
+    assert!(!exists(&home, "tree/to/to") && !exists(&home, "tree/to/tree/to"));
+    assert!(exists(&home, "tree/new/to/tree/a") && !exists(&home, "tree/new/new"));
 }
 
-/// As mkdir(2) does, unless groups are kept.
+/// As mkdir(2) does, unless the copy preserves groups.
 #[test]
-fn a_folder_hands_its_group_on() {
+fn new_directories_inherit_setgid() {
     let home = Home::new();
     files(&home, &["from/folder/below/file", "to/old"]);
     set_mode(&home, "to", 0o2775);
@@ -343,7 +346,7 @@ fn a_folder_hands_its_group_on() {
 }
 
 #[test]
-fn of_several_sources_with_a_name_the_first_counts_each_time() {
+fn first_of_several_sources_with_the_same_name_wins() {
     let home = Home::new();
     files(&home, &["one/q/f", "two/q/f", "two/q/g", "q"]);
     for (round, sources) in
@@ -359,31 +362,31 @@ fn of_several_sources_with_a_name_the_first_counts_each_time() {
 }
 
 #[test]
-fn what_is_not_there_leaves_nothing_behind() {
+fn missing_source_creates_nothing() {
     let home = Home::new();
     copy(&home, &["absent", "new"]).failed(3, &["absent: no such file or directory"]);
-    assert!(!is_there(&home, "new"));
+    assert!(!exists(&home, "new"));
     files(&home, &["absent"]);
     copy(&home, &["absent", "new"]).ok();
     assert!(home.0.join("new").is_file());
 }
 
 #[test]
-fn a_socket_is_passed_over() {
+fn skips_sockets() {
     let home = Home::new();
     files(&home, &["from/file", "to/old"]);
     let _socket = UnixListener::bind(home.0.join("from/socket")).expect("a socket");
     copy(&home, &["-a", "--delete", "from/", "to/"]).ok();
-    assert!(is_there(&home, "to/file") && !is_there(&home, "to/old") && !is_there(&home, "to/socket"));
+    assert!(exists(&home, "to/file") && !exists(&home, "to/old") && !exists(&home, "to/socket"));
 }
 
 #[test]
-fn a_manifest_is_written_to_what_its_name_leads_to() {
+fn manifest_is_written_through_links_and_pipes() {
     let home = Home::new();
     files(&home, &["from/file", "real"]);
     symlink("real", home.0.join("link")).expect("a link");
     fs::set_permissions(home.0.join("real"), fs::Permissions::from_mode(0o604)).expect("a mode");
-    // Who is not root cannot give it away.
+    // Only root can change its owner.
     let _ = chown(home.0.join("real"), Some(65_534), Some(65_534));
     let owner =
         || fs::metadata(home.0.join("real")).map(|it| (it.uid(), it.gid(), it.mode())).expect("a file");
@@ -393,10 +396,10 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
     assert!(fs::symlink_metadata(home.0.join("link")).expect("a link").is_symlink());
     let manifest = fs::read_to_string(home.0.join("real")).expect("a manifest");
     assert!(manifest.ends_with("  file\n"), "{manifest}");
-    // Others may read it there: what else is told is told beside it.
-    let told = copy(&home, &["-rv", "--manifest", "-", "from/", "to/"]);
-    assert_eq!((told.code, &told.out, is_there(&home, "-")), (Some(0), &manifest, false));
-    assert!(told.err.contains("unchanged"), "{}", told.err);
+    // The manifest goes to standard output, so other output goes to standard error.
+    let output = copy(&home, &["-rv", "--manifest", "-", "from/", "to/"]);
+    assert_eq!((output.code, &output.out, exists(&home, "-")), (Some(0), &manifest, false));
+    assert!(output.err.contains("unchanged"), "{}", output.err);
     copy(&home, &["-r", "--json", "--manifest", "-", "from/", "to/"]).failed(2, &["standard output"]);
     fifo(&home, "fifo");
     let mut reader =
@@ -407,7 +410,7 @@ fn a_manifest_is_written_to_what_its_name_leads_to() {
 }
 
 #[test]
-fn a_manifest_within_the_destination_is_no_file_too_many() {
+fn delete_keeps_a_manifest_inside_the_destination() {
     let home = Home::new();
     files(&home, &["from/file", "to/old", "to/sums.part"]);
     for _ in 0..2 {
@@ -419,16 +422,16 @@ fn a_manifest_within_the_destination_is_no_file_too_many() {
 }
 
 #[test]
-fn no_limit_is_a_limit_of_nothing() {
+fn bwlimit_of_zero_means_no_limit() {
     let home = Home::new();
     home.file("large", &"x".repeat(3 << 20));
     copy(&home, &["--bwlimit", "0", "large", "there"]).ok();
     assert_eq!(fs::metadata(home.0.join("there")).expect("a file").len(), 3 << 20);
 }
 
-/// A program that would run as another user never runs as the one who copied it.
+/// A program that ran as its owner must not run as the user who copied it.
 #[test]
-fn set_id_bits_go_with_their_owner() {
+fn set_id_bits_need_the_owner() {
     let home = Home::new();
     files(&home, &["from/program", "from/plain"]);
     let is_root = fs::metadata(home.0.join("from")).expect("a folder").uid() == 0;
@@ -439,7 +442,7 @@ fn set_id_bits_go_with_their_owner() {
             .limited_status()
             .is_ok_and(|done| done.success());
     if !can {
-        return skipped("set-id bits of owners that cannot be set: it takes root and setpriv");
+        return skipped("set-ID bits of owners that cannot be set: needs root and setpriv");
     }
     for name in ["from/program", "from/plain"] {
         std::os::unix::fs::chown(home.0.join(name), Some(1000), Some(1000)).expect("an owner");
@@ -450,12 +453,12 @@ fn set_id_bits_go_with_their_owner() {
     Said::of(by).failed(3, &["cannot set owner"]);
     assert_eq!((mode(&home, "to/program"), mode(&home, "to/plain")), (0o755, 0o750));
     copy(&home, &["-a", "from/", "to/"]).ok();
-    assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, all is as it was");
+    assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, the mode is complete");
 }
 
-/// Who is not root sets no users, and a program that ran as root is not to run as him.
+/// Without root, numaio cannot set owners; a program that ran as root must not run as another user.
 #[test]
-fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
+fn unprivileged_copy_drops_set_id_bits_of_other_owners() {
     const NOBODY: u32 = 65_534;
     let home = Home::new();
     let programs = [("roots", 0, 5, 0o755), ("own", NOBODY, NOBODY, 0o6755), ("group", 0, NOBODY, 0o2755)];
@@ -467,11 +470,11 @@ fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
     });
     fs::create_dir(home.0.join("to")).expect("a folder");
     if !given || chown(home.0.join("to"), Some(NOBODY), Some(NOBODY)).is_err() {
-        return skipped("files of several users: it takes root");
+        return skipped("files of several users: needs root");
     }
     let by = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    if !home.command_by(&by, &["--version"]).limited_output().is_ok_and(|said| said.status.success()) {
-        return skipped("another user, as it needs setpriv, and a numaio that others reach");
+    if !home.command_by(&by, &["--version"]).limited_output().is_ok_and(|output| output.status.success()) {
+        return skipped("another user: needs setpriv, and a numaio that other users can run");
     }
     let again = || home.command_by(&by, &["copy", "--no-job", "-a", "from/", "to/"]).limited_output();
     Said::of(again().expect("numaio")).ok();
@@ -480,24 +483,24 @@ fn set_id_bits_of_others_are_not_kept_by_who_is_not_root() {
     let changed = |name| fs::metadata(home.0.join("to").join(name)).expect("a file").ctime_nsec();
     let before = programs.map(|(name, ..)| changed(name));
     Said::of(again().expect("numaio")).ok();
-    assert_eq!(programs.map(|(name, ..)| changed(name)), before, "nothing is to be done again");
+    assert_eq!(programs.map(|(name, ..)| changed(name)), before, "the second run changed a file");
 }
 
 #[test]
-fn a_file_beyond_the_limit_fails_alone() {
+fn file_beyond_the_size_limit_fails_alone() {
     let home = Home::new();
     files(&home, &["from/small", "from/other"]);
     home.file("from/large", &"x".repeat(3 << 20));
-    let said =
+    let output =
         home.command_by(&["prlimit", "--fsize=1000000"], &["copy", "-r", "from/", "to/"]).limited_output();
-    Said::of(said.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
-    assert!(!is_there(&home, "to/large") && is_there(&home, "to/small") && is_there(&home, "to/other"));
+    Said::of(output.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
+    assert!(!exists(&home, "to/large") && exists(&home, "to/small") && exists(&home, "to/other"));
 }
 
 #[test]
-fn nothing_in_a_message_is_obeyed_by_a_terminal() {
+fn messages_contain_no_terminal_escapes() {
     let home = Home::new();
-    let said = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
-    assert!(!said.err.contains(['\u{1b}', '\u{7}']) && said.err.contains("hint"), "{:?}", said.err);
+    let output = copy(&home, &["\u{1b}]0;own\u{7}:y", "to"]);
+    assert!(!output.err.contains(['\u{1b}', '\u{7}']) && output.err.contains("hint"), "{:?}", output.err);
     assert!(!Path::new(&home.path("to")).exists());
 }

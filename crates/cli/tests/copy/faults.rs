@@ -1,5 +1,6 @@
-//! What goes wrong around `numaio copy`: storage that is full, closed or gone, names, times, peers, and hosts that vanish.
-//! Each time the reason is told, the others arrive, nothing half has its name, and the same command completes the rest.
+//! Faults during `numaio copy`: full, closed or vanished storage, odd names and times, bad peers, and
+//! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
+//! final name, and the same command completes the copy.
 
 use crate::support::{until, Home, Limited, Said};
 use std::fs;
@@ -23,7 +24,7 @@ fn bytes(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
 }
 
-/// A large file and small ones.
+/// Creates a large file and small ones.
 fn files(folder: &Path, large: usize) {
     fs::create_dir_all(folder).expect("a folder");
     fs::write(folder.join("large"), bytes(large, 1)).expect("a file");
@@ -38,54 +39,58 @@ fn same(home: &Home, one: &str, other: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Files that have their names are what they should be; gives how many.
+/// Checks that files with final names are complete, and returns their number.
 fn finished_are_right(home: &Home, from: &str, to: &str) -> usize {
     let names = fs::read_dir(home.0.join(to)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let finished: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with(".numaio-")).collect();
     for name in &finished {
         let read = |folder: &str| fs::read(home.0.join(folder).join(name)).expect("a file");
-        assert!(read(from) == read(to), "{name:?} is half");
+        assert!(read(from) == read(to), "{name:?} is incomplete");
     }
     finished.len()
 }
 
-/// Bytes that are there of a copy that runs.
+/// Bytes written so far by a running copy.
 fn written(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
 }
 
-/// Runs a script with the right to mount, and to make networks of its own; none if there is no such right, which it tells by
-/// status 99.
+/// Runs a script with permission to mount and to create network interfaces; None if that fails,
+/// which the script reports by status 99.
 fn with_rights(home: &Home, script: &str) -> Option<Said> {
     let script = format!("numaio={NUMAIO}\n{script}");
     let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
-    let said = Said::of(output);
-    // Without the right unshare itself fails.
-    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+    let output = Said::of(output);
+    // unshare itself fails without permission.
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 
 #[test]
-fn storage_that_fills_up_is_told_and_the_rest_comes_when_there_is_room() {
+fn reports_full_storage_and_completes_after_it_is_enlarged() {
     let home = Home::new();
     files(&home.0.join("src"), 40 << 20);
     fs::create_dir(home.0.join("dst")).expect("a folder");
-    // Others may fail, too, as long as what came of the large one takes the room.
+    // Other files may fail, too, while parts of the large one use the space.
     let script = "mount -t tmpfs -o size=20m none dst || exit 99
         $numaio copy -a src/ dst; echo code $?
         cd dst; for name in *; do [ $name = '*' ] || cmp $name ../src/$name; done; cd ..
         mount -o remount,size=100m dst || exit 99
         $numaio copy -a src/ dst; echo code $?; diff -r src dst && echo same; ls -A dst | grep -c numaio";
-    let Some(said) = with_rights(&home, script) else {
-        return skipped("no right to mount a small file system");
+    let Some(output) = with_rights(&home, script) else {
+        return skipped("no permission to mount a small file system");
     };
-    assert!(said.err.contains("large: cannot write: no space left on device (destination)"), "{}", said.err);
-    let told = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
-    let lines: Vec<&str> = said.out.lines().filter(told).collect();
-    assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", said.out, said.err);
+    assert!(
+        output.err.contains("large: cannot write: no space left on device (destination)"),
+        "{}",
+        output.err
+    );
+    let is_status = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
+    let lines: Vec<&str> = output.out.lines().filter(is_status).collect();
+    assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", output.out, output.err);
 }
 
-/// A btrfs of its own with a part, `mnt/dst`, that may have 16 MiB; unmounted and detached at the end.
+/// A btrfs with a subvolume, `mnt/dst`, limited to 16 MiB; unmounted and detached when dropped.
 struct SmallFileSystem<'a> {
     home: &'a Home,
     device: String,
@@ -94,8 +99,9 @@ struct SmallFileSystem<'a> {
 impl<'a> SmallFileSystem<'a> {
     fn new(home: &'a Home) -> Option<Self> {
         let attached = "truncate -s 300M image && mkfs.btrfs image >/dev/null && losetup --find --show image";
-        let said = sh(home, attached);
-        let limited = (said.code == Some(0)).then(|| Self { home, device: said.out.trim().to_owned() })?;
+        let output = sh(home, attached);
+        let limited =
+            (output.code == Some(0)).then(|| Self { home, device: output.out.trim().to_owned() })?;
         let script = format!(
             "mkdir mnt && mount {} mnt && btrfs quota enable mnt && btrfs subvolume create mnt/dst && \
              btrfs qgroup limit 16M mnt/dst",
@@ -116,14 +122,18 @@ fn sh(home: &Home, script: &str) -> Said {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_told_as_such() {
+fn reports_an_exceeded_quota() {
     let home = Home::new();
     files(&home.0.join("src"), 30 << 20);
     let Some(_limited) = SmallFileSystem::new(&home) else {
-        return skipped("a quota: it needs btrfs-progs, losetup and root");
+        return skipped("a quota: needs btrfs-progs, losetup and root");
     };
-    let said = copy(&home, &["-a", "src/", "mnt/dst"]);
-    assert!(said.code == Some(3) && said.err.contains("disk quota exceeded (destination)"), "{}", said.err);
+    let output = copy(&home, &["-a", "src/", "mnt/dst"]);
+    assert!(
+        output.code == Some(3) && output.err.contains("disk quota exceeded (destination)"),
+        "{}",
+        output.err
+    );
     assert!(finished_are_right(&home, "src", "mnt/dst") < 21);
     let raised = sh(&home, "btrfs qgroup limit none mnt/dst && sync -f mnt/dst");
     assert_eq!(raised.code, Some(0), "{}", raised.err);
@@ -132,47 +142,47 @@ fn a_quota_that_is_used_up_is_told_as_such() {
 }
 
 #[test]
-fn a_destination_that_takes_nothing_is_told() {
+fn reports_an_unwritable_destination() {
     let home = Home::new();
     files(&home.0.join("src"), 2 << 20);
     fs::create_dir(home.0.join("dst")).expect("a folder");
     let script = "mount -t tmpfs none dst && mount -o remount,ro dst || exit 99
         $numaio copy -a src/ dst; echo code $?; $numaio copy -a src dst/new/; echo code $?; ls -A dst";
     match with_rights(&home, script) {
-        Some(said) => {
+        Some(output) => {
             assert!(
-                said.err.contains("large: cannot create: read-only file system (destination)"),
+                output.err.contains("large: cannot create: read-only file system (destination)"),
                 "{}",
-                said.err
+                output.err
             );
             assert!(
-                said.err.contains("dst/new") && said.err.contains("Read-only file system"),
+                output.err.contains("dst/new") && output.err.contains("Read-only file system"),
                 "{}",
-                said.err
+                output.err
             );
-            let codes: Vec<&str> = said.out.lines().filter(|line| line.starts_with("code")).collect();
-            assert_eq!(codes, ["code 3", "code 1"], "{}\n{}", said.out, said.err);
+            let codes: Vec<&str> = output.out.lines().filter(|line| line.starts_with("code")).collect();
+            assert_eq!(codes, ["code 3", "code 1"], "{}\n{}", output.out, output.err);
         }
-        None => skipped("no right to mount a read-only file system"),
+        None => skipped("no permission to mount a read-only file system"),
     }
     fs::set_permissions(home.0.join("dst"), fs::Permissions::from_mode(0o555)).expect("a mode");
     let is_root = fs::metadata(home.0.join("dst")).expect("a folder").uid() == 0;
-    // Root may write everywhere, so this is done by somebody else.
+    // Root bypasses permissions, so this runs as another user.
     let starter: &[&str] =
         if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let mut command = home.command_by(starter, &["copy", "--no-job", "-r", "src/", "dst"]);
-    let Ok(output) = command.limited_output() else { return skipped("no setpriv to be somebody else") };
-    let said = Said::of(output);
-    if said.code != Some(3) {
-        return skipped(&format!("another user does not reach the test's folder: {}", said.err));
+    let Ok(output) = command.limited_output() else { return skipped("another user: needs setpriv") };
+    let output = Said::of(output);
+    if output.code != Some(3) {
+        return skipped(&format!("another user cannot access the directory of the test: {}", output.err));
     }
-    assert!(said.err.contains("large: cannot create: permission denied (destination)"), "{}", said.err);
+    assert!(output.err.contains("large: cannot create: permission denied (destination)"), "{}", output.err);
     assert_eq!(fs::read_dir(home.0.join("dst")).expect("a folder").count(), 0);
 }
 
 #[test]
-fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
-    // A host may stand still for so long that all was read before: then it is tried again.
+fn reports_a_vanished_file_and_copies_the_others() {
+    // A slow machine may have read all files before one is deleted, so this is tried several times.
     let found = (0..3).any(|_| {
         let home = Home::new();
         fs::create_dir(home.0.join("src")).expect("a folder");
@@ -181,32 +191,32 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_others_arrive() {
         }
         let mut command = home.numaio(&["copy", "-r", "--bwlimit", "4M", "src/", "dst"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
-        until(|| written(&home.0.join("dst")) > 0, || "something is there");
-        // Inodes were given in this order, and files are read in that of inodes or places on the disk: one of these is late.
+        until(|| written(&home.0.join("dst")) > 0, || "the copy wrote nothing");
+        // Files are read by inode or disk block, both in order of creation: one of these is late.
         for name in ["00", "39"] {
             fs::remove_file(home.0.join("src").join(name)).expect("removed");
         }
-        let said = Said::of(child.limited_output().expect("an end"));
-        if said.code == Some(0) {
+        let output = Said::of(child.limited_output().expect("an end"));
+        if output.code == Some(0) {
             return false;
         }
         assert!(
-            said.err.contains("cannot open for reading: no such file or directory (source)"),
+            output.err.contains("cannot open for reading: no such file or directory (source)"),
             "{}",
-            said.err
+            output.err
         );
-        assert_eq!(said.code, Some(3), "{}", said.err);
+        assert_eq!(output.code, Some(3), "{}", output.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
-        assert!((38..40).contains(&there.count()), "the others are there, and nothing else");
+        assert!((38..40).contains(&there.count()), "expected all other files, and nothing else");
         copy(&home, &["-r", "--delete", "src/", "dst"]).ok();
         same(&home, "src", "dst");
         true
     });
-    assert!(found, "three times it was too late for this test");
+    assert!(found, "each time all files had been read before one was deleted");
 }
 
 #[test]
-fn links_in_a_circle_are_told_where_they_are_followed_and_moved_where_they_are_not() {
+fn circular_links_fail_when_followed_and_are_copied_as_links() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
     for (from, to) in [("one", "two"), ("two", "one")] {
@@ -216,7 +226,7 @@ fn links_in_a_circle_are_told_where_they_are_followed_and_moved_where_they_are_n
     copy(&home, &["-a", "src/", "dst"]).ok();
     same(&home, "src", "dst");
     assert_eq!(fs::read_link(home.0.join("dst/here")).ok(), Some(".".into()));
-    // On the way to a source or to the destination a user's links are followed.
+    // In the path of a source or destination, links are followed.
     let circle = "Too many levels of symbolic links";
     copy(&home, &["src/one/file", "dst"]).failed(1, &["src/one", circle]);
     copy(&home, &["src/large", "src/one/"]).failed(1, &["src/one"]);
@@ -225,34 +235,34 @@ fn links_in_a_circle_are_told_where_they_are_followed_and_moved_where_they_are_n
 }
 
 #[test]
-fn names_that_are_too_long_are_told_and_others_arrive() {
+fn reports_overlong_names_and_copies_the_others() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
-    // The longest name that a file system takes.
+    // The longest name of a file system.
     fs::write(home.0.join("src").join("n".repeat(255)), "long").expect("a file");
-    // Folders in folders: the kernel takes no longer path than 4,095 bytes, so each is made from the one before.
+    // The kernel rejects paths over 4,095 bytes, so each directory is created from its parent.
     let folder = "d".repeat(250);
     let script = format!(
         "import os\nos.chdir('src')\nfor _ in range(17):\n    os.mkdir('{folder}')\n    os.chdir('{folder}')\nopen('x', 'w')"
     );
     assert!(home.command("python3", &["-c", &script]).limited_status().expect("python3").success());
-    let said = copy(&home, &["-a", "src/", "dst"]);
+    let output = copy(&home, &["-a", "src/", "dst"]);
     let there = home.0.join("dst").join("n".repeat(255)).exists() && home.0.join("dst/large").exists();
     let deep = fs::metadata(home.0.join("dst").join(vec![folder.as_str(); 15].join("/"))).is_ok();
-    // Such paths are beyond what the test's own clean-up can name.
+    // The cleanup of the test cannot name such paths.
     for tree in ["src", "dst"] {
         drop(home.command("rm", &["-rf", tree]).limited_status());
     }
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("(source)") && said.err.contains("4095 at most"), "{}", said.err);
-    assert!(there && deep, "what can be named arrives");
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("(source)") && output.err.contains("4095 at most"), "{}", output.err);
+    assert!(there && deep, "names within the limit were not copied");
 }
 
 #[test]
-fn clocks_that_differ_do_no_harm() {
+fn tolerates_clocks_that_differ() {
     let home = Home::new();
     files(&home.0.join("src"), 100);
-    // As from a host whose clock is ahead, behind, or was never set.
+    // The source's clock was ahead, behind, or never set.
     let year = Duration::from_secs(365 * 24 * 3600);
     let times = [
         SystemTime::now() + 10 * year,
@@ -272,7 +282,7 @@ fn clocks_that_differ_do_no_harm() {
     }
     let again = copy(&home, &["-r", "src/", "dst"]).ok();
     assert!(again.starts_with("0 moved, "), "{again}");
-    // The other one was changed later, as its own clock has it; what it holds is not looked at.
+    // By its own clock, the source changed later; --update compares no content.
     fs::write(home.0.join("src/2"), "changed now").expect("a file");
     copy(&home, &["-ru", "src/", "dst"]).ok();
     same(&home, "src", "dst");
@@ -280,13 +290,13 @@ fn clocks_that_differ_do_no_harm() {
     copy(&home, &["-ru", "src/", "dst"]).ok();
     assert!(
         fs::read(home.0.join("dst/0")).expect("a file") == bytes(20_000, 0),
-        "--update goes by time alone"
+        "--update compares only times"
     );
     copy(&home, &["-r", "src/", "dst"]).ok();
     same(&home, "src", "dst");
 }
 
-/// A program in place of ssh that runs the other side here, by `run`, with its number in `far.pid`.
+/// Writes a program in place of ssh that runs the shell script `run`; its process ID is in `far.pid`.
 fn ssh(home: &Home, address: &str, run: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname {address}; exit; }}\n\
@@ -296,93 +306,106 @@ fn ssh(home: &Home, address: &str, run: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
-fn far(home: &Home, args: &[&str]) -> Command {
+fn remote_copy(home: &Home, args: &[&str]) -> Command {
     let args = [&["copy", "-a", "--remote-numaio", NUMAIO], args].concat();
     let mut command = home.numaio(&args);
     command.env("NUMAIO_SSH", home.0.join("ssh")).env_remove("SSH_CONNECTION");
     command
 }
 
-fn far_runs(home: &Home) -> bool {
+fn remote_runs(home: &Home) -> bool {
     let pid = fs::read_to_string(home.0.join("far.pid")).expect("a process");
     let root = numaio_linux::Root::live().expect("a root");
     numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
-/// What has attributes or is no file is reached by way of /proc: without, it would be taken for absent, and removed.
+/// numaio accesses special files and attributes through /proc; without it, such files would look
+/// absent and be deleted.
 #[test]
-fn without_proc_nothing_is_taken_for_absent() {
+fn fails_without_proc_instead_of_deleting_files() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
     files(&home.0.join("dst"), 10);
     let script = "mount -t tmpfs none /proc || exit 99
         $numaio copy --no-job -a --delete src/ dst; echo code $?; $numaio copy --no-job -r src/ new; echo code $?";
-    let Some(said) = with_rights(&home, script) else {
-        return skipped("mounting needs the right to");
+    let Some(output) = with_rights(&home, script) else {
+        return skipped("no permission to mount");
     };
-    assert!(said.out.matches("code 1").count() == 2, "{}{}", said.out, said.err);
-    assert!(said.err.contains("/proc is not mounted"), "{}", said.err);
+    assert!(output.out.matches("code 1").count() == 2, "{}{}", output.out, output.err);
+    assert!(output.err.contains("/proc is not mounted"), "{}", output.err);
     assert!(
         fs::read_dir(home.0.join("dst")).expect("a folder").count() == 21 && !home.0.join("new").exists()
     );
 }
 
-/// Passes a stream on, and has its hello say that it is of version 99.
+/// Forwards a stream, and sets the version in its header to 99.
 const NEWER: &str = r"
 import os
 ours, newer = b'\x93numaio\n\0\1\0\1', b'\x93numaio\n\0\x63\0\x63'
-held, told = b'', False
+held, found = b'', False
 while some := os.read(0, 65536):
     held += some
-    told = told or ours in held
-    if told:
+    found = found or ours in held
+    if found:
         os.write(1, held.replace(ours, newer))
         held = b''
 ";
 
 #[test]
-fn a_peer_of_another_version_is_told_apart() {
+fn reports_a_peer_of_another_version() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
-    let said = Said::of(far(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("the other numaio speaks version 99"), "{}", said.err);
-    // The two agree on what to do, and then another version of the protocol is spoken. Where something is, the source asks first what
-    // is needed.
+    let output = Said::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(
+        output.code == Some(1) && output.err.contains("the other numaio speaks version 99"),
+        "{}",
+        output.err
+    );
+    // The requests agree, but the streams have another protocol version. If the destination
+    // exists, the source first asks which files are needed.
     home.file("newer.py", NEWER);
     fs::create_dir(home.0.join("there")).expect("a folder");
     home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
-    let said = Said::of(far(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("protocol version 99"), "{}", said.err);
-    assert!(said.err.contains("use the same numaio at both ends"), "{}", said.err);
+    let output =
+        Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
+    assert!(
+        output.code == Some(1) && output.err.contains("protocol version 99"),
+        "{}",
+        output.err
+    );
+    assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
 }
 
 #[test]
-fn a_near_side_that_is_killed_leaves_no_far_side_and_no_halves() {
-    for how in [&["--tunnel"][..], &["--data-security", "none"]] {
+fn killed_client_leaves_no_remote_process_and_no_partial_names() {
+    for options in [&["--tunnel"][..], &["--data-security", "none"]] {
         let home = Home::new();
         files(&home.0.join("src"), 12 << 20);
         ssh(&home, "127.0.0.1", "exec sh -c \"exec $*\"");
-        for way in [["src/", "host:there"], ["host:src/", "there"]] {
-            let slow = [how, &["--bwlimit", "4M"], &way].concat();
-            let mut near =
-                far(&home, &slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
-            until(|| written(&home.0.join("there")) > 1 << 20, || "something is there");
-            near.kill().expect("killed");
-            near.limited_status().expect("ended");
-            until(|| !far_runs(&home), || "the far side ends, too");
-            assert!(finished_are_right(&home, "src", "there") < 21, "it was killed too late for this test");
-            Said::of(far(&home, &[how, &way].concat()).limited_output().expect("numaio")).ok();
+        for paths in [["src/", "host:there"], ["host:src/", "there"]] {
+            let slow = [options, &["--bwlimit", "4M"], &paths].concat();
+            let mut client = remote_copy(&home, &slow)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("numaio");
+            until(|| written(&home.0.join("there")) > 1 << 20, || "the copy wrote too little");
+            client.kill().expect("killed");
+            client.limited_status().expect("ended");
+            until(|| !remote_runs(&home), || "the remote process still runs");
+            assert!(finished_are_right(&home, "src", "there") < 21, "killed too late: the copy was complete");
+            Said::of(remote_copy(&home, &[options, &paths].concat()).limited_output().expect("numaio")).ok();
             same(&home, "src", "there");
             fs::remove_dir_all(home.0.join("there")).expect("removed");
         }
     }
 }
 
-/// Two network namespaces: the other side runs in the second one. Packets are sent into nothing from `half_open` on, though
-/// both interfaces are up: so does a network that vanishes.
+/// Two network namespaces, with the remote process in the second one. Function `lost` makes the
+/// network drop all packets while both interfaces stay up.
 const HALF_OPEN: &str = "
 ip link set lo up || exit 99
 unshare -n sleep 1000 & other=$!
@@ -412,7 +435,7 @@ diff -r src there && echo same
 ";
 
 #[test]
-fn a_network_that_vanishes_without_a_word_is_noticed_on_both_sides() {
+fn both_sides_detect_a_network_that_drops_all_packets() {
     let run = |from: &'static str, to: &'static str| {
         std::thread::spawn(move || {
             let home = Home::new();
@@ -423,30 +446,32 @@ fn a_network_that_vanishes_without_a_word_is_noticed_on_both_sides() {
             with_rights(&home, &script)
         })
     };
-    // Half a minute passes until it is noticed: both ways at the same time.
-    for way in [run("src/", "host:there"), run("host:src/", "there")] {
-        let Some(said) = way.join().expect("a way") else { return skipped("no right to make a network") };
-        let lines: Vec<&str> = said.out.lines().filter(|line| !line.contains("moved")).collect();
-        assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", said.out, said.err);
-        assert!(said.err.contains("the transfer failed: the connection to the"), "{}", said.err);
+    // Detection takes half a minute, so both directions run in parallel.
+    for direction in [run("src/", "host:there"), run("host:src/", "there")] {
+        let Some(output) = direction.join().expect("joined") else {
+            return skipped("no permission to create a network");
+        };
+        let lines: Vec<&str> = output.out.lines().filter(|line| !line.contains("moved")).collect();
+        assert_eq!(lines, ["code 1", "far ended", "code 0", "same"], "{}\n{}", output.out, output.err);
+        assert!(output.err.contains("the transfer failed: the connection to the"), "{}", output.err);
     }
 }
 
 #[test]
-fn a_sparse_file_of_ten_terabytes_takes_seconds_and_little_memory() {
+fn sparse_file_of_10_tib_needs_seconds_and_little_memory() {
     let home = Home::new();
     let length = 10 << 40;
     let path = home.0.join("huge");
     let file = fs::File::create(&path).expect("a file");
     if file.set_len(length).is_err() {
-        return skipped("a file system that takes files of ten terabytes");
+        return skipped("a file of 10 TiB, which the file system of this test does not support");
     }
-    let places = [0, (5 << 40) + 123_456_789, length - 1_000];
-    for place in places {
-        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1_000], place).expect("written");
+    let offsets = [0, (5 << 40) + 123_456_789, length - 1_000];
+    for offset in offsets {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1_000], offset).expect("written");
     }
     ssh(&home, "127.0.0.1", "exec sh -c \"$*\"");
-    // Buffers of both sides are there, and not much else: whatever grows with the size fails.
+    // Enough memory for the buffers of both sides: any use that grows with the file size fails.
     let limited = |args: &str| {
         let script = format!(
             "ulimit -d 700000; export NUMAIO_SSH={}; exec {NUMAIO} copy --remote-numaio {NUMAIO} {args}",
@@ -457,18 +482,18 @@ fn a_sparse_file_of_ten_terabytes_takes_seconds_and_little_memory() {
     let would = limited("-n huge there");
     assert_eq!(would, "would be copied: there\n1 would be moved, 0 unchanged; 3 MiB of data\n");
     for to in ["huge there", "huge host:far-there", "--inplace huge in-place"] {
-        let said = limited(to);
-        assert!(said.starts_with("1 moved, 0 unchanged; 3 MiB"), "{said}");
+        let output = limited(to);
+        assert!(output.starts_with("1 moved, 0 unchanged; 3 MiB"), "{output}");
     }
     for there in ["there", "far-there", "in-place"] {
         let there = fs::File::open(home.0.join(there)).expect("a file");
         let found = there.metadata().expect("a file");
         assert!(found.len() == length && found.blocks() * 512 < 8 << 20, "{} blocks", found.blocks());
-        for place in places {
+        for offset in offsets {
             let mut read = vec![1; 1_002];
-            let from = place.saturating_sub(1);
+            let from = offset.saturating_sub(1);
             let count = std::os::unix::fs::FileExt::read_at(&there, &mut read, from).expect("read");
-            let before = (place - from) as usize;
+            let before = (offset - from) as usize;
             assert!(
                 read[..before].iter().all(|byte| *byte == 0) && read[before..before + 1_000] == [7; 1_000]
             );

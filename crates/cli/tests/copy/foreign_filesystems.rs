@@ -1,5 +1,5 @@
-//! `numaio copy` to and from a file system of other systems: it does not tell names apart which differ in case alone, knows no owners,
-//! and has no numbers of its own for files.
+//! `numaio copy` to and from exFAT, which ignores the case of names and stores neither owners nor
+//! inode numbers.
 
 use crate::support::{skipped, Home, Limited, Said};
 use std::fs;
@@ -12,20 +12,20 @@ mount.exfat-fuse -o uid=1234 $device to || exit 99
 eval \"$0\"
 ";
 
-/// What a script says with exFAT at `to`; none where it cannot be mounted.
+/// Output of a script with exFAT mounted at `to`; None if it cannot be mounted.
 fn on_exfat(home: &Home, script: &str) -> Option<Said> {
     let mut command = home.command("unshare", &["-m", "sh", "-c", EXFAT, script]);
     let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let said = Said::of(output);
-    (said.code != Some(99) && !said.err.contains("unshare: ")).then_some(said)
+    let output = Said::of(output);
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 
-fn no_exfat() {
-    skipped("exFAT, as it needs mkfs.exfat, mount.exfat-fuse, losetup and root");
+fn skip_without_exfat() {
+    skipped("exFAT: needs mkfs.exfat, mount.exfat-fuse, losetup and root");
 }
 
 #[test]
-fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
+fn reports_case_insensitive_duplicates_and_loses_nothing() {
     let home = Home::new();
     for folder in ["from/Dir", "from/dir", "same/Dir"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
@@ -42,27 +42,27 @@ fn of_names_that_are_one_there_the_second_is_told_and_nothing_is_lost() {
     let script = "
         $NUMAIO copy -r --delete from/ to/a; echo code $?
         (cd to/a && find . -type f | sort && cat FILE && echo)
-        $NUMAIO copy -nr --delete from/ to/a >rehearsal; echo code $?
+        $NUMAIO copy -nr --delete from/ to/a >dry-run; echo code $?
         mkdir -p to/b/dIR && touch to/b/dIR/X to/b/old
         $NUMAIO copy -r --delete same/ to/b >last; echo code $?
         (cd to/b && find . -type f && cat Dir/x)
     ";
-    let Some(said) = on_exfat(&home, script) else {
-        return no_exfat();
+    let Some(output) = on_exfat(&home, script) else {
+        return skip_without_exfat();
     };
-    let told: Vec<&str> = said.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
-    let [code, x, y, file, content, rehearsal, last, kept, of_it] = told[..] else { panic!("{}", said.out) };
+    let lines: Vec<&str> = output.out.lines().skip_while(|line| !line.contains("moved")).skip(1).collect();
+    let [code, x, y, file, content, dry_run, last, kept, of_it] = lines[..] else { panic!("{}", output.out) };
     assert_eq!((code, x, y), ("code 3", "./Dir/x", "./Dir/y"));
-    // Which of them is the first depends on the order of inodes.
-    assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", said.out);
-    assert_eq!(rehearsal, "code 3");
-    assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", said.out);
-    assert_eq!(said.err.matches("case-insensitive duplicate").count(), 4, "{}", said.err);
+    // The order of inodes determines which duplicate is the first.
+    assert!(file.eq_ignore_ascii_case("./file") && ["f", "file"].contains(&content), "{}", output.out);
+    assert_eq!(dry_run, "code 3");
+    assert!(last == "code 0" && kept.eq_ignore_ascii_case("./dir/x") && of_it == "x", "{}", output.out);
+    assert_eq!(output.err.matches("case-insensitive duplicate").count(), 4, "{}", output.err);
 }
 
-/// The destination itself tells names apart, and what is mounted in it does not.
+/// Only the file system mounted below the destination ignores case.
 #[test]
-fn what_may_be_there_under_another_name_is_not_removed() {
+fn does_not_delete_a_file_whose_name_differs_in_case() {
     let home = Home::new();
     for folder in ["from/usb", "all/usb"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
@@ -75,18 +75,18 @@ fn what_may_be_there_under_another_name_is_not_removed() {
         $NUMAIO copy -r --delete from/ all; echo code $?
         (cd all && find . -type f | sort); umount all/usb
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
-    assert!(said.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", said.out, said.err);
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
+    assert!(output.out.ends_with("code 3\n./new\n./usb/foo\n"), "{}\n{}", output.out, output.err);
     assert!(
-        said.err.contains("usb/foo") && said.err.contains("not deleted: this directory ignores case"),
+        output.err.contains("usb/foo") && output.err.contains("not deleted: this directory ignores case"),
         "{}",
-        said.err
+        output.err
     );
 }
 
-/// What is written there in several parts belongs to somebody else, and so does a journal that an earlier run left.
+/// Partial files and journals there do not belong to the user who wrote them.
 #[test]
-fn large_files_arrive_where_all_files_have_one_owner() {
+fn resumes_large_files_where_all_files_have_one_owner() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::write(home.0.join("from/large"), vec![7; 40 << 20]).expect("a file");
@@ -96,18 +96,18 @@ fn large_files_arrive_where_all_files_have_one_owner() {
         kill -KILL $running; wait $running
         $NUMAIO copy -r from/ to/a; echo code $?; cmp from/large to/a/large && ls -A to/a
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
     assert!(
-        said.out.contains(" resumed") && said.out.ends_with("code 0\nlarge\n"),
+        output.out.contains(" resumed") && output.out.ends_with("code 0\nlarge\n"),
         "{}\n{}",
-        said.out,
-        said.err
+        output.out,
+        output.err
     );
 }
 
-/// The kernel forgets files of a mount that is mounted again, as it does when it needs memory.
+/// A remount makes the kernel drop cached inodes, as a shortage of memory does.
 #[test]
-fn files_that_get_another_number_meanwhile_have_not_changed() {
+fn changed_inode_number_is_not_a_changed_file() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     (0..2_000)
@@ -118,6 +118,6 @@ fn files_that_get_another_number_meanwhile_have_not_changed() {
         $NUMAIO copy -r --bwlimit 5M to/there/ back; echo code $?
         kill $forgets; diff -r from back && echo same
     ";
-    let Some(said) = on_exfat(&home, script) else { return no_exfat() };
-    assert!(said.out.contains("code 0\nsame\n"), "{}\n{}", said.out, said.err);
+    let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
+    assert!(output.out.contains("code 0\nsame\n"), "{}\n{}", output.out, output.err);
 }

@@ -1,4 +1,4 @@
-//! Further names of files where options, faults or what is at the destination stand against them.
+//! Hard links affected by options, failures, or objects at the destination.
 
 use crate::support::{Home, Limited, Said};
 use std::fs;
@@ -9,7 +9,7 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy"], args].concat())
 }
 
-/// A source in which `a` and `b/c` are one file with this content, and an empty destination.
+/// A source in which `a` and `b/c` are hard links to a file with this content, and a destination.
 fn linked(content: &str) -> Home {
     let home = Home::new();
     for folder in ["from/b", "to/b"] {
@@ -24,7 +24,7 @@ fn content(home: &Home, name: &str) -> Option<String> {
     fs::read_to_string(home.0.join(name)).ok()
 }
 
-/// Sets when a file was changed: so many hours ago, or later.
+/// Sets the mtime of a file to `hours` hours ago.
 fn set_age(home: &Home, name: &str, hours: u64) {
     let file = fs::File::options().write(true).open(home.0.join(name)).expect("a file");
     let time = SystemTime::now() - Duration::from_secs(3_600 * hours);
@@ -32,7 +32,7 @@ fn set_age(home: &Home, name: &str, hours: u64) {
 }
 
 #[test]
-fn a_file_that_is_left_out_by_its_size_is_left_out_by_all_its_names() {
+fn size_limits_exclude_all_hard_links_of_a_file() {
     for limit in ["--max-size=10", "--min-size=1K"] {
         let home = linked("twenty bytes or more");
         home.file("to/a", "other");
@@ -46,9 +46,9 @@ fn a_file_that_is_left_out_by_its_size_is_left_out_by_all_its_names() {
     }
 }
 
-/// It goes only where the name is made.
+/// The directory is removed only if the link replaces it.
 #[test]
-fn a_folder_stays_where_no_further_name_is_made() {
+fn delete_keeps_a_directory_if_its_link_is_not_created() {
     let home = linked("twenty bytes or more");
     fs::create_dir(home.0.join("to/b/c")).expect("a folder");
     home.file("to/b/c/precious", "precious");
@@ -63,75 +63,79 @@ fn a_folder_stays_where_no_further_name_is_made() {
     assert_eq!(content(&home, "to/b/c").as_deref(), Some("twenty bytes or more"));
 }
 
-/// The source tells that it cannot be read before anything is asked of it.
+/// The source reports that the file is unreadable before the destination requests its data.
 #[test]
-fn a_name_of_what_could_not_be_compared_is_left_as_it_is() {
+fn link_to_an_unreadable_file_leaves_the_destination_unchanged() {
     let home = linked("content");
     home.file("to/a", "older 1");
     home.file("to/b/c", "older 2");
-    // Who is root reads all.
+    // Root can read every file.
     let script = format!(
         "chmod 0 from/a; setpriv --reuid=65534 --regid=65534 --clear-groups {} copy -r -c from/ to/; echo code $?",
         env!("CARGO_BIN_EXE_numaio")
     );
     drop(home.command("chown", &["-R", "65534:65534", "."]).limited_output());
-    let said = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
-    if !said.out.contains("code 3") {
-        let _ =
-            writeln!(std::io::stderr(), "skipped: another user, as it needs root and setpriv: {}", said.err);
+    let output = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
+    if !output.out.contains("code 3") {
+        let _ = writeln!(std::io::stderr(), "skipped: another user: needs root and setpriv: {}", output.err);
         return;
     }
-    assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", said.err);
+    assert_eq!(content(&home, "to/b/c").as_deref(), Some("older 2"), "{}", output.err);
 }
 
 #[test]
-fn what_is_newer_here_stays_also_where_it_is_a_further_name_there() {
+fn update_keeps_a_newer_file_in_place_of_a_link() {
     let home = linked("of the source");
     set_age(&home, "from/a", 2);
     home.file("to/b/c", "newer work");
     copy(&home, &["-r", "--update", "from/", "to/"]).ok();
     assert_eq!(content(&home, "to/a").as_deref(), Some("of the source"));
     assert_eq!(content(&home, "to/b/c").as_deref(), Some("newer work"));
-    // What the first name has here is not what the source has under the second.
+    // The destination's version of the first name differs from the source's content of the second.
     let home = linked("of the source");
     set_age(&home, "from/a", 2);
     home.file("to/a", "newer work");
-    let words = "not linked: 'a' is newer here";
-    copy(&home, &["-r", "--update", "from/", "to/"]).failed(3, &["b/c: ", words]);
+    let message = "not linked: 'a' is newer here";
+    copy(&home, &["-r", "--update", "from/", "to/"]).failed(3, &["b/c: ", message]);
     assert_eq!(content(&home, "to/b/c"), None);
 }
 
 #[test]
-fn a_name_of_what_failed_is_left_as_it_is() {
-    // Of an empty file no data comes; where a folder is in the way, none is asked for.
+fn link_to_a_failed_file_leaves_the_destination_unchanged() {
+    // An empty file has no data; for a file that a directory blocks, none is requested.
     for source in ["", "content"] {
         let home = linked(source);
         fs::create_dir(home.0.join("to/a")).expect("a folder");
         for there in [None, Some("older")] {
             there.iter().for_each(|older| drop(home.file("to/b/c", older)));
-            let said = copy(&home, &["-r", "from/", "to/"]);
-            let words = ["a: a directory with this name exists", "b/c: not linked: 'a' failed"];
-            said.failed(3, &words);
+            let output = copy(&home, &["-r", "from/", "to/"]);
+            let messages = ["a: a directory with this name exists", "b/c: not linked: 'a' failed"];
+            output.failed(3, &messages);
             assert_eq!(content(&home, "to/b/c").as_deref(), there, "{source}");
         }
     }
 }
 
-/// A link cannot lead to another file system.
+/// A hard link cannot cross file systems.
 #[test]
-fn a_manifest_has_no_name_that_could_not_be_made() {
+fn manifest_omits_links_that_failed() {
     let home = linked("content");
     let script = format!(
         "mount -t tmpfs none to/b || exit 99; {} copy -r --manifest list from/ to/; echo code $?; cat list",
         env!("CARGO_BIN_EXE_numaio")
     );
     let output = home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare");
-    let said = Said::of(output);
-    if said.code == Some(99) || said.err.contains("unshare: ") {
-        let _ = writeln!(std::io::stderr(), "skipped: no right to mount a small file system");
+    let output = Said::of(output);
+    if output.code == Some(99) || output.err.contains("unshare: ") {
+        let _ = writeln!(std::io::stderr(), "skipped: no permission to mount a small file system");
         return;
     }
-    assert!(said.out.contains("code 3\n") && said.err.contains("b/c: "), "{}\n{}", said.out, said.err);
-    let listed: Vec<&str> = said.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
+    assert!(
+        output.out.contains("code 3\n") && output.err.contains("b/c: "),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
+    let listed: Vec<&str> = output.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
     assert_eq!(listed, ["a"]);
 }

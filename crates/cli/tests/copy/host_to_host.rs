@@ -1,4 +1,5 @@
-//! Transfers between two other hosts, and to hosts without numaio. A program in place of ssh gives each host a folder.
+//! Transfers between two remote hosts, and to hosts without numaio. A program in place of ssh maps
+//! each host to a directory.
 
 use crate::support::{kill, until, Home, Limited, Said};
 use numaio_schema::{Job, JobState, JobTotals};
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
-/// Hosts are folders below `hosts`; one that has none is not reached. Who starts what is noted.
+/// Hosts are directories below `hosts`; a host without one is unreachable. Logs every process ID.
 const SSH: &str = "#!/bin/sh
 while [ \"$1\" != -- ]; do [ \"$1\" = -A ] && echo $* >>\"$HERE/agents\"; shift; done
 cd \"$HERE/hosts/$2\" || exit 255
@@ -58,14 +59,14 @@ impl Hosts {
         fs::write(path, content).expect("a file");
     }
 
-    /// A program of a shell's words, and its path.
-    fn program(&self, name: &str, words: &str) -> String {
-        let path = self.home.file(name, &format!("#!/bin/sh\n{words}\n"));
+    /// Writes a shell script, and returns its path.
+    fn program(&self, name: &str, script: &str) -> String {
+        let path = self.home.file(name, &format!("#!/bin/sh\n{script}\n"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
         path
     }
 
-    /// Whether somebody still runs who was started on a host.
+    /// Returns whether a process that was started on a host still runs.
     fn is_busy(&self, host: &str) -> bool {
         let root = numaio_linux::Root::live().expect("a root");
         let pids = fs::read_to_string(self.path(&format!("{host}.pids"))).unwrap_or_default();
@@ -83,7 +84,7 @@ fn content(mib: usize) -> Vec<u8> {
 }
 
 #[test]
-fn files_go_from_one_host_to_another() {
+fn copies_from_one_host_to_another() {
     let hosts = Hosts::new();
     hosts.write("one/src/d/file", b"content");
     hosts.write("one/src/left.o", b"object");
@@ -92,8 +93,8 @@ fn files_go_from_one_host_to_another() {
     let odd = hosts.path("one/src").join(OsStr::from_bytes(b"\xff\n "));
     fs::write(&odd, b"bytes").expect("a file");
     let rules = ["--include=kept.o", "--exclude", "*.o"];
-    let said = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
-    let out = said.ok();
+    let output = hosts.copy(&[&["-av"][..], &rules, &["one:src/", "one:it's a:b", "two:dst"]].concat());
+    let out = output.ok();
     assert!(out.contains("copied: d/file\n") && out.contains("copied: \\xff\\n \n"), "{out}");
     assert!(!out.contains('\u{1b}') && out.contains(" moved, ") && !out.contains("failed"), "{out}");
     let there = |name: &str| fs::read(hosts.path("two/dst").join(name)).ok();
@@ -101,11 +102,11 @@ fn files_go_from_one_host_to_another() {
     assert_eq!(there("it's a:b"), Some(b"odd".to_vec()));
     assert!(there("kept.o").is_some() && there("left.o").is_none());
     assert!(hosts.path("two/dst").join(odd.file_name().expect("a name")).exists());
-    // It is one job, here.
+    // This machine records a single job.
     let jobs = hosts.jobs();
     assert_eq!((jobs.len(), jobs[0].state, jobs[0].totals.bytes), (1, JobState::Done, 7 + 6 + 3 + 5));
     assert!(!hosts.path("one/.local").exists() && !hosts.home.0.join("agents").exists());
-    // As if it were local: events, rehearsals, and a second time.
+    // As for local copies: events, a second run, and a dry run.
     let out = hosts.copy(&["-a", "--json", "one:src/", "two:dst"]).ok();
     let lines: Vec<serde_json::Value> =
         out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
@@ -118,128 +119,129 @@ fn files_go_from_one_host_to_another() {
         "{out}"
     );
     assert!(hosts.home.0.join("agents").exists());
-    // On one host it goes through no further ssh.
+    // A copy within one host needs no second ssh.
     hosts.copy(&["-r", "one:src/d", "one:copy"]).ok();
     assert!(hosts.path("one/copy/d/file").exists());
 }
 
 #[test]
-fn who_asks_for_quiet_is_told_nothing_by_the_other_hosts_either() {
+fn quiet_applies_to_the_remote_hosts() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");
-    let said = hosts.copy(&["one:file", "two:loud"]);
-    assert!(said.code == Some(0) && said.err.contains("data goes through ssh"), "{}", said.err);
-    let said = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "", ""));
-    let said = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
-    assert_eq!(said.code, Some(3));
-    assert!(said.err.starts_with("numaio: absent: ") && said.err.lines().count() == 1, "{}", said.err);
-    // Words are passed on of which it does not tell events.
+    let output = hosts.copy(&["one:file", "two:loud"]);
+    assert!(output.code == Some(0) && output.err.contains("data goes through ssh"), "{}", output.err);
+    let output = hosts.copy(&["--quiet", "one:file", "two:quiet"]);
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(0), "", ""));
+    let output = hosts.copy(&["--quiet", "one:file", "one:absent", "two:dst"]);
+    assert_eq!(output.code, Some(3));
+    assert!(output.err.starts_with("numaio: absent: ") && output.err.lines().count() == 1, "{}", output.err);
+    // Output that is not an event is passed on.
     hosts.copy(&["--quiet", "one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
 }
 
-/// What a numaio tells that has done so much.
+/// The progress event of a numaio process with these totals.
 fn progress(totals: JobTotals) -> String {
     let mut progress = serde_json::to_value(totals).expect("totals");
     progress.as_object_mut().expect("an object").insert("event".to_owned(), "progress".into());
     progress.to_string()
 }
 
-/// An older one is on the other host, that tells who asks for quiet no progress.
+/// The other host runs an older numaio, which reports no progress with --quiet.
 #[test]
-fn progress_is_noted_for_who_asks_for_quiet_too() {
+fn quiet_copy_still_records_progress() {
     let hosts = Hosts::new();
-    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
-    let far = hosts.program(
+    let event = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let fake_numaio = hosts.program(
         "far",
-        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{tells}'; do sleep 0.2; done"),
+        &format!("case \"$*\" in *quiet*) sleep 600;; esac; while echo '{event}'; do sleep 0.2; done"),
     );
-    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &far, "one:f", "two:f"]);
+    let mut command = hosts.command(&["copy", "--quiet", "--remote-numaio", &fake_numaio, "one:f", "two:f"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
-    until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "it is noted how far it is");
+    until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "the job does not record progress");
     kill("-INT", child.id());
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(130), "", ""));
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(130), "", ""));
     assert_eq!(hosts.jobs()[0].totals.moved, 1);
 }
 
-/// Whatever a hostile host tells of what it did is no more than a figure.
+/// Totals that a hostile host reports may be arbitrarily large.
 #[test]
-fn figures_beyond_all_bounds_are_added_up() {
+fn totals_beyond_u64_do_not_overflow() {
     let hosts = Hosts::new();
     let most = u64::MAX;
-    let tells = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
-    let far = hosts.program("far", &format!("echo '{tells}'; kill -9 $$"));
-    let said = Said::of(
+    let event = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
+    let fake_numaio = hosts.program("far", &format!("echo '{event}'; kill -9 $$"));
+    let output = Said::of(
         hosts
-            .command(&["copy", "--retry", "0", "--remote-numaio", &far, "one:f", "two:f"])
+            .command(&["copy", "--retry", "0", "--remote-numaio", &fake_numaio, "one:f", "two:f"])
             .limited_output()
             .expect("numaio"),
     );
-    said.failed(1, &["the connection was lost"]);
+    output.failed(1, &["the connection was lost"]);
 }
 
-/// A hostile host tells names that are longer than any: the job can still be read.
+/// A hostile host reports names beyond any limit: the job must remain readable.
 #[test]
-fn names_beyond_all_bounds_are_kept_in_part() {
+fn truncates_overlong_names_in_the_job() {
     let hosts = Hosts::new();
     let name = "n".repeat(900_000);
     let problem =
         format!(r#"{{"event":"problem","name":"{name}","side":"source","reason":"Other","text":"long"}}"#);
     hosts.home.file("problem", &(problem + "\n"));
     let end = r#"{"event":"end","done":true,"seconds":1,"entries":0,"size":0,"moved":0,"unchanged":0,"removed":0,"failed":80,"bytes":0,"resumed":0}"#;
-    let far = hosts
+    let fake_numaio = hosts
         .program("far", &format!("for i in $(seq 80); do cat \"$HERE/problem\"; done; echo '{end}'; exit 3"));
     for json in [&["--json"][..], &[]] {
-        let words = [&["copy"], json, &["--remote-numaio", &far, "one:f", "two:f"]].concat();
-        let said = Said::of(hosts.command(&words).limited_output().expect("numaio"));
-        assert_eq!(said.code, Some(3), "{}", said.err.chars().take(2_000).collect::<String>());
+        let words = [&["copy"], json, &["--remote-numaio", &fake_numaio, "one:f", "two:f"]].concat();
+        let output = Said::of(hosts.command(&words).limited_output().expect("numaio"));
+        assert_eq!(output.code, Some(3), "{}", output.err.chars().take(2_000).collect::<String>());
         let job = hosts.jobs().pop().expect("a job");
         let kept = job.problems.iter().filter_map(|problem| problem.name.as_ref()).map(String::len);
         assert_eq!((job.problems.len(), kept.max() < Some(30_000)), (80, true));
     }
 }
 
-/// The other side has moved something, and ends without a word when it is asked to.
+/// The remote process has copied a file, and exits without a last event when interrupted.
 #[test]
-fn what_was_moved_before_an_interrupt_is_told() {
+fn interrupted_copy_reports_completed_work() {
     let hosts = Hosts::new();
-    let tells = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
-    let far = hosts.program("far", &format!("echo '{tells}'\ncat >/dev/null"));
+    let event = progress(JobTotals { moved: 1, bytes: 3, ..JobTotals::default() });
+    let fake_numaio = hosts.program("far", &format!("echo '{event}'\ncat >/dev/null"));
     let mut command =
-        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &far, "one:f", "two:f"]);
-    let heard = hosts.home.0.join("heard");
-    command.stdout(fs::File::create(&heard).expect("a file")).stderr(Stdio::piped());
+        hosts.command(&["copy", "--json", "--progress", "--remote-numaio", &fake_numaio, "one:f", "two:f"]);
+    let events_path = hosts.home.0.join("events");
+    command.stdout(fs::File::create(&events_path).expect("a file")).stderr(Stdio::piped());
     let mut child = command.spawn().expect("numaio");
-    let told = || fs::read_to_string(&heard).expect("a file");
-    until(|| told().contains("progress"), || "it tells how far it is");
+    let printed = || fs::read_to_string(&events_path).expect("a file");
+    until(|| printed().contains("progress"), || "no progress was reported");
     kill("-INT", child.id());
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!((said.code, said.err.as_str()), (Some(130), ""));
-    let end: serde_json::Value = serde_json::from_str(told().lines().last().expect("an end")).expect("JSON");
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!((output.code, output.err.as_str()), (Some(130), ""));
+    let end: serde_json::Value =
+        serde_json::from_str(printed().lines().last().expect("an end")).expect("JSON");
     assert_eq!((&end["event"], &end["done"], &end["moved"]), (&"end".into(), &false.into(), &1.into()));
 }
 
 #[test]
-fn who_failed_is_told() {
+fn errors_name_the_host_that_failed() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");
-    let said = hosts.copy(&["one:file", "one:absent", "two:dst"]);
-    said.failed(3, &["numaio: absent: ", "(source)"]);
+    let output = hosts.copy(&["one:file", "one:absent", "two:dst"]);
+    output.failed(3, &["numaio: absent: ", "(source)"]);
     assert!(hosts.path("two/dst/file").exists());
     hosts.copy(&["one:file", "two:no/such/folder/"]).failed(1, &["one: two: ", "no/such/folder"]);
     hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
     hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "/ssh three true"]);
-    let said = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
-    Said::of(said).failed(1, &["no numaio answers on one", "--bootstrap"]);
-    // Whoever prints something else than events is no numaio.
+    let output = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
+    Said::of(output).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    // A program that prints anything but events is not numaio.
     let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).limited_output();
     Said::of(echo.expect("numaio")).failed(1, &["expected an event"]);
     assert!(hosts.jobs().iter().all(|job| job.state == JobState::Failed));
 }
 
 #[test]
-fn an_end_here_is_an_end_there() {
+fn interrupt_ends_the_processes_on_both_hosts() {
     let hosts = Hosts::new();
     let large = content(24);
     hosts.write("one/src/large", &large);
@@ -252,12 +254,12 @@ fn an_end_here_is_an_end_there() {
         let mut command = hosts.command(&args);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
         let before = part();
-        until(|| part() >= before + (2 << 20), || "more of it is there");
+        until(|| part() >= before + (2 << 20), || "the copy made no progress");
         kill(signal, child.id());
         let code = child.limited_status().expect("ended").code();
         assert_eq!(code, (signal == "-TERM").then_some(130));
-        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"), || "both hosts are done");
-        assert!(!hosts.path("two/dst/large").exists(), "it was too late for this test");
+        until(|| !hosts.is_busy("one") && !hosts.is_busy("two"), || "a remote process still runs");
+        assert!(!hosts.path("two/dst/large").exists(), "interrupted too late: the copy was complete");
     }
     let states: Vec<JobState> = hosts.jobs().into_iter().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Interrupted, JobState::Interrupted]);
@@ -266,7 +268,7 @@ fn an_end_here_is_an_end_there() {
 }
 
 #[test]
-fn numaio_is_brought_to_a_host_without_it() {
+fn bootstrap_installs_numaio_on_a_host() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");
     let copy = |args: &[&str]| Said::of(hosts.command(args).limited_output().expect("numaio"));
@@ -275,31 +277,31 @@ fn numaio_is_brought_to_a_host_without_it() {
     assert_eq!(fs::read(hosts.path("one/g")).ok(), Some(b"content".to_vec()));
     let folder = hosts.path("one/.cache/numaio");
     let entries = || fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
-    let brought: Vec<PathBuf> = entries().collect();
-    assert_eq!(brought.len(), 1, "{brought:?}");
-    let found = fs::metadata(&brought[0]).expect("a file");
+    let installed: Vec<PathBuf> = entries().collect();
+    assert_eq!(installed.len(), 1, "{installed:?}");
+    let found = fs::metadata(&installed[0]).expect("a file");
     let mode = fs::metadata(&folder).expect("a folder").mode();
     assert_eq!((found.mode() & 0o777, mode & 0o777), (0o700, 0o700));
-    // It is there now.
+    // The second time it is already installed.
     copy(&["copy", "--bootstrap", "one:g", "h"]).ok();
-    assert_eq!(fs::metadata(&brought[0]).expect("a file").ino(), found.ino());
-    // One that was damaged is not started.
-    fs::write(&brought[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
+    assert_eq!(fs::metadata(&installed[0]).expect("a file").ino(), found.ino());
+    // A damaged copy is not run.
+    fs::write(&installed[0], "#!/bin/sh\ntouch $HOME/started\n").expect("a file");
     copy(&["copy", "--bootstrap", "one:g", "i"]).ok();
     assert!(!hosts.path("one/started").exists());
-    assert_eq!(fs::metadata(&brought[0]).expect("a file").len(), found.len());
-    // Both of two.
+    assert_eq!(fs::metadata(&installed[0]).expect("a file").len(), found.len());
+    // On both of two hosts.
     fs::remove_dir_all(&folder).expect("removed");
     copy(&["copy", "--bootstrap", "one:g", "two:g"]).ok();
     assert!(hosts.path("two/g").exists() && hosts.path("two/.cache/numaio").exists());
-    // One that is there is taken.
+    // An installed numaio is used.
     fs::remove_dir_all(&folder).expect("removed");
     hosts.copy(&["--bootstrap", "f", "one:j"]).ok();
     assert!(!folder.exists());
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_bootstrap_is_told() {
+fn reports_why_a_bootstrap_failed() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");
     let bin = hosts.home.0.join("bin");
@@ -321,18 +323,18 @@ fn what_stands_in_the_way_of_a_bootstrap_is_told() {
     copy("one:g").failed(1, &["could not hash it"]);
     fs::remove_file(bin.join("sha256sum")).expect("removed");
     fs::remove_dir_all(hosts.path("one/.cache")).expect("removed");
-    fs::write(hosts.path("one/.cache"), "in the way").expect("a file");
+    fs::write(hosts.path("one/.cache"), "not a directory").expect("a file");
     copy("one:g").failed(1, &["could not make the folder"]);
     assert!(!hosts.path("one/g").exists());
 }
 
-/// What is sent again and again and lost each time is no progress.
+/// Data that is sent repeatedly and lost each time does not count as progress.
 #[test]
-fn tries_that_come_no_further_end() {
+fn gives_up_after_retries_without_progress() {
     let hosts = Hosts::new();
     let src = hosts.home.file("large", "");
     fs::write(&src, content(4)).expect("a file");
-    // It is killed as soon as something of the file is there.
+    // It is killed as soon as a partial file exists.
     let doomed = hosts.home.file(
         "doomed",
         &format!(
@@ -346,41 +348,41 @@ exec {NUMAIO} \"$@\"
     fs::create_dir(hosts.path("one/dst")).expect("a folder");
     let args =
         ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
-    let said = Said::of(hosts.command(&args).limited_output().expect("numaio"));
-    said.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
+    let output = Said::of(hosts.command(&args).limited_output().expect("numaio"));
+    output.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
     assert!(!hosts.path("one/dst/large").exists());
     hosts.copy(&[&src, "one:dst"]).ok();
     assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
 }
 
-/// Whichever of the two hosts is lost, or what runs there: it is reached again, and what is told in the end is how it ended.
+/// The coordinator reconnects to either host, and reports only the final result.
 #[test]
-fn a_host_of_two_that_is_lost_is_reached_again() {
+fn restarts_a_lost_process_on_either_host() {
     for lost in ["one", "two"] {
         let hosts = Hosts::new();
         let large = content(12);
         hosts.write("one/src/large", &large);
-        let noted = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
-        let noted = hosts.home.file("noted", &noted);
-        fs::set_permissions(&noted, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let wrapper = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
+        let wrapper = hosts.home.file("noted", &wrapper);
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("a mode");
         let args =
-            ["copy", "--remote-numaio", &noted, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
+            ["copy", "--remote-numaio", &wrapper, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
         let mut command = hosts.command(&args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         let parts = || fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
         let there = || parts().filter_map(|part| Some(part.metadata().ok()?.blocks())).sum::<u64>() * 512;
-        until(|| there() > 3 << 20, || "some of it is there");
+        until(|| there() > 3 << 20, || "the copy wrote too little");
         let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
         kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
-        let said = Said::of(child.limited_output().expect("ended"));
-        assert!(said.err.contains("retrying in 0.5 s"), "{lost}: {}", said.err);
+        let output = Said::of(child.limited_output().expect("ended"));
+        assert!(output.err.contains("retrying in 0.5 s"), "{lost}: {}", output.err);
         let events: Vec<serde_json::Value> =
-            said.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", said.out);
+            output.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        assert!(!events.iter().any(|event| event["event"] == "problem"), "{lost}: {}", output.out);
         let end = events.last().expect("an end");
-        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", said.out);
-        assert_eq!(said.code, Some(0), "{lost}: {}", said.err);
+        assert_eq!((&end["done"], &end["failed"]), (&true.into(), &0.into()), "{lost}: {}", output.out);
+        assert_eq!(output.code, Some(0), "{lost}: {}", output.err);
         assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
-        assert_eq!(parts().count(), 1, "{lost}: nothing else is left");
+        assert_eq!(parts().count(), 1, "{lost}: temporary files remain");
     }
 }

@@ -1,4 +1,5 @@
-//! A source that lies: whatever it sends, nothing outside of the destination is touched, and the sink says why it ends.
+//! A hostile source: no packet can change anything outside of the destination, and the sink reports
+//! why it fails.
 
 use crate::support::{Home, Limited, Said, LIMIT};
 use numaio_linux::files::Roots;
@@ -30,8 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames and data of a packet.
-type Sent = (Vec<u8>, Vec<u8>);
+/// The frames and the data of a packet.
+type RawPacket = (Vec<u8>, Vec<u8>);
 
 fn options() -> SinkOptions {
     SinkOptions {
@@ -65,18 +66,18 @@ fn options() -> SinkOptions {
     }
 }
 
-/// A packet as it goes over a stream.
-fn packet((frames, data): &Sent) -> Vec<u8> {
+/// Encodes a packet as it is sent over a stream.
+fn packet((frames, data): &RawPacket) -> Vec<u8> {
     let head = [(frames.len() as u32).to_be_bytes(), (data.len() as u32).to_be_bytes()].concat();
     [&head[..], frames, data].concat()
 }
 
-/// Runs a sink on `dst` against what is sent; gives how it ended and the problems that it told.
-fn sink(home: &Home, packets: &[Sent]) -> (TransferOutcome, String) {
+/// Runs a sink on `dst` with these packets as input; returns the outcome and the reported problems.
+fn sink(home: &Home, packets: &[RawPacket]) -> (TransferOutcome, String) {
     sink_with(home, options(), packets)
 }
 
-/// A port on `dst`.
+/// A file port on `dst`.
 fn port(home: &Home, link: UnixStream) -> FilePort {
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
     let pool = Pool::new(4);
@@ -95,12 +96,12 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
     FilePort::over(setting, StreamPair { from: Box::new(from), to: Box::new(link) }).expect("a port")
 }
 
-fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOutcome, String) {
+fn sink_with(home: &Home, options: SinkOptions, packets: &[RawPacket]) -> (TransferOutcome, String) {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let mut port = port(home, theirs);
     let mut core = Sink::new(options);
     let mut problems = String::new();
-    let began = Instant::now();
+    let start = Instant::now();
     let (mut to, mut back) = (ours.try_clone().expect("a socket"), ours);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -112,18 +113,18 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOu
                 (0..if waits { std::mem::take(&mut unanswered) } else { 0 })
                     .for_each(|_| await_answer(&mut back));
                 unanswered += u32::from(frames.first() == Some(&BATCH));
-                // The sink may have had enough.
+                // The sink may have closed the stream.
                 let _ = to.write_all(&packet(sent));
             }
             let _ = to.shutdown(std::net::Shutdown::Write);
             let _ = back.set_read_timeout(Some(LIMIT)).map(|()| back.read_to_end(&mut Vec::new()));
-            // A sink that still runs fails then.
+            // A sink that still runs fails now.
             let _ = back.shutdown(std::net::Shutdown::Both);
         });
         drive(
             &mut core,
             &mut port,
-            || began.elapsed(),
+            || start.elapsed(),
             |core| {
                 for report in core.reports() {
                     if let Report::Problem(problem) = report {
@@ -139,10 +140,10 @@ fn sink_with(home: &Home, options: SinkOptions, packets: &[Sent]) -> (TransferOu
     })
 }
 
-/// Reads until the sink says what it needs, or is gone. Each of its frames is a packet.
+/// Reads packets, one frame each, until the sink requests data or closes the stream.
 fn await_answer(from: &mut UnixStream) {
     const WANTS: u8 = 6;
-    // A sink that gave up says no more, and its thread still has the socket.
+    // After a failure the sink sends nothing, but its thread keeps the socket open.
     from.set_read_timeout(Some(Duration::from_secs(2))).expect("a time limit");
     let mut head = [0; 8];
     while from.read_exact(&mut head).is_ok() {
@@ -185,7 +186,7 @@ fn batch(first: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> Sent {
+fn chunk(number: u64, offset: u64, data: &[u8], digest: Option<Digest>) -> RawPacket {
     let part = ChunkPart {
         file: FileNumber::new(number).expect("a number"),
         extent: Extent::at(offset, data.len() as u64).expect("an extent"),
@@ -202,7 +203,7 @@ fn end() -> Vec<u8> {
     bytes
 }
 
-fn plain(frames: Vec<u8>) -> Sent {
+fn plain(frames: Vec<u8>) -> RawPacket {
     (frames, Vec::new())
 }
 
@@ -214,8 +215,8 @@ fn home() -> Home {
     home
 }
 
-/// Nothing but the two folders is there, and nothing in the one outside.
-fn untouched(home: &Home) {
+/// Checks that the home contains only the two directories, and that the outer one is empty.
+fn assert_outside_untouched(home: &Home) {
     let names = |folder: &str| {
         let entries = fs::read_dir(home.0.join(folder)).expect("a folder");
         entries
@@ -229,10 +230,10 @@ fn untouched(home: &Home) {
 }
 
 #[test]
-fn names_that_lead_out_end_the_transfer() {
+fn rejects_names_that_leave_the_root() {
     for name in ["../evil", "/evil", "a/../../evil", ".", "a//b"] {
         let home = home();
-        // A good batch, with the name written into it.
+        // A valid batch, patched with the bad name.
         let long = "x".repeat(name.len());
         let frames = batch(0, &[file(long.as_bytes(), 0)]);
         let at = frames.windows(long.len()).position(|part| part == long.as_bytes()).expect("the name");
@@ -240,13 +241,13 @@ fn names_that_lead_out_end_the_transfer() {
         let (ended, problems) = sink(&home, &[plain(hello()), plain(bad), plain(end())]);
         assert_eq!(ended, TransferOutcome::Failed, "{name}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
-/// Then the root is the directory above what the user named.
+/// For a single file, the root is the parent directory of the path that the user named.
 #[test]
-fn who_told_of_one_file_sends_no_more_than_that() {
+fn single_file_transfer_rejects_other_entries() {
     let directory = || Entry { name: Name::root(), ..entry(b"d", Kind::Directory) };
     for entries in [
         vec![directory()],
@@ -274,7 +275,7 @@ fn who_told_of_one_file_sends_no_more_than_that() {
         let (ended, problems) = sink_with(&home, options(), &second);
         assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
         let names = fs::read_dir(home.0.join("dst")).expect("a folder").flatten().map(|it| it.file_name());
-        // The journal is there if what came first was begun in time.
+        // The journal exists if the first entry was started before the failure.
         let names: Vec<_> = names.collect();
         let may_be =
             |name: &&OsString| ["there", "named", ".numaio-journal"].iter().any(|known| **name == **known);
@@ -283,14 +284,15 @@ fn who_told_of_one_file_sends_no_more_than_that() {
     }
 }
 
-fn asked(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
+/// The entries that a destination requests: these names of the source root.
+fn requested(names: &[&str], recursive: bool, listed: bool) -> RequestedEntries {
     let only = |name: &str| (!name.is_empty()).then(|| Name::new(name.as_bytes()).expect("a name"));
     let origin = |name: &&str| Origin { root: 0, only: only(name), enter: true, with_parents: listed };
     RequestedEntries::new(&names.iter().map(origin).collect::<Vec<_>>(), recursive, listed)
 }
 
-/// A directory if it ends with a slash, else a file.
-fn plainly(name: &str) -> Entry {
+/// An entry for a directory if the name ends with a slash, otherwise for a file.
+fn entry_named(name: &str) -> Entry {
     match name.strip_suffix('/') {
         None => file(name.as_bytes(), 0),
         Some("") => Entry { name: Name::root(), ..entry(b"d", Kind::Directory) },
@@ -298,49 +300,49 @@ fn plainly(name: &str) -> Entry {
     }
 }
 
-/// What came before it in the same packet is not made either.
+/// Entries before the rejected one in the same packet are not created either.
 #[test]
-fn what_was_not_asked_for_ends_the_transfer() {
-    let one = || asked(&["one"], false, false);
-    let tree = || asked(&["d"], true, false);
-    let list = |recursive| asked(&["d/e/f"], recursive, true);
+fn rejects_entries_that_were_not_requested() {
+    let one = || requested(&["one"], false, false);
+    let tree = || requested(&["d"], true, false);
+    let list = |recursive| requested(&["d/e/f"], recursive, true);
     let link = |name: &str, to: &str| {
         let object = Object::HardLink(Name::new(to.as_bytes()).expect("a name"));
-        Entry { object, ..plainly(name) }
+        Entry { object, ..entry_named(name) }
     };
-    // What may come, and what may not.
+    // The request, allowed entries, and an entry that was not requested.
     let cases: [(RequestedEntries, &[&str], Entry); 15] = [
-        (one(), &["one"], plainly(".bashrc")),
-        (one(), &[], plainly("/")),
-        (one(), &[], plainly("one/")),
-        (one(), &["one"], plainly("one/below")),
+        (one(), &["one"], entry_named(".bashrc")),
+        (one(), &[], entry_named("/")),
+        (one(), &[], entry_named("one/")),
+        (one(), &["one"], entry_named("one/below")),
         (one(), &[], link("one", "there")),
         (one(), &["one"], link("two", "one")),
-        (asked(&[""], false, false), &[], plainly("any")),
-        (tree(), &["d/", "d/a"], plainly(".ssh/")),
-        (tree(), &["d/", "d/a"], plainly(".ssh/authorized_keys")),
-        (tree(), &["d/"], plainly("d/left.o")),
-        (tree(), &["d/"], plainly("d/left/a")),
-        (list(false), &["d/", "d/e/", "d/e/f"], plainly("d/a")),
-        (list(false), &["d/", "d/e/", "d/e/f/"], plainly("d/e/f/a")),
-        (list(true), &["d/", "d/e/", "d/e/f/", "d/e/f/a"], plainly("d/e/g")),
-        (list(true), &[], plainly("d")),
+        (requested(&[""], false, false), &[], entry_named("any")),
+        (tree(), &["d/", "d/a"], entry_named(".ssh/")),
+        (tree(), &["d/", "d/a"], entry_named(".ssh/authorized_keys")),
+        (tree(), &["d/"], entry_named("d/left.o")),
+        (tree(), &["d/"], entry_named("d/left/a")),
+        (list(false), &["d/", "d/e/", "d/e/f"], entry_named("d/a")),
+        (list(false), &["d/", "d/e/", "d/e/f/"], entry_named("d/e/f/a")),
+        (list(true), &["d/", "d/e/", "d/e/f/", "d/e/f/a"], entry_named("d/e/g")),
+        (list(true), &[], entry_named("d")),
     ];
-    for (asked, may, other) in cases {
+    for (requested, allowed, other) in cases {
         let home = home();
         home.file("dst/there", "precious");
         let mut filter = Filter::default();
         ["*.o", "left/"].iter().for_each(|pattern| {
             filter.add(Action::Exclude, Pattern::new(pattern.as_bytes()).expect("a pattern"));
         });
-        let options = SinkOptions { requested: Some(asked), filter, delete: true, ..options() };
-        let words =
+        let options = SinkOptions { requested: Some(requested), filter, delete: true, ..options() };
+        let message =
             format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
-        let all: Vec<Entry> = may.iter().map(|name| plainly(name)).chain([other]).collect();
+        let all: Vec<Entry> = allowed.iter().map(|name| entry_named(name)).chain([other]).collect();
         let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
-        assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, words), "{all:?}");
+        assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, message), "{all:?}");
         assert_eq!(names(&home, "dst"), ["there"], "{all:?}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
@@ -351,11 +353,11 @@ fn names(home: &Home, folder: &str) -> Vec<String> {
     names
 }
 
-/// What stands in an order, and what is heard in its place, as for sed.
+/// A pattern in the request and its replacement, as for sed(1).
 type Change<'a> = (&'a str, &'a str);
 
-/// Copies from a host on which numaio hears of another order than was typed, and so sends what was not asked for.
-fn from_liar(home: &Home, changes: &[Change], args: &[&str]) -> Said {
+/// Copies from a host that receives a modified request, and so sends unrequested entries.
+fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Said {
     let change = |(from, to): &Change| format!("s/{from}/{to}/;");
     let changes: String = changes.iter().map(change).collect();
     let script = format!(
@@ -369,7 +371,7 @@ fn from_liar(home: &Home, changes: &[Change], args: &[&str]) -> Said {
 }
 
 #[test]
-fn a_host_that_sends_what_was_not_asked_for_is_left() {
+fn rejects_a_host_that_sends_unrequested_entries() {
     let home = home();
     fs::create_dir_all(home.0.join("src/.ssh")).expect("a folder");
     for name in [".bashrc", ".ssh/authorized_keys", "report", "two"] {
@@ -383,7 +385,7 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
     let recursive = (r#""recursive":false"#, r#""recursive":true"#);
     let no_rules = (r#""rules":\[.*\],"sizes""#, r#""rules":[],"sizes""#);
     let longer = (r#""listed":\["report"\]"#, r#""listed":["report",".ssh\/authorized_keys"]"#);
-    // What the host hears in place of what was typed, and what it sends first that was not asked for.
+    // Changes to the request, arguments of the copy, and the first unrequested entry.
     let cases: [(&[Change], &[&str], &str); 8] = [
         (&[(from, &bashrc)], &["host:src/report"], ".bashrc"),
         (&[(from, &all), recursive], &["host:src/report"], "."),
@@ -395,25 +397,24 @@ fn a_host_that_sends_what_was_not_asked_for_is_left() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let words = format!(
-            "the transfer failed: the source sent an entry that was not requested: {shown} (destination)"
-        );
+        let message =
+            format!("the transfer failed: the source sent an entry that was not requested: {shown} (destination)");
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
-            from_liar(&home, changes, &[args, &[dst]].concat()).failed(1, &[&words]);
+            copy_from_tampered_host(&home, changes, &[args, &[dst]].concat()).failed(1, &[&message]);
             let left = [names(&home, "dst"), names(&home, "outside")].concat();
             assert_eq!(left, Vec::<String>::new(), "{args:?} {dst}");
-            // One that is not there may be made, as that of a directory.
+            // A missing destination may have been created, as a directory.
             let made = if home.0.join("new").is_dir() { names(&home, "new") } else { Vec::new() };
             assert!(made.is_empty() && !home.0.join("new").is_file(), "{args:?} {dst}: {made:?}");
         }
     }
-    from_liar(&home, &[], &["host:src/report", "one"]).ok();
-    from_liar(&home, &[], &["-r", "--exclude", ".b*", "host:src/", "all"]).ok();
+    copy_from_tampered_host(&home, &[], &["host:src/report", "one"]).ok();
+    copy_from_tampered_host(&home, &[], &["-r", "--exclude", ".b*", "host:src/", "all"]).ok();
     assert_eq!(names(&home, "all"), [".ssh", "report", "two"]);
 }
 
-/// What may be typed there, and stand in lists.
+/// Source paths as users type them, and names in a list.
 const SOURCES: [&str; 20] = [
     "src",
     "src/",
@@ -450,9 +451,9 @@ const RULES: [&str; 7] = [
     "--exclude=/src/d",
 ];
 
-/// Whatever is typed: names as they may be written, several of them, lists and rules.
+/// With any arguments: spellings of paths, several sources, lists and rules.
 #[test]
-fn an_honest_host_is_never_taken_for_a_liar() {
+fn never_rejects_an_honest_host() {
     let home = home();
     fs::create_dir_all(home.0.join("src/d/e/f")).expect("a folder");
     for name in ["a", ".b", "d/a", "d/c.o", "d/e/a", "d/e/f/g.o"] {
@@ -482,17 +483,18 @@ fn an_honest_host_is_never_taken_for_a_liar() {
         args.push(one_of(&["dst", "dst/", "new", "new/"]));
         let _ = fs::remove_dir_all(home.0.join("new"));
         let _ = fs::remove_file(home.0.join("new"));
-        let said = from_liar(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
-        let is_refused = ["not requested", "invalid data from the peer", "the transfer failed"]
+        let output =
+            copy_from_tampered_host(&home, &[], &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let is_rejected = ["not requested", "invalid data from the peer", "the transfer failed"]
             .iter()
-            .any(|it| said.err.contains(it));
-        assert!(!is_refused, "{args:?}: {}", said.err);
+            .any(|it| output.err.contains(it));
+        assert!(!is_rejected, "{args:?}: {}", output.err);
     }
     assert_eq!(names(&home, "outside"), Vec::<String>::new());
 }
 
 #[test]
-fn links_that_the_source_made_itself_are_not_followed() {
+fn does_not_follow_links_created_by_the_source() {
     let home = home();
     let target = home.path("outside").into_bytes();
     let link = entry(b"l", Kind::Symlink(Target::new(target).expect("a target")));
@@ -508,18 +510,18 @@ fn links_that_the_source_made_itself_are_not_followed() {
     for name in ["l/evil", "l/empty", "l/pipe", "l/d"] {
         assert!(problems.contains(&format!("{name:?}")), "{name}: {problems}");
     }
-    untouched(&home);
+    assert_outside_untouched(&home);
 }
 
 #[test]
-fn data_that_was_not_wanted_ends_the_transfer() {
+fn rejects_unexpected_data() {
     let big = vec![7; BLOCK];
-    let cases: [(&str, Vec<Sent>); 6] = [
+    let cases: [(&str, Vec<RawPacket>); 6] = [
         ("beyond its end", vec![chunk(0, 0, b"longer", None)]),
-        ("in the midst of a block", vec![chunk(0, 1, b"ello", None)]),
+        ("in the middle of a block", vec![chunk(0, 1, b"ello", None)]),
         ("twice", vec![chunk(1, 0, &big, None), chunk(1, 0, &big, None)]),
         ("an end before all data", vec![plain(end())]),
-        ("a count that is wrong", {
+        ("a wrong byte count", {
             let mut bytes = Vec::new();
             Frame::FileSent(FileSent { file: FileNumber::new(1).expect("a number"), bytes: 9 })
                 .encode(&mut bytes);
@@ -535,12 +537,12 @@ fn data_that_was_not_wanted_ends_the_transfer() {
         assert!(problems.contains("Transfer Protocol"), "{what}: {problems}");
         let named = ["five", "two"].map(|name| home.0.join("dst").join(name).exists());
         assert_eq!(named, [false, false], "{what}");
-        untouched(&home);
+        assert_outside_untouched(&home);
     }
 }
 
 #[test]
-fn data_that_was_damaged_gets_no_name() {
+fn corrupted_data_gets_no_name() {
     let home = home();
     let wrong = Digest([3; 32]);
     let mut digest = Digest::default();
@@ -560,7 +562,7 @@ fn data_that_was_damaged_gets_no_name() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_is_told_apart() {
+fn rejects_a_peer_that_is_not_numaio() {
     let home = home();
     let (ended, problems) = sink(&home, &[plain(b"SSH-2.0-x\r\n".to_vec())]);
     assert!(ended == TransferOutcome::Failed && problems.contains("does not speak"), "{problems}");
@@ -569,53 +571,53 @@ fn a_peer_that_speaks_something_else_is_told_apart() {
         ended == TransferOutcome::Failed && problems.contains("the connection to the source was lost"),
         "{problems}"
     );
-    // Data before the sink could say whether it needs any.
+    // Data before the sink has requested any.
     let early =
         [hello(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0].concat();
     let (ended, problems) = sink(&home, &[(early, vec![7; BLOCK])]);
     assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
 }
 
-/// Entries that fail at once cost a source next to nothing, and each is answered by its whole name.
+/// Failing entries cost a source almost nothing, but each reported problem contains a full name.
 #[test]
-fn who_does_not_hear_what_failed_is_heard_no_more() {
+fn stops_reading_while_problems_are_not_consumed() {
     const BATCH: u64 = 1024;
     let home = home();
     let (mut ours, theirs) = UnixStream::pair().expect("sockets");
     let mut port = port(&home, theirs);
-    let (mut core, told) = (Sink::new(options()), AtomicU64::new(0));
+    let (mut core, reported) = (Sink::new(options()), AtomicU64::new(0));
     let above = format!("{}/", "x".repeat(255)).repeat(15);
     let device = Kind::CharacterDevice(DeviceNumber::new(1, 3).expect("a device"));
     let entry = |number: u64| entry(format!("{above}{number}").as_bytes(), device.clone());
-    // Or it would be a flood; it stops when nothing more is heard.
-    let is_heard = |sent: u64| {
-        let looks = (0..200).find(|_| {
-            let is_heard = told.load(Ordering::SeqCst) >= sent;
-            (!is_heard).then(|| thread::sleep(Duration::from_millis(10)));
-            is_heard
+    // Sends a batch only after all earlier problems were reported; gives up after two seconds.
+    let is_reported = |sent: u64| {
+        let attempt = (0..200).find(|_| {
+            let is_reported = reported.load(Ordering::SeqCst) >= sent;
+            (!is_reported).then(|| thread::sleep(Duration::from_millis(10)));
+            is_reported
         });
-        looks.is_some()
+        attempt.is_some()
     };
     thread::scope(|scope| {
         scope.spawn(|| {
             ours.write_all(&packet(&plain(hello()))).expect("sent");
-            for first in (0..64).map(|number| number * BATCH).take_while(|first| is_heard(*first)) {
+            for first in (0..64).map(|number| number * BATCH).take_while(|first| is_reported(*first)) {
                 let entries: Vec<Entry> = (first..first + BATCH).map(entry).collect();
                 let _ = ours.write_all(&packet(&plain(batch(first, &entries))));
             }
             drop(ours);
         });
-        let began = Instant::now();
+        let start = Instant::now();
         drive(
             &mut core,
             &mut port,
-            || began.elapsed(),
+            || start.elapsed(),
             |core| {
-                told.fetch_add(core.reports().len() as u64, Ordering::SeqCst);
+                reported.fetch_add(core.reports().len() as u64, Ordering::SeqCst);
             },
         );
         drop(port);
     });
-    let told = told.into_inner();
-    assert!((8 * BATCH..24 * BATCH).contains(&told), "{told} problems, each of 4 KiB, wait to be heard");
+    let reported = reported.into_inner();
+    assert!((8 * BATCH..24 * BATCH).contains(&reported), "{reported} problems of 4 KiB are queued");
 }

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs a command; none if it fails or is not there.
-pub fn tell(program: &str, args: &[&str]) -> Option<String> {
+/// Runs a command and returns its output; None if it fails or is not installed.
+pub fn run_tool(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).limited_output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// An ext4 of its own, unmounted and detached at the end.
+/// An ext4 file system, unmounted and detached when dropped.
 pub struct Image {
     pub device: String,
     pub at: PathBuf,
@@ -19,38 +19,38 @@ pub struct Image {
 }
 
 impl Image {
-    /// None for who may not, or has no tools for it.
+    /// None without the rights or the tools to mount it.
     #[allow(dead_code)] // Some tests have options.
     pub fn new(home: &Home) -> Option<Self> {
         Self::with(home, &[])
     }
 
-    /// One that is made with these options.
+    /// Creates the file system with these options of mkfs.
     pub fn with(home: &Home, options: &[&str]) -> Option<Self> {
         let image = home.path("image");
         fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("an image");
-        tell("mkfs.ext4", &[&["-q"], options, &[&image]].concat())?;
+        run_tool("mkfs.ext4", &[&["-q"], options, &[&image]].concat())?;
         let mut image = Self { device: String::new(), at: home.0.join("mount"), file: image };
         fs::create_dir(&image.at).expect("a folder");
         image.attach().then_some(image)
     }
 
-    /// Takes the disk away, and brings it back.
-    #[allow(dead_code)] // Some tests keep theirs.
+    /// Detaches the disk and attaches it again, which drops cached data.
+    #[allow(dead_code)] // Some tests never detach it.
     pub fn reattach(&mut self) -> bool {
         self.detach();
         self.attach()
     }
 
     fn attach(&mut self) -> bool {
-        let Some(device) = tell("losetup", &["--find", "--show", &self.file]) else { return false };
+        let Some(device) = run_tool("losetup", &["--find", "--show", &self.file]) else { return false };
         self.device = device;
-        tell("mount", &[&self.device, &self.at.to_string_lossy()]).is_some()
+        run_tool("mount", &[&self.device, &self.at.to_string_lossy()]).is_some()
     }
 
     fn detach(&self) {
-        drop(tell("umount", &[&self.at.to_string_lossy()]));
-        drop(tell("losetup", &["--detach", &self.device]));
+        drop(run_tool("umount", &[&self.at.to_string_lossy()]));
+        drop(run_tool("losetup", &["--detach", &self.device]));
     }
 }
 

@@ -1,7 +1,7 @@
-//! `numaio jobs`: what transfers note of themselves, whoever is killed, and what can be done with it.
+//! `numaio jobs`: the records of transfers, even killed ones, and the commands that act on them.
 
 use crate::image::Image;
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{until, Home, Limited, Said};
 use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
@@ -15,8 +15,8 @@ fn store(home: &Home) -> PathBuf {
     home.0.join("state/numaio/jobs")
 }
 
-/// The job of this number as it is noted.
-fn noted(home: &Home, id: u32) -> Job {
+/// The stored record of a job.
+fn stored_job(home: &Home, id: u32) -> Job {
     let text = fs::read_to_string(store(home).join(format!("{id}.json"))).expect("a job's file");
     Job::from_json(&text).expect("a job")
 }
@@ -27,16 +27,16 @@ fn write(home: &Home, job: &Job) {
     fs::write(store(home).join(format!("{}.json", job.id)), text).expect("a file");
 }
 
-/// A job as numaio shows it.
-fn shown(home: &Home, id: u32) -> Job {
+/// The record that `numaio jobs show` prints.
+fn show_job(home: &Home, id: u32) -> Job {
     Job::from_json(&home.run(&["jobs", "show", &id.to_string(), "--json"]).ok()).expect("a job")
 }
 
-fn list(home: &Home) -> Vec<Job> {
+fn list_jobs(home: &Home) -> Vec<Job> {
     serde_json::from_str(&home.run(&["jobs", "--json"]).ok()).expect("jobs")
 }
 
-fn large(home: &Home, mib: usize) {
+fn write_large_file(home: &Home, mib: usize) {
     fs::create_dir_all(home.0.join("src")).expect("a folder");
     let content: Vec<u8> = (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
     fs::write(home.0.join("src/large"), content).expect("a file");
@@ -44,11 +44,11 @@ fn large(home: &Home, mib: usize) {
 
 fn same(home: &Home, to: &str) {
     let read = |name: &str| fs::read(home.0.join(name).join("large")).expect("a file");
-    assert!(read("src") == read(to), "what arrived differs");
+    assert!(read("src") == read(to), "{to}/large differs from src/large");
 }
 
 #[test]
-fn every_copy_notes_itself() {
+fn every_copy_records_a_job() {
     let home = Home::new();
     home.file("f", "content");
     assert!(home.run(&["jobs"]).ok().contains("No jobs"));
@@ -57,7 +57,7 @@ fn every_copy_notes_itself() {
     home.run(&["copy", "--no-job", "f", "h"]).ok();
     home.run(&["copy", "-r", "absent", "f", "to"]).failed(3, &["absent"]);
     home.run(&["copy", "f", "no/such/folder/"]).failed(1, &["no/such/folder"]);
-    let jobs = list(&home);
+    let jobs = list_jobs(&home);
     let states: Vec<JobState> = jobs.iter().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Done, JobState::Failed, JobState::Failed]);
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2, 3]);
@@ -71,36 +71,36 @@ fn every_copy_notes_itself() {
     assert!(text.contains("Job 2, failed: 1 failed") && text.contains("absent: "), "{text}");
     assert!(home.run(&["jobs", "show"]).ok().contains("Job 3, failed"), "the newest");
     let mode = fs::metadata(store(&home)).expect("a folder").permissions().mode();
-    assert_eq!(mode & 0o777, 0o700, "what is moved is nobody else's business");
+    assert_eq!(mode & 0o777, 0o700, "other users must not read job records");
     let names: Vec<_> = fs::read_dir(store(&home)).expect("a folder").flatten().collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
 
 #[test]
-fn a_killed_one_is_cut_and_goes_on() {
+fn killed_copy_is_interrupted_and_resumes() {
     let home = Home::new();
-    large(&home, 60);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    write_large_file(&home, 60);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     child.kill().expect("killed");
-    // Also before anybody has asked how it ended.
-    until(|| shown(&home, 1).state == JobState::Interrupted, || "the job is cut");
-    assert_eq!(noted(&home, 1).state, JobState::Running, "nobody could note its end");
+    // Also before the parent has waited for the process.
+    until(|| show_job(&home, 1).state == JobState::Interrupted, || "the job is not interrupted");
+    assert_eq!(stored_job(&home, 1).state, JobState::Running, "no process could record the end");
     child.limited_status().expect("ended");
     assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
-    // From anywhere; the limit of its rate is a part of the command.
+    // From any directory; the rate limit is part of the command.
     let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
-    let said = Said::of(elsewhere.expect("numaio")).ok();
-    assert!(said.contains(" resumed"), "{said}");
+    let output = Said::of(elsewhere.expect("numaio")).ok();
+    assert!(output.contains(" resumed"), "{output}");
     same(&home, "dst");
-    let job = shown(&home, 1);
-    assert_eq!((job.state, job.runs, list(&home).len()), (JobState::Done, 2, 1));
+    let job = show_job(&home, 1);
+    assert_eq!((job.state, job.runs, list_jobs(&home).len()), (JobState::Done, 2, 1));
     assert!(job.totals.resumed > 0 && job.totals.bytes < 60 << 20, "{:?}", job.totals);
 }
 
-/// What was not synced may be lost, whatever the journal says of it: nothing of it is gone on with.
+/// Unsynced data may be lost even if the journal lists it, so none of it is reused.
 #[test]
-fn a_disk_that_went_and_came_back_is_not_believed() {
+fn does_not_resume_after_the_disk_was_reattached() {
     let home = Home::new();
     let Some(mut image) = Image::new(&home) else {
         let _ = writeln!(
@@ -109,29 +109,29 @@ fn a_disk_that_went_and_came_back_is_not_believed() {
         );
         return;
     };
-    large(&home, 40);
-    for (id, goes, resumes) in [(1, false, true), (2, true, false)] {
+    write_large_file(&home, 40);
+    for (id, reattaches, resumes) in [(1, false, true), (2, true, false)] {
         drop(fs::remove_dir_all(image.at.join("dst")));
-        let mut child = slow(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
+        let mut child = start_slow_copy(&home, &["-r", "src/"], "mount/dst", "20M", 24 << 20);
         child.kill().expect("killed");
         child.limited_status().expect("ended");
-        assert!(!goes || image.reattach(), "the disk comes back");
+        assert!(!reattaches || image.reattach(), "cannot reattach the disk");
         home.run(&["jobs", "resume", &id.to_string()]).ok();
         same(&home, "mount/dst");
-        assert_eq!(shown(&home, id).totals.resumed > 0, resumes, "went: {goes}");
+        assert_eq!(show_job(&home, id).totals.resumed > 0, resumes, "reattached: {reattaches}");
     }
 }
 
 #[test]
-fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
+fn next_run_sets_directory_modes_of_a_killed_run() {
     let home = Home::new();
-    large(&home, 40);
+    write_large_file(&home, 40);
     fs::create_dir_all(home.0.join("src/closed/deep")).expect("a folder");
     fs::set_permissions(home.0.join("src/closed"), fs::Permissions::from_mode(0o750)).expect("a mode");
     fs::create_dir_all(home.0.join("dst/kept")).expect("a folder");
     fs::create_dir_all(home.0.join("src/kept")).expect("a folder");
     fs::set_permissions(home.0.join("dst/kept"), fs::Permissions::from_mode(0o700)).expect("a mode");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     home.run(&["copy", "-r", "src/", "dst"]).ok();
@@ -140,10 +140,10 @@ fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
     for name in ["closed", "closed/deep"] {
         assert_eq!(mode(&format!("dst/{name}")), mode(&format!("other/{name}")), "{name}");
     }
-    assert_eq!(mode("dst/kept"), 0o700, "it was there");
-    // What nobody else may read there nobody else reads here, not even meanwhile.
+    assert_eq!(mode("dst/kept"), 0o700, "it existed before the copy");
+    // A source closed to other users stays closed at the destination, even during the copy.
     fs::set_permissions(home.0.join("src"), fs::Permissions::from_mode(0o700)).expect("a mode");
-    let mut child = slow(&home, &["-r", "src/"], "new", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "new", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     assert_eq!(mode("new") & 0o777, 0o700);
@@ -151,34 +151,34 @@ fn folders_of_a_run_that_was_killed_get_their_modes_from_the_next() {
     assert_eq!(mode("new"), 0o700);
 }
 
-/// Of a file with holes only the data counts; and what is left out for once is gone on with later.
+/// Counts only the data of a sparse file, and resumes after a run that filtered the file out.
 #[test]
-fn what_was_begun_outlives_a_run_without_it_and_is_told_without_holes() {
+fn partial_file_survives_a_run_that_filters_it_out() {
     let home = Home::new();
-    large(&home, 40);
+    write_large_file(&home, 40);
     let file = fs::File::options().write(true).open(home.0.join("src/large")).expect("a file");
     file.set_len(1 << 30).expect("a hole");
     home.file("src/small", "small");
-    let mut child = slow(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     home.run(&["copy", "-r", "--max-size=1M", "src/", "dst"]).ok();
     home.run(&["jobs", "resume", "1"]).ok();
     same(&home, "dst");
-    let resumed = shown(&home, 1).totals.resumed;
+    let resumed = show_job(&home, 1).totals.resumed;
     assert!((1..40 << 20).contains(&resumed), "{resumed}");
 }
 
 #[test]
-fn one_that_runs_is_ended_in_order() {
+fn cancels_a_running_job() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     home.run(&["jobs", "resume", "1"]).failed(2, &["job 1 is running"]);
-    let said = home.run(&["jobs", "cancel", "1"]);
+    let output = home.run(&["jobs", "cancel", "1"]);
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
-    assert!(said.code == Some(0) && said.err.contains("numaio jobs resume 1"), "{}", said.err);
-    let job = noted(&home, 1);
+    assert!(output.code == Some(0) && output.err.contains("numaio jobs resume 1"), "{}", output.err);
+    let job = stored_job(&home, 1);
     assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "it was interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
@@ -188,10 +188,10 @@ fn one_that_runs_is_ended_in_order() {
 }
 
 #[test]
-fn one_that_is_stopped_is_ended_too() {
+fn cancels_a_stopped_process() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     let status =
         Command::new("kill").args(["-STOP", &child.id().to_string()]).limited_status().expect("kill");
     assert!(status.success());
@@ -200,10 +200,10 @@ fn one_that_is_stopped_is_ended_too() {
 }
 
 #[test]
-fn of_those_that_resume_it_at_once_one_does() {
+fn only_one_of_concurrent_resumes_runs() {
     let home = Home::new();
-    large(&home, 40);
-    let mut child = slow(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
+    write_large_file(&home, 40);
+    let mut child = start_slow_copy(&home, &["-r", "src/"], "dst", "4M", 2 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
     let resume = |_| {
@@ -215,48 +215,48 @@ fn of_those_that_resume_it_at_once_one_does() {
         let ended = |child: &mut Child| child.try_wait().expect("a child").map(|status| status.code());
         all.borrow_mut().iter_mut().filter_map(ended).collect()
     };
-    until(|| codes().len() >= 5, || "all others have ended");
-    assert_eq!(codes(), [Some(2); 5], "the job runs");
+    until(|| codes().len() >= 5, || "the other processes still run");
+    assert_eq!(codes(), [Some(2); 5], "the job is running");
     home.run(&["jobs", "cancel", "1"]).ok();
-    until(|| codes().len() == 6, || "it has ended");
-    assert_eq!(shown(&home, 1).runs, 2);
+    until(|| codes().len() == 6, || "the resumed copy still runs");
+    assert_eq!(show_job(&home, 1).runs, 2);
 }
 
 #[test]
-fn another_process_with_its_number_is_not_taken_for_it() {
+fn process_with_a_reused_id_is_not_the_job() {
     let home = Home::new();
-    // It ends with this test, however that ends.
+    // It exits when this test does, because its standard input closes.
     let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     job.state = JobState::Running;
-    // The process has the number, and began at another time.
+    // The same process ID, but another start time.
     let root = numaio_linux::Root::live().expect("a root");
     let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
     (job.process.pid, job.process.began) = (other.id(), began + 1);
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
+    assert_eq!(show_job(&home, 1).state, JobState::Interrupted);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
-    assert_eq!(other.try_wait().expect("asked"), None, "a stranger was ended");
-    // It is the process, and it was another start of the machine.
+    assert_eq!(other.try_wait().expect("a child"), None, "an unrelated process was killed");
+    // The same process ID and start time, but another boot of the machine.
     job.process.began = began;
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     job.process.boot = Some("another".to_owned());
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Interrupted);
-    // Of another host nobody knows better.
+    assert_eq!(show_job(&home, 1).state, JobState::Interrupted);
+    // The state of a process on another host is unknown.
     job.process.host = "elsewhere".to_owned();
     write(&home, &job);
-    assert_eq!(shown(&home, 1).state, JobState::Running);
+    assert_eq!(show_job(&home, 1).state, JobState::Running);
     home.run(&["jobs", "cancel", "1"]).failed(1, &["runs on elsewhere"]);
     other.kill().expect("killed");
     other.limited_status().expect("ended");
 }
 
 #[test]
-fn damage_is_told_and_the_others_are_shown() {
+fn reports_damaged_records_and_lists_the_others() {
     let home = Home::new();
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
@@ -265,26 +265,26 @@ fn damage_is_told_and_the_others_are_shown() {
         ["", "{", "[1]", "{\"schema\": \"numaio/job/9\"}", "{\"schema\": \"numaio/job/1\"}", "\u{0}"]
     {
         fs::write(&next, damage).expect("a file");
-        let said = home.run(&["jobs", "list"]);
-        assert!(said.err.contains("2.json: not a job record"), "{damage:?}: {}", said.err);
-        assert!(said.ok().contains("numaio copy f g"), "{damage:?}");
+        let output = home.run(&["jobs", "list"]);
+        assert!(output.err.contains("2.json: not a job record"), "{damage:?}: {}", output.err);
+        assert!(output.ok().contains("numaio copy f g"), "{damage:?}");
         home.run(&["jobs", "show", "2"]).failed(1, &["not a job record"]);
     }
     fs::write(&next, b"\xff\xfe").expect("a file");
     home.run(&["jobs", "show", "2"]).failed(1, &["2.json"]);
-    // Its number stays taken.
+    // The number of a damaged record is not reused.
     home.run(&["copy", "f", "h"]).ok();
-    assert_eq!(noted(&home, 3).state, JobState::Done);
-    let mut job = noted(&home, 1);
-    for (command, directory, words) in [
+    assert_eq!(stored_job(&home, 3).state, JobState::Done);
+    let mut job = stored_job(&home, 1);
+    for (command, directory, message) in [
         (&["copy", "--no-such-option", "f", "g"][..], home.path(""), "--no-such-option"),
         (&["topology"], home.path(""), "not numaio copy"),
-        (&["copy", "f", "g"], home.path("gone"), "gone"),
+        (&["copy", "f", "g"], home.path("missing"), "missing"),
     ] {
         job.command = command.iter().map(|word| CommandArg::Text((*word).to_owned())).collect();
         job.directory = CommandArg::Text(directory);
         write(&home, &job);
-        home.run(&["jobs", "resume", "1"]).failed(1, &["cannot resume job 1", words]);
+        home.run(&["jobs", "resume", "1"]).failed(1, &["cannot resume job 1", message]);
     }
     home.run(&["jobs", "show", "9"]).failed(2, &["job 9 not found"]);
     home.run(&["jobs", "cancel", "9"]).failed(2, &["job 9 not found"]);
@@ -293,14 +293,14 @@ fn damage_is_told_and_the_others_are_shown() {
 }
 
 #[test]
-fn old_ones_make_room_and_running_ones_stay() {
+fn deletes_old_jobs_but_not_running_ones() {
     let home = Home::new();
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
     let root = numaio_linux::Root::live().expect("a root");
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     let (own, began) = (std::process::id(), numaio_machine::process::start_time(&root, std::process::id()));
-    // The first one runs, as this test does; all others have ended.
+    // The first job runs, since this test's process does; all others have ended.
     (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
     write(&home, &job);
     job.state = JobState::Done;
@@ -308,7 +308,7 @@ fn old_ones_make_room_and_running_ones_stay() {
         job.id = id;
         write(&home, &job);
     }
-    // Two ran on another host, of which one has not been noted for long.
+    // Two run on another host; the record of one of them is old.
     (job.state, job.process.host) = (JobState::Running, "elsewhere".to_owned());
     for id in [119, 121] {
         job.id = id;
@@ -322,7 +322,7 @@ fn old_ones_make_room_and_running_ones_stay() {
     fs::write(store(&home).join("77.json.4242.tmp"), "{").expect("a file");
     ["1.json", "120.json", "121.json", "77.json.4242.tmp"].into_iter().for_each(age);
     home.run(&["copy", "f", "g"]).ok();
-    let left: Vec<u32> = list(&home).into_iter().map(|job| job.id).collect();
+    let left: Vec<u32> = list_jobs(&home).into_iter().map(|job| job.id).collect();
     let wanted: Vec<u32> =
         std::iter::once(1).chain((31..=131).filter(|id| ![120, 121].contains(id))).collect();
     assert_eq!(left, wanted);
@@ -330,7 +330,7 @@ fn old_ones_make_room_and_running_ones_stay() {
 }
 
 #[test]
-fn those_that_begin_at_once_have_numbers_of_their_own() {
+fn concurrent_copies_get_distinct_job_numbers() {
     let home = Home::new();
     home.file("f", "f");
     let children: Vec<Child> = (0..8)
@@ -341,65 +341,65 @@ fn those_that_begin_at_once_have_numbers_of_their_own() {
         .collect();
     children.into_iter().for_each(|mut child| assert!(child.limited_status().expect("ended").success()));
     let mut destinations: Vec<CommandArg> =
-        list(&home).into_iter().map(|job| job.command[2].clone()).collect();
+        list_jobs(&home).into_iter().map(|job| job.command[2].clone()).collect();
     destinations.sort_by_key(|word| format!("{word:?}"));
     let wanted: Vec<CommandArg> = (0..8).map(|to| CommandArg::Text(format!("to{to}"))).collect();
     assert_eq!(destinations, wanted);
 }
 
 #[test]
-fn a_kill_at_any_moment_leaves_a_store_that_can_be_read() {
+fn store_is_readable_after_a_kill_at_any_moment() {
     let home = Home::new();
-    large(&home, 8);
+    write_large_file(&home, 8);
     for moment in 0..24u64 {
         let mut command = home.numaio(&["copy", "-r", "src/", &format!("dst{moment}")]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
         std::thread::sleep(Duration::from_millis(moment * 3));
-        // It may have ended.
+        // It may already have exited.
         drop(child.kill());
         child.limited_status().expect("ended");
-        let said = home.run(&["jobs"]);
-        assert!(said.err.is_empty(), "{}", said.err);
-        assert_eq!(said.code, Some(0));
+        let output = home.run(&["jobs"]);
+        assert!(output.err.is_empty(), "{}", output.err);
+        assert_eq!(output.code, Some(0));
     }
-    assert!(list(&home).iter().all(|job| !job.state.is_alive()));
+    assert!(list_jobs(&home).iter().all(|job| !job.state.is_alive()));
 }
 
 #[test]
-fn a_transfer_that_cannot_be_noted_is_carried_out() {
+fn copies_even_if_the_job_cannot_be_recorded() {
     let home = Home::new();
     home.file("f", "f");
-    home.file("state", "in the way");
-    let said = home.run(&["copy", "f", "g"]);
+    home.file("state", "not a directory");
+    let output = home.run(&["copy", "f", "g"]);
     assert!(
-        said.code == Some(0) && said.err.contains("cannot record this transfer as a job"),
+        output.code == Some(0) && output.err.contains("cannot record this transfer as a job"),
         "{:?} {}",
-        said.code,
-        said.err
+        output.code,
+        output.err
     );
-    let said = home.run(&["copy", "--no-job", "f", "h"]);
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let output = home.run(&["copy", "--no-job", "f", "h"]);
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""));
     assert!(home.0.join("g").exists() && home.0.join("h").exists());
     home.run(&["jobs"]).failed(1, &["state/numaio/jobs", "Not a directory"]);
 }
 
-/// There its paths are others.
+/// Its paths are those of the other host.
 #[test]
-fn one_of_another_host_is_not_resumed_here() {
+fn does_not_resume_a_job_of_another_host() {
     let home = Home::new();
     home.file("f", "f");
     home.run(&["copy", "f", "g"]).ok();
-    let mut job = noted(&home, 1);
+    let mut job = stored_job(&home, 1);
     (job.state, job.process.host) = (JobState::Interrupted, "elsewhere".to_owned());
     write(&home, &job);
     fs::remove_file(home.0.join("g")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["it ran on elsewhere", "run its command again"]);
     assert!(!home.0.join("g").exists());
-    assert_eq!(noted(&home, 1).state, JobState::Interrupted);
+    assert_eq!(stored_job(&home, 1).state, JobState::Interrupted);
 }
 
 #[test]
-fn why_one_could_not_begin_again_is_noted() {
+fn records_why_a_resume_failed_to_start() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/f", "f");
@@ -407,13 +407,13 @@ fn why_one_could_not_begin_again_is_noted() {
     home.run(&["copy", "--files-from", "list", "src/", "dst"]).ok();
     fs::remove_file(home.0.join("list")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["list: No such file"]);
-    let job = shown(&home, 1);
+    let job = show_job(&home, 1);
     assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
 }
 
-/// As where a disk is not mounted: all that it held would be removed.
+/// With an unmounted disk, for example, all its files would be deleted at the destination.
 #[test]
-fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
+fn does_not_resume_delete_if_a_directory_was_replaced() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     home.file("from/f", "f");
@@ -427,22 +427,22 @@ fn with_other_folders_in_place_of_its_own_one_that_removes_is_not_resumed() {
     home.run(&["jobs", "resume", "2"]).ok();
 }
 
-/// What a list on standard input said is gone: without it more would be removed, and less moved.
+/// A list on standard input is lost: without it more would be deleted, and less copied.
 #[test]
-fn one_that_read_standard_input_is_not_resumed() {
+fn does_not_resume_a_job_that_read_standard_input() {
     let home = Home::new();
     fs::create_dir(home.0.join("from")).expect("a folder");
     fs::create_dir(home.0.join("to")).expect("a folder");
     home.file("to/kept", "");
-    for (id, input, told) in [
+    for (id, input, named) in [
         ("1", "-", "standard input"),
         ("2", "/dev/stdin", "/dev/stdin"),
         ("3", "/proc/self/fd/0", "/proc/self/fd/0"),
     ] {
         home.run(&["copy", "-r", "--delete", "--exclude-from", input, "from/", "to/"]).ok();
-        assert!(!home.0.join("to/kept").exists(), "no rule left it out");
+        assert!(!home.0.join("to/kept").exists(), "a rule protected it");
         home.file("to/kept", "");
-        home.run(&["jobs", "resume", id]).failed(1, &[told, "run its command again"]);
+        home.run(&["jobs", "resume", id]).failed(1, &[named, "run its command again"]);
         assert!(home.0.join("to/kept").exists());
     }
 }

@@ -1,6 +1,6 @@
-//! `numaio copy` on real trees: what arrives, what is told, and what is there after a kill.
+//! `numaio copy` of local trees: copied files, reports, and the state after a kill.
 
-use crate::slow::slow;
+use crate::slow_copy::start_slow_copy;
 use crate::support::{Home, Limited, Said};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ fn bytes(count: usize, seed: u8) -> Vec<u8> {
     (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8) ^ seed).collect()
 }
 
-/// Every name below a folder, with all that can be told of it without following links.
+/// Maps every path below a directory to its content and metadata, without following links.
 fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut tree = BTreeMap::new();
     let mut rest = vec![root.to_owned()];
@@ -66,7 +66,7 @@ fn same(home: &Home, one: &str, other: &str) {
     }
 }
 
-/// A tree with everything that a user without rights can make.
+/// Creates a tree with every kind of object that an unprivileged user can create.
 fn everything(home: &Home) {
     let src = home.0.join("src");
     for folder in ["d/e", "empty", "closed"] {
@@ -100,30 +100,30 @@ fn everything(home: &Home) {
 }
 
 #[test]
-fn everything_arrives_and_nothing_is_moved_twice() {
+fn copies_everything_and_nothing_twice() {
     let home = Home::new();
     everything(&home);
-    let said = copy(&home, &["-a", "src/", "dst"]).ok();
-    assert!(said.contains(" moved, ") && !said.contains("failed"), "{said}");
+    let output = copy(&home, &["-a", "src/", "dst"]).ok();
+    assert!(output.contains(" moved, ") && !output.contains("failed"), "{output}");
     same(&home, "src", "dst");
     let allocated = fs::metadata(home.0.join("dst/sparse")).expect("a file").blocks() * 512;
     assert!(allocated < 1 << 20, "{allocated} bytes of a file with holes");
     let rsync = home.command("rsync", &["-aHXin", "--delete", "src/", "dst/"]).limited_output();
     match rsync {
-        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), "", "rsync sees differences"),
-        Err(_) => skipped("no rsync to look at what arrived"),
+        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), "", "rsync reports differences"),
+        Err(_) => skipped("no rsync to check the copy"),
     }
     let again = copy(&home, &["-a", "src/", "dst"]).ok();
     assert!(again.starts_with("0 moved, "), "{again}");
     // Attributes alone.
     fs::set_permissions(home.0.join("src/d/more"), fs::Permissions::from_mode(0o640)).expect("a mode");
-    let adorned = copy(&home, &["-av", "src/", "dst"]).ok();
-    assert!(adorned.starts_with("attributes: d/more\n1 moved"), "{adorned}");
+    let attributes_set = copy(&home, &["-av", "src/", "dst"]).ok();
+    assert!(attributes_set.starts_with("attributes: d/more\n1 moved"), "{attributes_set}");
     same(&home, "src", "dst");
 }
 
 #[test]
-fn slashes_mean_what_they_mean_to_rsync() {
+fn trailing_slashes_mean_what_they_mean_to_rsync() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src/d")).expect("a folder");
     home.file("src/d/x", "x");
@@ -142,19 +142,19 @@ fn slashes_mean_what_they_mean_to_rsync() {
     assert!(there("new/one"));
     copy(&home, &["-r", "src/d", "one", "to2"]).ok();
     assert!(there("to2/d/x") && there("to2/one"));
-    let said = copy(&home, &["src/d", "nothing"]);
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("is a directory"), "{}", said.err);
-    let said = copy(&home, &["absent", "to"]);
+    let output = copy(&home, &["src/d", "nothing"]);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(output.err.contains("is a directory"), "{}", output.err);
+    let output = copy(&home, &["absent", "to"]);
     assert!(
-        said.code == Some(3) && said.err.contains("absent: no such file or directory (source)"),
+        output.code == Some(3) && output.err.contains("absent: no such file or directory (source)"),
         "{}",
-        said.err
+        output.err
     );
 }
 
 #[test]
-fn many_small_files_arrive() {
+fn copies_many_small_files() {
     let home = Home::new();
     for folder in 0..50 {
         let folder = home.0.join(format!("src/{folder}"));
@@ -163,8 +163,8 @@ fn many_small_files_arrive() {
             fs::write(folder.join(file.to_string()), bytes(file * 40, file as u8)).expect("a file");
         }
     }
-    let said = copy(&home, &["-r", "--hash", "blake3", "src/", "dst"]).ok();
-    assert!(said.starts_with("5051 moved, 0 unchanged"), "{said}");
+    let output = copy(&home, &["-r", "--hash", "blake3", "src/", "dst"]).ok();
+    assert!(output.starts_with("5051 moved, 0 unchanged"), "{output}");
     let content = |tree: BTreeMap<PathBuf, String>| {
         tree.into_iter().map(|(name, what)| (name, what.split(' ').skip(6).collect::<String>()))
     };
@@ -172,7 +172,7 @@ fn many_small_files_arrive() {
 }
 
 #[test]
-fn rules_removals_and_rehearsals() {
+fn filters_deletions_and_dry_runs() {
     let home = Home::new();
     for name in ["src/keep", "src/skip.o", "src/keep.o", "src/d/x", "dst/own", "dst/own.o", "dst/d/y"] {
         fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
@@ -187,7 +187,7 @@ fn rules_removals_and_rehearsals() {
         assert!(would.contains(&format!("{line}\n")), "{line} is not in {would}");
     }
     assert!(!would.contains("skip.o") && !would.contains("own.o"), "{would}");
-    assert_eq!(tree(&home.0.join("dst")), before, "a rehearsal changes nothing");
+    assert_eq!(tree(&home.0.join("dst")), before, "the dry run changed the destination");
     let did = copy(&home, &[&rules[..], &["--json", "src/", "dst"]].concat()).ok();
     let lines: Vec<serde_json::Value> =
         did.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -198,20 +198,20 @@ fn rules_removals_and_rehearsals() {
         tree(&home.0.join("dst")).into_keys().map(|name| name.to_string_lossy().into()).collect();
     names.sort();
     assert_eq!(names, ["", "d", "d/x", "keep", "keep.o", "own.o"]);
-    // Newer there, and told to leave it.
+    // Newer at the destination, with --update.
     fs::write(home.0.join("dst/keep"), "newer").expect("a file");
     copy(&home, &["-ru", "src/", "dst"]).ok();
     assert_eq!(fs::read(home.0.join("dst/keep")).ok(), Some(b"newer".to_vec()));
-    // In its place, so that other names see it.
+    // In place, so that its hard links change, too.
     let inode = fs::metadata(home.0.join("dst/keep")).expect("a file").ino();
     copy(&home, &["-r", "--inplace", "src/", "dst"]).ok();
     assert_eq!(fs::read(home.0.join("dst/keep")).ok(), Some(b"src/keep".to_vec()));
     assert_eq!(fs::metadata(home.0.join("dst/keep")).expect("a file").ino(), inode);
 }
 
-/// More holes than are told with an entry: those of a page within a block travel as zeros, and are holes again.
+/// An entry lists only large holes: small ones within a block are sent as zeros and recreated.
 #[test]
-fn a_file_with_many_holes_keeps_them() {
+fn preserves_many_holes() {
     let home = Home::new();
     let file = fs::File::create(home.0.join("sparse")).expect("a file");
     let pages: Vec<u64> =
@@ -231,24 +231,25 @@ fn a_file_with_many_holes_keeps_them() {
     }
 }
 
-/// As they are typed by who comes from rsync.
-/// Room behind its end is no data.
+/// Blocks allocated beyond the end of a file are not data.
 #[test]
-fn a_file_with_room_behind_its_end_keeps_its_holes() {
+fn preserves_holes_of_a_file_with_blocks_beyond_its_end() {
     let home = Home::new();
     fs::File::create(home.0.join("src")).expect("a file").set_len(50 << 20).expect("a hole");
-    let room = ["-n", "-o", "52428800", "-l", "52428800", "src"];
-    let made = home.command("fallocate", &room).limited_status();
+    let preallocate = ["-n", "-o", "52428800", "-l", "52428800", "src"];
+    let made = home.command("fallocate", &preallocate).limited_status();
     let blocks = |name: &str| fs::metadata(home.0.join(name)).expect("a file").blocks() * 512;
     if !made.is_ok_and(|made| made.success()) || blocks("src") < 50 << 20 {
-        return skipped("room behind the end of a file: it needs fallocate and a file system that has it");
+        return skipped(
+            "blocks beyond the end of a file: needs fallocate and a file system that supports it",
+        );
     }
     copy(&home, &["src", "there"]).ok();
     assert_eq!((fs::metadata(home.0.join("there")).expect("a file").len(), blocks("there")), (50 << 20, 0));
 }
 
 #[test]
-fn options_stand_anywhere_and_what_is_kept_anyway_may_be_asked_for() {
+fn accepts_options_anywhere_and_redundant_ones() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/file", "content");
@@ -258,10 +259,10 @@ fn options_stand_anywhere_and_what_is_kept_anyway_may_be_asked_for() {
 }
 
 #[test]
-fn wrong_usage_is_said() {
+fn reports_usage_errors() {
     let home = Home::new();
     home.file("f", "f");
-    for (args, words) in [
+    for (args, message) in [
         (&["f"][..], "expected SRC and DST"),
         (&["--delete", "f", "g"], "--delete needs directories"),
         (&["a:f", "b:f", "g"], "the sources are on different hosts"),
@@ -271,15 +272,20 @@ fn wrong_usage_is_said() {
         (&["--threads", "129", "f", "g"], "expected an integer from 1 to 128"),
         (&["--machine", "amd-2p", "f", "g"], "on this machine"),
     ] {
-        let said = copy(&home, args);
-        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {:?} {}", said.code, said.err);
+        let output = copy(&home, args);
+        assert!(
+            output.code == Some(2) && output.err.contains(message),
+            "{args:?}: {:?} {}",
+            output.code,
+            output.err
+        );
     }
-    let said = copy(&home, &["-r", "f", "f/g/"]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
+    let output = copy(&home, &["-r", "f", "f/g/"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
 }
 
 #[test]
-fn what_may_not_be_read_is_told_and_the_rest_arrives() {
+fn reports_unreadable_files_and_copies_the_others() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src/locked")).expect("a folder");
     home.file("src/secret", "secret");
@@ -288,19 +294,27 @@ fn what_may_not_be_read_is_told_and_the_rest_arrives() {
         fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(0o0)).expect("a mode");
     }
     let mut command = as_an_ordinary_user(&home, &["copy", "-r", "src/", "dst"]);
-    let Ok(output) = command.limited_output() else { return skipped("no setpriv to be somebody else") };
+    let Ok(output) = command.limited_output() else { return skipped("another user: needs setpriv") };
     if !home.0.join("dst").exists() {
-        return skipped("another user does not reach the test's folder");
+        return skipped("another user cannot access the directory of the test");
     }
-    let said = Said::of(output);
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("secret: cannot open for reading: permission denied (source)"), "{}", said.err);
-    assert!(said.err.contains("locked: cannot list directory: permission denied (source)"), "{}", said.err);
+    let output = Said::of(output);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(
+        output.err.contains("secret: cannot open for reading: permission denied (source)"),
+        "{}",
+        output.err
+    );
+    assert!(
+        output.err.contains("locked: cannot list directory: permission denied (source)"),
+        "{}",
+        output.err
+    );
     assert!(home.0.join("dst/open").exists() && !home.0.join("dst/secret").exists());
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
 
-/// Root may do everything, so this is done as nobody, to whom the whole home is given.
+/// Root bypasses permissions, so this runs as the user nobody, who becomes the owner of the home.
 fn as_an_ordinary_user(home: &Home, args: &[&str]) -> Command {
     if home.command("id", &["-u"]).limited_output().expect("id").stdout != b"0\n" {
         return home.numaio(args);
@@ -311,9 +325,9 @@ fn as_an_ordinary_user(home: &Home, args: &[&str]) -> Command {
     home.command_by(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], args)
 }
 
-/// Who is not root gives files the groups that he is in.
+/// An unprivileged user can set the groups that the user belongs to.
 #[test]
-fn a_group_that_changed_is_set_by_who_is_in_it() {
+fn unprivileged_user_sets_own_groups() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/file", "content");
@@ -328,21 +342,21 @@ fn a_group_that_changed_is_set_by_who_is_in_it() {
         .collect();
     let program = command.get_program().to_owned();
     if !again.iter().any(|arg| arg == "--groups=65534,65533") || command.limited_output().is_err() {
-        return skipped("no setpriv to be somebody else");
+        return skipped("another user: needs setpriv");
     }
     std::os::unix::fs::chown(home.0.join("src/file"), None, Some(65_533)).expect("a group");
     let again = again.iter().map(|arg| arg.to_str().expect("text")).collect::<Vec<_>>();
-    let said =
+    let output =
         Said::of(home.command(program.to_str().expect("text"), &again).limited_output().expect("numaio"));
-    if said.err.contains("dst: ") {
-        return skipped("another user does not reach the test's folder");
+    if output.err.contains("dst: ") {
+        return skipped("another user cannot access the directory of the test");
     }
-    said.ok();
+    output.ok();
     assert_eq!(fs::metadata(home.0.join("dst/file")).expect("a file").gid(), 65_533);
 }
 
 #[test]
-fn folders_that_are_closed_to_their_owner_are_filled_and_stay_so() {
+fn fills_read_only_directories_and_keeps_their_mode() {
     for option in ["-r", "-a"] {
         let home = Home::new();
         for folder in ["src/d", "dst/d"] {
@@ -355,13 +369,13 @@ fn folders_that_are_closed_to_their_owner_are_filled_and_stay_so() {
         };
         set(0o555);
         let Ok(output) = as_an_ordinary_user(&home, &["copy", option, "src/", "dst"]).limited_output() else {
-            return skipped("no setpriv to be somebody else");
+            return skipped("another user: needs setpriv");
         };
-        let said = Said::of(output);
-        if said.err.contains("dst: ") {
-            return skipped("another user does not reach the test's folder");
+        let output = Said::of(output);
+        if output.err.contains("dst: ") {
+            return skipped("another user cannot access the directory of the test");
         }
-        said.ok();
+        output.ok();
         let mode = |folder| fs::metadata(home.0.join(folder)).expect("a folder").permissions().mode() & 0o777;
         assert_eq!((mode("dst/d"), home.0.join("dst/d/file").exists()), (0o555, true), "{option}");
         set(0o755);
@@ -369,7 +383,7 @@ fn folders_that_are_closed_to_their_owner_are_filled_and_stay_so() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_no_halves() {
+fn full_disk_is_reported_and_leaves_no_partial_files() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src")).expect("a folder");
     for index in 0..8 {
@@ -382,42 +396,47 @@ fn a_full_disk_is_told_and_leaves_no_halves() {
          for f in [0-9]*; do cmp $f ../src/$f || echo differs $f; done",
         env!("CARGO_BIN_EXE_numaio")
     );
-    let said =
+    let output =
         Said::of(home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare"));
-    if !said.out.contains("code ") {
-        return skipped("no right to mount a small file system");
+    if !output.out.contains("code ") {
+        return skipped("no permission to mount a small file system");
     }
-    assert!(said.out.contains("code 3\n") && !said.out.contains("differs"), "{}\n{}", said.out, said.err);
-    assert!(said.err.contains("no space left on device (destination)"), "{}", said.err);
-    assert!(!said.out.contains(".numaio"), "{}", said.out);
+    assert!(
+        output.out.contains("code 3\n") && !output.out.contains("differs"),
+        "{}\n{}",
+        output.out,
+        output.err
+    );
+    assert!(output.err.contains("no space left on device (destination)"), "{}", output.err);
+    assert!(!output.out.contains(".numaio"), "{}", output.out);
 }
 
 #[test]
-fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
+fn killed_copy_leaves_no_partial_names_and_resumes() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src")).expect("a folder");
     fs::write(home.0.join("src/large"), bytes(60 << 20, 1)).expect("a file");
     for index in 0..50 {
         fs::write(home.0.join(format!("src/{index}")), bytes(10_000 + index, index as u8)).expect("a file");
     }
-    let mut child = slow(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
+    let mut child = start_slow_copy(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
-    assert!(!home.0.join("dst/large").exists(), "it was killed too late for this test");
+    assert!(!home.0.join("dst/large").exists(), "killed too late: the copy was complete");
     for index in 0..50 {
         let name = home.0.join(format!("dst/{index}"));
         assert!(!name.exists() || blake(&name) == blake(&home.0.join(format!("src/{index}"))));
     }
-    // A rehearsal leaves it as it is.
+    // A dry run does not change the partial copy.
     let names = || fs::read_dir(home.0.join("dst")).expect("a folder").flatten().map(|name| name.file_name());
     let left: Vec<_> = names().collect();
     copy(&home, &["-an", "src/", "dst"]).ok();
     assert_eq!(names().collect::<Vec<_>>(), left);
-    let said = copy(&home, &["-a", "src/", "dst"]).ok();
-    assert!(said.contains(" resumed"), "{said}");
+    let output = copy(&home, &["-a", "src/", "dst"]).ok();
+    assert!(output.contains(" resumed"), "{output}");
     same(&home, "src", "dst");
-    // An interrupt is said, and the same holds; also of two at once, as timeout(1) sends them.
-    let mut child = slow(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
+    // The same after an interrupt; also after two in quick succession, as timeout(1) sends them.
+    let mut child = start_slow_copy(&home, &["-a", "src/"], "dst2", "20M", 24 << 20);
     let both = format!("kill -TERM {0}; kill -TERM {0}", child.id());
     assert!(home.command("sh", &["-c", &both]).limited_status().expect("a shell").success());
     assert_eq!(child.limited_output().expect("ended").status.code(), Some(130));
@@ -425,7 +444,7 @@ fn after_a_kill_nothing_half_has_its_name_and_the_same_command_goes_on() {
     same(&home, "src", "dst2");
 }
 
-/// A program in place of ssh that runs the other side here.
+/// A program in place of ssh that runs the peer on this machine.
 fn ssh(home: &Home) -> String {
     let path =
         home.file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n");
@@ -434,32 +453,32 @@ fn ssh(home: &Home) -> String {
 }
 
 #[test]
-fn files_go_to_another_host_and_come_from_there() {
+fn copies_to_and_from_another_host() {
     let home = Home::new();
     everything(&home);
     let ssh = ssh(&home);
-    let far = |args: &[&str]| {
+    let remote_copy = |args: &[&str]| {
         let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
         Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
     };
-    let said = far(&["-a", "src/", "host:dst"]).ok();
-    assert!(!said.contains("failed"), "{said}");
+    let output = remote_copy(&["-a", "src/", "host:dst"]).ok();
+    assert!(!output.contains("failed"), "{output}");
     same(&home, "src", "dst");
-    far(&["-a", "host:src/", "back"]).ok();
+    remote_copy(&["-a", "host:src/", "back"]).ok();
     same(&home, "src", "back");
-    far(&["host:src/d/big", "renamed"]).ok();
+    remote_copy(&["host:src/d/big", "renamed"]).ok();
     assert_eq!(blake(&home.0.join("renamed")), blake(&home.0.join("src/d/big")));
-    let said = far(&["host:absent", "here"]);
-    assert!(said.code == Some(3) && said.err.contains("absent"), "{:?} {}", said.code, said.err);
-    let said = far(&["src/a", "host:no/such/folder/"]);
-    assert!(said.code == Some(1) && said.err.contains("no/such/folder"), "{}", said.err);
+    let output = remote_copy(&["host:absent", "here"]);
+    assert!(output.code == Some(3) && output.err.contains("absent"), "{:?} {}", output.code, output.err);
+    let output = remote_copy(&["src/a", "host:no/such/folder/"]);
+    assert!(output.code == Some(1) && output.err.contains("no/such/folder"), "{}", output.err);
     let args = ["copy", "--remote-numaio", "/no/numaio", "src/a", "host:x"];
-    let said = Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
-    assert!(said.code == Some(1) && said.err.contains("no numaio answers on host"), "{}", said.err);
+    let output = Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
+    assert!(output.code == Some(1) && output.err.contains("no numaio answers on host"), "{}", output.err);
 }
 
 #[test]
-fn links_at_the_destination_lead_nowhere() {
+fn does_not_follow_links_at_the_destination() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src/d/e")).expect("a folder");
     home.file("src/d/e/x", "new");

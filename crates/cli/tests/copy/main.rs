@@ -1,4 +1,4 @@
-//! `numaio copy` and `numaio jobs`, as a user runs them.
+//! `numaio copy` and `numaio jobs`, run as a user runs them.
 
 mod coarse_times;
 mod compression;
@@ -20,7 +20,7 @@ mod options;
 mod read_order;
 mod rsync_arguments;
 mod silent_peer;
-mod slow;
+mod slow_copy;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Options of `numaio copy`: where it runs, what it compares, what it takes.
+//! Options of `numaio copy`: placement, comparison, and selection of files.
 
 use crate::support::limits::read_all;
 use crate::support::{until, Home, Limited, Said};
@@ -30,7 +30,7 @@ fn copy(home: &Home, args: &[&str]) -> Said {
     home.run(&[&["copy"], args].concat())
 }
 
-/// Writes a plan, and gives its path.
+/// Writes a plan, and returns its path.
 fn plan(home: &Home, direction: &str) -> String {
     let problem = home.file("problem.toml", &PROBLEM.replace("DIRECTION", direction));
     let plan = home.run(&["plan", "--file", &problem, "--json"]).ok();
@@ -41,7 +41,7 @@ fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// Makes files whose content is their name, and the folders on their way.
+/// Creates files whose content is their name, and their parent directories.
 fn files(home: &Home, names: &[&str]) {
     for name in names {
         fs::create_dir_all(home.0.join(name).parent().expect("a folder")).expect("a folder");
@@ -49,7 +49,7 @@ fn files(home: &Home, names: &[&str]) {
     }
 }
 
-/// Makes folders old: rsync leaves the time of one that it changed in the second in which it was made.
+/// Sets old times: rsync keeps the time of a directory that changed in the second of its creation.
 fn age(folder: &Path) {
     for below in fs::read_dir(folder).into_iter().flatten().flatten().filter(|below| below.path().is_dir()) {
         age(&below.path());
@@ -58,7 +58,7 @@ fn age(folder: &Path) {
     fs::File::open(folder).and_then(|folder| folder.set_modified(old)).expect("a time");
 }
 
-/// Names below a folder, with content, modes and times.
+/// Maps every path below a directory to its content, mode, owner and times.
 fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
     let root = home.0.join(root);
     let mut tree = BTreeMap::new();
@@ -85,7 +85,7 @@ fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
     tree
 }
 
-/// The same by rsync, which may need more options, and by numaio, into `rsync` and `numaio`: both give the same tree, which holds exactly these names.
+/// Checks that rsync, with its extra options, and numaio create the same tree with these names.
 fn as_rsync_does(home: &Home, args: &[&str], rsync: &[&str], names: &[&str]) {
     age(&home.0.join("src"));
     copy(home, &[args, &["src/", "numaio"]].concat()).ok();
@@ -107,7 +107,7 @@ fn events(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Where the threads of a process may run whose names begin so.
+/// CPU lists of those threads of a process whose names start with `name`.
 fn allowed(pid: u32, name: &str) -> BTreeSet<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of = |folder: std::path::PathBuf| {
@@ -129,7 +129,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn threads_and_buffers_are_where_the_plan_says() {
+fn threads_run_on_the_cpus_of_the_plan() {
     let home = Home::new();
     fs::write(home.0.join("from"), vec![7; 8 << 20]).expect("a file");
     let (send, receive) = (plan(&home, "send"), plan(&home, "receive"));
@@ -141,46 +141,46 @@ fn threads_and_buffers_are_where_the_plan_says() {
     let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("numaio"));
     let pid = running.0.id();
     let planned = BTreeSet::from([first.to_string()]);
-    until(|| allowed(pid, "files ") == planned, || "threads are on the plan's first core");
+    until(|| allowed(pid, "files ") == planned, || "the threads are not on the plan's first core");
     let status = home.run(&["status", &pid.to_string()]).ok();
     assert!(status.contains(&format!("{pid}  numaio")), "{status}");
     drop(running.0.kill());
-    let out = read_all(running.0.stdout.take().expect("its output"));
+    let out = read_all(running.0.stdout.take().expect("a pipe"));
     let placed: Vec<Value> = events(&out).into_iter().filter(|it| it["event"] == "placement").collect();
     let sides: Vec<_> = placed.iter().map(|it| (it["side"].as_str(), it["by"].as_str())).collect();
     assert_eq!(sides, [(Some("source"), Some("the plan")), (Some("destination"), Some("the plan"))]);
     for side in &placed {
-        let worker_groups = side["crews"].as_array().expect("crews");
+        let worker_groups = side["crews"].as_array().expect("worker groups");
         assert_eq!(worker_groups.len(), 1);
         assert_eq!(
             (&worker_groups[0]["threads"], &worker_groups[0]["cpus"]),
             (&1.into(), &first.to_string().into())
         );
-        assert_eq!(side["network"], Value::Null, "there are no connections within a machine");
+        assert_eq!(side["network"], Value::Null, "a local copy has no connections");
     }
 }
 
 #[test]
-fn how_blocks_are_moved_is_told_and_can_be_chosen() {
+fn io_engine_is_reported_and_selectable() {
     let home = Home::new();
     home.file("from", "x");
-    for (io, told) in [("threads", &["threads"][..]), ("auto", &["io_uring", "threads"])] {
+    for (io, reported) in [("threads", &["threads"][..]), ("auto", &["io_uring", "threads"])] {
         let out = home.run(&["copy", "--json", "--io", io, "from", "to"]).ok();
         let events = events(&out).into_iter().filter(|it| it["event"] == "placement");
-        let ways: Vec<String> = events.filter_map(|it| it["io"].as_str().map(str::to_owned)).collect();
-        assert_eq!(ways.len(), 2);
-        assert!(ways[0] == ways[1] && told.contains(&&*ways[0]), "{io}: {ways:?}");
+        let engines: Vec<String> = events.filter_map(|it| it["io"].as_str().map(str::to_owned)).collect();
+        assert_eq!(engines.len(), 2);
+        assert!(engines[0] == engines[1] && reported.contains(&&*engines[0]), "{io}: {engines:?}");
     }
 }
 
 #[test]
-fn data_connections_are_beside_the_threads_for_storage() {
+fn connection_threads_run_beside_storage_threads() {
     let home = Home::new();
     fs::write(home.0.join("from"), vec![7; 8 << 20]).expect("a file");
-    let (send, ssh) = (plan(&home, "send"), far(&home, None));
+    let (send, ssh) = (plan(&home, "send"), ssh_wrapper(&home, None));
     let places = home.run(&["place", "--plan", &send, "--json"]).ok();
     let all = PlacementPlan::from_json(&places).expect("a plan").tasks[0].cpus.clone();
-    // A machine of one core has no other one.
+    // On a machine with one core, all threads share it.
     let others: CpuSet = all.iter().skip(usize::from(all.len() > 1)).collect();
     let other = ["--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "from", "127.0.0.1:to"];
     let args = [&["copy", "--bwlimit", "1M", "--json", "--plan", &send][..], &other].concat();
@@ -190,16 +190,16 @@ fn data_connections_are_beside_the_threads_for_storage() {
     let planned = BTreeSet::from([others.to_string()]);
     until(
         || ["lane out ", "lane in "].iter().all(|name| allowed(running.0.id(), name) == planned),
-        || "connections are on the plan's other core",
+        || "the connection threads are not on the plan's other core",
     );
     drop(running.0.kill());
-    let out = read_all(running.0.stdout.take().expect("its output"));
+    let out = read_all(running.0.stdout.take().expect("a pipe"));
     let placed = events(&out).into_iter().find(|it| it["event"] == "placement").expect("an event");
     assert_eq!(placed["network"], serde_json::json!({"by": "the plan", "cpus": [others.to_string()]}));
 }
 
 #[test]
-fn a_plan_that_does_not_hold_here_is_refused() {
+fn rejects_unsuitable_plans() {
     let home = Home::new();
     home.file("from", "x");
     let send = plan(&home, "send");
@@ -209,18 +209,18 @@ fn a_plan_that_does_not_hold_here_is_refused() {
     let other = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic", "eth0", "--json"];
     let other = home.file("other.json", &home.run(&other).ok());
     copy(&home, &["--plan", &other, "from", "to"]).failed(1, &["it is a plan for machine", "and this is"]);
-    let lie = fs::read_to_string(&send).expect("a plan").replace("\"threads\": 1", "\"threads\": 9");
-    let lie = home.file("lie.json", &lie);
-    copy(&home, &["--plan", &lie, "from", "to"]).failed(1, &["lie.json"]);
+    let invalid = fs::read_to_string(&send).expect("a plan").replace("\"threads\": 1", "\"threads\": 9");
+    let invalid = home.file("invalid.json", &invalid);
+    copy(&home, &["--plan", &invalid, "from", "to"]).failed(1, &["invalid.json"]);
     copy(&home, &["--plan", "from", "from", "to"]).failed(1, &["numaio plan --json writes such files"]);
     assert!(!home.0.join("to").exists());
-    let said = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
-    assert!(said.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", said.err);
-    assert_eq!(said.ok().lines().next(), Some("would be copied: to"));
+    let output = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
+    assert!(output.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", output.err);
+    assert_eq!(output.ok().lines().next(), Some("would be copied: to"));
 }
 
 #[test]
-fn names_from_a_file_are_moved_with_their_directories() {
+fn files_from_copies_names_with_their_parents() {
     let home = Home::new();
     files(&home, &["src/a/b/c", "src/a/b/d", "src/a/e", "src/f/g", "src/h/i/j", "src/#k", "src/l"]);
     let list = home.file("list", "a/b/c\n\n# not a name\n; nor this\n/f\n./h/i\na/../l\n");
@@ -231,25 +231,25 @@ fn names_from_a_file_are_moved_with_their_directories() {
     let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
     as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
     let list = home.file("list", "a/b/c\n");
-    // What is on the way is made, though nothing is moved; not so by rsync.
-    copy(&home, &["-a", "--files-from", &list, "--exclude", "*", "src", "way"]).ok();
-    assert_eq!(tree(&home, "way").into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
+    // Unlike rsync, numaio creates the parents of a name even if a rule excludes it.
+    copy(&home, &["-a", "--files-from", &list, "--exclude", "*", "src", "parents"]).ok();
+    assert_eq!(tree(&home, "parents").into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
     let list = home.file("list0", "a/e\0");
     as_rsync_does(&home, &["-r", "-0", "--files-from", &list], &["-t"], &["a", "a/e"]);
-    // Nothing in a list with zero bytes is a remark; rsync drops this name.
+    // A NUL-separated list has no comments; rsync drops this name.
     let list = home.file("list0", "#k\0");
     copy(&home, &["-0", "--files-from", &list, "src", "dst"]).ok();
     assert!(home.0.join("dst/#k").exists());
 }
 
 #[test]
-fn a_list_of_names_is_read_with_care() {
+fn files_from_validates_the_list() {
     let home = Home::new();
     files(&home, &["src/a", "src/b"]);
     let absent = home.file("absent", "a\nnothing\n");
     copy(&home, &["--files-from", &absent, "src", "dst"]).failed(3, &["nothing: no such file or directory"]);
     assert!(home.0.join("dst/a").exists() && !home.0.join("dst/b").exists());
-    // What is on the way and no directory is not moved for that.
+    // A parent that is a link or a file is not copied.
     std::os::unix::fs::symlink("a", home.0.join("src/link")).expect("a link");
     let through = home.file("through", "a/x\nlink/x\n");
     copy(&home, &["--files-from", &through, "src", "through-dst"])
@@ -258,8 +258,8 @@ fn a_list_of_names_is_read_with_care() {
     let out = home.file("out", "../absent\n");
     copy(&home, &["--files-from", &out, "src", "dst"])
         .failed(1, &["\"../absent\" is not a name below the source"]);
-    let cut = home.file("cut", "d/./a\n");
-    copy(&home, &["--files-from", &cut, "src", "dst"]).failed(1, &["d/./a"]);
+    let dotted = home.file("dotted", "d/./a\n");
+    copy(&home, &["--files-from", &dotted, "src", "dst"]).failed(1, &["d/./a"]);
     let zeros = home.file("zeros", "a\0b\0");
     for option in ["--files-from", "--exclude-from"] {
         copy(&home, &["-r", option, &zeros, "src", "dst"]).failed(1, &["zero bytes", "add -0"]);
@@ -270,13 +270,13 @@ fn a_list_of_names_is_read_with_care() {
     copy(&home, &["--files-from", "no-list", "src", "dst"]).failed(1, &["no-list"]);
     let mut command = home.numaio(&["copy", "--files-from", "-", "src", "dst"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("numaio");
-    child.stdin.take().expect("its input").write_all(b"b\n").expect("written");
+    child.stdin.take().expect("a pipe").write_all(b"b\n").expect("written");
     assert!(child.limited_output().expect("an end").status.success());
     assert!(home.0.join("dst/b").exists());
 }
 
 #[test]
-fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
+fn filter_files_and_size_limits_match_rsync() {
     let home = Home::new();
     files(&home, &["src/a.o", "src/b.o", "src/c", "src/d/e", "src/d/f.tmp"]);
     home.file("src/large", &"x".repeat(5000));
@@ -284,7 +284,7 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     let (keep, skip) = (home.file("keep", "# kept\na.o\n"), home.file("skip", "*.o\n+ f.tmp\n\n- e\n"));
     let rules = ["-a", "--include-from", &keep, "--exclude-from", &skip, "--exclude", "*.tmp"];
     as_rsync_does(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
-    // Typed ones are read as those of files are, and an exclamation mark drops all that were there.
+    // Typed rules have the syntax of rule files; an exclamation mark clears all previous rules.
     let typed = ["-a", "--exclude=+ a.o", "--include=- c", "--exclude=*.o", "--exclude=large"];
     as_rsync_does(&home, &typed, &[], &["a.o", "d", "d/e", "d/f.tmp", "empty"]);
     let dropped = home.file("dropped", "*.o\n!\nd\n");
@@ -292,21 +292,21 @@ fn rules_from_files_and_sizes_mean_what_they_mean_to_rsync() {
     as_rsync_does(&home, &rules, &[], &["a.o", "b.o", "c", "empty"]);
     let sizes = ["-a", "--max-size", "4K", "--min-size", "1"];
     as_rsync_does(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
-    // What is left out by its size is not removed.
+    // A size limit also protects files at the destination from --delete.
     files(&home, &["dst/large", "dst/own"]);
     copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "dst"]).ok();
     assert_eq!(fs::read(home.0.join("dst/large")).ok(), Some(b"dst/large".to_vec()));
     assert!(!home.0.join("dst/own").exists());
-    // A directory in its place stays so, too, and is no failure.
+    // So does it for a directory of the same name, without an error.
     files(&home, &["beside/large/held", "beside/own"]);
     copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "beside"]).ok();
     assert!(home.0.join("beside/large/held").exists() && !home.0.join("beside/own").exists());
     fs::hard_link(home.0.join("src/large"), home.0.join("src/larger")).expect("a link");
-    let said = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
-    assert!(!home.0.join("linked/larger").exists() && !said.contains("failed"), "{said}");
+    let output = copy(&home, &["-a", "--max-size", "4K", "src/", "linked"]).ok();
+    assert!(!home.0.join("linked/larger").exists() && !output.contains("failed"), "{output}");
 }
 
-/// Gives a file another content, and the time that it had.
+/// Replaces the content of a file, and restores its mtime.
 fn damage(path: &Path, content: &[u8]) {
     let time = fs::metadata(path).and_then(|found| found.modified()).expect("a time");
     fs::write(path, content).expect("written");
@@ -314,7 +314,7 @@ fn damage(path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn contents_are_compared_where_sizes_are_the_same() {
+fn checksum_compares_files_of_equal_size() {
     let home = Home::new();
     files(&home, &["src/same", "src/damaged", "src/d/older", "src/longer", "src/new"]);
     home.file("src/empty", "");
@@ -329,9 +329,9 @@ fn contents_are_compared_where_sizes_are_the_same() {
     let old = std::time::UNIX_EPOCH + Duration::from_secs(9);
     let older = fs::File::options().write(true).open(home.0.join("dst/d/older"));
     older.and_then(|file| file.set_modified(old)).expect("a time");
-    let blind = copy(&home, &["-rn", "src/", "dst"]).ok();
-    assert!(!blind.contains("damaged") && !blind.contains("big"), "{blind}");
-    let told = |args: &[&str]| {
+    let unchecked = copy(&home, &["-rn", "src/", "dst"]).ok();
+    assert!(!unchecked.contains("damaged") && !unchecked.contains("big"), "{unchecked}");
+    let reported = |args: &[&str]| {
         let text = copy(&home, &[args, &["src/", "dst"]].concat()).ok();
         let mut lines: Vec<String> =
             text.lines().filter(|line| line.contains(": ")).map(str::to_owned).collect();
@@ -339,16 +339,19 @@ fn contents_are_compared_where_sizes_are_the_same() {
         lines
     };
     let moved = ["big", "damaged", "longer", "new"].map(|name| format!("copied: {name}"));
-    let adorned = [".", "d/older"].map(|name| format!("attributes: {name}"));
-    let expected = [&adorned, &moved[..]].concat();
-    assert_eq!(told(&["-anc"]), expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>());
-    assert_eq!(told(&["-avc"]), expected);
+    let attributes_set = [".", "d/older"].map(|name| format!("attributes: {name}"));
+    let expected = [&attributes_set, &moved[..]].concat();
+    assert_eq!(
+        reported(&["-anc"]),
+        expected.iter().map(|line| format!("would be {line}")).collect::<Vec<_>>()
+    );
+    assert_eq!(reported(&["-avc"]), expected);
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
-    assert_eq!(told(&["-avc"]), [""; 0]);
+    assert_eq!(reported(&["-avc"]), [""; 0]);
 }
 
 #[test]
-fn a_manifest_says_what_is_there() {
+fn manifest_lists_all_files_with_hashes() {
     let home = Home::new();
     files(&home, &["src/moved", "src/there", "src/d/e", "src/odd\\name\nof two lines"]);
     home.file("src/empty", "");
@@ -379,7 +382,7 @@ fn a_manifest_says_what_is_there() {
     let mut second: Vec<String> =
         fs::read_to_string(home.0.join("sums")).expect("a manifest").lines().map(str::to_owned).collect();
     second.sort();
-    assert_eq!(second, expected, "files that were not moved stand in it too");
+    assert_eq!(second, expected, "the manifest lists unchanged files, too");
     match home.command("b3sum", &["--check", "../sums"]).current_dir(home.0.join("dst")).limited_output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
         Err(_) => skipped("no b3sum to check the manifest"),
@@ -397,20 +400,20 @@ fn is_root(home: &Home) -> bool {
 }
 
 #[test]
-fn owners_are_kept_by_name_or_by_number() {
+fn preserves_owners_by_name_or_number() {
     let home = Home::new();
     if !is_root(&home) {
-        return skipped("only root gives files to others");
+        return skipped("files of other owners: needs root");
     }
-    files(&home, &["src/daemon", "src/nobody-has-it", "src/root"]);
+    files(&home, &["src/daemon", "src/unknown-owner", "src/root"]);
     let of = |name: &str, id: u32| {
         let path = home.0.join("src").join(name);
         std::os::unix::fs::chown(path, Some(id), Some(id)).expect("root gives files away");
     };
     of("daemon", 1);
-    of("nobody-has-it", 4_000_007);
+    of("unknown-owner", 4_000_007);
     let owners = |folder: &str| {
-        ["daemon", "nobody-has-it", "root"].map(|name| {
+        ["daemon", "unknown-owner", "root"].map(|name| {
             let found = fs::metadata(home.0.join(folder).join(name)).expect("a file");
             (found.uid(), found.gid())
         })
@@ -424,8 +427,8 @@ fn owners_are_kept_by_name_or_by_number() {
     }
 }
 
-/// Where the other side has accounts of its own: a program in place of ssh that gives it another /etc/passwd.
-fn far(home: &Home, passwd: Option<&str>) -> String {
+/// Writes a program in place of ssh; with `passwd` the peer has that file as its /etc/passwd.
+fn ssh_wrapper(home: &Home, passwd: Option<&str>) -> String {
     let mount = passwd.map(|passwd| {
         let passwd = home.file("passwd", passwd);
         format!("mount --bind {passwd} /etc/passwd && ")
@@ -440,37 +443,37 @@ fn far(home: &Home, passwd: Option<&str>) -> String {
     path
 }
 
-/// Where the daemon of other hosts has a number of its own; none if that cannot be had here, which is told.
+/// Writes an ssh wrapper whose peer has another ID for user `daemon`; None if that is impossible.
 fn other_accounts(home: &Home) -> Option<String> {
     let tried =
         home.command("unshare", &["-m", "mount", "--bind", "/dev/null", "/etc/passwd"]).limited_output();
     if !is_root(home) || !tried.is_ok_and(|output| output.status.success()) {
-        skipped("no right to give the other side accounts of its own");
+        skipped("no permission to give the peer its own accounts");
         return None;
     }
-    Some(far(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
+    Some(ssh_wrapper(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
 }
 
-fn copy_far(home: &Home, ssh: &str, args: &[&str]) -> Said {
+fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> Said {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     Said::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
 
 #[test]
-fn another_host_takes_part_in_lists_hashes_and_manifests() {
+fn lists_hashes_and_manifests_work_with_another_host() {
     let home = Home::new();
-    let ssh = far(&home, None);
+    let ssh = ssh_wrapper(&home, None);
     files(&home, &["src/a/b", "src/a/c", "src/d"]);
     let list = home.file("list", "a/b\nd\n");
-    copy_far(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
     assert_eq!(tree(&home, "dst").into_keys().collect::<Vec<_>>(), ["a", "a/b", "d"]);
     damage(&home.0.join("dst/a/b"), b"src/x/b");
-    let said = copy_far(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
-    assert!(said.contains("copied: a/b\n") && !said.contains("copied: d\n"), "{said}");
+    let output = copy_remote(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
+    assert!(output.contains("copied: a/b\n") && !output.contains("copied: d\n"), "{output}");
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
-    // As it is told there, a letter of this list takes two bytes for each of its own.
+    // The request encodes each character of this list in two bytes per byte.
     let long = home.file("long", &format!("{}\n", "\u{436}".repeat(50)).repeat(90_000));
-    copy_far(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
+    copy_remote(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
         .failed(1, &["the name and rule lists are too long for a remote transfer", "copy in parts"]);
     let names = |manifest: &str| {
         let text = fs::read_to_string(home.0.join(manifest)).expect("a manifest");
@@ -482,42 +485,44 @@ fn another_host_takes_part_in_lists_hashes_and_manifests() {
         (names("pulled"), names("pushed")),
         (vec!["a/b".into(), "d".into()], vec!["a/b".into(), "a/c".into(), "d".into()])
     );
-    let damaged = copy_far(&home, &ssh, &["-rc", "host:src/", "dst"]).ok();
+    let damaged = copy_remote(&home, &ssh, &["-rc", "host:src/", "dst"]).ok();
     assert!(damaged.starts_with("0 moved"), "{damaged}");
 }
 
 #[test]
-fn a_user_is_found_by_name_on_another_host() {
+fn maps_owners_by_name_on_another_host() {
     let home = Home::new();
     let Some(ssh) = other_accounts(&home) else { return };
     files(&home, &["src/x"]);
     std::os::unix::fs::chown(home.0.join("src/x"), Some(1), Some(1)).expect("root gives files away");
     let owner = |name: &str| fs::metadata(home.0.join(name)).map(|found| (found.uid(), found.gid())).ok();
-    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert_eq!(owner("there/x"), Some((4711, 1)));
-    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    copy_remote(&home, &ssh, &["-a", "host:there/", "back"]).ok();
     assert_eq!(owner("back/x"), Some((1, 1)));
-    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
     assert_eq!(owner("numbers/x"), Some((1, 1)));
 }
 
-/// An ACL by which one more user may read and write (include/uapi/linux/posix_acl_xattr.h).
+/// An ACL that grants one more user read and write access (include/uapi/linux/posix_acl_xattr.h).
 fn acl(user: u32) -> Vec<u8> {
     let entry = |tag, permissions, id: u32| [[tag, 0, permissions, 0], id.to_le_bytes()].concat();
-    let nobody = u32::MAX;
-    let others = [entry(4, 4, nobody), entry(0x10, 6, nobody), entry(0x20, 0, nobody)].concat();
-    [vec![2, 0, 0, 0], entry(1, 6, nobody), entry(2, 6, user), others].concat()
+    let no_id = u32::MAX;
+    let others = [entry(4, 4, no_id), entry(0x10, 6, no_id), entry(0x20, 0, no_id)].concat();
+    [vec![2, 0, 0, 0], entry(1, 6, no_id), entry(2, 6, user), others].concat()
 }
 
 #[test]
-fn a_user_of_an_acl_is_found_by_name_on_another_host() {
+fn maps_acl_users_by_name_on_another_host() {
     let home = Home::new();
     let Some(ssh) = other_accounts(&home) else { return };
     files(&home, &["src/d/x"]);
     let all = [("d/x", "system.posix_acl_access"), ("d", "system.posix_acl_default")];
     for (at, name) in all {
         match rustix::fs::setxattr(home.0.join("src").join(at), name, &acl(1), XattrFlags::empty()) {
-            Err(Errno::NOTSUP) => return skipped("the file system has no ACLs"),
+            Err(Errno::NOTSUP) => {
+                return skipped("ACLs, which the file system of this test does not support")
+            }
             set => set.expect("an ACL"),
         }
     }
@@ -529,21 +534,21 @@ fn a_user_of_an_acl_is_found_by_name_on_another_host() {
         })
     };
     let both = |user| [acl(user), acl(user)];
-    copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert_eq!(acls("there"), both(4711));
-    let again = copy_far(&home, &ssh, &["-a", "src/", "host:there"]).ok();
+    let again = copy_remote(&home, &ssh, &["-a", "src/", "host:there"]).ok();
     assert!(again.starts_with("0 moved"), "{again}");
-    copy_far(&home, &ssh, &["-a", "host:there/", "back"]).ok();
+    copy_remote(&home, &ssh, &["-a", "host:there/", "back"]).ok();
     assert_eq!(acls("back"), both(1));
-    copy_far(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
+    copy_remote(&home, &ssh, &["-a", "--numeric-ids", "src/", "host:numbers"]).ok();
     assert_eq!(acls("numbers"), both(1));
     copy(&home, &["-a", "src/", "local"]).ok();
     assert_eq!(acls("local"), both(1));
 }
 
-/// Nothing of it is there, whatever the name says.
+/// A directory is never copied into itself.
 #[test]
-fn a_folder_that_is_moved_into_itself_is_told() {
+fn reports_a_directory_copied_into_itself() {
     let home = Home::new();
     fs::create_dir(home.0.join("a")).expect("a folder");
     home.file("a/x", "x");
@@ -551,13 +556,13 @@ fn a_folder_that_is_moved_into_itself_is_told() {
         .failed(3, &["the destination cannot be copied into itself"]);
     home.run(&["copy", "--no-job", "-a", "--exclude=/a", "a", "a"]).ok();
     assert!(!home.0.join("a/a").exists());
-    // Below a source it is passed over.
+    // Below a source, the destination is skipped without an error.
     home.run(&["copy", "--no-job", "-a", ".", "a"]).ok();
 }
 
-/// Told once, and by a rehearsal, too.
+/// Reported once, also in a dry run.
 #[test]
-fn a_folder_that_has_the_name_of_a_file_before_it_is_told() {
+fn reports_a_directory_with_the_name_of_an_earlier_file() {
     for dry in [&["-n"][..], &[]] {
         let home = Home::new();
         fs::create_dir_all(home.0.join("b/e")).expect("a folder");
@@ -568,13 +573,13 @@ fn a_folder_that_has_the_name_of_a_file_before_it_is_told() {
         fs::create_dir_all(home.0.join("b/f")).expect("a folder");
         home.file("b/f/z", "z");
         let args = [&["copy", "-r", "--json"], dry, &["a/", "b/", "to"]].concat();
-        let said = home.run(&args);
+        let output = home.run(&args);
         assert_eq!(
-            (said.code, said.out.matches("different kind of file with this name").count()),
+            (output.code, output.out.matches("different kind of file with this name").count()),
             (Some(3), 1),
             "{}",
-            said.out
+            output.out
         );
-        assert!(said.out.contains("f/z") && !said.out.contains("e/x"), "{}", said.out);
+        assert!(output.out.contains("f/z") && !output.out.contains("e/x"), "{}", output.out);
     }
 }

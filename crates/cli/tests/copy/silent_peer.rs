@@ -1,4 +1,4 @@
-//! Other sides that say nothing, or something else than numaio does, before a transfer begins; and ssh that asks for a password.
+//! Peers that send nothing, or no numaio reply, before a transfer starts; and ssh password prompts.
 
 use crate::support::limits::accept_from;
 use crate::support::{kill, until, Home, Limited, Said, HEED_SIGNALS};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
-/// A home with a file, and a program in place of ssh, whose process is noted in `far.pid`.
+/// A home with a file and a program in place of ssh, which writes its process ID to `far.pid`.
 fn home(run: &str) -> Home {
     let home = Home::new();
     home.file("file", "content");
@@ -34,28 +34,28 @@ fn runs(pid: &str) -> bool {
     numaio_machine::process::start_time(&root, pid.trim().parse().expect("a number")).is_some()
 }
 
-fn far_runs(home: &Home) -> bool {
+fn remote_runs(home: &Home) -> bool {
     runs(&fs::read_to_string(home.0.join("far.pid")).expect("a process"))
 }
 
-fn signalled(mut near: Child, signal: &str) -> Said {
-    kill(signal, near.id());
-    Said::of(near.limited_output().expect("an end"))
+fn signalled(mut client: Child, signal: &str) -> Said {
+    kill(signal, client.id());
+    Said::of(client.limited_output().expect("an end"))
 }
 
-/// What numaio says when it gets this signal while the other side is silent.
-fn interrupted(home: &Home, near: Child, signal: &str) -> Said {
-    until(|| home.0.join("far.pid").exists(), || "ssh is started");
-    let said = signalled(near, signal);
-    assert!(!far_runs(home), "the other side was left behind");
+/// Interrupts numaio while the peer is silent, and returns its output.
+fn interrupted(home: &Home, client: Child, signal: &str) -> Said {
+    until(|| home.0.join("far.pid").exists(), || "ssh did not start");
+    let output = signalled(client, signal);
+    assert!(!remote_runs(home), "the remote process still runs");
     fs::remove_file(home.0.join("far.pid")).expect("removed");
-    said
+    output
 }
 
-/// The other side would go on for an hour: whoever waits for it does not come to the end of this test.
+/// The remote process would run for an hour: a test that waits for it exceeds its time limit.
 #[test]
-fn an_interrupt_ends_the_wait_for_a_silent_side() {
-    let ways: [&[&str]; 5] = [
+fn interrupt_ends_the_wait_for_a_silent_remote_process() {
+    let cases: [&[&str]; 5] = [
         &["file", "host:to"],
         &["host:file", "to"],
         &["--tunnel", "file", "host:to"],
@@ -63,66 +63,66 @@ fn an_interrupt_ends_the_wait_for_a_silent_side() {
         &["host:file", "other:to"],
     ];
     let home = home("exec sleep 3600");
-    for (way, signal) in ways.into_iter().zip(["-INT", "-TERM", "-INT", "-TERM", "-INT"]) {
-        let near = command(&home, way).spawn().expect("numaio");
-        interrupted(&home, near, signal).failed(130, &["numaio: interrupted before host answered"]);
+    for (args, signal) in cases.into_iter().zip(["-INT", "-TERM", "-INT", "-TERM", "-INT"]) {
+        let client = command(&home, args).spawn().expect("numaio");
+        interrupted(&home, client, signal).failed(130, &["numaio: interrupted before host answered"]);
     }
-    // The jobs were cut, and can be resumed.
+    // The jobs are interrupted and can be resumed.
     let jobs = home.run(&["jobs"]).ok();
-    assert_eq!(jobs.matches("cut").count(), ways.len(), "{jobs}");
+    assert_eq!(jobs.matches("cut").count(), cases.len(), "{jobs}");
 }
 
 #[test]
-fn an_interrupt_ends_the_wait_for_a_silent_daemon() {
+fn interrupt_ends_the_wait_for_a_silent_daemon() {
     let home = home("exec false");
     home.run(&["keygen"]).ok();
     for (is_source, signal) in [(true, "-INT"), (false, "-TERM")] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let place = listener.local_addr().expect("an address");
-        let url = format!("numaio://{place}/root");
-        let way = if is_source { ["file", &url] } else { [&url, "to"] };
-        let near = command(&home, &way).spawn().expect("numaio");
-        let mut silent = accept_from(&listener, near.id());
-        // It has begun to open the channel.
+        let address = listener.local_addr().expect("an address");
+        let url = format!("numaio://{address}/root");
+        let args = if is_source { ["file", &url] } else { [&url, "to"] };
+        let client = command(&home, &args).spawn().expect("numaio");
+        let mut silent = accept_from(&listener, client.id());
+        // The client has started to open the control channel.
         silent.read_exact(&mut [0]).expect("a byte");
-        signalled(near, signal).failed(130, &[&format!("numaio: interrupted before {place} answered")]);
+        signalled(client, signal).failed(130, &[&format!("numaio: interrupted before {address} answered")]);
     }
 }
 
 #[test]
-fn an_interrupt_ends_a_side_that_began_an_answer_and_whatever_it_started() {
-    // It does not end when it is asked to, nor when its standard input does.
+fn interrupt_kills_an_unresponsive_remote_process_and_its_children() {
+    // The process ignores SIGTERM and the end of its standard input.
     let home = home("trap '' TERM INT\nsleep 3600 & echo $! >sleep.pid\nprintf '{\"Rea'\nwait");
-    let near = command(&home, &["file", "host:to"]).spawn().expect("numaio");
+    let client = command(&home, &["file", "host:to"]).spawn().expect("numaio");
     until(
         || fs::read_to_string(home.0.join("sleep.pid")).is_ok_and(|pid| pid.ends_with('\n')),
-        || "it began",
+        || "the remote process did not start",
     );
-    interrupted(&home, near, "-INT").failed(130, &["interrupted before host answered"]);
+    interrupted(&home, client, "-INT").failed(130, &["interrupted before host answered"]);
     let sleep = fs::read_to_string(home.0.join("sleep.pid")).expect("a process");
     if fs::File::open("/dev/tty").is_ok() {
-        // With a terminal numaio ends ssh alone.
+        // With a terminal, numaio kills only ssh itself.
         drop(Command::new("kill").arg(sleep.trim()).limited_status());
     }
-    until(|| !runs(&sleep), || "what it started ends, too");
+    until(|| !runs(&sleep), || "the child of the remote process still runs");
 }
 
 #[test]
-fn an_order_that_nobody_takes_can_be_interrupted() {
+fn interrupt_ends_the_write_of_a_request_that_is_not_read() {
     let home = home("exec sleep 3600");
-    // Far more than a pipe holds.
+    // Far more than the capacity of a pipe.
     let rules: String = (0..20_000).map(|index| format!("- name-{index}\n")).collect();
     home.file("rules", &rules);
     let args = ["-r", "--exclude-from", "rules", "./", "host:to"];
-    let near = command(&home, &args).spawn().expect("numaio");
-    interrupted(&home, near, "-TERM").failed(130, &["interrupted before host answered"]);
+    let client = command(&home, &args).spawn().expect("numaio");
+    interrupted(&home, client, "-TERM").failed(130, &["interrupted before host answered"]);
 }
 
 #[test]
-fn who_is_no_numaio_is_told_by_what_it_says() {
+fn reports_output_of_a_remote_program_that_is_not_numaio() {
     let cases = [
         ("echo 'Welcome to host'; exec sh -c \"$*\"", "is not numaio: Welcome to host"),
-        // Without end, in lines or not; and half an answer.
+        // Endless output, with and without line breaks; and half an answer.
         ("exec yes welcome", "is not numaio: welcome"),
         ("exec tr '\\0' w </dev/zero", "is not numaio: wwwwwwww"),
         ("exec tr '\\0' '{' </dev/zero", "is not numaio: {{{{{{{{"),
@@ -131,36 +131,36 @@ fn who_is_no_numaio_is_told_by_what_it_says() {
     ];
     for (run, words) in cases {
         let home = home(run);
-        for way in [["file", "host:to"], ["host:file", "to"]] {
-            // So much memory that a limit on what is read is noticed where there is none.
-            let said = Said::of(command(&home, &way).limited_output().expect("numaio"));
-            said.failed(1, &["numaio: the program on host is not numaio: ", words, "ssh host true"]);
-            assert!(!far_runs(&home), "the other side was left behind: {run}");
+        for args in [["file", "host:to"], ["host:file", "to"]] {
+            // Endless output would fill the memory if numaio read it without a limit.
+            let output = Said::of(command(&home, &args).limited_output().expect("numaio"));
+            output.failed(1, &["numaio: the program on host is not numaio: ", words, "ssh host true"]);
+            assert!(!remote_runs(&home), "the remote process still runs: {run}");
             assert!(!home.0.join("to").exists());
         }
     }
 }
 
-/// Runs a command on a terminal of its own, types when it is asked for a password, and prints what it printed.
+/// Runs a command on its own terminal, types a reply to its password prompt, and prints its output.
 const TERMINAL: &str = "
 import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.argv[2], sys.argv[2:])
-told, typed = b'', False
+shown, typed = b'', False
 while True:
     try:
         some = os.read(terminal, 4096)
     except OSError:
         break
-    told += some
-    if b'password: ' in told and not typed:
+    shown += some
+    if b'password: ' in shown and not typed:
         os.write(terminal, sys.argv[1].encode().decode('unicode_escape').encode())
         typed = True
-print(told.decode(), 'code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print(shown.decode(), 'code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
 
-/// As ssh does: its standard streams are ours, so it asks on the terminal itself.
+/// Prompts on the terminal, as ssh does: its standard streams belong to numaio.
 const ASKS: &str = "printf 'password: ' >/dev/tty; read word </dev/tty\n\
     [ \"$word\" = secret ] || exit 255; exec sh -c \"$*\"";
 
@@ -173,7 +173,7 @@ fn on_a_terminal(home: &Home, typed: &str) -> String {
 }
 
 #[test]
-fn ssh_can_ask_for_a_password_on_the_terminal() {
+fn ssh_can_prompt_for_a_password_on_the_terminal() {
     let home = home(ASKS);
     let out = on_a_terminal(&home, "secret\\n");
     assert!(out.ends_with("code 0\n"), "{out}");
@@ -181,10 +181,10 @@ fn ssh_can_ask_for_a_password_on_the_terminal() {
 }
 
 #[test]
-fn an_interrupt_where_ssh_asks_for_a_password_ends_both() {
+fn interrupt_during_a_password_prompt_ends_numaio_and_ssh() {
     let home = home(ASKS);
     // Ctrl-C.
     let out = on_a_terminal(&home, "\\x03");
     assert!(out.contains("interrupted before host answered") && out.ends_with("code 130\n"), "{out}");
-    assert!(!far_runs(&home) && !home.0.join("to").exists());
+    assert!(!remote_runs(&home) && !home.0.join("to").exists());
 }

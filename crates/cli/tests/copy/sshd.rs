@@ -1,4 +1,4 @@
-//! `numaio copy` through the system's ssh, to an sshd of the test's own on this machine.
+//! `numaio copy` through the system's ssh, to a private sshd on this machine.
 
 use crate::support::{Home, Limited, Said};
 use std::fs;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 const SSHD: &str = "/usr/sbin/sshd";
-/// How often another port is tried: between two of our calls somebody else may take one.
+/// Number of ports to try: another process may take a port before sshd binds it.
 const TRIES: usize = 5;
 
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// An sshd whose sessions have a home of their own, and what a client needs for it.
+/// An sshd whose sessions have their own home, and the files that its client needs.
 struct Server {
     home: Home,
     sshd: Child,
@@ -32,14 +32,14 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Why there is none is said.
+    /// None, after reporting why, if sshd cannot run here.
     fn start() -> Option<Self> {
         let home = Home::new();
         if !Path::new(SSHD).exists() || !has("ssh") || !has("ssh-keygen") {
-            skipped("an sshd of our own: it is Debian's openssh-server");
+            skipped("a private sshd: install openssh-server (Debian)");
             return None;
         }
-        // Where sshd gives up its rights; the service makes it, if it was ever started.
+        // The privilege separation directory of sshd; its service creates it on first start.
         let _ = fs::create_dir("/run/sshd");
         keys(&home);
         for _ in 0..TRIES {
@@ -53,21 +53,18 @@ impl Server {
             let _ = sshd.kill();
             let _ = sshd.limited_status();
         }
-        skipped(&format!(
-            "an sshd of our own: {}",
-            fs::read_to_string(home.0.join("log")).unwrap_or_default()
-        ));
+        skipped(&format!("a private sshd: {}", fs::read_to_string(home.0.join("log")).unwrap_or_default()));
         None
     }
 
-    /// An account may be locked, or a system may forbid such an sshd.
+    /// Logs in once: the account may be locked, or the system may forbid such an sshd.
     fn checked(self) -> Option<Self> {
         let output =
             self.home.command(&self.home.path("ssh"), &["far", "true"]).limited_output().expect("ssh");
         if output.status.success() {
             return Some(self);
         }
-        skipped(&format!("an sshd of our own: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        skipped(&format!("a private sshd: {}", String::from_utf8_lossy(&output.stderr).trim()));
         None
     }
 
@@ -90,10 +87,10 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Waits until it takes connections; false if it ended.
+/// Waits until sshd accepts connections; false if it exited.
 fn listens(sshd: &mut Child, port: u16) -> bool {
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
         if sshd.try_wait().expect("a child").is_some() {
             return false;
         }
@@ -114,8 +111,8 @@ fn keys(home: &Home) {
     fs::copy(home.0.join("user-key.pub"), home.0.join("authorized")).expect("a key");
 }
 
-/// Configurations of both, a wrapper that gives ssh its own, and what each session runs in: a home with numaio on its PATH
-/// for the host `far`, and one without for `bare`.
+/// Writes the configuration of client and server, the ssh wrapper and the session script.
+/// Host `far` has a home with numaio on its PATH, and host `bare` one without.
 fn files(home: &Home, port: u16) {
     let at = home.0.display();
     let session = format!(
@@ -149,7 +146,7 @@ fn files(home: &Home, port: u16) {
     home.file("ssh_config", &config);
 }
 
-/// Files of all sizes.
+/// Files of several sizes, one with special characters in its name.
 fn tree(folder: &Path) {
     fs::create_dir_all(folder.join("d/e")).expect("a folder");
     let bytes = |count: usize| (0..count).map(|index| (index * 31 + (index >> 9)) as u8).collect::<Vec<_>>();
@@ -166,32 +163,32 @@ fn same(home: &Home, one: &str, other: &str) {
 }
 
 #[test]
-fn files_go_through_a_real_ssh_and_back() {
+fn copies_both_ways_through_a_real_ssh() {
     let Some(server) = Server::start() else { return };
     let home = &server.home;
     tree(&home.0.join("src"));
-    let said = server.copy(&["-av", "src/", "far:there"]);
-    // Data connections of their own, which the client finds by `ssh -G`.
-    assert!(!said.err.contains("data goes through ssh"), "{}", said.err);
-    said.ok();
+    let output = server.copy(&["-av", "src/", "far:there"]);
+    // Data uses its own connections, to the address that `ssh -G` prints.
+    assert!(!output.err.contains("data goes through ssh"), "{}", output.err);
+    output.ok();
     same(home, "src", "far/there");
     server.copy(&["-a", "far:there/", "back"]).ok();
     same(home, "src", "back");
-    for (how, name) in [(&["--tunnel"][..], "tunnelled"), (&["--data-security", "none"], "open")] {
-        server.copy(&[how, &["-a", "src/", &format!("far:{name}")]].concat()).ok();
+    for (options, name) in [(&["--tunnel"][..], "tunnelled"), (&["--data-security", "none"], "open")] {
+        server.copy(&[options, &["-a", "src/", &format!("far:{name}")]].concat()).ok();
         same(home, "src", &format!("far/{name}"));
-        server.copy(&[how, &["-a", &format!("far:{name}/"), &format!("{name}-back")]].concat()).ok();
+        server.copy(&[options, &["-a", &format!("far:{name}/"), &format!("{name}-back")]].concat()).ok();
         same(home, "src", &format!("{name}-back"));
     }
     let again = server.copy(&["-a", "src/", "far:there"]).ok();
     assert!(again.starts_with("0 moved, "), "{again}");
-    // Names that a shell would take for something else.
+    // Names with characters that are special to a shell.
     server.copy(&["far:there/d/e/it's a:b", "./odd name;true"]).ok();
     assert_eq!(fs::metadata(home.0.join("odd name;true")).expect("a file").len(), 70_000);
 }
 
 #[test]
-fn a_real_host_without_numaio_gets_one_and_two_hosts_copy_between_them() {
+fn bootstraps_a_real_host_and_copies_between_two() {
     let Some(server) = Server::start() else { return };
     let home = &server.home;
     tree(&home.0.join("src"));
@@ -202,25 +199,25 @@ fn a_real_host_without_numaio_gets_one_and_two_hosts_copy_between_them() {
     server.copy(&["-a", "--bootstrap", "bare:there/", "back"]).ok();
     same(home, "src", "back");
     server.copy(&["-a", "src/", "far:there"]).ok();
-    let said = server.copy(&["-a", "far:there/", "near:there"]).ok();
-    assert!(said.contains(" moved, ") && !said.contains("failed"), "{said}");
+    let output = server.copy(&["-a", "far:there/", "near:there"]).ok();
+    assert!(output.contains(" moved, ") && !output.contains("failed"), "{output}");
     same(home, "src", "near/there");
 }
 
 #[test]
-fn what_ssh_refuses_is_told_with_what_to_do() {
+fn reports_ssh_failures_with_a_hint() {
     let Some(server) = Server::start() else { return };
     let home = &server.home;
     tree(&home.0.join("src"));
     let key = home.0.join("known");
     let known = fs::read_to_string(&key).expect("a key");
-    // The host is another one than before.
+    // The host key has changed.
     let other = fs::read_to_string(home.0.join("user-key.pub")).expect("a key");
     let host = known.split(' ').next().unwrap_or_default();
     fs::write(&key, format!("{host} {other}")).expect("a file");
     server.copy(&["-a", "src/", "far:there"]).failed(1, &["Host key verification failed", "/ssh far true"]);
     fs::write(&key, known).expect("a file");
-    // Nobody is let in.
+    // No user key is authorized.
     fs::write(home.0.join("authorized"), "").expect("a file");
     server.copy(&["-a", "far:there/", "back"]).failed(1, &["Permission denied", "/ssh far true"]);
     assert!(!home.0.join("far/there").exists() && !home.0.join("back").exists());

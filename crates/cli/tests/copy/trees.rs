@@ -1,13 +1,13 @@
-//! Trees of files, with all that can be told of them.
+//! Snapshots of directory trees, to detect any change.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Every name below a folder with all that the kernel tells of it without following links, but for when it was read: any
-/// change of an attribute changes its ctime.
-pub fn untouched(root: &Path) -> BTreeMap<PathBuf, String> {
+/// Maps every path below a directory to all metadata of lstat(2) except the access time. Any change
+/// of an attribute changes the ctime.
+pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut tree = BTreeMap::new();
     let mut rest = vec![root.to_owned()];
     while let Some(path) = rest.pop() {

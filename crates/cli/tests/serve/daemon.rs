@@ -1,4 +1,4 @@
-//! A daemon that runs, and what it said.
+//! A running daemon and its log.
 
 use crate::support::{kill, until, Home, Limited};
 use std::fs;
@@ -7,18 +7,19 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A daemon with its folder, in which are its key, its file and its roots.
+/// A daemon with its directory, which contains its key, its configuration file and its roots.
 pub struct Daemon {
     pub home: Home,
     pub port: u16,
     /// Its public key.
     pub key: String,
     child: Child,
-    said: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
 }
 
 impl Daemon {
-    /// Starts one by a file; FOLDER in its text stands for the daemon's folder, which has the folders `data` and `outside`.
+    /// Starts a daemon with this configuration. FOLDER in the text stands for the daemon's
+    /// directory, which contains the directories `data` and `outside`.
     pub fn start(config: &str) -> Self {
         Self::start_with(config, |_| ())
     }
@@ -33,42 +34,42 @@ impl Daemon {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         change(&mut command);
         let mut child = command.spawn().expect("numaio");
-        let said = Arc::new(Mutex::new(String::new()));
-        let (from, log) = (child.stderr.take().expect("a pipe"), said.clone());
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, lines) = (child.stderr.take().expect("a pipe"), log.clone());
         thread::spawn(move || {
-            for line in BufReader::new(from).lines().map_while(Result::ok) {
-                log.lock().expect("a lock").push_str(&format!("{line}\n"));
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                lines.lock().expect("a lock").push_str(&format!("{line}\n"));
             }
         });
-        let mut daemon = Self { home, port: 0, key, child, said };
-        let said = daemon.said_soon("listening at ");
-        let address = said.split("listening at ").nth(1).and_then(|rest| rest.lines().next());
+        let mut daemon = Self { home, port: 0, key, child, log };
+        let log = daemon.wait_for_log("listening at ");
+        let address = log.split("listening at ").nth(1).and_then(|rest| rest.lines().next());
         let port = address.and_then(|address| address.rsplit(':').next()).and_then(|port| port.parse().ok());
         daemon.port = port.expect("a port");
         daemon
     }
 
-    /// Writes its file anew.
+    /// Replaces its configuration file.
     pub fn configure(&self, config: &str) {
         write_config(&self.home, config);
     }
 
-    /// All that it and its sessions said.
-    pub fn said(&self) -> String {
-        self.said.lock().expect("a lock").clone()
+    /// Everything that the daemon and its sessions have logged.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("a lock").clone()
     }
 
-    /// Waits until it has said something.
-    pub fn said_soon(&self, words: &str) -> String {
-        until(|| self.said().contains(words), || format!("{words:?} is not in: {}", self.said()));
-        self.said()
+    /// Waits until the log contains this text, and returns the log.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        until(|| self.log().contains(text), || format!("{text:?} is not in: {}", self.log()));
+        self.log()
     }
 
     pub fn signal(&self, signal: &str) {
         kill(signal, self.child.id());
     }
 
-    /// Waits for its end.
+    /// Waits until the daemon exits.
     pub fn ended(&mut self) -> ExitStatus {
         self.child.limited_status().expect("ended")
     }
@@ -77,7 +78,7 @@ impl Daemon {
         self.child.try_wait().expect("asked").is_none()
     }
 
-    /// What users write before a path below a root.
+    /// The URL of a path: a root's name, then a path below it.
     pub fn url(&self, path: &str) -> String {
         format!("numaio://127.0.0.1:{}/{path}", self.port)
     }

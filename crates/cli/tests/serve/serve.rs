@@ -1,4 +1,4 @@
-//! `numaio serve`: who may do what in which root, what nobody can, and how it begins and ends.
+//! `numaio serve`: permissions, sessions, limits, configuration, start and stop.
 
 use crate::daemon::Daemon;
 use crate::support::{kill, until, Home, Limited, Said, LIMIT};
@@ -14,9 +14,9 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// What every file of a daemon begins with here.
+/// Start of the configuration of every daemon in these tests.
 const HEAD: &str = "listen = \"127.0.0.1:0\"\nkey = \"FOLDER/key\"\nas_root = true\n";
-/// One root that everybody may read and write.
+/// A root that every user may read and write.
 const OPEN: &str = "[root.data]\npath = \"FOLDER/data\"\nread = \"*\"\nwrite = \"*\"\n";
 
 /// A user with a home and a key.
@@ -38,12 +38,12 @@ impl User {
         Self { home, key }
     }
 
-    /// The lines that make a daemon know this one.
+    /// Configuration lines that authorize this user.
     fn known_as(&self, name: &str) -> String {
         format!("[user.{name}]\nkeys = [\"{}\"]\n", self.key)
     }
 
-    /// From now on the key of the daemon is known.
+    /// Adds the daemon's key to the user's known hosts.
     fn trust(&self, daemon: &Daemon) {
         let folder = self.home.0.join(".config/numaio");
         let line = format!("127.0.0.1:{} {}\n", daemon.port, daemon.key);
@@ -54,7 +54,7 @@ impl User {
         self.home.run(&[&["copy"], args].concat())
     }
 
-    /// One that runs until it is through or killed.
+    /// Starts a copy that runs until it is complete or killed.
     fn copying(&self, args: &[&str]) -> Child {
         let mut command = self.home.numaio(&[&["copy"], args].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio")
@@ -69,7 +69,7 @@ fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// A daemon with one open root, and a user who knows it.
+/// A daemon with one open root, and a user that it authorizes.
 fn open(more: &str) -> (Daemon, User) {
     let user = User::new();
     let daemon = Daemon::start(&format!("{HEAD}{more}{OPEN}{}", user.known_as("alice")));
@@ -83,11 +83,11 @@ fn same(home: &Home, one: &str, other: &Path) {
 }
 
 #[test]
-fn files_go_to_a_root_and_come_back() {
+fn copies_to_a_root_and_back() {
     let (daemon, user) = open("");
     user.copy(&["-a", "src/", &daemon.url("data")]).ok();
     same(&user.home, "src", &daemon.home.0.join("data"));
-    // The root itself means what is in it; a path means what it means everywhere.
+    // The URL of a root stands for its contents; other paths follow the usual slash rules.
     user.copy(&["-a", &daemon.url("data"), "back"]).ok();
     same(&user.home, "src", &user.home.0.join("back"));
     user.copy(&["-a", &daemon.url("data/d"), "part"]).ok();
@@ -95,40 +95,40 @@ fn files_go_to_a_root_and_come_back() {
     user.copy(&[&daemon.url("data/d/block"), &daemon.url("data/small"), "part"]).ok();
     user.copy(&[&daemon.url("data/small"), "renamed"]).ok();
     for args in ["-r", "-rn"] {
-        let said = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
-        said.failed(
+        let output = user.copy(&[args, "src", &daemon.url("data/new/deep/x")]);
+        output.failed(
             1,
             &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"],
         );
     }
     assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
-    // A second time there is nothing to do; options are those of ssh.
+    // A second copy moves nothing; the options are those of copies by ssh.
     let out = user.copy(&["-a", "src/", &daemon.url("data/")]).ok();
     assert!(out.contains("0 moved"), "{out}");
     fs::remove_file(user.home.0.join("src/small")).expect("removed");
     user.copy(&["-a", "--delete", "--checksum", "src/", &daemon.url("data")]).ok();
     same(&user.home, "src", &daemon.home.0.join("data"));
-    let said = daemon.said();
+    let output = daemon.log();
     assert!(
-        said.contains("alice writes to data (process ") && said.contains("alice reads data: done"),
-        "{said}"
+        output.contains("alice writes to data (process ") && output.contains("alice reads data: done"),
+        "{output}"
     );
 }
 
 #[test]
-fn the_log_tells_how_many_files_failed() {
+fn log_reports_the_number_of_failed_files() {
     let (daemon, user) = open("");
-    // A folder with something in it is not replaced by a file.
+    // A file does not replace a directory that is not empty.
     fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
     user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
-    daemon.said_soon("alice writes to data: done, 1 failed\n");
+    daemon.wait_for_log("alice writes to data: done, 1 failed\n");
     fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
     user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
-    daemon.said_soon("alice reads data: done, 1 failed\n");
+    daemon.wait_for_log("alice reads data: done, 1 failed\n");
 }
 
 #[test]
-fn data_goes_through_the_control_connection_too() {
+fn tunnel_sends_data_through_the_control_connection() {
     let (daemon, user) = open("");
     let to = daemon.url("data/new");
     user.copy(&["-a", "--tunnel", "src/", &to]).ok();
@@ -137,7 +137,7 @@ fn data_goes_through_the_control_connection_too() {
     user.copy(&["-a", "--data-port", "4000", "src/", &to]).failed(2, &["at its own port"]);
 }
 
-/// Addresses to which connections with a port are open, by the last number of each (proc_net_tcp.rst).
+/// Last bytes of the remote addresses of open connections to a port (proc_net_tcp.rst).
 fn connected(port: u16) -> Vec<u8> {
     let table = fs::read_to_string("/proc/net/tcp").expect("a table");
     let (port, open) = (format!(":{port:04X}"), "01");
@@ -151,7 +151,7 @@ fn connected(port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn data_goes_by_several_addresses_of_a_host() {
+fn via_distributes_connections_over_several_addresses() {
     let user = User::new();
     let all = HEAD.replace("127.0.0.1:0", "0.0.0.0:0");
     let daemon = Daemon::start(&format!("{all}{OPEN}{}", user.known_as("alice")));
@@ -159,13 +159,13 @@ fn data_goes_by_several_addresses_of_a_host() {
     let to = format!("numaio://127.0.0.1:{}/data", daemon.port);
     let slowly = ["-r", "--bwlimit", "100K", "--streams", "3", "--via", "127.0.0.2", "src/", &to];
     let mut slow = user.copying(&slowly);
-    // The control channel, and four connections by turns.
+    // The control channel, and four data connections that alternate between two addresses.
     let by_turns = || {
         let connected = connected(daemon.port);
         let of = |last| connected.iter().filter(|at| **at == last).count();
         (of(1), of(2)) == (3, 2)
     };
-    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.said()));
+    until(by_turns, || format!("{:?}; {}", connected(daemon.port), daemon.log()));
     kill("-TERM", slow.id());
     let ended = slow.limited_output().expect("ended");
     assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -174,15 +174,15 @@ fn data_goes_by_several_addresses_of_a_host() {
     let few = user.copy(&["-r", "--streams", "1", "--via", "127.0.0.2", "src/", &to]);
     few.failed(2, &["too few for 2 addresses"]);
     user.copy(&["-r", "--via", "no such host", "src/", &to]).failed(2, &["--via no such host"]);
-    // Where nobody listens others take the part.
+    // If no daemon listens at an address, its connections use the others.
     let (only, user) = open("");
-    let said = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
-    assert!(said.err.contains("no data connection to 127.0.0.2"), "{}", said.err);
-    said.ok();
+    let output = user.copy(&["-r", "--via", "127.0.0.2", "src/", &only.url("data")]);
+    assert!(output.err.contains("no data connection to 127.0.0.2"), "{}", output.err);
+    output.ok();
 }
 
 #[test]
-fn a_daemon_is_known_by_its_key() {
+fn client_verifies_the_key_of_the_daemon() {
     let (daemon, user) = open("");
     let known = user.home.0.join(".config/numaio/known_hosts");
     fs::remove_file(&known).expect("removed");
@@ -193,46 +193,46 @@ fn a_daemon_is_known_by_its_key() {
     assert!(!known.exists());
     user.copy(&["-r", &trust, "src/", &to]).ok();
     user.copy(&["-r", "src/", &to]).ok();
-    // What is typed is not what is known.
+    // A key from --trust must match even if the daemon's key is known.
     user.copy(&["-r", &other, "src/", &to]).failed(1, &["has the key", "of --trust"]);
-    // Another daemon at the same place.
+    // Another daemon at the same address.
     fs::write(&known, format!("# mine\n127.0.0.1:{} {}\n", daemon.port, user.key)).expect("a file");
     for trust in ["-v", &trust] {
-        let said = user.copy(&["-r", trust, "src/", &to]);
-        said.failed(1, &["THE KEY OF 127.0.0.1", &daemon.key, &user.key]);
+        let output = user.copy(&["-r", trust, "src/", &to]);
+        output.failed(1, &["THE KEY OF 127.0.0.1", &daemon.key, &user.key]);
     }
     fs::write(&known, "nonsense\n").expect("a file");
     user.copy(&["-r", "src/", &to]).failed(1, &["known_hosts: line 1"]);
-    // Who has no home is told its key each time.
+    // Without a home directory, the key must be given each time.
     let key = user.home.path(".config/numaio/key");
     let mut homeless = user.home.numaio(&["copy", "-r", "--key", &key, &trust, "src/", &to]);
-    let said = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
-    let words = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success() && words.contains("cannot remember"), "{words}");
+    let output = homeless.env_remove("HOME").env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && words.contains("cannot remember"), "{words}");
 }
 
 #[test]
-fn a_user_is_known_by_a_key() {
+fn daemon_authenticates_users_by_key() {
     let (daemon, user) = open("");
     let to = daemon.url("data");
-    let stranger = User::new();
-    stranger.trust(&daemon);
-    stranger.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &stranger.key]);
-    daemon.said_soon("refused: no user here has the key");
+    let unknown_user = User::new();
+    unknown_user.trust(&daemon);
+    unknown_user.copy(&["-r", "src/", &to]).failed(1, &["no user here has the key", &unknown_user.key]);
+    daemon.wait_for_log("refused: no user here has the key");
     let as_other = to.replace("//", "//bob@");
     user.copy(&["-r", "src/", &as_other]).failed(1, &["the key belongs to alice, not to bob"]);
     user.copy(&["-r", "src/", &to.replace("//", "//alice@")]).ok();
-    // A key that others can read is none, nor is one that is not there.
+    // A key file that other users can read is rejected, and so is a missing one.
     let key = user.home.0.join(".config/numaio/key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).expect("a mode");
     user.copy(&["-r", "src/", &to]).failed(1, &["other users may access this key", "chmod 600"]);
     user.copy(&["-r", "--key", "absent", "src/", &to]).failed(1, &["absent: ", "numaio keygen"]);
-    let key = stranger.home.path(".config/numaio/key");
+    let key = unknown_user.home.path(".config/numaio/key");
     user.copy(&["-r", "--key", &key, "src/", &to]).failed(1, &["no user here has the key"]);
 }
 
 #[test]
-fn everybody_does_what_they_may() {
+fn users_have_only_the_permissions_of_their_roots() {
     let (alice, bob) = (User::new(), User::new());
     let roots = "[root.in]\npath = \"FOLDER/data\"\nwrite = \"alice\"\n\
                  [root.out]\npath = \"FOLDER/outside\"\nread = [\"alice\"]\n";
@@ -244,7 +244,7 @@ fn everybody_does_what_they_may() {
     assert_eq!(fs::read(alice.home.0.join("got/file")).ok(), Some(b"content".to_vec()));
     alice.copy(&["-r", "src/", &daemon.url("out")]).failed(1, &["alice may not write to out"]);
     alice.copy(&["-r", &daemon.url("in"), "no"]).failed(1, &["alice may not read from in"]);
-    // Who may do nothing in a root does not learn that it is there.
+    // A user without permissions in a root does not learn that it exists.
     for root in ["in", "out", "none"] {
         let why = format!("there is no root {root:?} for bob");
         bob.copy(&["-r", "src/", &daemon.url(root)]).failed(1, &[&why]);
@@ -255,7 +255,7 @@ fn everybody_does_what_they_may() {
 }
 
 #[test]
-fn no_name_and_no_link_leads_out_of_a_root() {
+fn rejects_names_and_links_out_of_a_root() {
     let (daemon, user) = open("");
     let (root, outside) = (daemon.home.0.join("data"), daemon.home.0.join("outside"));
     fs::write(outside.join("secret"), "secret").expect("a file");
@@ -270,23 +270,23 @@ fn no_name_and_no_link_leads_out_of_a_root() {
         "relative/",
         "d/../../outside/",
     ] {
-        let said = user.copy(&["-r", &daemon.url(&format!("data/{from}")), "got"]);
-        assert_eq!(said.code, Some(1), "{from}: {}{}", said.out, said.err);
+        let output = user.copy(&["-r", &daemon.url(&format!("data/{from}")), "got"]);
+        assert_eq!(output.code, Some(1), "{from}: {}{}", output.out, output.err);
     }
     for to in ["../outside/", "absolute/", "relative/", "absolute/new/", "../new", "relative/new", "file"] {
-        let said = user.copy(&["src/small", &daemon.url(&format!("data/{to}"))]);
-        assert!(to == "file" || said.code == Some(1), "{to}: {}{}", said.out, said.err);
+        let output = user.copy(&["src/small", &daemon.url(&format!("data/{to}"))]);
+        assert!(to == "file" || output.code == Some(1), "{to}: {}{}", output.out, output.err);
     }
-    // A slash too many is still below the root.
+    // An extra slash does not leave the root.
     user.copy(&["src/small", &daemon.url("data//etc")]).ok();
     assert!(root.join("etc").is_file());
-    // Links are taken as links, and one in the place of a directory is replaced.
+    // Links are copied as links, and a directory replaces a link of the same name.
     user.copy(&["-r", &daemon.url("data/"), "links"]).ok();
     assert!(user.home.0.join("links/absolute").is_symlink());
     fs::create_dir_all(user.home.0.join("tree/absolute")).expect("a folder");
     fs::write(user.home.0.join("tree/absolute/secret"), "changed").expect("a file");
     user.copy(&["-r", "tree/", &daemon.url("data")]).ok();
-    // One that comes from the other side leads nowhere either.
+    // A link that a user uploaded cannot leave the root either.
     fs::remove_dir_all(user.home.0.join("tree/absolute")).expect("removed");
     symlink("../outside", user.home.0.join("tree/planted")).expect("a link");
     user.copy(&["-r", "tree/", &daemon.url("data")]).ok();
@@ -299,9 +299,9 @@ fn no_name_and_no_link_leads_out_of_a_root() {
 }
 
 #[test]
-fn a_host_of_ssh_copies_to_a_daemon_by_itself() {
+fn ssh_host_copies_to_a_daemon_directly() {
     let (daemon, user) = open("");
-    // It is this host, with the user's home and so the user's key.
+    // The host is this machine, with the user's home and therefore the user's key.
     let ssh = user
         .home
         .file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift 2; exec sh -c \"$*\"\n");
@@ -314,7 +314,7 @@ fn a_host_of_ssh_copies_to_a_daemon_by_itself() {
 }
 
 #[test]
-fn words_of_the_other_side_do_nothing_to_a_terminal() {
+fn removes_terminal_escapes_from_peer_messages() {
     let home = Home::new();
     home.file("f", "x");
     for answer in
@@ -324,26 +324,27 @@ fn words_of_the_other_side_do_nothing_to_a_terminal() {
             home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
         let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);
-        let said = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
-        assert!(said.err.contains("[31mred") && !said.err.contains('\u{1b}'), "{}", said.err);
+        let output = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
+        assert!(output.err.contains("[31mred") && !output.err.contains('\u{1b}'), "{}", output.err);
     }
 }
 
-/// What numaio copy asks the other side for, as ssh would have brought it there.
-fn asked(user: &User, args: &[&str]) -> String {
-    let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >asked\n");
+/// Captures the request that numaio copy sends over ssh.
+fn capture_request(user: &User, args: &[&str]) -> String {
+    let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >request\n");
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
     let mut command = user.home.numaio(&[&["copy", "--tunnel"], args].concat());
     drop(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
-    fs::read_to_string(user.home.0.join("asked")).expect("what was asked")
+    fs::read_to_string(user.home.0.join("request")).expect("a request")
 }
 
-/// A channel to the daemon, and what it greets with.
-fn greeted(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
+/// Opens a control channel to the daemon, and returns it with the daemon's greeting.
+fn open_control_channel(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
     let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let key: PublicKey = daemon.key.parse().expect("a key");
-    let mut channel = control::connect(&socket, own, move |came| came == key, LIMIT).expect("a channel");
-    channel.write_line(hello).expect("said");
+    let mut channel =
+        control::connect(&socket, own, move |presented| presented == key, LIMIT).expect("a channel");
+    channel.write_line(hello).expect("sent");
     let greeting = channel.read_line(4096, LIMIT).expect("a greeting");
     (channel, greeting)
 }
@@ -355,7 +356,7 @@ fn keys_of(user: &User) -> KeyPair {
 }
 
 #[test]
-fn what_a_hostile_user_asks_for_is_refused() {
+fn rejects_requests_of_a_hostile_user() {
     let (daemon, user) = open("");
     let keys = keys_of(&user);
     fs::write(daemon.home.0.join("outside/secret"), "secret").expect("a file");
@@ -365,44 +366,44 @@ fn what_a_hostile_user_asks_for_is_refused() {
         "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false}",
     );
     let answer = |hello: &str, call: &str| {
-        let (channel, greeting) = greeted(&daemon, &keys, hello);
+        let (channel, greeting) = open_control_channel(&daemon, &keys, hello);
         assert!(greeting.contains("Welcome"), "{greeting}");
         let (mut ends, _carrier) = channel.into_streams().expect("streams");
-        ends.to.write_all(call.as_bytes()).expect("said");
+        ends.to.write_all(call.as_bytes()).expect("sent");
         let mut line = String::new();
         BufReader::new(ends.from).read_line(&mut line).expect("an answer");
         drop(ends.to);
         line
     };
-    // Paths that are not below the root.
+    // Paths outside of the root.
     for path in [format!("{outside}/"), format!("{outside}/secret"), "../outside/".to_owned(), "/".to_owned()]
     {
-        let from = answer(take, &asked(&user, &["-r", &format!("h:{path}"), "got"]));
+        let from = answer(take, &capture_request(&user, &["-r", &format!("h:{path}"), "got"]));
         assert!(from.contains("Refused") && from.contains("leaves the root directory"), "{path}: {from}");
-        let to = answer(put, &asked(&user, &["-r", "src", &format!("h:{path}new/")]));
+        let to = answer(put, &capture_request(&user, &["-r", "src", &format!("h:{path}new/")]));
         assert!(to.contains("Refused"), "{path}: {to}");
     }
-    // Another direction than was said at first, and what is no order.
-    let line = answer(take, &asked(&user, &["-r", "src", "h:."]));
+    // A request for the other direction than announced, and an invalid request.
+    let line = answer(take, &capture_request(&user, &["-r", "src", "h:."]));
     assert!(line.contains("another side"), "{line}");
     assert!(answer(take, "nonsense\n").contains("Refused"));
-    // What is no hello.
+    // Invalid hellos.
     for (hello, why) in [
         ("nonsense", "expected the hello"),
         ("{}", "expected the hello"),
         (&take.replace("data", "../outside"), "no root"),
     ] {
-        let (_, greeting) = greeted(&daemon, &keys, hello);
+        let (_, greeting) = open_control_channel(&daemon, &keys, hello);
         assert!(greeting.contains("Refused") && greeting.contains(why), "{hello}: {greeting}");
     }
-    // Whoever has said a long call already hears it too.
-    let (_, greeting) = greeted(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
+    // A client that has already sent a long request still receives the rejection.
+    let (_, greeting) = open_control_channel(&daemon, &keys, &format!("nonsense\n{}", "x".repeat(4 << 20)));
     assert!(greeting.contains("expected the hello"), "{greeting}");
     assert_eq!(fs::read_dir(daemon.home.0.join("outside")).expect("a folder").count(), 1);
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }
 
-/// Whether the daemon closes a connection.
+/// Returns whether the daemon closes a connection.
 fn is_closed(mut socket: &TcpStream) -> bool {
     socket.set_read_timeout(Some(LIMIT)).expect("a limit");
     let mut rest = Vec::new();
@@ -413,19 +414,19 @@ fn is_closed(mut socket: &TcpStream) -> bool {
 }
 
 #[test]
-fn strangers_are_let_go_and_others_served() {
+fn unauthenticated_connections_are_closed() {
     let (daemon, user) = open("[limits]\nopening_seconds = 1\nper_address = 3\n");
     let connect = || TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let mut noisy = connect();
     noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     assert!(is_closed(&noisy));
-    daemon.said_soon("cannot open a session: ");
-    // A ticket of no session.
+    daemon.wait_for_log("cannot open a session: ");
+    // A ticket of an unknown session.
     let mut lost = connect();
     lost.write_all(b"\x93numaio:0123456789abcdef").expect("sent");
     assert!(is_closed(&lost));
-    daemon.said_soon("data connection with an unknown ticket");
-    // Silent ones, and one that sends a byte now and then, are let go; meanwhile there is no place for a further one.
+    daemon.wait_for_log("data connection with an unknown ticket");
+    // A silent connection, and one that sends a byte now and then, are closed after the time limit.
     let (silent, slow) = (connect(), connect());
     let drip = slow.try_clone().expect("a socket");
     let dripping = thread::spawn(move || {
@@ -436,49 +437,49 @@ fn strangers_are_let_go_and_others_served() {
     });
     assert!(is_closed(&silent) && is_closed(&slow));
     dripping.join().expect("ended");
-    daemon.said_soon("the client did not authenticate within 1 s");
+    daemon.wait_for_log("the client did not authenticate within 1 s");
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
 }
 
 #[test]
-fn there_are_no_more_connections_than_there_may_be() {
+fn limits_unauthenticated_connections_per_address() {
     let (daemon, user) = open("[limits]\nopening_seconds = 600\nper_address = 2\n");
     let connect = || {
         let mut socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
-        // A handshake begins so, and a session is started.
+        // The start of a handshake makes the daemon start a session process.
         socket.write_all(&[22]).expect("sent");
         socket
     };
     let silent = [connect(), connect(), connect()];
-    daemon.said_soon("limits.per_address");
+    daemon.wait_for_log("limits.per_address");
     user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).failed(1, &["no numaio daemon answers"]);
     drop(silent);
-    // Their places are free when their processes have seen it.
+    // Their slots become free when their processes have exited.
     until(
         || user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).code == Some(0),
-        || daemon.said(),
+        || daemon.log(),
     );
 }
 
 #[test]
-fn a_user_has_no_more_sessions_than_allowed() {
+fn limits_sessions_per_user() {
     let user = User::new();
     let limited = format!("{}sessions = 1\nstreams = 1\n", user.known_as("alice"));
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
     user.trust(&daemon);
     let mut first = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data/one")]);
-    daemon.said_soon("alice writes to data (process");
+    daemon.wait_for_log("alice writes to data (process");
     let why = "alice has 1 sessions already";
     user.copy(&["-r", "src/", &daemon.url("data/two")]).failed(1, &[why]);
-    daemon.said_soon(why);
+    daemon.wait_for_log(why);
     kill("-TERM", first.id());
     assert_eq!(first.limited_status().expect("ended").code(), Some(130));
-    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.said());
+    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.log());
     same(&user.home, "src", &daemon.home.0.join("data/two"));
 }
 
 #[test]
-fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
+fn limits_the_rate_of_a_user() {
     let user = User::new();
     let limited = format!("{}bytes_per_second = \"200M\"\n", user.known_as("alice"));
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
@@ -486,58 +487,58 @@ fn a_user_who_may_be_fast_no_longer_is_slowed_down() {
     user.copy(&["-r", "src/", &daemon.url("data")]).ok();
     user.copy(&["-r", &daemon.url("data"), "back"]).ok();
     same(&user.home, "src", &user.home.0.join("back"));
-    // At a byte a second it does not get far, whatever the other side sends, and ends when it is told to.
+    // At one byte per second the session makes no progress, but still reacts to a signal.
     let config = format!("{HEAD}{OPEN}{}bytes_per_second = 1\n", user.known_as("alice"));
     daemon.configure(&config);
     daemon.signal("-HUP");
-    daemon.said_soon("bytes_per_second: expected a string");
+    daemon.wait_for_log("bytes_per_second: expected a string");
     daemon.configure(&config.replace("= 1\n", "= \"1\"\n"));
     daemon.signal("-HUP");
-    daemon.said_soon("reloaded ");
+    daemon.wait_for_log("reloaded ");
     let to = daemon.url("data/slow");
     let mut slow = user.copying(&["-r", "src/", &to]);
     let part = || fs::read_dir(daemon.home.0.join("data/slow")).into_iter().flatten().count() > 0;
-    until(part, || daemon.said());
+    until(part, || daemon.log());
     thread::sleep(Duration::from_millis(300));
-    assert!(slow.try_wait().expect("asked").is_none(), "it was through at once");
+    assert!(slow.try_wait().expect("a child").is_none(), "the rate was not limited");
     kill("-TERM", slow.id());
     assert_eq!(slow.limited_status().expect("ended").code(), Some(130));
 }
 
-/// The process of the newest session.
+/// Process ID of the newest session.
 fn session(daemon: &Daemon) -> u32 {
-    let said = daemon.said_soon("(process ");
-    let number = said.rsplit("(process ").next().map(|rest| rest.chars().take_while(char::is_ascii_digit));
+    let log = daemon.wait_for_log("(process ");
+    let number = log.rsplit("(process ").next().map(|rest| rest.chars().take_while(char::is_ascii_digit));
     number.and_then(|digits| digits.collect::<String>().parse().ok()).expect("a number")
 }
 
 #[test]
-fn a_session_that_is_killed_takes_nothing_with_it() {
+fn killed_session_is_retried_and_the_daemon_survives() {
     let (mut daemon, user) = open("");
     let to = daemon.url("data");
     let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
-    // Some of it is there.
+    // The copy has written a file.
     let root = daemon.home.0.join("data");
-    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     kill("-KILL", session(&daemon));
-    daemon.said_soon("was killed by signal 9");
-    // The other side comes again by itself.
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert!(said.err.contains("retrying"), "{}", said.err);
-    said.ok();
+    daemon.wait_for_log("was killed by signal 9");
+    // The client reconnects by itself.
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert!(output.err.contains("retrying"), "{}", output.err);
+    output.ok();
     same(&user.home, "src", &root);
     assert!(daemon.is_running());
 }
 
 #[test]
-fn sigterm_lets_sessions_end() {
+fn sigterm_waits_for_sessions() {
     let (mut daemon, user) = open("");
     let mut child = user.copying(&["-r", "--bwlimit", "4M", "src/", &daemon.url("data")]);
-    daemon.said_soon("alice writes to data (process");
+    daemon.wait_for_log("alice writes to data (process");
     daemon.signal("-TERM");
     let (at, port) = ("127.0.0.1", daemon.port);
-    until(|| TcpStream::connect((at, port)).is_err(), || "it still listens".to_owned());
-    // That is no second request to end.
+    until(|| TcpStream::connect((at, port)).is_err(), || "the daemon still listens".to_owned());
+    // SIGHUP while stopping does not interrupt the sessions.
     daemon.signal("-HUP");
     assert!(child.limited_status().expect("ended").success());
     assert_eq!(daemon.ended().code(), Some(0));
@@ -545,41 +546,41 @@ fn sigterm_lets_sessions_end() {
 }
 
 #[test]
-fn sigterm_ends_sessions_that_stay() {
+fn sigterm_interrupts_sessions_after_stop_seconds() {
     let (mut daemon, user) = open("stop_seconds = 0\n");
-    // With --retry it would try again, as after any end of a daemon.
+    // With --retry the client would try to reconnect.
     let mut child = user.copying(&["-r", "--retry", "0", "--bwlimit", "10K", "src/", &daemon.url("data")]);
     let root = daemon.home.0.join("data");
-    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.said());
+    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     daemon.signal("-TERM");
     assert_eq!(daemon.ended().code(), Some(0));
-    let said = Said::of(child.limited_output().expect("ended"));
-    assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
-    assert!(said.err.contains("interrupted"), "{}", said.err);
+    let output = Said::of(child.limited_output().expect("ended"));
+    assert_eq!(output.code, Some(1), "{}{}", output.out, output.err);
+    assert!(output.err.contains("interrupted"), "{}", output.err);
 }
 
 #[test]
-fn sighup_reads_the_file_again() {
+fn sighup_reloads_the_configuration() {
     let (mut daemon, user) = open("");
     let second = User::new();
     second.trust(&daemon);
     daemon.configure("nonsense\n");
     daemon.signal("-HUP");
-    let said = daemon.said_soon("keeping the previous configuration");
-    assert!(said.contains("serve.toml:1: "), "{said}");
+    let output = daemon.wait_for_log("keeping the previous configuration");
+    assert!(output.contains("serve.toml:1: "), "{output}");
     user.copy(&["src/small", &daemon.url("data/")]).ok();
     second.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     daemon.configure(&format!("{HEAD}{OPEN}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    daemon.said_soon("reloaded ");
+    daemon.wait_for_log("reloaded ");
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     assert!(daemon.is_running());
 }
 
-/// Who was taken out of the file stays out, whatever else cannot be done of it.
+/// A removed user must lose access even if a new root is unusable.
 #[test]
-fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
+fn reload_succeeds_despite_an_unusable_root() {
     let (mut daemon, user) = open("");
     let second = User::new();
     second.trust(&daemon);
@@ -587,35 +588,38 @@ fn a_root_that_cannot_be_opened_keeps_no_file_from_being_read_again() {
     let other = "[root.other]\npath = \"FOLDER/away\"\nread = \"*\"\nwrite = \"*\"\n";
     daemon.configure(&format!("{HEAD}{OPEN}{other}{}", second.known_as("bob")));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("1 root cannot be used as ");
-    assert!(said.contains("serve.toml:9: root \"other\": ") && said.contains("away: No such file"), "{said}");
+    let output = daemon.wait_for_log("1 root cannot be used as ");
+    assert!(
+        output.contains("serve.toml:9: root \"other\": ") && output.contains("away: No such file"),
+        "{output}"
+    );
     user.copy(&["src/small", &daemon.url("data/")]).failed(1, &["no user here"]);
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(data.join("small").exists());
     let why = "cannot open root 'other': No such file";
     second.copy(&["src/small", &daemon.url("other/")]).failed(1, &[why]);
-    // When it is there it is served.
+    // Once its directory exists, the root is served.
     fs::create_dir(&away).expect("a folder");
     second.copy(&["src/small", &daemon.url("other/")]).ok();
     assert!(away.join("small").exists());
-    // A key that cannot be read is a fault of the file: nobody could be served.
+    // An unreadable key makes the configuration invalid: no user could connect.
     daemon.configure(&format!(
         "{}{OPEN}{}weather = 1\n",
         HEAD.replace("/key", "/none"),
         user.known_as("alice")
     ));
     daemon.signal("-HUP");
-    let said = daemon.said_soon("keeping the previous configuration");
+    let output = daemon.wait_for_log("keeping the previous configuration");
     assert!(
-        said.find("none").expect("a key") < said.find("weather").expect("a fault"),
-        "in their order: {said}"
+        output.find("none").expect("a key") < output.find("weather").expect("a fault"),
+        "expected the errors in this order: {output}"
     );
     second.copy(&["src/small", &daemon.url("data/")]).ok();
     assert!(daemon.is_running());
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn notifies_the_service_manager() {
     let home = Home::new();
     let socket = UnixDatagram::bind(home.path("notify")).expect("a socket");
     socket.set_read_timeout(Some(LIMIT)).expect("a limit");
@@ -625,19 +629,19 @@ fn the_service_manager_is_told() {
     let mut daemon = Daemon::start_with(&config, |command| {
         command.env("NOTIFY_SOCKET", path);
     });
-    let hear = || {
+    let receive = || {
         let mut bytes = [0; 64];
-        let count = socket.recv(&mut bytes).expect("words");
+        let count = socket.recv(&mut bytes).expect("a message");
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     };
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     daemon.signal("-TERM");
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(receive(), "STOPPING=1");
     assert_eq!(daemon.ended().code(), Some(0));
 }
 
 #[test]
-fn faults_of_a_file_are_told_with_their_lines() {
+fn check_reports_errors_with_line_numbers() {
     let home = Home::new();
     let key = home.run(&["keygen", "key"]).ok();
     let check = |text: &str| {
@@ -652,7 +656,7 @@ fn faults_of_a_file_are_told_with_their_lines() {
     let bad =
         good.replace("FOLDER\"\nread = \"*\"", "FOLDER/none\"\nread = [\"*\"]\n").replace("/key", "/other");
     check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 errors"]);
-    // Also where the text has faults.
+    // Together with syntax errors.
     let wrong = ["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "serve.toml:8: ", "3 errors"];
     check(&(bad + "speed = 1\n")).failed(1, &wrong);
     let bad = good.replace("\"*\"", "\"b\"\nspeed = 1");
@@ -669,7 +673,7 @@ fn faults_of_a_file_are_told_with_their_lines() {
 }
 
 #[test]
-fn the_file_that_help_shows_has_no_faults() {
+fn example_configuration_in_help_is_valid() {
     let home = Home::new();
     let help = home.run(&["serve", "--help"]).ok();
     let shown = help.split("A file that lets ").nth(1).expect("an example").lines().skip(1);
@@ -685,7 +689,7 @@ fn the_file_that_help_shows_has_no_faults() {
         home.file("serve.toml", text);
         home.run(&["serve", "--check", "--config", "serve.toml"])
     };
-    // Whoever forgets to put keys there lets nobody in.
+    // Without user keys the example is rejected.
     check(&text).failed(1, &["2 errors"]);
     for name in ["alice", "bob"] {
         let key = home.run(&["keygen", name]).ok();
@@ -694,9 +698,9 @@ fn the_file_that_help_shows_has_no_faults() {
     assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
 }
 
-/// Root may do everything, so this is done as nobody, to whom the key is given.
+/// Root bypasses permissions, so this runs as the user nobody, who becomes the owner of the key.
 #[test]
-fn roots_that_the_daemon_may_not_read_or_write_are_told() {
+fn check_reports_inaccessible_roots() {
     let home = Home::new();
     let key = home.run(&["keygen", "key"]).ok();
     let (root, text) = (home.0.join("root"), format!("[user.a]\nkeys = \"{}\"\n", key.trim()));
@@ -718,11 +722,11 @@ fn roots_that_the_daemon_may_not_read_or_write_are_told() {
         command.limited_output().map(Said::of)
     };
     match check("read", 0o500) {
-        Err(_) => return skipped("no setpriv to be somebody else"),
-        Ok(said) if said.err.contains("serve.toml: ") => {
-            return skipped("another user does not reach the test's folder");
+        Err(_) => return skipped("another user: needs setpriv"),
+        Ok(output) if output.err.contains("serve.toml: ") => {
+            return skipped("another user cannot access the directory of the test");
         }
-        Ok(said) => drop(said.ok()),
+        Ok(output) => drop(output.ok()),
     }
     let check = |may: &str, mode| check(may, mode).expect("numaio");
     check("write", 0o300).ok();
@@ -733,7 +737,7 @@ fn roots_that_the_daemon_may_not_read_or_write_are_told() {
 }
 
 #[test]
-fn keys_are_made_for_their_owner_alone() {
+fn keygen_writes_keys_only_their_owner_can_read() {
     let home = Home::new();
     let public = home.run(&["keygen"]).ok();
     assert!(public.starts_with("ed25519:") && public.trim().len() == 8 + 64, "{public}");
@@ -751,7 +755,7 @@ fn keys_are_made_for_their_owner_alone() {
 }
 
 #[test]
-fn addresses_that_cannot_be_are_refused() {
+fn rejects_invalid_daemon_urls() {
     let home = Home::new();
     home.file("f", "x");
     home.run(&["copy", "f", "numaio://host"])

@@ -141,7 +141,7 @@ fn help_says_what_there_is() {
     }
     assert!(numaio(&["--version"]).ok().starts_with("numaio "));
     let told = [
-        ("copy", &["NUMAIO_SSH", "[alias: -P]", "64 at a daemon"][..]),
+        ("copy", &["NUMAIO_SSH", "[alias: -P]", "at a daemon 64"][..]),
         ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
         ("keygen", &["XDG_CONFIG_HOME"]),
         ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),

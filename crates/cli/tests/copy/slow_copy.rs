@@ -1,4 +1,4 @@
-//! Copies that take long.
+//! Rate-limited copies that a test can interrupt.
 
 use crate::support::{until, Home};
 use std::fs;
@@ -6,15 +6,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// Starts a copy of `args` to a folder at so much a second, and waits until there are so many bytes in it.
-pub fn slow(home: &Home, args: &[&str], to: &str, rate: &str, bytes: u64) -> Child {
+/// Starts a copy of `args` to `to` at `rate`, and waits until `to` contains `bytes` bytes.
+pub fn start_slow_copy(home: &Home, args: &[&str], to: &str, rate: &str, bytes: u64) -> Child {
     let mut command = home.numaio(&[&["copy", "--bwlimit", rate], args, &[to]].concat());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio");
-    until(|| written(&home.0.join(to)) >= bytes, || "so much is written");
+    until(|| written(&home.0.join(to)) >= bytes, || "the copy wrote too little");
     child
 }
 
-/// Bytes of all that a folder holds.
+/// Allocated bytes of all files below a directory.
 fn written(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let each = entries.filter_map(|entry| entry.metadata().ok().map(|found| (entry.path(), found)));
