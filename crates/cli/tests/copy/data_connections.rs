@@ -220,7 +220,7 @@ fn rejects_a_man_in_the_middle() {
         output.err
     );
     assert!(!home.0.join("there/words").exists());
-    // Without --data-port, data goes through ssh, which -v reports.
+    // Without --data-port, numaio falls back to data through ssh, which -v reports.
     let output = copy(&home, &["-v", "src/", "host:there"]);
     assert!(
         output.code == Some(0) && output.err.contains("data goes through ssh"),
@@ -371,7 +371,7 @@ fn restarts_a_lost_ssh_but_not_a_rejected_one() {
 #[test]
 fn restarts_a_killed_remote_process() {
     let home = home();
-    // Only the first process writes its ID, which the thread below kills.
+    // Only the first remote process writes its ID; the thread below kills that process.
     let body = "[ $(wc -l <calls) -gt 1 ] && exec sh -c \"$*\"\nsh -c 'echo $$ >pid; exec '\"$*\"";
     ssh(&home, body);
     let path = home.0.clone();

@@ -82,7 +82,7 @@ fn keeps_a_source_inside_the_destination_and_its_parents() {
     }
 }
 
-/// Also without --delete or with a rule, and in a dry run.
+/// With a rule that may protect its contents, and in a dry run.
 #[test]
 fn reports_a_directory_in_place_of_a_hard_link() {
     for options in [&["--exclude=zz"][..], &["-n", "--exclude=zz"]] {

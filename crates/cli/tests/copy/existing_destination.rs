@@ -226,7 +226,7 @@ fn link_below_the_source_does_not_replace_its_own_target() {
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
 }
 
-/// As on a host that another one started again: the earlier process may still be finishing.
+/// A retry that another host started (`NUMAIO_AGAIN`): the previous attempt may still be finishing.
 #[test]
 fn retry_waits_for_the_previous_attempt() {
     let home = Home::new();
@@ -459,9 +459,10 @@ fn set_id_bits_need_the_owner() {
 /// Without root, numaio cannot set owners; a program that ran as root must not run as another user.
 #[test]
 fn unprivileged_copy_drops_set_id_bits_of_other_owners() {
-    const NOBODY: u32 = 65_534;
+    const OTHER_ID: u32 = 65_534;
     let home = Home::new();
-    let programs = [("roots", 0, 5, 0o755), ("own", NOBODY, NOBODY, 0o6755), ("group", 0, NOBODY, 0o2755)];
+    let programs =
+        [("roots", 0, 5, 0o755), ("own", OTHER_ID, OTHER_ID, 0o6755), ("group", 0, OTHER_ID, 0o2755)];
     let given = programs.iter().all(|(name, user, group, _)| {
         files(&home, &[&format!("from/{name}")]);
         let given = chown(home.0.join("from").join(name), Some(*user), Some(*group)).is_ok();
@@ -469,7 +470,7 @@ fn unprivileged_copy_drops_set_id_bits_of_other_owners() {
         given
     });
     fs::create_dir(home.0.join("to")).expect("a folder");
-    if !given || chown(home.0.join("to"), Some(NOBODY), Some(NOBODY)).is_err() {
+    if !given || chown(home.0.join("to"), Some(OTHER_ID), Some(OTHER_ID)).is_err() {
         return skipped("files of several users: needs root");
     }
     let by = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];

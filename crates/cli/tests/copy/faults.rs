@@ -1,4 +1,4 @@
-//! Faults during `numaio copy`: full, closed or vanished storage, odd names and times, bad peers, and
+//! Faults during `numaio copy`: full, closed or lost storage, odd names and times, bad peers, and
 //! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
 //! final name, and the same command completes the copy.
 
@@ -40,7 +40,7 @@ fn same(home: &Home, one: &str, other: &str) {
 }
 
 /// Checks that files with final names are complete, and returns their number.
-fn finished_are_right(home: &Home, from: &str, to: &str) -> usize {
+fn check_finished_files(home: &Home, from: &str, to: &str) -> usize {
     let names = fs::read_dir(home.0.join(to)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let finished: Vec<_> = names.filter(|name| !name.to_string_lossy().starts_with(".numaio-")).collect();
     for name in &finished {
@@ -58,7 +58,7 @@ fn written(folder: &Path) -> u64 {
 
 /// Runs a script with permission to mount and to create network interfaces; None if that fails,
 /// which the script reports by status 99.
-fn with_rights(home: &Home, script: &str) -> Option<Said> {
+fn run_unshared(home: &Home, script: &str) -> Option<Said> {
     let script = format!("numaio={NUMAIO}\n{script}");
     let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
     let output = Said::of(output);
@@ -77,7 +77,7 @@ fn reports_full_storage_and_completes_after_it_is_enlarged() {
         cd dst; for name in *; do [ $name = '*' ] || cmp $name ../src/$name; done; cd ..
         mount -o remount,size=100m dst || exit 99
         $numaio copy -a src/ dst; echo code $?; diff -r src dst && echo same; ls -A dst | grep -c numaio";
-    let Some(output) = with_rights(&home, script) else {
+    let Some(output) = run_unshared(&home, script) else {
         return skipped("no permission to mount a small file system");
     };
     assert!(
@@ -134,7 +134,7 @@ fn reports_an_exceeded_quota() {
         "{}",
         output.err
     );
-    assert!(finished_are_right(&home, "src", "mnt/dst") < 21);
+    assert!(check_finished_files(&home, "src", "mnt/dst") < 21);
     let raised = sh(&home, "btrfs qgroup limit none mnt/dst && sync -f mnt/dst");
     assert_eq!(raised.code, Some(0), "{}", raised.err);
     copy(&home, &["-a", "src/", "mnt/dst"]).ok();
@@ -148,7 +148,7 @@ fn reports_an_unwritable_destination() {
     fs::create_dir(home.0.join("dst")).expect("a folder");
     let script = "mount -t tmpfs none dst && mount -o remount,ro dst || exit 99
         $numaio copy -a src/ dst; echo code $?; $numaio copy -a src dst/new/; echo code $?; ls -A dst";
-    match with_rights(&home, script) {
+    match run_unshared(&home, script) {
         Some(output) => {
             assert!(
                 output.err.contains("large: cannot create: read-only file system (destination)"),
@@ -296,7 +296,7 @@ fn tolerates_clocks_that_differ() {
     same(&home, "src", "dst");
 }
 
-/// Writes a program in place of ssh that runs the shell script `run`; its process ID is in `far.pid`.
+/// Writes a program in place of ssh that runs the script `run`, with its process ID in `far.pid`.
 fn ssh(home: &Home, address: &str, run: &str) {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname {address}; exit; }}\n\
@@ -328,7 +328,7 @@ fn fails_without_proc_instead_of_deleting_files() {
     files(&home.0.join("dst"), 10);
     let script = "mount -t tmpfs none /proc || exit 99
         $numaio copy --no-job -a --delete src/ dst; echo code $?; $numaio copy --no-job -r src/ new; echo code $?";
-    let Some(output) = with_rights(&home, script) else {
+    let Some(output) = run_unshared(&home, script) else {
         return skipped("no permission to mount");
     };
     assert!(output.out.matches("code 1").count() == 2, "{}{}", output.out, output.err);
@@ -396,7 +396,10 @@ fn killed_client_leaves_no_remote_process_and_no_partial_names() {
             client.kill().expect("killed");
             client.limited_status().expect("ended");
             until(|| !remote_runs(&home), || "the remote process still runs");
-            assert!(finished_are_right(&home, "src", "there") < 21, "killed too late: the copy was complete");
+            assert!(
+                check_finished_files(&home, "src", "there") < 21,
+                "killed too late: the copy was complete"
+            );
             Said::of(remote_copy(&home, &[options, &paths].concat()).limited_output().expect("numaio")).ok();
             same(&home, "src", "there");
             fs::remove_dir_all(home.0.join("there")).expect("removed");
@@ -443,7 +446,7 @@ fn both_sides_detect_a_network_that_drops_all_packets() {
             ssh(&home, "10.99.0.2", "exec nsenter -t $OTHER -n sh -c \"exec $*\"");
             let script = HALF_OPEN.replace("FROM", from).replace("TO", to);
             let script = format!("export NUMAIO_SSH={}\n{script}", home.path("ssh"));
-            with_rights(&home, &script)
+            run_unshared(&home, &script)
         })
     };
     // Detection takes half a minute, so both directions run in parallel.

@@ -355,7 +355,7 @@ exec {NUMAIO} \"$@\"
     assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
 }
 
-/// The coordinator reconnects to either host, and reports only the final result.
+/// numaio restarts the process on either host, and reports only the final result.
 #[test]
 fn restarts_a_lost_process_on_either_host() {
     for lost in ["one", "two"] {

@@ -155,7 +155,7 @@ fn await_answer(from: &mut UnixStream) {
     }
 }
 
-fn hello() -> Vec<u8> {
+fn stream_header() -> Vec<u8> {
     let mut bytes = Vec::new();
     StreamHeader { side: Side::Source, transfer: TransferId([2; 16]) }.encode(&mut bytes);
     bytes
@@ -238,7 +238,7 @@ fn rejects_names_that_leave_the_root() {
         let frames = batch(0, &[file(long.as_bytes(), 0)]);
         let at = frames.windows(long.len()).position(|part| part == long.as_bytes()).expect("the name");
         let bad = [&frames[..at], name.as_bytes(), &frames[at + long.len()..]].concat();
-        let (ended, problems) = sink(&home, &[plain(hello()), plain(bad), plain(end())]);
+        let (ended, problems) = sink(&home, &[plain(stream_header()), plain(bad), plain(end())]);
         assert_eq!(ended, TransferOutcome::Failed, "{name}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{name}: {problems}");
         assert_outside_untouched(&home);
@@ -260,14 +260,14 @@ fn single_file_transfer_rejects_other_entries() {
         home.file("dst/there", "precious");
         let alias = Some(Name::new(&b"named"[..]).expect("a name"));
         let options = || SinkOptions { alias: alias.clone(), delete: true, ..options() };
-        let packets = [plain(hello()), plain(batch(0, &entries)), plain(end())];
+        let packets = [plain(stream_header()), plain(batch(0, &entries)), plain(end())];
         let (ended, problems) = sink_with(&home, options(), &packets);
         assert!(
             ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"),
             "{entries:?}: {problems}"
         );
         let second = [
-            plain(hello()),
+            plain(stream_header()),
             plain(batch(0, &[file(b"one", 0)])),
             plain(batch(1, &[file(b"evil", 0)])),
             plain(end()),
@@ -339,7 +339,7 @@ fn rejects_entries_that_were_not_requested() {
         let message =
             format!("Transfer Protocol the source sent an entry that was not requested: {}\n", other.name);
         let all: Vec<Entry> = allowed.iter().map(|name| entry_named(name)).chain([other]).collect();
-        let packets = [plain(hello()), plain(batch(0, &all)), plain(end())];
+        let packets = [plain(stream_header()), plain(batch(0, &all)), plain(end())];
         assert_eq!(sink_with(&home, options, &packets), (TransferOutcome::Failed, message), "{all:?}");
         assert_eq!(names(&home, "dst"), ["there"], "{all:?}");
         assert_outside_untouched(&home);
@@ -499,7 +499,7 @@ fn does_not_follow_links_created_by_the_source() {
     let target = home.path("outside").into_bytes();
     let link = entry(b"l", Kind::Symlink(Target::new(target).expect("a target")));
     let packets = [
-        plain(hello()),
+        plain(stream_header()),
         plain(batch(0, &[link, file(b"l/evil", 5)])),
         plain(batch(2, &[file(b"l/empty", 0), entry(b"l/pipe", Kind::Fifo), entry(b"l/d", Kind::Directory)])),
         chunk(1, 0, b"hello", None),
@@ -532,7 +532,7 @@ fn rejects_unexpected_data() {
     for (what, sent) in cases {
         let home = home();
         let entries = batch(0, &[file(b"five", 5), file(b"two", 2 * BLOCK as u64)]);
-        let (ended, problems) = sink(&home, &[vec![plain(hello()), plain(entries)], sent].concat());
+        let (ended, problems) = sink(&home, &[vec![plain(stream_header()), plain(entries)], sent].concat());
         assert_eq!(ended, TransferOutcome::Failed, "{what}: {problems}");
         assert!(problems.contains("Transfer Protocol"), "{what}: {problems}");
         let named = ["five", "two"].map(|name| home.0.join("dst").join(name).exists());
@@ -548,7 +548,7 @@ fn corrupted_data_gets_no_name() {
     let mut digest = Digest::default();
     digest.0[..16].copy_from_slice(&wrong.0[..16]);
     let packets = [
-        plain(hello()),
+        plain(stream_header()),
         plain(batch(0, &[file(b"bad", 5), file(b"good", 5)])),
         chunk(0, 0, b"hello", Some(digest)),
         chunk(1, 0, b"hello", None),
@@ -566,14 +566,15 @@ fn rejects_a_peer_that_is_not_numaio() {
     let home = home();
     let (ended, problems) = sink(&home, &[plain(b"SSH-2.0-x\r\n".to_vec())]);
     assert!(ended == TransferOutcome::Failed && problems.contains("does not speak"), "{problems}");
-    let (ended, problems) = sink(&home, &[plain(hello())]);
+    let (ended, problems) = sink(&home, &[plain(stream_header())]);
     assert!(
         ended == TransferOutcome::Failed && problems.contains("the connection to the source was lost"),
         "{problems}"
     );
     // Data before the sink has requested any.
     let early =
-        [hello(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0].concat();
+        [stream_header(), batch(0, &[file(b"two", 2 * BLOCK as u64)]), chunk(0, 0, &[7; BLOCK], None).0]
+            .concat();
     let (ended, problems) = sink(&home, &[(early, vec![7; BLOCK])]);
     assert!(ended == TransferOutcome::Failed && problems.contains("Transfer Protocol"), "{problems}");
 }
@@ -600,7 +601,7 @@ fn stops_reading_while_problems_are_not_consumed() {
     };
     thread::scope(|scope| {
         scope.spawn(|| {
-            ours.write_all(&packet(&plain(hello()))).expect("sent");
+            ours.write_all(&packet(&plain(stream_header()))).expect("sent");
             for first in (0..64).map(|number| number * BATCH).take_while(|first| is_reported(*first)) {
                 let entries: Vec<Entry> = (first..first + BATCH).map(entry).collect();
                 let _ = ours.write_all(&packet(&plain(batch(first, &entries))));

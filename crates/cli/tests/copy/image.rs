@@ -35,7 +35,7 @@ impl Image {
         image.attach().then_some(image)
     }
 
-    /// Detaches the disk and attaches it again, which drops cached data.
+    /// Unmounts and detaches the disk, then attaches and mounts it again.
     #[allow(dead_code)] // Some tests never detach it.
     pub fn reattach(&mut self) -> bool {
         self.detach();

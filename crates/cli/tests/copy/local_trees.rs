@@ -293,7 +293,7 @@ fn reports_unreadable_files_and_copies_the_others() {
     for name in ["src/secret", "src/locked"] {
         fs::set_permissions(home.0.join(name), fs::Permissions::from_mode(0o0)).expect("a mode");
     }
-    let mut command = as_an_ordinary_user(&home, &["copy", "-r", "src/", "dst"]);
+    let mut command = as_unprivileged_user(&home, &["copy", "-r", "src/", "dst"]);
     let Ok(output) = command.limited_output() else { return skipped("another user: needs setpriv") };
     if !home.0.join("dst").exists() {
         return skipped("another user cannot access the directory of the test");
@@ -314,8 +314,8 @@ fn reports_unreadable_files_and_copies_the_others() {
     fs::set_permissions(home.0.join("src/locked"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }
 
-/// Root bypasses permissions, so this runs as the user nobody, who becomes the owner of the home.
-fn as_an_ordinary_user(home: &Home, args: &[&str]) -> Command {
+/// Root bypasses permissions, so this runs as another user, which becomes the owner of the home.
+fn as_unprivileged_user(home: &Home, args: &[&str]) -> Command {
     if home.command("id", &["-u"]).limited_output().expect("id").stdout != b"0\n" {
         return home.numaio(args);
     }
@@ -332,7 +332,7 @@ fn unprivileged_user_sets_own_groups() {
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/file", "content");
     copy(&home, &["-r", "src/", "dst"]).ok();
-    let mut command = as_an_ordinary_user(&home, &["copy", "-a", "src/", "dst"]);
+    let mut command = as_unprivileged_user(&home, &["copy", "-a", "src/", "dst"]);
     let again: Vec<_> = command
         .get_args()
         .map(|arg| match arg.to_str() {
@@ -368,7 +368,8 @@ fn fills_read_only_directories_and_keeps_their_mode() {
             ["src/d", "dst/d"].into_iter().try_for_each(set).expect("a mode");
         };
         set(0o555);
-        let Ok(output) = as_an_ordinary_user(&home, &["copy", option, "src/", "dst"]).limited_output() else {
+        let Ok(output) = as_unprivileged_user(&home, &["copy", option, "src/", "dst"]).limited_output()
+        else {
             return skipped("another user: needs setpriv");
         };
         let output = Said::of(output);

@@ -86,7 +86,7 @@ fn tree(home: &Home, root: &str) -> BTreeMap<String, String> {
 }
 
 /// Checks that rsync, with its extra options, and numaio create the same tree with these names.
-fn as_rsync_does(home: &Home, args: &[&str], rsync: &[&str], names: &[&str]) {
+fn assert_same_as_rsync(home: &Home, args: &[&str], rsync: &[&str], names: &[&str]) {
     age(&home.0.join("src"));
     copy(home, &[args, &["src/", "numaio"]].concat()).ok();
     let ours = tree(home, "numaio");
@@ -225,17 +225,17 @@ fn files_from_copies_names_with_their_parents() {
     files(&home, &["src/a/b/c", "src/a/b/d", "src/a/e", "src/f/g", "src/h/i/j", "src/#k", "src/l"]);
     let list = home.file("list", "a/b/c\n\n# not a name\n; nor this\n/f\n./h/i\na/../l\n");
     let args = ["-a", "--files-from", &list];
-    as_rsync_does(&home, &args, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "l"]);
+    assert_same_as_rsync(&home, &args, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "l"]);
     let below = [&args[..], &["-r"]].concat();
-    as_rsync_does(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
+    assert_same_as_rsync(&home, &below, &[], &["a", "a/b", "a/b/c", "f", "f/g", "h", "h/i", "h/i/j", "l"]);
     let ruled = [&below[..], &["--exclude", "g", "--exclude", "/h"]].concat();
-    as_rsync_does(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
+    assert_same_as_rsync(&home, &ruled, &[], &["a", "a/b", "a/b/c", "f", "h", "h/i", "h/i/j", "l"]);
     let list = home.file("list", "a/b/c\n");
     // Unlike rsync, numaio creates the parents of a name even if a rule excludes it.
     copy(&home, &["-a", "--files-from", &list, "--exclude", "*", "src", "parents"]).ok();
     assert_eq!(tree(&home, "parents").into_keys().collect::<Vec<_>>(), ["a", "a/b"]);
     let list = home.file("list0", "a/e\0");
-    as_rsync_does(&home, &["-r", "-0", "--files-from", &list], &["-t"], &["a", "a/e"]);
+    assert_same_as_rsync(&home, &["-r", "-0", "--files-from", &list], &["-t"], &["a", "a/e"]);
     // A NUL-separated list has no comments; rsync drops this name.
     let list = home.file("list0", "#k\0");
     copy(&home, &["-0", "--files-from", &list, "src", "dst"]).ok();
@@ -283,15 +283,15 @@ fn filter_files_and_size_limits_match_rsync() {
     home.file("src/empty", "");
     let (keep, skip) = (home.file("keep", "# kept\na.o\n"), home.file("skip", "*.o\n+ f.tmp\n\n- e\n"));
     let rules = ["-a", "--include-from", &keep, "--exclude-from", &skip, "--exclude", "*.tmp"];
-    as_rsync_does(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
+    assert_same_as_rsync(&home, &rules, &[], &["a.o", "c", "d", "d/f.tmp", "empty", "large"]);
     // Typed rules have the syntax of rule files; an exclamation mark clears all previous rules.
     let typed = ["-a", "--exclude=+ a.o", "--include=- c", "--exclude=*.o", "--exclude=large"];
-    as_rsync_does(&home, &typed, &[], &["a.o", "d", "d/e", "d/f.tmp", "empty"]);
+    assert_same_as_rsync(&home, &typed, &[], &["a.o", "d", "d/e", "d/f.tmp", "empty"]);
     let dropped = home.file("dropped", "*.o\n!\nd\n");
     let rules = ["-a", "--exclude=c", "--exclude-from", &dropped, "--exclude=large"];
-    as_rsync_does(&home, &rules, &[], &["a.o", "b.o", "c", "empty"]);
+    assert_same_as_rsync(&home, &rules, &[], &["a.o", "b.o", "c", "empty"]);
     let sizes = ["-a", "--max-size", "4K", "--min-size", "1"];
-    as_rsync_does(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
+    assert_same_as_rsync(&home, &sizes, &[], &["a.o", "b.o", "c", "d", "d/e", "d/f.tmp"]);
     // A size limit also protects files at the destination from --delete.
     files(&home, &["dst/large", "dst/own"]);
     copy(&home, &["-r", "--delete", "--max-size", "4K", "src/", "dst"]).ok();
@@ -307,7 +307,7 @@ fn filter_files_and_size_limits_match_rsync() {
 }
 
 /// Replaces the content of a file, and restores its mtime.
-fn damage(path: &Path, content: &[u8]) {
+fn corrupt(path: &Path, content: &[u8]) {
     let time = fs::metadata(path).and_then(|found| found.modified()).expect("a time");
     fs::write(path, content).expect("written");
     fs::File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("a time");
@@ -320,11 +320,11 @@ fn checksum_compares_files_of_equal_size() {
     home.file("src/empty", "");
     fs::write(home.0.join("src/big"), vec![3; 70 << 20]).expect("a file");
     copy(&home, &["-a", "src/", "dst"]).ok();
-    damage(&home.0.join("dst/damaged"), b"src/dbmaged");
-    damage(&home.0.join("dst/longer"), b"longer than it was");
+    corrupt(&home.0.join("dst/damaged"), b"src/dbmaged");
+    corrupt(&home.0.join("dst/longer"), b"longer than it was");
     let mut big = vec![3; 70 << 20];
     big[69 << 20] = 4;
-    damage(&home.0.join("dst/big"), &big);
+    corrupt(&home.0.join("dst/big"), &big);
     fs::remove_file(home.0.join("dst/new")).expect("removed");
     let old = std::time::UNIX_EPOCH + Duration::from_secs(9);
     let older = fs::File::options().write(true).open(home.0.join("dst/d/older"));
@@ -467,11 +467,11 @@ fn lists_hashes_and_manifests_work_with_another_host() {
     let list = home.file("list", "a/b\nd\n");
     copy_remote(&home, &ssh, &["-a", "--files-from", &list, "--manifest", "pulled", "host:src", "dst"]).ok();
     assert_eq!(tree(&home, "dst").into_keys().collect::<Vec<_>>(), ["a", "a/b", "d"]);
-    damage(&home.0.join("dst/a/b"), b"src/x/b");
+    corrupt(&home.0.join("dst/a/b"), b"src/x/b");
     let output = copy_remote(&home, &ssh, &["-avc", "--manifest", "pushed", "src/", "host:dst"]).ok();
     assert!(output.contains("copied: a/b\n") && !output.contains("copied: d\n"), "{output}");
     assert_eq!(tree(&home, "src"), tree(&home, "dst"));
-    // The request encodes each character of this list in two bytes per byte.
+    // In the request, each byte of this list takes two bytes.
     let long = home.file("long", &format!("{}\n", "\u{436}".repeat(50)).repeat(90_000));
     copy_remote(&home, &ssh, &["-a", "--files-from", &long, "host:src", "long-dst"])
         .failed(1, &["the name and rule lists are too long for a remote transfer", "copy in parts"]);

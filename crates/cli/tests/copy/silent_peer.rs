@@ -38,15 +38,15 @@ fn remote_runs(home: &Home) -> bool {
     runs(&fs::read_to_string(home.0.join("far.pid")).expect("a process"))
 }
 
-fn signalled(mut client: Child, signal: &str) -> Said {
+fn send_signal(mut client: Child, signal: &str) -> Said {
     kill(signal, client.id());
     Said::of(client.limited_output().expect("an end"))
 }
 
 /// Interrupts numaio while the peer is silent, and returns its output.
-fn interrupted(home: &Home, client: Child, signal: &str) -> Said {
+fn interrupt(home: &Home, client: Child, signal: &str) -> Said {
     until(|| home.0.join("far.pid").exists(), || "ssh did not start");
-    let output = signalled(client, signal);
+    let output = send_signal(client, signal);
     assert!(!remote_runs(home), "the remote process still runs");
     fs::remove_file(home.0.join("far.pid")).expect("removed");
     output
@@ -65,7 +65,7 @@ fn interrupt_ends_the_wait_for_a_silent_remote_process() {
     let home = home("exec sleep 3600");
     for (args, signal) in cases.into_iter().zip(["-INT", "-TERM", "-INT", "-TERM", "-INT"]) {
         let client = command(&home, args).spawn().expect("numaio");
-        interrupted(&home, client, signal).failed(130, &["numaio: interrupted before host answered"]);
+        interrupt(&home, client, signal).failed(130, &["numaio: interrupted before host answered"]);
     }
     // The jobs are interrupted and can be resumed.
     let jobs = home.run(&["jobs"]).ok();
@@ -85,7 +85,7 @@ fn interrupt_ends_the_wait_for_a_silent_daemon() {
         let mut silent = accept_from(&listener, client.id());
         // The client has started to open the control channel.
         silent.read_exact(&mut [0]).expect("a byte");
-        signalled(client, signal).failed(130, &[&format!("numaio: interrupted before {address} answered")]);
+        send_signal(client, signal).failed(130, &[&format!("numaio: interrupted before {address} answered")]);
     }
 }
 
@@ -98,7 +98,7 @@ fn interrupt_kills_an_unresponsive_remote_process_and_its_children() {
         || fs::read_to_string(home.0.join("sleep.pid")).is_ok_and(|pid| pid.ends_with('\n')),
         || "the remote process did not start",
     );
-    interrupted(&home, client, "-INT").failed(130, &["interrupted before host answered"]);
+    interrupt(&home, client, "-INT").failed(130, &["interrupted before host answered"]);
     let sleep = fs::read_to_string(home.0.join("sleep.pid")).expect("a process");
     if fs::File::open("/dev/tty").is_ok() {
         // With a terminal, numaio kills only ssh itself.
@@ -115,7 +115,7 @@ fn interrupt_ends_the_write_of_a_request_that_is_not_read() {
     home.file("rules", &rules);
     let args = ["-r", "--exclude-from", "rules", "./", "host:to"];
     let client = command(&home, &args).spawn().expect("numaio");
-    interrupted(&home, client, "-TERM").failed(130, &["interrupted before host answered"]);
+    interrupt(&home, client, "-TERM").failed(130, &["interrupted before host answered"]);
 }
 
 #[test]

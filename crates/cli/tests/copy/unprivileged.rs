@@ -67,7 +67,7 @@ fn deletes_own_read_only_directories() {
             ("to/kept/old", 0o555),
         ],
     );
-    // A file replaces this tree, so it is removed in one step.
+    // A file replaces this tree, so it is removed immediately.
     make_closed_dirs(
         &home,
         &[("to/place", 0o555), ("to/place/a", 0o555), ("to/place/a/closed", 0), ("to/place/b", 0o444)],

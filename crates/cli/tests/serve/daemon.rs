@@ -70,7 +70,7 @@ impl Daemon {
     }
 
     /// Waits until the daemon exits.
-    pub fn ended(&mut self) -> ExitStatus {
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
         self.child.limited_status().expect("ended")
     }
 

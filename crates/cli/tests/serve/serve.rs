@@ -541,7 +541,7 @@ fn sigterm_waits_for_sessions() {
     // SIGHUP while stopping does not interrupt the sessions.
     daemon.signal("-HUP");
     assert!(child.limited_status().expect("ended").success());
-    assert_eq!(daemon.ended().code(), Some(0));
+    assert_eq!(daemon.wait_for_exit().code(), Some(0));
     same(&user.home, "src", &daemon.home.0.join("data"));
 }
 
@@ -553,7 +553,7 @@ fn sigterm_interrupts_sessions_after_stop_seconds() {
     let root = daemon.home.0.join("data");
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     daemon.signal("-TERM");
-    assert_eq!(daemon.ended().code(), Some(0));
+    assert_eq!(daemon.wait_for_exit().code(), Some(0));
     let output = Said::of(child.limited_output().expect("ended"));
     assert_eq!(output.code, Some(1), "{}{}", output.out, output.err);
     assert!(output.err.contains("interrupted"), "{}", output.err);
@@ -637,7 +637,7 @@ fn notifies_the_service_manager() {
     assert_eq!(receive(), "READY=1");
     daemon.signal("-TERM");
     assert_eq!(receive(), "STOPPING=1");
-    assert_eq!(daemon.ended().code(), Some(0));
+    assert_eq!(daemon.wait_for_exit().code(), Some(0));
 }
 
 #[test]
@@ -698,7 +698,7 @@ fn example_configuration_in_help_is_valid() {
     assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
 }
 
-/// Root bypasses permissions, so this runs as the user nobody, who becomes the owner of the key.
+/// Root bypasses permissions, so this runs as another user, which becomes the owner of the key.
 #[test]
 fn check_reports_inaccessible_roots() {
     let home = Home::new();
