@@ -138,7 +138,7 @@ fn threads_of_connections_are_on_the_node_of_the_network() {
     ] {
         let threads = text(&format!("{name}.threads"));
         assert_eq!(run_on(&threads, "files "), [files], "{name}: {threads}");
-        assert_eq!(run_on(&threads, "lane "), [lanes], "{name}: {threads}");
+        assert_eq!(run_on(&threads, "data "), [lanes], "{name}: {threads}");
         let events = text(&format!("{name}.events"));
         let event = events.lines().find(|line| line.contains("placement")).expect("an event");
         let event: serde_json::Value = serde_json::from_str(event).expect("an event");

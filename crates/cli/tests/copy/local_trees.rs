@@ -270,7 +270,7 @@ fn reports_usage_errors() {
         (&["--", "-oProxyCommand=x:f", "g"], "names no host"),
         (&["--exclude", "", "f", "g"], "pattern"),
         (&["--threads", "129", "f", "g"], "expected an integer from 1 to 128"),
-        (&["--machine", "amd-2p", "f", "g"], "on this machine"),
+        (&["--machine", "amd-2p", "f", "g"], "cannot be combined with --machine"),
     ] {
         let output = copy(&home, args);
         assert!(

@@ -189,7 +189,7 @@ fn connection_threads_run_beside_storage_threads() {
     let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("numaio"));
     let planned = BTreeSet::from([others.to_string()]);
     until(
-        || ["lane out ", "lane in "].iter().all(|name| allowed(running.0.id(), name) == planned),
+        || ["data out ", "data in "].iter().all(|name| allowed(running.0.id(), name) == planned),
         || "the connection threads are not on the plan's other core",
     );
     drop(running.0.kill());
