@@ -16,8 +16,11 @@ fn files_stay_short() {
     let mut found = Vec::new();
     for (path, text) in sources() {
         let path = relative(&path);
-        let most = if path.contains("cli/src/commands") { LONGEST_COMMAND } else { LONGEST_FILE };
-        let lines = text.lines().count();
+        let is_command = path.contains("cli/src/commands");
+        let most = if is_command { LONGEST_COMMAND } else { LONGEST_FILE };
+        // Help texts are doc comments, so a command's limit counts code alone.
+        let counts = |line: &&str| !is_command || !line.trim_start().starts_with("//");
+        let lines = text.lines().filter(counts).count();
         found.extend((lines > most).then(|| format!("{path}: {lines} lines, {most} at most")));
     }
     assert_none(found);

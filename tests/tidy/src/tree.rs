@@ -71,7 +71,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns lines of code outside of unit tests, which are at the end of a file or in `tests.rs`.
 pub fn shipped<'a>(path: &Path, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
-    let tests = path.file_name().is_some_and(|name| name == "tests.rs");
+    let tests = path.file_name().is_some_and(|name| name == "tests.rs" || name == "test_support.rs");
     code(text).take_while(move |(_, line)| !tests && *line != "#[cfg(test)]")
 }
 

@@ -34,7 +34,8 @@ fn keeps_a_source_that_contains_a_directory_of_its_own_name() {
     fs::create_dir_all(home.0.join("to/app/app")).expect("folders");
     home.file("to/app/large", "is not moved");
     home.file("to/app/app/x", "x");
-    copy(&home, &["--max-size", "5", "to/app/", "to"]).failed(3, &["app/large", "it is a source directory, or contains or is inside one"]);
+    copy(&home, &["--max-size", "5", "to/app/", "to"])
+        .failed(3, &["app/large", "it is a source directory, or contains or is inside one"]);
     assert!(home.0.join("to/app/large").exists() && home.0.join("to/app/app/x").exists());
     assert_eq!(fs::read_to_string(home.0.join("to/app/x")).unwrap_or_default(), "x");
 }

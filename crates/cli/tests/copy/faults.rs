@@ -370,11 +370,7 @@ fn reports_a_peer_of_another_version() {
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
     let output =
         Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
-    assert!(
-        output.code == Some(1) && output.err.contains("protocol version 99"),
-        "{}",
-        output.err
-    );
+    assert!(output.code == Some(1) && output.err.contains("protocol version 99"), "{}", output.err);
     assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
 }

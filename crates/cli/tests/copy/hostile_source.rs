@@ -397,8 +397,9 @@ fn rejects_a_host_that_sends_unrequested_entries() {
         (&[longer], &["--files-from", &list, "host:src"], ".ssh"),
     ];
     for (changes, args, shown) in cases {
-        let message =
-            format!("the transfer failed: the source sent an entry that was not requested: {shown} (destination)");
+        let message = format!(
+            "the transfer failed: the source sent an entry that was not requested: {shown} (destination)"
+        );
         for dst in ["dst", "new", "new/"] {
             let _ = fs::remove_dir_all(home.0.join("new"));
             copy_from_tampered_host(&home, changes, &[args, &[dst]].concat()).failed(1, &[&message]);

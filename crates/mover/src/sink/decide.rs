@@ -191,17 +191,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let op = |action| PendingOp { number: Some(number), ..PendingOp::reported(name.clone(), action) };
         let at = FilePath::new(0, name.as_bytes());
         if same {
-            self.discard_leftover(&name);
-            self.add_found_to_manifest(&name, found.as_ref());
-            // Data taken for unchanged must not get a more precise mtime, or later runs would not
-            // recognize it as rounded.
-            let is_kept = found.is_some_and(|found| self.is_kept(&inode, &found.metadata));
-            let mtime = attributes.mtime.filter(|_| !is_kept);
-            return plan.set_attributes.push((
-                at,
-                Attributes { mtime, ..attributes },
-                op(ChangeKind::AttributesSet),
-            ));
+            return self.set_attributes_of_same((number, name), &inode, attributes, found.as_ref(), plan);
         }
         match &inode.kind {
             Kind::File(content) => {
@@ -218,6 +208,26 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Err(fault) => self.fail(number, &name, &fault),
             },
         }
+    }
+
+    /// Plans new attributes for an object whose data is the same.
+    fn set_attributes_of_same(
+        &mut self,
+        (number, name): (FileNumber, Name),
+        inode: &Inode,
+        attributes: Attributes,
+        found: Option<&FileInfo>,
+        plan: &mut BatchPlan,
+    ) {
+        self.discard_leftover(&name);
+        self.add_found_to_manifest(&name, found);
+        // Data taken for unchanged must not get a more precise mtime, or later runs would not
+        // recognize it as rounded.
+        let is_kept = found.is_some_and(|found| self.is_kept(inode, &found.metadata));
+        let mtime = attributes.mtime.filter(|_| !is_kept);
+        let at = FilePath::new(0, name.as_bytes());
+        let op = PendingOp { number: Some(number), ..PendingOp::reported(name, ChangeKind::AttributesSet) };
+        plan.set_attributes.push((at, Attributes { mtime, ..attributes }, op));
     }
 
     /// Leaves an existing object unchanged.
@@ -345,21 +355,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let expected = expected_state((size, attributes.mtime), found);
         let left = blocks_of(&content);
         if left.is_empty() || self.options.dry_run {
-            if !self.options.dry_run {
-                self.discard_other_versions(&name, in_place, None);
-            }
-            let bytes = bytes_of(&left);
-            self.peer.totals.size = self.peer.totals.size.saturating_add(bytes);
             let settle = self.settle(size, attributes, end);
-            let op = PendingOp {
-                number: Some(number),
-                bytes,
-                expected,
-                ..PendingOp::reported(name, ChangeKind::Copied)
-            };
-            let op = PendingOp { is_file: true, replaces: !in_place, ..op };
             let put = FileWrite { settle: Some(settle), ..FileWrite::new(at, begin) };
-            return plan.empty.push((put, op));
+            return self.plan_without_data((number, name), put, bytes_of(&left), expected, plan);
         }
         let one_part = size <= numaio_machine::port::BLOCK as u64;
         let key = if in_place { None } else { self.resume_log.key(&name, &inode, &content) };
@@ -389,6 +387,29 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         self.active_names.insert(file.name.clone());
         self.incoming.insert(number.get(), file);
+    }
+
+    /// Plans a file that needs no data: an empty one, or any in a dry run.
+    fn plan_without_data(
+        &mut self,
+        (number, name): (FileNumber, Name),
+        put: FileWrite,
+        bytes: u64,
+        expected: Option<(u64, Option<Stamp>)>,
+        plan: &mut BatchPlan,
+    ) {
+        let in_place = put.begin == OpenMode::InPlace;
+        if !self.options.dry_run {
+            self.discard_other_versions(&name, in_place, None);
+        }
+        self.peer.totals.size = self.peer.totals.size.saturating_add(bytes);
+        let op = PendingOp {
+            number: Some(number),
+            bytes,
+            expected,
+            ..PendingOp::reported(name, ChangeKind::Copied)
+        };
+        plan.empty.push((put, PendingOp { is_file: true, replaces: !in_place, ..op }));
     }
 
     /// Invalidates records of other versions of a file, which is overwritten or removed.
