@@ -113,7 +113,8 @@ fn tokens(line: &str) -> impl Iterator<Item = String> + '_ {
         };
         let mut starts: Vec<usize> = (1..word.len()).filter(|at| starts_token(*at)).collect();
         starts.insert(0, 0);
-        let ends = starts[1..].to_vec().into_iter().chain([word.len()]);
+        let mut ends = starts[1..].to_vec();
+        ends.push(word.len());
         starts.into_iter().zip(ends).map(|(start, end)| word[start..end].to_lowercase())
     })
 }

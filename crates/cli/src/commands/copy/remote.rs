@@ -9,9 +9,8 @@ use super::peer_process::{PeerConnection, PeerProcess, PeerReader, PeerTarget, P
 use super::request::{Capabilities, TransferRequest};
 use super::retry::{wait_for_retry, RetryState, WatchedPort};
 use super::side_placement::SideSetup;
-use super::transfer_options;
 use super::transfer_output::TransferOutput;
-use super::{finish, CopyArgs};
+use super::{finish, transfer_options, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::sanitize;
