@@ -66,8 +66,8 @@ static:
 	@tools/static
 
 man: build
-	$(NUMAIO) generate man target/man
-	$(NUMAIO) generate completions target/completions
+	$(NUMAIO) generate man --dir target/man
+	$(NUMAIO) generate completions --dir target/completions
 
 docs:
 	@tools/docs

@@ -404,8 +404,8 @@ fn rejects_invalid_connection_options() {
     let home = Home::new();
     for (args, message) in [
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
-        (&["--streams", "0"], "no whole number from 1 to 32"),
-        (&["--streams", "33"], "no whole number from 1 to 32"),
+        (&["--streams", "0"], "expected an integer from 1 to 32"),
+        (&["--streams", "33"], "expected an integer from 1 to 32"),
         (&["--data-port", "7-5"], "expected a port"),
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),

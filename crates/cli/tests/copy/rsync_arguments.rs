@@ -56,7 +56,7 @@ fn hints_at_recursive_option_for_a_directory() {
 #[test]
 fn help_explains_host_daemon_and_slash_syntax() {
     let home = home();
-    home.run(&["generate", "man", "man"]).ok();
+    home.run(&["generate", "man", "--dir", "man"]).ok();
     let page = fs::read_to_string(home.0.join("man/numaio-copy.1")).expect("a man page");
     let page = page.replace("\\-", "-").replace('\n', " ");
     let long = copy(&home, &["--help"]).ok().split_whitespace().collect::<Vec<_>>().join(" ");

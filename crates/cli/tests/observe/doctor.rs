@@ -130,7 +130,7 @@ fn of_one_device_others_are_left_out() {
     assert!(!of_drive.contains(&"irq-foreign-node".to_owned()), "{of_drive:?}");
     assert!(of_drive.contains(&"node-spills".to_owned()) && of_drive.contains(&"zone-reclaim".to_owned()));
     home.run(&["doctor", "--machine", TAPE, "--device", "nvme0n9"]).failed(2, &["nvme0n9", "nvme0n1"]);
-    home.run(&["doctor", "--machine", TAPE, "--model", &tape]).failed(1, &["it is a tape"]);
+    home.run(&["doctor", "--machine", TAPE, "--model", &tape]).failed(1, &["found a tape"]);
     home.run(&["doctor", "nvme0n1"]).failed(2, &["nvme0n1"]);
 }
 

@@ -73,6 +73,7 @@ impl Home {
         let mut command = Command::new(program);
         command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
         command
+            .env("LC_ALL", "C.UTF-8")
             .env_remove("NO_COLOR")
             .env_remove("XDG_CONFIG_HOME")
             .current_dir(&self.0)

@@ -157,14 +157,14 @@ fn help_says_what_there_is() {
 #[test]
 fn man_pages_and_completions_are_generated() {
     let home = Home::new();
-    home.run(&["generate", "man", &home.path("man")]).ok();
-    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.run(&["generate", "man", "--dir", &home.path("man")]).ok();
+    home.run(&["generate", "completions", "--dir", &home.path("completions")]).ok();
     let page = fs::read_to_string(home.0.join("man/numaio-model.1")).expect("a man page");
     assert!(page.contains("\\-\\-classes"));
     for file in ["numaio.bash", "numaio.fish", "_numaio"] {
         let text = fs::read_to_string(home.0.join("completions").join(file)).expect("completions");
         assert!(text.contains("no-job") && text.contains("keygen") && text.contains("machine"), "{file}");
-        for hidden in ["attached", "human-readable", "--session", "-l session", "generate"] {
+        for hidden in ["attached", "human-readable", "--session", "-l session"] {
             assert!(!text.contains(hidden), "{file}: {hidden}");
         }
     }
@@ -173,7 +173,7 @@ fn man_pages_and_completions_are_generated() {
 #[test]
 fn bash_completes_names_of_files_by_itself() {
     let home = Home::new();
-    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.run(&["generate", "completions", "--dir", &home.path("completions")]).ok();
     home.file("two words", "");
     let offered = |words: &str, last: &str| {
         let script = format!(
@@ -198,27 +198,27 @@ fn wrong_options_get_one_clear_sentence() {
     let wrong =
         |args: &[&str], parts: &[&str]| numaio(&[&["model"], &machine[..], args].concat()).failed(2, parts);
     wrong(&["--node", "9"], &["there is no node 9", "0-3"]);
-    wrong(&["--node", "x"], &["\"x\" is no node"]);
+    wrong(&["--node", "x"], &["'x'", "expected a node number"]);
     wrong(&["--device", "eth9"], &["no device \"eth9\"", "nvme0n1"]);
     wrong(&["--level", "0"], &["percentage"]);
     wrong(&["--level", "100"], &["percentage"]);
     wrong(&["--precision", "abc"], &["percentage"]);
-    wrong(&["--time-limit", "-1"], &["\"-1\" is no number of seconds"]);
-    wrong(&["--node", "-1"], &["\"-1\" is no node"]);
-    wrong(&["--level", "-5"], &["\"-5\" is no percentage"]);
-    wrong(&["--threads", "abc"], &["\"abc\" is no whole number from 1"]);
-    wrong(&["--threads", "0"], &["\"0\" is no whole number from 1"]);
+    wrong(&["--time-limit", "-1"], &["'-1'", "expected a number of seconds above 0"]);
+    wrong(&["--node", "-1"], &["'-1'", "expected a node number"]);
+    wrong(&["--level", "-5"], &["'-5'", "expected a percentage"]);
+    wrong(&["--threads", "abc"], &["expected an integer from 1"]);
+    wrong(&["--threads", "0"], &["expected an integer from 1"]);
     wrong(&["--repetitions", "3", "--precision", "2"], &["--repetitions", "--precision"]);
     wrong(&["--from", "a.json"], &["--from", "--machine"]);
-    wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
+    wrong(&["--copy-loop", "fast"], &["expected one of", "avx2"]);
     wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
-    wrong(&["--repetitions", "0"], &["\"0\" is no whole number from 1 to 10000"]);
+    wrong(&["--repetitions", "0"], &["expected an integer from 1 to 10000"]);
     wrong(&["--repetitions", "10001"], &["from 1 to 10000"]);
     wrong(&["--unit", "MB"], &["GB/s"]);
     wrong(&["--all", "--node", "1"], &["--all"]);
     numaio(&["nonsense"]).failed(2, &["nonsense"]);
     numaio(&["modle"]).failed(2, &["'modle'", "'model'"]);
-    numaio(&["stream", "--threads", "0"]).failed(2, &["whole number from 1"]);
+    numaio(&["stream", "--threads", "0"]).failed(2, &["expected an integer from 1"]);
     numaio(&["latency", "--stride", "-64"]).failed(2, &["\"-64\" is no multiple of 64"]);
     numaio(&["export", "--machine", "amd-2p", "-o", "."]).failed(1, &["directory"]);
     numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);

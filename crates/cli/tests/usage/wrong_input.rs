@@ -84,7 +84,7 @@ fn files_that_are_no_documents_are_named() {
         ("no-cells.json", &["field `record`", "missing field `cells`"], documents),
         ("words.json", &["field `record.cells[0].", "median`", "\"fast\""], documents),
         ("picture.png", &["it is no text"], documents),
-        ("this.tape", &["it is a tape"], &["--machine this.tape"]),
+        ("this.tape", &["found a tape"], &["--machine this.tape"]),
         ("absent.json", &["No such file"], documents),
         ("folder", &["Is a directory"], &["files in it"]),
     ];
@@ -180,7 +180,13 @@ fn wrong_machines_are_refused_by_every_command() {
     for command in ["report", "export", "compare", "stream", "latency"] {
         let shipped: &[&str] = &["tape", "amd-dl585-g7", "intel-r820", "amd-2p"];
         let on = |machine: &'static str| [command, "--machine", machine];
-        refuses(&home, &on("model.json"), 1, &["model.json", "a document, and no tape"], &["compare --from"]);
+        refuses(
+            &home,
+            &on("model.json"),
+            1,
+            &["model.json", "expected a tape, found a document"],
+            &["compare --from"],
+        );
         refuses(&home, &on("cut.json"), 1, &["cut.json", "header of a numaio tape"], &["numaio record"]);
         refuses(&home, &on("picture.png"), 1, &["picture.png"], &["numaio record"]);
         refuses(&home, &on("amd-dl585"), 2, &["amd-dl585", "No such file"], shipped);
@@ -195,13 +201,13 @@ fn places_that_cannot_be_written_are_found_out() {
     home.file("there.html", "what was there");
     for command in [["report", "model.json"], ["export", "topology.json"]] {
         let to = |place: &'static str| [&command[..], &["-o", place]].concat();
-        refuses(&home, &to("absent/file"), 1, &["absent/file", "No such file"], &["a folder that is there"]);
+        refuses(&home, &to("absent/file"), 1, &["absent/file", "No such file"], &["a writable directory"]);
         refuses(
             &home,
             &to("model.json/file"),
             1,
             &["model.json/file", "Not a directory"],
-            &["a folder that is there"],
+            &["a writable directory"],
         );
         refuses(&home, &to("/dev/full"), 1, &["/dev/full", "No space left"], &["free space"]);
     }
