@@ -53,7 +53,7 @@ fn one_run_at_a_time_has_balancing_paused() {
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
     let second = Said::of(command(&home, &args).limited_output().expect("run"));
     assert_eq!(mode(&home), "0", "it is still paused");
-    second.failed(1, &["another run", "leave --pause-balancing out"]);
+    second.failed(1, &["another run", "omit --pause-balancing"]);
     // What a killed run has left is taken back, and its turn is over.
     first.kill().expect("killed");
     first.limited_status().expect("ended");

@@ -154,7 +154,7 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
         let flows = |flows| Change::RpsFlows { interface: "../../x".into(), queue: 0, flows };
         receipt.applied = vec![AppliedChange { change: flows(1), inverse: flows(0) }];
     });
-    home.run(&["undo"]).failed(1, &["still in force", "--forget"]);
+    home.run(&["undo"]).failed(1, &["cannot restore", "--forget"]);
     let broken = escape
         .with_file_name(escape.file_name().expect("a name").to_string_lossy().replace("irq-1", "irq-2"));
     fs::write(&broken, "{").expect("a file");
@@ -163,7 +163,7 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
     leave_receipt(&home, "irq-3", |receipt| receipt.boot = None);
     leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
     home.run(&["undo", "irq-3"])
-        .failed(1, &["irq-4 changed some of the same settings", "first numaio undo irq-4"]);
+        .failed(1, &["irq-4 changed some of the same settings", "run numaio undo irq-4 first"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
         let paths = leave();
         let said = home.run(undo);
         assert!(said.err.contains("irq-1: the machine was started anew since"), "{}", said.err);
-        said.failed(1, &["irq-2: still in force", "irq-3: still in force"]);
+        said.failed(1, &["irq-2: cannot restore", "irq-3: cannot restore"]);
         assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
     }
 }
@@ -235,8 +235,8 @@ fn a_receipt_of_this_start_of_the_kernel_is_this_machines_whatever_its_fingerpri
     before("irq-2", "another start");
     let list = home.run(&["undo", "--list"]).ok();
     assert!(list.contains("irq-1") && !list.contains("irq-2"), "{list}");
-    home.run(&["undo"]).failed(1, &["still in force"]);
-    home.run(&["irq", "undo", "eth0"]).failed(1, &["still in force"]);
+    home.run(&["undo"]).failed(1, &["cannot restore"]);
+    home.run(&["irq", "undo", "eth0"]).failed(1, &["cannot restore"]);
     home.run(&["undo", "--forget", "irq-1"]).ok();
     assert!(!path.exists());
 }
