@@ -205,7 +205,7 @@ pub enum UndoOutcome {
         /// Number of restored settings.
         settings: usize,
         /// Interrupts that now belong to another device, and were left alone.
-        foreign: Vec<ReassignedIrq>,
+        reassigned: Vec<ReassignedIrq>,
     },
     /// The machine was rebooted since, which reverted the changes.
     Rebooted,
@@ -244,7 +244,7 @@ pub fn undo(
             ))
             .hint(format!("run numaio undo {} first", conflicting.id)));
         }
-        let (receipt, foreign) = numaio_place::without_reassigned(kernel, stored.receipt.clone());
+        let (receipt, reassigned) = numaio_place::without_reassigned(kernel, stored.receipt.clone());
         let settings = receipt.applied.len();
         let unrestored = numaio_place::undo(kernel, &machine, receipt).map_err(Failure::new)?;
         if let Some(first) = unrestored.first() {
@@ -255,7 +255,7 @@ pub fn undo(
             return Err(Failure::new(format!("cannot restore: {}{more}", first.change))
                 .hint("run as root; if the device or its driver was removed, run numaio undo --forget ID"));
         }
-        UndoOutcome::Done { settings, foreign }
+        UndoOutcome::Done { settings, reassigned }
     };
     fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
     Ok(outcome)

@@ -117,7 +117,7 @@ fn what_may_not_be_written_is_refused() {
     of(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["is not --device sda"]);
     of(&["--device", &kept, "--direction", "read"]).failed(2, &["is no block device", "--file"]);
     of(&["--device", "no-such-disk", "--direction", "read"]).failed(1, &["No such file", "numaio topology"]);
-    of(&["--file", ".", "--area", "1E"]).failed(1, &["is filled: .", "needed", "--area"]);
+    of(&["--file", ".", "--area", "1E"]).failed(1, &[" first: .", "needed", "--area"]);
     of(&[]).failed(2, &["--device", "--file"]);
     of(&["--file", ".", "--streams", "0"]).failed(2, &["streams from 1 to"]);
     of(&["--file", ".", "--block", "0"]).failed(2, &["it is nothing"]);

@@ -283,7 +283,7 @@ fn what_is_missing_is_said_with_the_command_that_measures_it() {
     let (io, model, topology) = (files["io"].as_str(), files["model"].as_str(), files["topology"].as_str());
     let validate = |args: &[&str]| home.run(&[&["validate"], args].concat());
     validate(&["--from", model, topology]).failed(1, &["no I/O was measured", "numaio bench disk"]);
-    validate(&["--from", io]).failed(1, &["no model of node 7 is known", "numaio model --node 7"]);
+    validate(&["--from", io]).failed(1, &["found no model of node 7", "numaio model --node 7"]);
     validate(&["--device", "eth0", "--from", model, topology, io])
         .failed(1, &["no I/O of eth0", "numaio bench net"]);
     validate(&["--device", "sda", "--from", model, io])

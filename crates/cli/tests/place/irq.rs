@@ -205,7 +205,7 @@ fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
     for undo in [&["undo", "--all"][..], &["irq", "undo"]] {
         let paths = leave();
         let said = home.run(undo);
-        assert!(said.err.contains("irq-1: the machine was started anew since"), "{}", said.err);
+        assert!(said.err.contains("irq-1: a reboot has already reverted it"), "{}", said.err);
         said.failed(1, &["irq-2: cannot restore", "irq-3: cannot restore"]);
         assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
     }
@@ -257,7 +257,10 @@ fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
         receipt.handlers = [(irq.number, "another's".into())].into();
     });
     let said = home.run(&["undo"]);
-    let words = format!("interrupt {} is left alone: it was another's, and is {} now", irq.number, irq.name);
+    let words = format!(
+        "kept interrupt {}: it belonged to 'another's', and now belongs to '{}'",
+        irq.number, irq.name
+    );
     assert!(said.err.contains(&words) && said.err.contains("0 settings"), "{}", said.err);
     assert_eq!((said.code, path.exists()), (Some(0), false));
 }

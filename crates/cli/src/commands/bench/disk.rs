@@ -24,9 +24,9 @@ pub struct DiskArgs {
     /// The disk or partition: nvme0n1, /dev/sdb
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
-    /// A file that is not there yet, or a folder for one; it is removed afterwards, however numaio ends. A file that is
-    /// there is only read, with --direction read. First the whole --area of it is filled, which takes its time and bytes
-    /// beside --seconds and --bytes
+    /// A file that is not there yet, or a folder for one; it is removed afterwards, however numaio
+    /// ends. A file that is there is only read, with --direction read. First the whole --area of it
+    /// is filled, which takes its time and bytes beside --seconds and --bytes
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Write to --device DEV, named here again: everything on it is lost

@@ -96,7 +96,8 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
     done
 }
 
-/// The peer lets no other name through, and perftest would take one that begins with a dash for an option.
+/// The peer lets no other name through, and perftest would take one that begins with a dash for an
+/// option.
 fn is_name(device: &str) -> Result<(), Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
     match (1..=64).contains(&device.len()) && device.bytes().all(plain) {

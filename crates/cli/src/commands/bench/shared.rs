@@ -32,7 +32,8 @@ pub struct PlacesArgs {
     /// Nodes of the CPUs; without --memory-nodes their buffers are local to them
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub cpu_nodes: Vec<NodeId>,
-    /// Nodes of the buffers, each with every node of --cpu-nodes or, without it, every node with CPUs
+    /// Nodes of the buffers, each with every node of --cpu-nodes or, without it, every node with
+    /// CPUs
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub memory_nodes: Vec<NodeId>,
     /// Every pair of a node of CPUs and a node of buffers
@@ -46,7 +47,8 @@ pub struct PlacesArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring and output")]
 pub struct BoundsArgs {
-    /// Time to spend on the machine, in seconds; of several engines each has as much, one after the other
+    /// Time to spend on the machine, in seconds; of several engines each has as much, one after the
+    /// other
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub seconds: f64,
     /// Bytes that may be moved in all, as 10G; by each of several engines
@@ -83,8 +85,8 @@ impl PlacesArgs {
         }
     }
 
-    /// Placements of streams toward a device. With a saved model of its node, one node of each class stands for the
-    /// others, unless nodes are named or all are asked for.
+    /// Placements of streams toward a device. With a saved model of its node, one node of each
+    /// class stands for the others, unless nodes are named or all are asked for.
     pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
         let places = self.places();
         let wanted = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
@@ -133,7 +135,8 @@ impl BoundsArgs {
     }
 }
 
-/// A campaign of each engine, all of the same options; their records are shown by `text`, written, saved and given.
+/// A campaign of each engine, all of the same options; their records are shown by `text`, written,
+/// saved and given.
 ///
 /// # Errors
 /// If an engine measured nothing, after what others measured was kept.

@@ -165,8 +165,8 @@ fn path_of(topology: &Topology, name: &str) -> String {
     std::iter::once(own.clone()).chain(others).find(is_block).unwrap_or(own)
 }
 
-/// The device near which a path is, through volumes and file systems; of several their names, and their node if they
-/// have one in common.
+/// The device near which a path is, through volumes and file systems; of several their names, and
+/// their node if they have one in common.
 pub fn device_near(
     machine: &Machine,
     topology: &Topology,

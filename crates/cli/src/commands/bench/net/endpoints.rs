@@ -28,10 +28,12 @@ pub struct EndpointArgs {
     /// Nodes of the CPUs here; without --memory-nodes their buffers are local to them
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub cpu_nodes: Vec<NodeId>,
-    /// Nodes of the buffers here, each with every node of --cpu-nodes or, without it, every node with CPUs
+    /// Nodes of the buffers here, each with every node of --cpu-nodes or, without it, every node
+    /// with CPUs
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub memory_nodes: Vec<NodeId>,
-    /// Every pair of a node of CPUs and a node of buffers, at the end that is varied: local and remote to the interface
+    /// Every pair of a node of CPUs and a node of buffers, at the end that is varied: local and
+    /// remote to the interface
     #[arg(long, value_name = "MATRIX", value_parser = ["cpu-memory"])]
     pub matrix: Option<String>,
 }
@@ -58,8 +60,8 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Of a session. `device` is the one that was named here; without it, it is the interface that has the address by
-    /// which the peer was reached.
+    /// Of a session. `device` is the one that was named here; without it, it is the interface that
+    /// has the address by which the peer was reached.
     pub fn of(
         ground: ResolveContext,
         far: &remote::RemoteHost,

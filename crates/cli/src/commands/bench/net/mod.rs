@@ -50,13 +50,15 @@ pub struct NetArgs {
     /// Bytes of a message: sizes as 1K,64K, or 1K..1M for every power of two between
     #[arg(long, value_name = "SIZE,...", default_value = "128K", value_parser = sizes)]
     pub sizes: Sizes,
-    /// Messages that a stream's buffer holds; more of them than a cache does come from memory each time
+    /// Messages that a stream's buffer holds; more of them than a cache does come from memory each
+    /// time
     #[arg(long, value_name = "N", default_value = "1", value_parser = integer(1..=4096))]
     pub depth: u32,
     /// Direction, named from this machine's device: a device write sends
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
-    /// This machine's interface; without it the one that has the address by which the peer is reached
+    /// This machine's interface; without it the one that has the address by which the peer is
+    /// reached
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
     #[command(flatten)]
@@ -145,8 +147,8 @@ pub fn live(machine: &Machine) -> Result<&Kernel, Failure> {
     })
 }
 
-/// A session with the other host, which the kernel holds; when this is dropped it ends, and then what was started for
-/// it.
+/// A session with the other host, which the kernel holds; when this is dropped it ends, and then
+/// what was started for it.
 pub struct Session<'a> {
     kernel: &'a Kernel,
     _started: Option<ManagedProcess>,

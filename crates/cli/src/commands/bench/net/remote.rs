@@ -1,4 +1,5 @@
-//! The other host: a numaio that serves there, started by us over ssh, or found where the user says.
+//! The other host: a numaio that serves there, started by us over ssh, or found where the user
+//! says.
 
 use super::serve::ServerHello;
 use crate::failure::Failure;
