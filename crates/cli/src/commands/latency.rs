@@ -17,6 +17,7 @@ use numaio_model::latency_views;
 use numaio_report::TextStyle;
 use std::process::ExitCode;
 
+/// Options of `numaio latency`.
 #[derive(Debug, Args)]
 pub struct LatencyArgs {
     /// Also measure latency under load from the other cores of the node
@@ -39,6 +40,7 @@ pub struct LatencyArgs {
     pub rounds: RoundsArgs,
 }
 
+/// Runs `numaio latency`.
 pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);

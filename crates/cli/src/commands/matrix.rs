@@ -10,6 +10,7 @@ use numaio_machine::topology::Topology;
 use numaio_model::ViewSubject;
 use numaio_schema::View;
 
+/// Options of the measured part of the matrix and of output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and output")]
 pub struct MatrixArgs {

@@ -15,6 +15,7 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::process::ExitCode;
 
+/// Options of `numaio status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Process IDs
@@ -31,6 +32,7 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// Runs `numaio status`.
 pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if !machine.is_live() {

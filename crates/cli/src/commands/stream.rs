@@ -17,6 +17,7 @@ use numaio_report::TextStyle;
 use numaio_schema::StreamScope;
 use std::process::ExitCode;
 
+/// Options of `numaio stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
     /// Operation of STREAM: copy, scale, add, triad or all
@@ -47,6 +48,7 @@ pub struct StreamArgs {
 #[derive(Debug, Clone)]
 pub struct Ops(Vec<StreamOp>);
 
+/// Runs `numaio stream`.
 pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);

@@ -34,6 +34,7 @@ pub struct UndoArgs {
     pub json: bool,
 }
 
+/// Runs `numaio undo`.
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::live_kernel(common)?;
     let _lock = (!args.list).then(|| receipts::lock(common));

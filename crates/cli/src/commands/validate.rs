@@ -17,6 +17,7 @@ use numaio_schema::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of `numaio validate`.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// Validate by measured I/O of this device, for example eth0, nvme0n1 or mlx5_0; default: all
@@ -50,6 +51,7 @@ pub struct ValidateArgs {
     pub output: Option<PathBuf>,
 }
 
+/// Runs `numaio validate`.
 pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let known = KnownDocuments::read(common, &machine, &args.from)?;

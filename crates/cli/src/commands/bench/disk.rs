@@ -1,6 +1,6 @@
 //! `numaio bench disk`: measures a disk, or a file on one.
 
-use super::shared::{self, size, BoundsArgs, PlacesArgs};
+use super::shared::{self, size, BoundsArgs, PlacementArgs};
 use super::target::{self, Target};
 use crate::args::{count, Common};
 use crate::commands::tape_io;
@@ -18,6 +18,7 @@ use numaio_report::io_text;
 use numaio_schema::{IoEngine, IoRecord};
 use std::path::PathBuf;
 
+/// Options of `numaio bench disk`.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
 pub struct DiskArgs {
@@ -54,7 +55,7 @@ pub struct DiskArgs {
     #[arg(long)]
     pub random: bool,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub placement: PlacementArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -83,6 +84,7 @@ pub enum MethodArg {
     Threads,
 }
 
+/// Runs `numaio bench disk`.
 pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let show = |records: &[IoRecord]| shared::pages(common, records, io_text);
@@ -95,7 +97,7 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
         _ => target::live(common, machine, &topology, args)?,
     };
     let path = path(common, args, &target);
-    let matrix = args.places.matrix(common, &topology, &target.device);
+    let matrix = args.placement.matrix(common, &topology, &target.device);
     let options = IoOptions {
         block_bytes: vec![args.block],
         depth: args.depth,
@@ -164,7 +166,7 @@ fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
 }
 
 fn engines(args: &DiskArgs, path: &DiskPath, target: &Target) -> Vec<Box<dyn Engine>> {
-    let streams = args.places.streams.iter().copied().max().unwrap_or(0);
+    let streams = args.placement.streams.iter().copied().max().unwrap_or(0);
     let buffers = args.block.saturating_mul(args.depth.into()).saturating_mul(streams.into());
     let registered = buffers <= lockable_bytes();
     let disk = || Box::new(Disk { path: path.clone() }) as Box<dyn Engine>;

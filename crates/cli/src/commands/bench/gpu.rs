@@ -1,6 +1,6 @@
 //! `numaio bench gpu`: measures copies between memory on each node and a GPU.
 
-use super::shared::{self, BoundsArgs, PlacesArgs};
+use super::shared::{self, BoundsArgs, PlacementArgs};
 use crate::args::{count, Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -23,6 +23,7 @@ const MAX_BYTES: u64 = 16 << 30;
 /// Maximum number of sizes.
 const MAX_SIZES: usize = 64;
 
+/// Options of `numaio bench gpu`.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("streams", |streams| streams.default_value("1")))]
 pub struct GpuArgs {
@@ -42,7 +43,7 @@ pub struct GpuArgs {
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<EngineArg>,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub placement: PlacementArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -62,6 +63,7 @@ pub enum EngineArg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
+/// Runs `numaio bench gpu`.
 pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let (gpus, engine) = match machine.is_live() {
@@ -160,8 +162,8 @@ fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
 }
 
 fn matrix(common: &Common, args: &GpuArgs, topology: &Topology, device: &IoDevice) -> Matrix {
-    let matrix = args.places.matrix(common, topology, device);
-    let both_at_once = args.places.direction == Directions::Both;
+    let matrix = args.placement.matrix(common, topology, device);
+    let both_at_once = args.placement.direction == Directions::Both;
     let directions = if args.both_at_once { Vec::new() } else { matrix.directions };
     Matrix { both_at_once, directions, ..matrix }
 }

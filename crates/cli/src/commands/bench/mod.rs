@@ -17,12 +17,14 @@ use clap::{Args, Parser as _, Subcommand};
 use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
+/// Arguments of `numaio bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
     pub command: BenchCommand,
 }
 
+/// Subcommands of `numaio bench`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
@@ -35,6 +37,7 @@ pub enum BenchCommand {
     Gpu(gpu::GpuArgs),
 }
 
+/// Runs `numaio bench`.
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let BenchCommand::Net(command) = &args.command {
         if command.serve {

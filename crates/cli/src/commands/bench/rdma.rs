@@ -15,6 +15,7 @@ use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;
 use numaio_schema::IoRecord;
 
+/// Options of `numaio bench rdma`.
 #[derive(Debug, Clone, Args)]
 pub struct RdmaArgs {
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub struct RdmaArgs {
     #[arg(long, value_name = "SIZE,...", default_value = "64K", value_parser = sizes)]
     pub sizes: Sizes,
     #[command(flatten)]
-    pub sides: EndpointArgs,
+    pub endpoints: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -64,6 +65,7 @@ impl From<RdmaOp> for Op {
     }
 }
 
+/// Runs `numaio bench rdma`.
 pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<IoRecord>, Failure> {
     let remote_device = args.peer_device.as_deref().unwrap_or(&args.device);
     for device in [args.device.as_str(), remote_device] {
@@ -74,7 +76,7 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
     let context = ResolveContext { root: machine, locate: machine, topology: &topology };
     check_device(context, &args.device)?;
     let far = remote::connect_to(&args.far)?;
-    let endpoints = Endpoints::of(context, &far, &args.sides, Some(&args.device))?;
+    let endpoints = Endpoints::of(context, &far, &args.endpoints, Some(&args.device))?;
     let op = Op::from(args.op);
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
@@ -82,7 +84,7 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         depth: 1,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = endpoints.options(&args.sides, io, &[op.direction()]);
+    let options = endpoints.options(&args.endpoints, io, &[op.direction()]);
     let engine = Perftest {
         far: endpoints.far.clone(),
         op,

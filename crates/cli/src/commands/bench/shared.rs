@@ -20,9 +20,10 @@ use numaio_report::{io_agreement, TextStyle};
 use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model};
 use std::path::{Path, PathBuf};
 
+/// Options of the placement of streams.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
-pub struct PlacesArgs {
+pub struct PlacementArgs {
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
@@ -43,6 +44,7 @@ pub struct PlacesArgs {
     pub exhaustive: bool,
 }
 
+/// Options of limits and output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring and output")]
 pub struct BoundsArgs {
@@ -72,9 +74,9 @@ pub struct BoundsArgs {
     pub no_save: bool,
 }
 
-impl PlacesArgs {
+impl PlacementArgs {
     /// Returns the nodes of CPUs and buffers.
-    pub fn places(&self) -> Placements {
+    pub fn placements(&self) -> Placements {
         let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
         let (cpu_nodes, memory_nodes) = (set(&self.cpu_nodes), set(&self.memory_nodes));
         match self.matrix.is_none() && memory_nodes.is_empty() {
@@ -88,7 +90,7 @@ impl PlacesArgs {
     /// With a saved model of the device's node, one node represents each class, unless options name
     /// nodes or request all.
     pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
-        let places = self.places();
+        let places = self.placements();
         let use_classes = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
         let directions = self.direction.list();
         let represented = match device.node.filter(|_| use_classes) {

@@ -38,7 +38,7 @@ pub fn live(
     topology: &Topology,
     args: &DiskArgs,
 ) -> Result<Target, Failure> {
-    let writes = args.places.direction.list().contains(&Direction::Write);
+    let writes = args.placement.direction.list().contains(&Direction::Write);
     match (&args.device, &args.file) {
         (Some(device), _) => raw_device(machine, topology, device, args, writes),
         (None, Some(file)) => file_target(common, machine, topology, file, args, writes),

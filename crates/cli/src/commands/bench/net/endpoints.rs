@@ -16,6 +16,7 @@ use numaio_measure::net::{home, End, NetOptions, Side};
 use numaio_measure::IoOptions;
 use numaio_schema::{IoDevice, IoRemoteEnd};
 
+/// Options of the placement of streams at both ends.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
 pub struct EndpointArgs {
@@ -55,7 +56,7 @@ pub struct Endpoints {
     /// The local and the remote device.
     pub devices: (IoDevice, Option<IoDevice>),
     home: NodeId,
-    own_place: IoRemoteEnd,
+    own_placement: IoRemoteEnd,
 }
 
 impl Endpoints {
@@ -81,9 +82,9 @@ impl Endpoints {
             far: RemoteEnd {
                 peer: far.peer.name().to_owned(),
                 host: far.host.clone(),
-                places: remote_places(host, args.matrix.is_some()),
+                places: remote_placements(host, args.matrix.is_some()),
             },
-            own_place: IoRemoteEnd {
+            own_placement: IoRemoteEnd {
                 cpu_nodes: own_nodes.map(|node| node.node).collect(),
                 memory: Some(memory),
                 cpu_ns_per_byte: None,
@@ -106,16 +107,16 @@ impl Endpoints {
             .flat_map(|direction| endpoints(*direction).into_iter().map(|end| (end, *direction)));
         NetOptions {
             varied: varied.collect(),
-            places: local_places(args),
+            places: local_placements(args),
             home: self.home,
             streams: args.streams.clone(),
-            own_place: self.own_place.clone(),
+            own_place: self.own_placement.clone(),
             io,
         }
     }
 }
 
-fn local_places(args: &EndpointArgs) -> Placements {
+fn local_placements(args: &EndpointArgs) -> Placements {
     let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
     let (cpu_nodes, memory_nodes) = (set(&args.cpu_nodes), set(&args.memory_nodes));
     match args.matrix.is_none() && memory_nodes.is_empty() {
@@ -124,7 +125,7 @@ fn local_places(args: &EndpointArgs) -> Placements {
     }
 }
 
-fn remote_places(host: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
+fn remote_placements(host: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
     let with_cpus = host.nodes.iter().filter(|node| !node.cpus.is_empty());
     let pairs = with_cpus.flat_map(|cpus| host.nodes.iter().map(move |memory| (cpus, memory)));
     let local_pairs = pairs.filter(|(cpus, memory)| memory.memory && (all_pairs || cpus.node == memory.node));

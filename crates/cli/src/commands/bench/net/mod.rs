@@ -31,6 +31,7 @@ const MAX_SIZES: usize = 64;
 /// Maximum bytes of a message.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// Options of `numaio bench net`.
 #[derive(Debug, Clone, Args)]
 pub struct NetArgs {
     #[command(flatten)]
@@ -60,7 +61,7 @@ pub struct NetArgs {
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
     #[command(flatten)]
-    pub sides: EndpointArgs,
+    pub endpoints: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
@@ -90,19 +91,20 @@ pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Runs `numaio bench net`.
 pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoRecord>, Failure> {
     let kernel = live(machine)?;
     let topology = discover(machine);
     let context = ResolveContext { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(context, name))?;
     let far = remote::connect_to(&args.far)?;
-    let endpoints = Endpoints::of(context, &far, &args.sides, args.device.as_deref())?;
+    let endpoints = Endpoints::of(context, &far, &args.endpoints, args.device.as_deref())?;
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = endpoints.options(&args.sides, io, &args.direction.list());
+    let options = endpoints.options(&args.endpoints, io, &args.direction.list());
     let engines = engines(args.engine, &endpoints);
     let session = Session::open(kernel, far);
     let result = bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));

@@ -21,6 +21,7 @@ const MAX_LINE_BYTES: u64 = 4096;
 /// Time limit for the remote process to exit at the end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Options of the connection to the other host.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The other host")]
 pub struct RemoteArgs {
