@@ -146,7 +146,7 @@ fn a_file_that_is_there_is_only_read() {
 fn a_tape_without_such_a_measurement_says_so() {
     let home = Home::new();
     let of = |args: &[&str]| home.run(&[&["bench", "disk", "--machine", "amd-dl585-g7"], args].concat());
-    of(&["--device", "nvme0n1", "--direction", "read"]).failed(1, &["not on the tape", "I/O of nvme0n1"]);
+    of(&["--device", "nvme0n1", "--direction", "read"]).failed(1, &["not on the tape", "I/O of 'nvme0n1'"]);
     of(&["--file", "/no/such/folder"]).failed(1, &["not on the tape"]);
 }
 

@@ -343,7 +343,7 @@ fn machines_are_not_mixed() {
     model.record.provenance.machine.fingerprint = "another".into();
     let other = home.document("other.json", &model);
     let said = home.run(&["validate", "--from", &files["io"], &other]);
-    said.failed(1, &["is of machine another"]);
+    said.failed(1, &["describes machine another"]);
 }
 
 /// A generator of random numbers (SplitMix64), for machines of random shape.

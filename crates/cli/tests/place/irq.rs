@@ -52,10 +52,10 @@ fn wrong_devices_and_machines_are_refused_with_a_hint() {
     let home = Home::new();
     home.run(&["irq", "plan", "nvme0n9", "--machine", TAPE]).failed(2, &["nvme0n9", "nvme0n1"]);
     home.run(&["irq", "plan", "--machine", TAPE]).failed(2, &["DEV"]);
-    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only this machine"]);
-    home.run(&["undo", "--machine", TAPE]).failed(2, &["only this machine"]);
+    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
+    home.run(&["undo", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
     home.run(&["irq", "undo", "eth99"]).failed(1, &["nothing about eth99"]);
-    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
+    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "no changes to revert"]);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
     home.run(&["undo"]).ok();
 }
@@ -136,7 +136,7 @@ fn after_a_restart_nothing_is_left_to_take_back() {
     assert!(list.contains("irq-1 of eth0") && list.contains("Interrupted: 0 of 1"), "{list}");
     assert!(path.exists(), "a list changes nothing");
     let said = home.run(&["undo"]);
-    assert!(said.err.contains("started anew"), "{}", said.err);
+    assert!(said.err.contains("a reboot has already reverted it"), "{}", said.err);
     assert_eq!((said.code, path.exists()), (Some(0), false));
 }
 

@@ -103,8 +103,8 @@ fn files_that_are_no_documents_are_named() {
 fn documents_of_another_machine_are_told_apart_by_name() {
     let home = home();
     let both = ["other.json", "intel-r820", "amd-2p"];
-    refuses(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report takes"]);
-    refuses(&home, &["compare", "--from", "model.json", "other.json"], 1, &both, &["numaio report takes"]);
+    refuses(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report accepts"]);
+    refuses(&home, &["compare", "--from", "model.json", "other.json"], 1, &both, &["numaio report accepts"]);
     refuses(
         &home,
         &["compare", "--from", "model.json", "--with", "other.json"],

@@ -135,7 +135,7 @@ fn from_tape(
     records.retain(is_requested);
     if records.is_empty() {
         let name = args.device.clone().or(file).unwrap_or_else(|| "a disk".to_owned());
-        return Err(Failure::new(format!("the tape contains no I/O of '{name}' by this engine"))
+        return Err(Failure::new(format!("not on the tape: I/O of '{name}' by this engine"))
             .hint("numaio record --bench \"disk ...\" records it"));
     }
     Ok(records)
