@@ -110,17 +110,17 @@ fn what_may_not_be_written_is_refused() {
     let kept = home.file("mine", "what I wrote");
     let of = |args: &[&str]| home.run(&[&["bench", "disk"], args].concat());
     let there = of(&["--file", &kept]);
-    assert!(!there.err.contains("is filled"), "{}", there.err);
+    assert!(!there.err.contains("filling"), "{}", there.err);
     there.failed(1, &["exists already", "--direction read"]);
     assert_eq!(fs::read_to_string(&kept).expect("it"), "what I wrote");
-    of(&["--device", "sda"]).failed(2, &["destroys what is on it", "--i-know-this-destroys sda"]);
-    of(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["is not --device sda"]);
-    of(&["--device", &kept, "--direction", "read"]).failed(2, &["is no block device", "--file"]);
+    of(&["--device", "sda"]).failed(2, &["destroys its data", "--i-know-this-destroys sda"]);
+    of(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["and --device 'sda'"]);
+    of(&["--device", &kept, "--direction", "read"]).failed(2, &["is not a block device", "--file"]);
     of(&["--device", "no-such-disk", "--direction", "read"]).failed(1, &["No such file", "numaio topology"]);
-    of(&["--file", ".", "--area", "1E"]).failed(1, &["is filled: .", "needed", "--area"]);
+    of(&["--file", ".", "--area", "1E"]).failed(1, &[" first: .", "needed", "--area"]);
     of(&[]).failed(2, &["--device", "--file"]);
-    of(&["--file", ".", "--streams", "0"]).failed(2, &["streams from 1 to"]);
-    of(&["--file", ".", "--block", "0"]).failed(2, &["it is nothing"]);
+    of(&["--file", ".", "--streams", "0"]).failed(2, &["an integer from 1 to 1024"]);
+    of(&["--file", ".", "--block", "0"]).failed(2, &["greater than 0"]);
     of(&["--file", ".", "--cpu-nodes", "4000", "--area", "1M"]).failed(2, &["there is no node 4000"]);
     assert_eq!(files(&home), ["mine"]);
 }
@@ -146,7 +146,7 @@ fn a_file_that_is_there_is_only_read() {
 fn a_tape_without_such_a_measurement_says_so() {
     let home = Home::new();
     let of = |args: &[&str]| home.run(&[&["bench", "disk", "--machine", "amd-dl585-g7"], args].concat());
-    of(&["--device", "nvme0n1", "--direction", "read"]).failed(1, &["not on the tape", "I/O of nvme0n1"]);
+    of(&["--device", "nvme0n1", "--direction", "read"]).failed(1, &["not on the tape", "I/O of 'nvme0n1'"]);
     of(&["--file", "/no/such/folder"]).failed(1, &["not on the tape"]);
 }
 

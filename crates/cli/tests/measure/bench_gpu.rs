@@ -109,9 +109,9 @@ fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
     for wrong in ["cuda:2", "eth0", "0000:f2:00.0", "cuda:x", ""] {
         let said = bench(&home, &["--device", wrong]);
         assert_eq!(said.code, Some(2), "{}", said.err);
-        assert!(said.err.contains("there are cuda:0, cuda:1"), "{}", said.err);
+        assert!(said.err.contains("available: cuda:0, cuda:1"), "{}", said.err);
     }
-    assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("there are cuda:0, cuda:1"));
+    assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("found cuda:0, cuda:1"));
 }
 
 #[test]

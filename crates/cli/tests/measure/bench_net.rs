@@ -121,9 +121,9 @@ fn a_server_that_is_there_wants_its_token_once() {
     let serving = Serving::start(&home, &[], &["--bind", "127.0.0.1"]);
     let peer =
         ["--peer", "localhost", "--port", serving.port.as_str(), "--streams", "1", "--direction", "write"];
-    home.run(&net(&peer)).failed(2, &["wants a token", "NUMAIO_TOKEN"]);
+    home.run(&net(&peer)).failed(2, &["requires a token", "NUMAIO_TOKEN"]);
     let wrong = [&peer[..], &["--token", "0123456789abcdef0123456789abcdef"]].concat();
-    home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints it"]);
+    home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints"]);
     let mut right = home.numaio(&net(&peer));
     Said::of(right.env("NUMAIO_TOKEN", &serving.token).limited_output().expect("numaio")).ok();
     let again = [&peer[..], &["--token", serving.token.as_str()]].concat();
@@ -138,10 +138,11 @@ fn who_is_not_there_is_named() {
     drop(listener);
     let nobody = ["--peer", "localhost", "--port", &port, "--token", "x"];
     home.run(&net(&nobody)).failed(1, &["cannot reach 127.0.0.1:", "--via"]);
-    home.run(&net(&[])).failed(2, &["there is no other host", "--peer"]);
+    home.run(&net(&[])).failed(2, &["no other host specified", "--peer"]);
     home.run(&net(&["--peer", "-oProxyCommand=x"])).failed(2, &[]);
-    home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"])).failed(2, &["no network to measure"]);
-    home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["sizes go from 1 byte"]);
+    home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"]))
+        .failed(2, &["cannot measure the network"]);
+    home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["expected sizes from 1"]);
     home.run(&net(&["--peer", "localhost", "--device", "nope0"]))
         .failed(2, &["there is no device \"nope0\""]);
     home.run(&net(&["--peer", "localhost", "--cpu-nodes", "900"])).failed(2, &["there is no node 900"]);
@@ -174,7 +175,7 @@ fn the_other_host_is_reached_over_ssh() {
     assert!(text.contains("with 127.0.0.1:"), "{text}");
     assert_eq!(fs::read_to_string(home.0.join("ssh.log")).expect("a log"), "host me@example\n");
     let absent = ["--peer", "example", "--remote-numaio", "/no/such 'program'"];
-    with_ssh(&home, script, &absent).failed(1, &["no numaio serves on example", "--remote-numaio"]);
+    with_ssh(&home, script, &absent).failed(1, &["cannot start numaio on 'example'", "--remote-numaio"]);
     with_ssh(&home, "echo no route >&2; exit 255", &["--peer", "example"])
         .failed(1, &["no route", "ssh failed to connect"]);
     // Started by one that ignores the ends of children, too.
@@ -184,8 +185,8 @@ fn the_other_host_is_reached_over_ssh() {
     said.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
     with_ssh(&home, other, &["--peer", "example"])
-        .failed(1, &["speaks version 99", "same numaio at both ends"]);
-    with_ssh(&home, "echo welcome to example", &["--peer", "example"]).failed(1, &["no numaio serves"]);
+        .failed(1, &["uses protocol version 99", "same version of numaio on both hosts"]);
+    with_ssh(&home, "echo welcome to example", &["--peer", "example"]).failed(1, &["cannot start numaio"]);
 }
 
 /// Two namespaces joined by veth; removed when dropped.
@@ -249,6 +250,6 @@ fn two_network_namespaces_are_two_hosts() {
 fn rdma_without_its_device_says_so() {
     let home = Home::new();
     let args = |device| vec!["bench", "rdma", "--peer", "localhost", "--device", device];
-    home.run(&args("../x")).failed(2, &["is no RDMA device", "rdma link"]);
+    home.run(&args("../x")).failed(2, &["invalid RDMA device '../x'", "rdma link"]);
     home.run(&args("mlx5_99")).failed(2, &["there is no device \"mlx5_99\""]);
 }

@@ -94,6 +94,6 @@ fn a_bench_that_cannot_be_is_wrong_usage() {
     let of = |bench: &str| home.run(&["record", "-o", "my.tape", "--bench", bench]);
     of("").failed(2, &["--bench"]);
     of("disk --no-such").failed(2, &["--no-such"]);
-    of("net --serve").failed(2, &["--serve measures nothing"]);
+    of("net --serve").failed(2, &["--serve is not a measurement"]);
     assert!(!Path::new(&home.path("my.tape")).exists());
 }

@@ -202,7 +202,7 @@ fn weights_follow_bandwidth() {
     home.run(&["export", "--format", "weights", &topology, &stream, "--node", "9"]).failed(2, &["node 9"]);
     home.run(&["export", "--format", "weights", &topology, &stream, "--apply"])
         .failed(1, &["this is machine"]);
-    home.run(&["export", "--format", "weights", "--undo"]).failed(1, &["no weights were set"]);
+    home.run(&["export", "--format", "weights", "--undo"]).failed(1, &["has not set any weights"]);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn wrong_documents_are_named() {
     let [topology, stream] = measured(&home);
     let other = home.run(&["topology", "--machine", "intel-r820", "--json"]).ok();
     let other = home.file("other.json", &other);
-    home.run(&["export", &topology, &stream, &other]).failed(1, &["other.json", "is of machine"]);
+    home.run(&["export", &topology, &stream, &other]).failed(1, &["other.json", "it describes machine"]);
     home.run(&["export", &stream]).failed(1, &["another machine", "numaio topology --json"]);
     home.run(&["export", &home.path("absent.json")]).failed(1, &["absent.json"]);
     let cut = std::fs::read_to_string(&stream).expect("a file");

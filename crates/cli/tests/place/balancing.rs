@@ -53,14 +53,14 @@ fn one_run_at_a_time_has_balancing_paused() {
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
     let second = Said::of(command(&home, &args).limited_output().expect("run"));
     assert_eq!(mode(&home), "0", "it is still paused");
-    second.failed(1, &["another run", "leave --pause-balancing out"]);
+    second.failed(1, &["another run", "omit --pause-balancing"]);
     // What a killed run has left is taken back, and its turn is over.
     first.kill().expect("killed");
     first.limited_status().expect("ended");
     let third = Said::of(
         command(&home, &args[..3]).args(["--node", "0", "--time-limit", "1"]).limited_output().expect("run"),
     );
-    assert!(third.err.contains("an earlier run was killed"), "{}", third.err);
+    assert!(third.err.contains("restored NUMA balancing"), "{}", third.err);
     assert_eq!((third.code, mode(&home).as_str()), (Some(0), "1"));
 }
 
@@ -91,7 +91,7 @@ fn a_pause_before_the_fingerprint_changed_is_taken_back() {
     assert_eq!((mode(&home).as_str(), path.exists()), ("0", true));
     drop(turn);
     let said = run();
-    assert!(said.err.contains("an earlier run was killed"), "{}", said.err);
+    assert!(said.err.contains("restored NUMA balancing"), "{}", said.err);
     assert_eq!((said.code, mode(&home).as_str(), path.exists()), (Some(0), "1", false));
 }
 

@@ -52,10 +52,10 @@ fn wrong_devices_and_machines_are_refused_with_a_hint() {
     let home = Home::new();
     home.run(&["irq", "plan", "nvme0n9", "--machine", TAPE]).failed(2, &["nvme0n9", "nvme0n1"]);
     home.run(&["irq", "plan", "--machine", TAPE]).failed(2, &["DEV"]);
-    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only this machine"]);
-    home.run(&["undo", "--machine", TAPE]).failed(2, &["only this machine"]);
+    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
+    home.run(&["undo", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
     home.run(&["irq", "undo", "eth99"]).failed(1, &["nothing about eth99"]);
-    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
+    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "no changes to revert"]);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
     home.run(&["undo"]).ok();
 }
@@ -136,7 +136,7 @@ fn after_a_restart_nothing_is_left_to_take_back() {
     assert!(list.contains("irq-1 of eth0") && list.contains("Interrupted: 0 of 1"), "{list}");
     assert!(path.exists(), "a list changes nothing");
     let said = home.run(&["undo"]);
-    assert!(said.err.contains("started anew"), "{}", said.err);
+    assert!(said.err.contains("a reboot has already reverted it"), "{}", said.err);
     assert_eq!((said.code, path.exists()), (Some(0), false));
 }
 
@@ -154,7 +154,7 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
         let flows = |flows| Change::RpsFlows { interface: "../../x".into(), queue: 0, flows };
         receipt.applied = vec![AppliedChange { change: flows(1), inverse: flows(0) }];
     });
-    home.run(&["undo"]).failed(1, &["still in force", "--forget"]);
+    home.run(&["undo"]).failed(1, &["cannot restore", "--forget"]);
     let broken = escape
         .with_file_name(escape.file_name().expect("a name").to_string_lossy().replace("irq-1", "irq-2"));
     fs::write(&broken, "{").expect("a file");
@@ -163,7 +163,7 @@ fn receipts_that_are_foreign_broken_or_covered_are_not_followed() {
     leave_receipt(&home, "irq-3", |receipt| receipt.boot = None);
     leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
     home.run(&["undo", "irq-3"])
-        .failed(1, &["irq-4 changed some of the same settings", "first numaio undo irq-4"]);
+        .failed(1, &["irq-4 changed some of the same settings", "run numaio undo irq-4 first"]);
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn one_that_cannot_be_taken_back_does_not_keep_the_others() {
     for undo in [&["undo", "--all"][..], &["irq", "undo"]] {
         let paths = leave();
         let said = home.run(undo);
-        assert!(said.err.contains("irq-1: the machine was started anew since"), "{}", said.err);
-        said.failed(1, &["irq-2: still in force", "irq-3: still in force"]);
+        assert!(said.err.contains("irq-1: a reboot has already reverted it"), "{}", said.err);
+        said.failed(1, &["irq-2: cannot restore", "irq-3: cannot restore"]);
         assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
     }
 }
@@ -235,8 +235,8 @@ fn a_receipt_of_this_start_of_the_kernel_is_this_machines_whatever_its_fingerpri
     before("irq-2", "another start");
     let list = home.run(&["undo", "--list"]).ok();
     assert!(list.contains("irq-1") && !list.contains("irq-2"), "{list}");
-    home.run(&["undo"]).failed(1, &["still in force"]);
-    home.run(&["irq", "undo", "eth0"]).failed(1, &["still in force"]);
+    home.run(&["undo"]).failed(1, &["cannot restore"]);
+    home.run(&["irq", "undo", "eth0"]).failed(1, &["cannot restore"]);
     home.run(&["undo", "--forget", "irq-1"]).ok();
     assert!(!path.exists());
 }
@@ -257,7 +257,10 @@ fn an_interrupt_that_is_another_devices_by_now_is_left_alone() {
         receipt.handlers = [(irq.number, "another's".into())].into();
     });
     let said = home.run(&["undo"]);
-    let words = format!("interrupt {} is left alone: it was another's, and is {} now", irq.number, irq.name);
+    let words = format!(
+        "kept interrupt {}: it belonged to 'another's', and now belongs to '{}'",
+        irq.number, irq.name
+    );
     assert!(said.err.contains(&words) && said.err.contains("0 settings"), "{}", said.err);
     assert_eq!((said.code, path.exists()), (Some(0), false));
 }

@@ -234,9 +234,10 @@ fn a_running_program_is_shown_beside_the_device_of_its_file() {
     } else {
         skipped(format_args!("the file system of {} leads to no device", file.display()));
     }
-    home.run(&["status", "4194304"]).failed(1, &["no process 4194304", "ps -e"]);
+    home.run(&["status", "4194304"]).failed(1, &["process 4194304 not found", "ps -e"]);
     home.run(&["status"]).failed(2, &["<PID>"]);
-    home.run(&["status", "--all", "--machine", "amd-2p"]).failed(2, &["nothing runs on a recorded machine"]);
+    home.run(&["status", "--all", "--machine", "amd-2p"])
+        .failed(2, &["a recorded machine has no running processes"]);
 }
 
 #[test]

@@ -410,7 +410,7 @@ fn what_a_machine_alike_left_in_the_same_home_is_not_taken_for_ones_own() {
         let told = list(&bundle["machines"]).iter().map(|machine| {
             (machine["host"].as_str().expect("a host").to_owned(), list(&machine["documents"]).len())
         });
-        (told.collect::<Vec<_>>(), said.contains("are of host its-twin"))
+        (told.collect::<Vec<_>>(), said.contains("identical host 'its-twin'"))
     };
     let name = own.identity.hostname.clone();
     assert!(!name.is_empty());

@@ -83,7 +83,7 @@ fn files_that_are_no_documents_are_named() {
         ("foreign.json", &["no field `schema`"], documents),
         ("no-cells.json", &["field `record`", "missing field `cells`"], documents),
         ("words.json", &["field `record.cells[0].", "median`", "\"fast\""], documents),
-        ("picture.png", &["it is no text"], documents),
+        ("picture.png", &["not a text file"], documents),
         ("this.tape", &["found a tape"], &["--machine this.tape"]),
         ("absent.json", &["No such file"], documents),
         ("folder", &["Is a directory"], &["files in it"]),
@@ -103,8 +103,8 @@ fn files_that_are_no_documents_are_named() {
 fn documents_of_another_machine_are_told_apart_by_name() {
     let home = home();
     let both = ["other.json", "intel-r820", "amd-2p"];
-    refuses(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report takes"]);
-    refuses(&home, &["compare", "--from", "model.json", "other.json"], 1, &both, &["numaio report takes"]);
+    refuses(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report accepts"]);
+    refuses(&home, &["compare", "--from", "model.json", "other.json"], 1, &both, &["numaio report accepts"]);
     refuses(
         &home,
         &["compare", "--from", "model.json", "--with", "other.json"],
@@ -191,7 +191,13 @@ fn wrong_machines_are_refused_by_every_command() {
         refuses(&home, &on("picture.png"), 1, &["picture.png"], &["numaio record"]);
         refuses(&home, &on("amd-dl585"), 2, &["amd-dl585", "No such file"], shipped);
         refuses(&home, &on("folder"), 2, &["Is a directory"], shipped);
-        refuses(&home, &[command, "--sysroot", "folder"], 1, &["folder", "holds neither"], &["sys and proc"]);
+        refuses(
+            &home,
+            &[command, "--sysroot", "folder"],
+            1,
+            &["folder", "contains neither"],
+            &["sys and proc"],
+        );
     }
 }
 
