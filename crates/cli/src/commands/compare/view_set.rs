@@ -57,7 +57,7 @@ impl<'a> ViewSet<'a> {
             let found = documents::machine_name(document);
             return Err(Failure::file(
                 path,
-                format!("expected a document of machine {expected}, found {found}"),
+                format!("the document is of {found}, not of machine {expected}"),
             )
             .hint("all views must belong to one machine; choose it by --machine or --from"));
         }
