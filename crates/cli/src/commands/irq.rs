@@ -36,8 +36,8 @@ pub enum IrqCommand {
     Plan(PlanArgs),
     /// Apply the changes; numaio irq undo reverts them
     ///
-    /// Interrupts require root or CAP_DAC_OVERRIDE; RPS, RFS and XPS also require CAP_NET_ADMIN. Either
-    /// all changes are applied or none. A receipt is written before the first change.
+    /// Interrupts require root or CAP_DAC_OVERRIDE; RPS, RFS and XPS also require CAP_NET_ADMIN.
+    /// Either all changes are applied or none. A receipt is written before the first change.
     Apply(ApplyArgs),
     /// Revert the changes of numaio irq apply; default: of all devices
     Undo(UndoArgs),
@@ -73,8 +73,8 @@ pub struct PlanArgs {
     /// Reserve the CPUs of this plan for its tasks; numaio place --json writes plans
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Also use receive flow steering (RFS), which serves packets on the CPU of their reader; affects the
-    /// complete machine
+    /// Also use receive flow steering (RFS), which serves packets on the CPU of their reader;
+    /// affects the complete machine
     #[arg(long)]
     pub rfs: bool,
     #[command(flatten)]
@@ -140,7 +140,8 @@ fn inspect(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocume
         [] => topology.devices.iter().filter(|it| it.moves_data() && !it.irqs.is_empty()).collect(),
         handles => resolve_devices(machine, &topology, handles)?,
     };
-    // Controllers with equal names need distinct ones, to be shown, changed and reverted separately.
+    // Controllers with equal names need distinct ones, to be shown, changed and reverted
+    // separately.
     let device_irqs = |device: &Device| DeviceIrqs {
         device: device.distinct_name(&topology.devices),
         ..read_device(machine, device)

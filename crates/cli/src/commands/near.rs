@@ -14,17 +14,17 @@ use std::process::ExitCode;
 
 /// Show the devices and nodes behind a file, host, interface, disk or process
 ///
-/// numaio follows each handle through bonds, bridges, volumes, RAID, mounts and routes down to devices
-/// and their nodes. If a handle leads to no device, for example a file in memory, the output shows
-/// that, and the exit status is 1.
+/// numaio follows each handle through bonds, bridges, volumes, RAID, mounts and routes down to
+/// devices and their nodes. If a handle leads to no device, for example a file in memory, the
+/// output shows that, and the exit status is 1.
 #[derive(Debug, ClapArgs)]
 pub struct ResolveArgs {
     /// Devices, paths, hosts or processes to resolve
     ///
-    /// eth0, bond0, mlx5_0, nvme0n1, dm-0: name of a network interface, RDMA device or block device.
-    /// 0000:3b:00.0 or 3b:00.0: PCI address. /data/set1, file:NAME, /dev/mapper/x: path, recognized by
-    /// a slash or the prefix file:. host:NAME[:PORT]: another machine. cuda:0, GPU-UUID: GPU. pid:N:
-    /// open files and sockets of a process.
+    /// eth0, bond0, mlx5_0, nvme0n1, dm-0: name of a network interface, RDMA device or block
+    /// device. 0000:3b:00.0 or 3b:00.0: PCI address. /data/set1, file:NAME, /dev/mapper/x: path,
+    /// recognized by a slash or the prefix file:. host:NAME[:PORT]: another machine. cuda:0,
+    /// GPU-UUID: GPU. pid:N: open files and sockets of a process.
     #[arg(value_name = "HANDLE", required = true)]
     pub handles: Vec<Handle>,
     /// Show every step with its source and value

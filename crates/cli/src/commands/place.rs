@@ -19,11 +19,11 @@ use std::process::ExitCode;
 pub struct PlaceArgs {
     #[command(flatten)]
     pub near: PlacementArgs,
-    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for standard
-    /// input
+    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for
+    /// standard input
     ///
-    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread of
-    /// the plan.
+    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread
+    /// of the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "strict", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
     /// Show how each handle was resolved to its device

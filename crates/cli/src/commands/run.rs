@@ -36,11 +36,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 pub struct RunArgs {
     #[command(flatten)]
     pub near: PlacementArgs,
-    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for standard
-    /// input
+    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for
+    /// standard input
     ///
-    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread of
-    /// the plan.
+    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread
+    /// of the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
     /// Print where the program runs, and why
@@ -53,8 +53,8 @@ pub struct RunArgs {
     /// With --verify: write the result as JSON to FILE
     #[arg(long, value_name = "FILE", requires = "verify")]
     pub verify_json: Option<PathBuf>,
-    /// Program and its arguments; with --tasks, it is started for each task, and {task} is replaced by
-    /// the task's number, starting at 0
+    /// Program and its arguments; with --tasks, it is started for each task, and {task} is replaced
+    /// by the task's number, starting at 0
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

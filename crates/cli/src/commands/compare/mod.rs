@@ -199,8 +199,8 @@ const LEVEL: f64 = 0.1;
 /// Limit of saved documents read of each kind, newest first.
 const MOST_SAVED: usize = 50;
 
-/// Adds saved documents of each kind, newest first, until the views are complete; with `all`, all of
-/// them.
+/// Adds saved documents of each kind, newest first, until the views are complete; with `all`, all
+/// of them.
 fn add_saved(common: &Common, views: &mut ViewSet, all: bool, machine: &Identity) -> Result<(), Failure> {
     let duplicates = if all { Duplicates::Keep } else { Duplicates::Drop };
     for source in &SOURCES {

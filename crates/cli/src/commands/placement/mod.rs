@@ -28,14 +28,16 @@ use std::path::{Path, PathBuf};
 pub struct PlacementArgs {
     /// Place the tasks near this device, path, host or process; may be repeated
     ///
-    /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME), another
-    /// machine (host:NAME) or a process (pid:N). numaio near shows the devices behind a handle.
+    /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME),
+    /// another machine (host:NAME) or a process (pid:N). numaio near shows the devices behind a
+    /// handle.
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
     /// Direction to optimize: write (memory to device), read (device to memory) or both
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
-    /// Use all nodes of the best class, in proportion to their cores, instead of the best node first
+    /// Use all nodes of the best class, in proportion to their cores, instead of the best node
+    /// first
     #[arg(long)]
     pub spread: bool,
     /// Number of tasks, each on separate cores; default: one program on all good cores
@@ -53,8 +55,8 @@ pub struct PlacementArgs {
     /// Interleave pages over all nodes with memory (DRAM, HBM, CXL), by the kernel's weights
     ///
     /// For programs that need more than the bandwidth of one node. numaio export --format weights
-    /// --apply sets the weights from measured bandwidths. Kernels before Linux 6.9 interleave without
-    /// weights.
+    /// --apply sets the weights from measured bandwidths. Kernels before Linux 6.9 interleave
+    /// without weights.
     #[arg(long, conflicts_with = "strict")]
     pub weights: bool,
     /// Free memory that each task needs, for example 8G

@@ -13,8 +13,8 @@ use std::path::Path;
 /// Hint for files that are not plans.
 const PLAN_HINT: &str = "numaio place --json and numaio plan --json write plans";
 
-/// Reads a plan of this machine: of tasks as stored, of a transfer as one program on the cores of its
-/// threads.
+/// Reads a plan of this machine: of tasks as stored, of a transfer as one program on the cores of
+/// its threads.
 ///
 /// # Errors
 /// [`Failure`]: an unreadable or stale plan, or a plan of another machine.
@@ -84,8 +84,8 @@ fn check_tasks(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Result
     }
 }
 
-/// Returns the placement of a transfer's plan. A manually written problem may omit the machine; then
-/// its nodes are those of this machine.
+/// Returns the placement of a transfer's plan. A manually written problem may omit the machine;
+/// then its nodes are those of this machine.
 fn place_transfer(
     machine: &Machine,
     topology: &Topology,

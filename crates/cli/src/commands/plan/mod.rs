@@ -22,7 +22,8 @@ use std::time::Duration;
 /// Arguments of `numaio plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Storage and its bytes to send or receive, for example nvme0n1=2TB or /data=500G; may be repeated
+    /// Storage and its bytes to send or receive, for example nvme0n1=2TB or /data=500G; may be
+    /// repeated
     #[arg(long, value_name = "HANDLE=SIZE", value_parser = sizes::data, required_unless_present = "file")]
     pub data: Vec<(Handle, u64)>,
     /// NICs of the transfer: eth0, or host:NAME for the route to a host
@@ -52,7 +53,8 @@ pub struct PlanArgs {
     /// Bytes per second of a device that reports no or a wrong speed, for example eth0=12.5GB
     #[arg(long, value_name = "DEV=SIZE", value_delimiter = ',', value_parser = sizes::capacity)]
     pub capacity: Vec<(String, u64)>,
-    /// Read the problem from FILE as TOML or JSON (docs/internals/planning.md); - for standard input
+    /// Read the problem from FILE as TOML or JSON (docs/internals/planning.md); - for standard
+    /// input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
     pub file: Option<PathBuf>,
     /// Solver; both runs both solvers and compares their results
