@@ -208,11 +208,13 @@ fn rejects_unsuitable_plans() {
     copy(&home, &["--plan", &send, "--threads", "2", "from", "to"]).failed(2, &["--threads"]);
     let other = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic", "eth0", "--json"];
     let other = home.file("other.json", &home.run(&other).ok());
-    copy(&home, &["--plan", &other, "from", "to"]).failed(1, &["it is a plan for machine", "and this is"]);
+    copy(&home, &["--plan", &other, "from", "to"])
+        .failed(1, &["it is a plan for machine", "not for this machine"]);
     let invalid = fs::read_to_string(&send).expect("a plan").replace("\"threads\": 1", "\"threads\": 9");
     let invalid = home.file("invalid.json", &invalid);
     copy(&home, &["--plan", &invalid, "from", "to"]).failed(1, &["invalid.json"]);
-    copy(&home, &["--plan", "from", "from", "to"]).failed(1, &["numaio plan --json writes such files"]);
+    copy(&home, &["--plan", "from", "from", "to"])
+        .failed(1, &["numaio plan --json writes plans of transfers"]);
     assert!(!home.0.join("to").exists());
     let output = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
     assert!(output.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", output.err);

@@ -144,7 +144,7 @@ fn help_says_what_there_is() {
         ("copy", &["NUMAIO_SSH", "[alias: -P]", "at a daemon 64"][..]),
         ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
         ("keygen", &["XDG_CONFIG_HOME"]),
-        ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),
+        ("run", &["NUMAIO_TASK is", "NUMAIO_TASKS", "127: the program does not"]),
         ("status", &["Exit status: 1"]),
     ];
     for (command, words) in told {

@@ -170,7 +170,7 @@ fn documents_that_hold_nothing_of_use_are_named() {
         &["compare", "--machine", "this.tape"],
         1,
         &["nothing to compare"],
-        &["record the machine anew"],
+        &["record the machine again"],
     );
 }
 
