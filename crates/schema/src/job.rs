@@ -4,7 +4,7 @@ use crate::DocumentError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of [`Job`].
+/// Schema and version of [`Job`].
 pub const JOB_SCHEMA: &str = "numaio/job/1";
 
 /// A run of `numaio copy`, as it is noted while it runs and when it has ended.
@@ -168,7 +168,7 @@ impl Job {
     /// Reads a job.
     ///
     /// # Errors
-    /// If the text is not of this form.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, JOB_SCHEMA)
     }

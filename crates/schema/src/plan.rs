@@ -11,10 +11,10 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`PlanProblem`].
+/// Schema and version of [`PlanProblem`].
 pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
 
-/// Version of [`Plan`].
+/// Schema and version of [`Plan`].
 pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 
 /// What a plan is asked for. People write it too, as TOML or JSON, so a field that is not known is refused.
@@ -327,7 +327,7 @@ impl PlanProblem {
     /// Reads a problem from JSON.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_PROBLEM_SCHEMA)
     }
@@ -342,7 +342,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_SCHEMA)
     }

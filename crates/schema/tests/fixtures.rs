@@ -151,7 +151,7 @@ fn other_documents_and_versions_are_refused_by_name() {
     let later = include_str!("fixtures/model-1.json").replacen("numaio/model/1", "numaio/model/2", 1);
     assert_eq!(
         refused(&later).to_string(),
-        "it is a \"numaio/model/2\", written by a newer numaio; this one reads numaio/model/1"
+        "'numaio/model/2' was written by a newer numaio; this version reads numaio/model/1"
     );
     let older = later.replacen("numaio/model/2", "numaio/model/0", 1);
     assert!(matches!(refused(&older), DocumentError::UnsupportedVersion { age: "an older", .. }));

@@ -293,7 +293,7 @@ fn a_file_that_is_no_problem_is_told_with_its_line() {
     let none = home.file("none.json", "{\"nodes\": []}");
     home.run(&["plan", "--file", &none]).failed(1, &["no field `schema`", "numaio/plan-problem/1"]);
     let cut = home.file("cut.json", "{\"schema\": \"numaio/plan-problem/1\", ");
-    home.run(&["plan", "--file", &cut]).failed(1, &["no JSON", "cut short"]);
+    home.run(&["plan", "--file", &cut]).failed(1, &["not JSON", "cut short"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let other = home.file("topology.json", &topology);
     home.run(&["plan", "--file", &other]).failed(1, &["no problem of planning", "--problem"]);

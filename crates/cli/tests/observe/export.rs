@@ -216,6 +216,6 @@ fn wrong_documents_are_named() {
     home.run(&["export", &home.path("absent.json")]).failed(1, &["absent.json"]);
     let cut = std::fs::read_to_string(&stream).expect("a file");
     let cut = home.file("cut.json", &cut[..cut.len() - 9]);
-    home.run(&["export", &topology, &cut]).failed(1, &["cut.json", "no JSON"]);
+    home.run(&["export", &topology, &cut]).failed(1, &["cut.json", "not JSON"]);
     home.run(&["export", "--apply"]).failed(2, &["--format weights"]);
 }

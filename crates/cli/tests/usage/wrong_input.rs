@@ -76,9 +76,9 @@ fn files_that_are_no_documents_are_named() {
     let home = home();
     let documents: &[&str] = &["model, stream, latency, compare and topology", "--json"];
     let wrong: [(&str, &[&str], &[&str]); 11] = [
-        ("cut.json", &["no JSON"], &["cut short"]),
-        ("empty.json", &["no JSON"], &["cut short"]),
-        ("notes.txt", &["no JSON"], documents),
+        ("cut.json", &["not JSON"], &["cut short"]),
+        ("empty.json", &["not JSON"], &["cut short"]),
+        ("notes.txt", &["not JSON"], documents),
         ("newer.json", &["numaio/model/9", "a newer numaio"], &["that version of numaio"]),
         ("foreign.json", &["no field `schema`"], documents),
         ("no-cells.json", &["field `record`", "missing field `cells`"], documents),
