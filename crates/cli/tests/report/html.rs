@@ -441,7 +441,7 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     let damaged = folder.text("damaged.json", &model.replacen("\"samples\":10", "\"samples\":\"ten\"", 1));
     failed(&[&damaged], &["damaged.json", "record.cells[0].visits[0].samples"]);
     let foreign = folder.text("foreign.json", "[1, 2]");
-    failed(&[&foreign], &["foreign.json", "no document of numaio"]);
+    failed(&[&foreign], &["foreign.json", "not a numaio document"]);
     failed(&["absent.json"], &["absent.json"]);
     let diagnosis = folder.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
     failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "expected a document of a machine or a measurement"]);
