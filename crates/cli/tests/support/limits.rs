@@ -42,7 +42,9 @@ pub trait Limited {
     /// Waits for the end of the process, which is killed at the limit.
     fn limited_status(&mut self) -> io::Result<ExitStatus>;
 
-    /// Collects the output of the process, which is killed at the limit. A `Command` gets pipes for both streams.
+    /// Collects the output of the process, which is killed at the limit.
+    ///
+    /// A `Command` gets pipes for both streams.
     fn limited_output(&mut self) -> io::Result<Output>;
 }
 
