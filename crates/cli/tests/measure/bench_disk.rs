@@ -1,6 +1,6 @@
 //! `numaio bench disk` on a file on this machine's disk.
 
-use crate::support::{kill, Home, Limited, Said};
+use crate::support::{kill, CommandOutput, Home, Limited};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Options for a short campaign: nearly every spread is precise enough.
 const SHORT: [&str; 8] = ["--area", "8M", "--streams", "1,2", "--precision", "95", "--window", "50"];
 
-fn bench_disk(home: &Home, more: &[&str]) -> Said {
+fn bench_disk(home: &Home, more: &[&str]) -> CommandOutput {
     home.run(&[&["bench", "disk", "--file", "."], &SHORT[..], more].concat())
 }
 
@@ -99,7 +99,7 @@ fn missing_fio_error_names_the_package() {
     let home = Home::new();
     let mut command =
         home.numaio(&[&["bench", "disk", "--file", ".", "--engine", "fio"], &SHORT[..]].concat());
-    let output = Said::of(command.env("PATH", &home.0).limited_output().expect("numaio"));
+    let output = CommandOutput::of(command.env("PATH", &home.0).limited_output().expect("numaio"));
     output.failed(1, &["fio is not installed", "apt-get install fio"]);
     assert_eq!(files(&home), Vec::<String>::new());
 }
@@ -206,7 +206,7 @@ fn interrupt_keeps_results_and_removes_the_file() {
     std::thread::sleep(Duration::from_secs(3));
     // TERM, because background jobs ignore INT.
     kill("-TERM", pid);
-    let output = Said::of(child.limited_output().expect("an end"));
+    let output = CommandOutput::of(child.limited_output().expect("an end"));
     assert_eq!(output.code, Some(130), "{}", output.err);
     let record = IoRecord::from_json(&output.out).expect("a partial record");
     assert!(!record.provenance.complete);

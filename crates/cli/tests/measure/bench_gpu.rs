@@ -1,7 +1,7 @@
 //! `numaio bench gpu` with a CUDA driver without GPU (../../linux/tests/support/fake_cuda.c), built
 //! here, and a fake nvbandwidth. Not tested with a real GPU.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoEngine, IoRecord};
 use std::io::Write;
@@ -27,11 +27,11 @@ fn build_driver(home: &Home, definitions: &[&str]) -> bool {
 }
 
 /// Runs `numaio bench gpu` with the driver and programs of the home, and with loose precision.
-fn bench(home: &Home, args: &[&str]) -> Said {
+fn bench(home: &Home, args: &[&str]) -> CommandOutput {
     let mut command = home.numaio(&["bench", "gpu", "--window", "60", "--seconds", "60"]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(args).env("LD_LIBRARY_PATH", &home.0).env("PATH", format!("{}:{path}", home.0.display()));
-    Said::of(command.limited_output().expect("numaio"))
+    CommandOutput::of(command.limited_output().expect("numaio"))
 }
 
 fn write_script(home: &Home, name: &str, lines: &str) {

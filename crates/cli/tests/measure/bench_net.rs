@@ -1,7 +1,7 @@
 //! `numaio bench net` and `bench rdma`, over the loopback and between two network namespaces.
 
 use crate::support::limits::read_line;
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write;
@@ -128,7 +128,7 @@ fn running_server_requires_its_token_once() {
     let wrong = [&peer[..], &["--token", "0123456789abcdef0123456789abcdef"]].concat();
     home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints it"]);
     let mut right = home.numaio(&net(&peer));
-    Said::of(right.env("NUMAIO_TOKEN", &server.token).limited_output().expect("numaio")).ok();
+    CommandOutput::of(right.env("NUMAIO_TOKEN", &server.token).limited_output().expect("numaio")).ok();
     let again = [&peer[..], &["--token", server.token.as_str()]].concat();
     home.run(&net(&again)).failed(1, &["127.0.0.1", "token"]);
 }
@@ -151,14 +151,14 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
 }
 
 /// Runs numaio with a program named ssh first on PATH.
-fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> Said {
+fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> CommandOutput {
     let bin = home.0.join("bin");
     fs::create_dir_all(&bin).expect("a folder");
     fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).expect("a script");
     fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).expect("its mode");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = home.numaio(&net(args));
-    Said::of(command.env("PATH", path).limited_output().expect("numaio"))
+    CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio"))
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn reaches_the_other_host_over_ssh() {
     // Also when started by a program that ignores SIGCHLD.
     let mut command = home.command_by(&["env", "--ignore-signal=CHLD"], &net(&["--peer", "example"]));
     let path = format!("{}:{}", home.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
-    let output = Said::of(command.env("PATH", path).limited_output().expect("started"));
+    let output = CommandOutput::of(command.env("PATH", path).limited_output().expect("started"));
     output.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
     run_with_ssh(&home, other, &["--peer", "example"])
@@ -242,7 +242,7 @@ fn measures_between_two_network_namespaces() {
     let peer = ["--peer", "198.51.100.2", "--port", server.port.as_str(), "--token", server.token.as_str()];
     let args = net(&[&peer[..], &["--streams", "2", "--json"]].concat());
     let mut command = home.command_by(&["ip", "netns", "exec", a], &args);
-    let json = Said::of(command.limited_output().expect("numaio")).ok();
+    let json = CommandOutput::of(command.limited_output().expect("numaio")).ok();
     let record = records(&json).remove(0);
     assert_eq!((record.device.name.as_str(), record.remote.expect("its device").name.as_str()), ("va", "vb"));
     assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{:?}", record.cells);

@@ -1,6 +1,6 @@
 //! `numaio stream` and `numaio latency` on tapes of simulated machines.
 
-use crate::support::{expect, Home, Said};
+use crate::support::{expect, CommandOutput, Home};
 use numaio_machine::discover::discover;
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
@@ -77,7 +77,7 @@ fn setting<'a>(machine: &'a Recording<Shared>, topology: &'a Topology) -> Settin
 }
 
 /// Runs a command on the tape.
-fn run_on_tape(args: &[&str]) -> Said {
+fn run_on_tape(args: &[&str]) -> CommandOutput {
     let home = Home::new();
     let tape = home.file("sim.tape", tape());
     home.run(&[args, &["--machine", &tape]].concat())

@@ -1,6 +1,6 @@
 //! Exports, as read by other programs. The tests need hwloc's tools and are skipped without them.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
@@ -20,7 +20,8 @@ fn has_hwloc(home: &Home) -> bool {
 }
 
 fn lstopo(home: &Home, args: &[&str]) -> String {
-    let output = Said::of(home.command("lstopo-no-graphics", args).limited_output().expect("lstopo"));
+    let output =
+        CommandOutput::of(home.command("lstopo-no-graphics", args).limited_output().expect("lstopo"));
     assert_eq!(output.err, "", "lstopo reports an error");
     output.ok()
 }
@@ -131,7 +132,7 @@ fn exports_bandwidths_as_memory_attributes_in_xml_and_commands() {
     );
     let (script, out) = (home.file("annotate.sh", &script), home.path("annotated.xml"));
     let output = home.command("sh", &[&script, &bare, &out]).limited_output().expect("sh");
-    assert_eq!(Said::of(output).err, "");
+    assert_eq!(CommandOutput::of(output).err, "");
     let strip = |lines: Vec<String>| -> Vec<String> {
         lines.into_iter().filter(|line| line.contains("from")).collect()
     };
@@ -139,7 +140,7 @@ fn exports_bandwidths_as_memory_attributes_in_xml_and_commands() {
     // Again, on a file that already has the attributes.
     let again = home.path("again.xml");
     let output = home.command("sh", &[&script, &out, &again]).limited_output().expect("sh");
-    assert_eq!((output.status.code(), Said::of(output).err.as_str()), (Some(0), ""));
+    assert_eq!((output.status.code(), CommandOutput::of(output).err.as_str()), (Some(0), ""));
     assert_eq!(strip(attributes(&again)), strip(exported));
     // If hwloc fails, no partial file remains.
     let text = std::fs::read_to_string(&out).expect("the XML");
@@ -164,7 +165,7 @@ fn exports_other_documents_if_a_saved_one_is_unreadable() {
     home.file(&format!("{saved}/000000000002.json"), "{");
     let args = ["export", "--format", "weights", "--json"];
     let output = home.numaio(&args).env("XDG_STATE_HOME", home.path("state")).limited_output();
-    let output = Said::of(output.expect("numaio"));
+    let output = CommandOutput::of(output.expect("numaio"));
     assert!(output.err.contains("passed over") && output.err.contains("000000000002.json"), "{}", output.err);
     assert!(output.ok().contains("weight"));
 }

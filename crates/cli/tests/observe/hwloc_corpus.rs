@@ -6,7 +6,7 @@
 
 use crate::recorded::witness::{attributes, lstopo, KNOWN_VERSION};
 use crate::recorded::{machines, print_note};
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -105,7 +105,7 @@ fn exports_match_the_objects_that_hwloc_discovers() {
 fn reexport(home: &Home, lstopo: &str, xml: &str) -> (String, String) {
     let mut command = home.command(lstopo, &["-i", xml, "--of", "xml", "--disallowed", "-"]);
     let checked = command.env("HWLOC_XML_VERBOSE", "1").env("HWLOC_DEBUG_CHECK", "1");
-    let output = Said::of(checked.limited_output().expect("lstopo"));
+    let output = CommandOutput::of(checked.limited_output().expect("lstopo"));
     let remarks = output.err.clone();
     (output.ok(), remarks)
 }
@@ -120,7 +120,7 @@ fn discovered_by_hwloc(lstopo: &str, root: &Path) -> String {
         .env("HWLOC_COMPONENTS", "linux,stop")
         // Otherwise hwloc hides the memory of GPUs.
         .env("HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES", "1");
-    Said::of(command.limited_output().expect("lstopo")).ok()
+    CommandOutput::of(command.limited_output().expect("lstopo")).ok()
 }
 
 fn objects(xml: &str) -> Objects {
@@ -146,7 +146,7 @@ fn counts(home: &Home, xml: &str) -> BTreeMap<&'static str, usize> {
         .command("hwloc-info", &["--disallowed", "-i", xml])
         .limited_output()
         .expect("hwloc-info, which is packaged with lstopo");
-    let text = Said::of(output).ok();
+    let text = CommandOutput::of(output).ok();
     let count = |kind: &str| {
         let mut words = text.lines().map(|line| line.split_whitespace().rev().skip(2));
         let of_kind =

@@ -1,18 +1,18 @@
 //! `numaio near` on recorded machines, and on this one with device stacks that need root.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_schema::NearDocument;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn near(args: &[&str]) -> Said {
+fn near(args: &[&str]) -> CommandOutput {
     Home::new().run(&[&["near"], args].concat())
 }
 
 /// Returns the chain of the first handle on one line.
-fn chain(output: &Said) -> String {
+fn chain(output: &CommandOutput) -> String {
     let document = NearDocument::from_json(&output.out);
     let document = document.unwrap_or_else(|error| panic!("{error}: {}", output.err));
     document.handles[0].lines().join("; ")
@@ -265,7 +265,7 @@ impl<'b> Network<'b> {
 
     fn line(&self, handle: &str) -> String {
         let inside = ["ip", "netns", "exec", &self.name];
-        let output = Said::of(
+        let output = CommandOutput::of(
             self.stack.home.command_by(&inside, &["near", handle, "--json"]).limited_output().expect("ip"),
         );
         chain(&output)

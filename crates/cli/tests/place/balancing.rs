@@ -1,6 +1,6 @@
 //! `--pause-balancing`, with a file of its own in place of the kernel's setting: nothing of the machine that runs them is changed.
 
-use crate::support::{skipped, until, Home, Limited, Said};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::control::Change;
 use numaio_schema::{AppliedChange, Receipt, TopologyDocument};
 use std::fs;
@@ -51,13 +51,13 @@ fn one_run_at_a_time_has_balancing_paused() {
     let Some(home) = home() else { return };
     let mut first = start(&home);
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
-    let second = Said::of(command(&home, &args).limited_output().expect("run"));
+    let second = CommandOutput::of(command(&home, &args).limited_output().expect("run"));
     assert_eq!(mode(&home), "0", "it is still paused");
     second.failed(1, &["another run", "leave --pause-balancing out"]);
     // What a killed run has left is taken back, and its turn is over.
     first.kill().expect("killed");
     first.limited_status().expect("ended");
-    let third = Said::of(
+    let third = CommandOutput::of(
         command(&home, &args[..3]).args(["--node", "0", "--time-limit", "1"]).limited_output().expect("run"),
     );
     assert!(third.err.contains("an earlier run was killed"), "{}", third.err);
@@ -82,7 +82,7 @@ fn a_pause_before_the_fingerprint_changed_is_taken_back() {
     leave(&home, "0123456789abcdef", &path, boot.trim());
     let run = || {
         let args = ["model", "--pause-balancing", "--no-save", "--node", "0", "--time-limit", "1"];
-        Said::of(command(&home, &args).limited_output().expect("run"))
+        CommandOutput::of(command(&home, &args).limited_output().expect("run"))
     };
     // One that has it paused still.
     let turn = fs::File::create(path.with_extension("lock")).expect("a file");
@@ -100,7 +100,7 @@ fn a_pause_of_an_earlier_start_of_the_kernel_is_not_taken_back() {
     let Some(home) = home() else { return };
     let (machine, path) = receipt(&home);
     leave(&home, &machine, &path, "another start");
-    let said = Said::of(
+    let said = CommandOutput::of(
         command(&home, &[&MODEL[..], &["--time-limit", "1"]].concat()).limited_output().expect("run"),
     );
     said.ok();

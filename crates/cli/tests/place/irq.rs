@@ -1,6 +1,6 @@
 //! `numaio irq` and `numaio undo`, as a user types them. Nothing of the machine that runs them is changed.
 
-use crate::support::{skipped, until, Home, Limited, Said};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::control::Change;
 use numaio_machine::devices::Device;
 use numaio_schema::{AppliedChange, IrqDocument, Receipt, TopologyDocument};
@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 const TAPE: &str = "amd-dl585-g7";
 
-fn document(said: Said) -> IrqDocument {
+fn document(said: CommandOutput) -> IrqDocument {
     IrqDocument::from_json(&said.ok()).expect("a document")
 }
 
@@ -277,7 +277,7 @@ fn without_rights_nothing_is_changed_and_the_rights_are_named() {
     }
     let before = plan();
     let apply = ["irq", "apply", &name, "--despite-irqbalance"];
-    Said::of(home.command_by(&nobody, &apply).limited_output().expect("setpriv"))
+    CommandOutput::of(home.command_by(&nobody, &apply).limited_output().expect("setpriv"))
         .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing is changed"]);
     assert_eq!(plan(), before);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));

@@ -1,7 +1,7 @@
 //! `numaio place` and `numaio run`, as a user types them.
 
 use crate::support::limits::read_line;
-use crate::support::{device, kill, skipped, until, Home, Limited, Said};
+use crate::support::{device, kill, skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
@@ -163,7 +163,9 @@ fn what_another_has_open_is_not_said_to_be_nothing() {
             skipped("no way to have fewer rights");
             return;
         }
-        let run = |args: &[&str]| Said::of(home.command_by(starter, args).limited_output().expect("setpriv"));
+        let run = |args: &[&str]| {
+            CommandOutput::of(home.command_by(starter, args).limited_output().expect("setpriv"))
+        };
         let said = run(&["status", &pid.to_string(), "--json"]);
         assert_eq!(said.code, Some(1), "{}", said.out);
         let status = numaio_schema::Status::from_json(&said.out).expect("a status");
@@ -190,13 +192,13 @@ fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
     }
     let run = |command: &[&str]| {
         let args = [&["run", "--near", &device, "--verify", "--"], command].concat();
-        Said::of(home.command_by(&starter, &args).limited_output().expect("started"))
+        CommandOutput::of(home.command_by(&starter, &args).limited_output().expect("started"))
     };
     assert_eq!(run(&["sh", "-c", "exit 7"]).code, Some(7));
     run(&["/no/such/program"]).failed(127, &["no such program"]);
     // Bit 16 is SIGCHLD: the program finds it as it would without us.
     let alone = ["run", "--near", &device, "--", "grep", "SigIgn", "/proc/self/status"];
-    let alone = Said::of(home.command_by(&starter, &alone).limited_output().expect("started"));
+    let alone = CommandOutput::of(home.command_by(&starter, &alone).limited_output().expect("started"));
     for said in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
         let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
         assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);

@@ -103,8 +103,8 @@ impl Home {
     }
 
     /// Runs numaio and returns its output.
-    pub fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.numaio(args).limited_output().expect("numaio"))
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.numaio(args).limited_output().expect("numaio"))
     }
 }
 
@@ -128,13 +128,13 @@ fn make_accessible(dir: &Path) {
 }
 
 /// The exit status and output of a command.
-pub struct Said {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// Converts the output of a process.
     pub fn of(output: Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,12 +1,12 @@
 //! Commands at the command line, and their output.
 
-use crate::support::{expect, kill, Home, Limited, Said};
+use crate::support::{expect, kill, CommandOutput, Home, Limited};
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-fn numaio(args: &[&str]) -> Said {
+fn numaio(args: &[&str]) -> CommandOutput {
     Home::new().run(args)
 }
 
@@ -279,7 +279,7 @@ fn closed_pipe_is_success_and_full_disk_is_failure() {
     let mut child = home.numaio(&["topology", "--machine", "amd-dl585-g7", "--json"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     drop(child.stdout.take());
-    let output = Said::of(child.limited_output().expect("an end"));
+    let output = CommandOutput::of(child.limited_output().expect("an end"));
     assert_eq!((output.code, output.err.as_str()), (Some(0), ""));
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = home
@@ -290,7 +290,7 @@ fn closed_pipe_is_success_and_full_disk_is_failure() {
         .expect("numaio")
         .limited_output()
         .expect("numaio");
-    Said::of(output).failed(1, &["standard output"]);
+    CommandOutput::of(output).failed(1, &["standard output"]);
 }
 
 /// On this machine, a short campaign saves a model or fails with one error.
@@ -325,7 +325,7 @@ fn concurrent_campaigns_save_two_models() {
 fn unwritable_destination_fails_before_measuring() {
     let home = Home::new();
     home.file("state", "a file where a folder should be");
-    let fails_early = |output: Said, parts: &[&str]| {
+    let fails_early = |output: CommandOutput, parts: &[&str]| {
         assert_eq!(output.out, "");
         output.failed(1, parts);
     };
@@ -334,7 +334,7 @@ fn unwritable_destination_fails_before_measuring() {
         let options = ["--repetitions", "10000", "--time-limit", "3600"];
         home.command_by(&["timeout", "20"], &[args, &options].concat())
     };
-    let run = |mut command: Command| Said::of(command.limited_output().expect("numaio"));
+    let run = |mut command: Command| CommandOutput::of(command.limited_output().expect("numaio"));
     fails_early(run(long_campaign(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
     for command in ["stream", "latency"] {
         let args = [command, "--precision", "0.000001", "--time-limit", "3600"];
@@ -371,7 +371,7 @@ fn replaces_files_and_writes_to_other_objects() {
         drop(Command::new("kill").arg(reader.id().to_string()).limited_status());
         panic!("the pipe was replaced by a file");
     }
-    assert_eq!(Said::of(reader.limited_output().expect("an end")).out, drawing);
+    assert_eq!(CommandOutput::of(reader.limited_output().expect("an end")).out, drawing);
     let tape = home.run(&["record", "--machine", "amd-2p", "--no-measure", "-o", "-"]).ok();
     home.run(&["topology", "--machine", &home.file("a.tape", &tape)]).ok();
 }
@@ -386,7 +386,7 @@ fn interrupt_keeps_partial_results() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         std::thread::sleep(std::time::Duration::from_millis(2500));
         kill(signal, child.id());
-        let output = Said::of(child.limited_output().expect("an end"));
+        let output = CommandOutput::of(child.limited_output().expect("an end"));
         assert_eq!(output.code, Some(130), "{signal}: {}", output.err);
         if output.out.is_empty() {
             assert!(output.err.contains("interrupted before anything was measured"), "{}", output.err);

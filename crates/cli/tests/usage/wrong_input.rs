@@ -1,7 +1,7 @@
 //! Mistakes of new users: each gets one error with the reason, a hint, the right exit status, and
 //! no files are written.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn files(folder: &Path) -> BTreeSet<(String, u64)> {
 /// writes no files.
 fn assert_rejected(home: &Home, args: &[&str], code: i32, error: &[&str], hint: &[&str]) {
     let before = files(&home.0);
-    let Said { code: found, out, err } = home.run(&[args, &["--quiet"]].concat());
+    let CommandOutput { code: found, out, err } = home.run(&[args, &["--quiet"]].concat());
     let lines: Vec<&str> = err.lines().collect();
     let context = format!("{args:?}: {err}");
     assert_eq!((found, out.as_str()), (Some(code), ""), "{context}");
@@ -282,7 +282,7 @@ fn full_disk_on_standard_output_is_a_failure() {
     ] {
         let mut command = home.numaio(args);
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-        let output = Said::of(
+        let output = CommandOutput::of(
             command
                 .arg("-q")
                 .stdout(full)
@@ -301,7 +301,8 @@ fn unwritable_state_directory_fails_before_measuring() {
     let home = home();
     for command in ["stream", "latency"] {
         let mut command = home.numaio(&[command, "--precision", "50"]);
-        let output = Said::of(command.env("XDG_STATE_HOME", "/dev/null").limited_output().expect("numaio"));
+        let output =
+            CommandOutput::of(command.env("XDG_STATE_HOME", "/dev/null").limited_output().expect("numaio"));
         assert_eq!(output.out, "");
         output.failed(1, &["/dev/null/numaio", "Not a directory", "hint: set XDG_STATE_HOME", "--no-save"]);
     }
