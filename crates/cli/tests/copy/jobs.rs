@@ -2,7 +2,7 @@
 
 use crate::image::Image;
 use crate::slow_copy::start_slow_copy;
-use crate::support::{until, Home, Limited, Said};
+use crate::support::{until, CommandOutput, Home, Limited};
 use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
 use std::io::Write;
@@ -90,7 +90,7 @@ fn killed_copy_is_interrupted_and_resumes() {
     assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process no longer exists"));
     // From any directory; the rate limit is part of the command.
     let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
-    let output = Said::of(elsewhere.expect("numaio")).ok();
+    let output = CommandOutput::of(elsewhere.expect("numaio")).ok();
     assert!(output.contains(" resumed"), "{output}");
     same(&home, "dst");
     let job = show_job(&home, 1);

@@ -1,7 +1,7 @@
 //! Options of `numaio copy`: placement, comparison, and selection of files.
 
 use crate::support::limits::read_all;
-use crate::support::{until, Home, Limited, Said};
+use crate::support::{until, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
 use rustix::fs::XattrFlags;
@@ -26,7 +26,7 @@ storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, mo
 network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
 "#;
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -456,9 +456,9 @@ fn other_accounts(home: &Home) -> Option<String> {
     Some(ssh_wrapper(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
 }
 
-fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> Said {
+fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    Said::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
+    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `numaio plan`, and plans of transfers given to `place` and `run`, as a user types them.
 
-use crate::support::{expect, Home, Limited, Said};
+use crate::support::{expect, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_model::check_plan;
 use numaio_schema::{Objective, PlacementPlan, Plan, PlanMethod, PlanProblem, SimpleRule, Transfer};
@@ -16,7 +16,7 @@ fn example() -> String {
     std::fs::read_to_string(path).expect("the example")
 }
 
-fn plan_of(said: Said) -> Plan {
+fn plan_of(said: CommandOutput) -> Plan {
     let plan = Plan::from_json(&said.ok()).expect("a plan");
     check_plan(&plan).expect("it holds");
     plan
@@ -105,12 +105,12 @@ fn a_problem_goes_through_files_pipes_and_plans() {
 }
 
 /// Runs numaio with a text on its standard input.
-fn piped(home: &Home, args: &[&str], text: &str) -> Said {
+fn piped(home: &Home, args: &[&str], text: &str) -> CommandOutput {
     let mut command = home.numaio(args);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("numaio");
     child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("written");
-    Said::of(child.limited_output().expect("ended"))
+    CommandOutput::of(child.limited_output().expect("ended"))
 }
 
 /// The problem in docs/internals/planning.md is the one of its example where the objectives disagree.
@@ -293,7 +293,7 @@ fn a_file_that_is_no_problem_is_told_with_its_line() {
     let none = home.file("none.json", "{\"nodes\": []}");
     home.run(&["plan", "--file", &none]).failed(1, &["no field `schema`", "numaio/plan-problem/1"]);
     let cut = home.file("cut.json", "{\"schema\": \"numaio/plan-problem/1\", ");
-    home.run(&["plan", "--file", &cut]).failed(1, &["no JSON", "cut short"]);
+    home.run(&["plan", "--file", &cut]).failed(1, &["not JSON", "cut short"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let other = home.file("topology.json", &topology);
     home.run(&["plan", "--file", &other]).failed(1, &["not a planning problem", "--problem"]);

@@ -1,6 +1,6 @@
 //! Tests of `--pause-balancing`. A file is mounted over the kernel's setting, which is not changed.
 
-use crate::support::{skipped, until, Home, Limited, Said};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::control::Change;
 use numaio_schema::{AppliedChange, Receipt, TopologyDocument};
 use std::fs;
@@ -50,13 +50,13 @@ fn only_one_run_pauses_balancing_at_a_time() {
     let Some(home) = home() else { return };
     let mut first = start(&home);
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
-    let second = Said::of(command(&home, &args).limited_output().expect("run"));
-    assert_eq!(mode(&home), "0", "the first run is still active");
+    let second = CommandOutput::of(command(&home, &args).limited_output().expect("run"));
+    assert_eq!(mode(&home), "0", "it is still paused");
     second.failed(1, &["another run", "leave --pause-balancing out"]);
     // The next run reverts the pause of a killed run, whose lock is released.
     first.kill().expect("killed");
     first.limited_status().expect("ended");
-    let third = Said::of(
+    let third = CommandOutput::of(
         command(&home, &args[..3]).args(["--node", "0", "--time-limit", "1"]).limited_output().expect("run"),
     );
     assert!(third.err.contains("restored NUMA balancing"), "{}", third.err);
@@ -81,7 +81,7 @@ fn reverts_pause_recorded_under_another_fingerprint() {
     leave_pause(&home, "0123456789abcdef", &path, boot.trim());
     let run = || {
         let args = ["model", "--pause-balancing", "--no-save", "--node", "0", "--time-limit", "1"];
-        Said::of(command(&home, &args).limited_output().expect("run"))
+        CommandOutput::of(command(&home, &args).limited_output().expect("run"))
     };
     // The lock of a run that is still active.
     let lock = fs::File::create(path.with_extension("lock")).expect("a file");
@@ -98,8 +98,8 @@ fn reverts_pause_recorded_under_another_fingerprint() {
 fn does_not_revert_pause_from_before_a_reboot() {
     let Some(home) = home() else { return };
     let (machine, path) = receipt(&home);
-    leave_pause(&home, &machine, &path, "another boot");
-    let output = Said::of(
+    leave(&home, &machine, &path, "another start");
+    let said = CommandOutput::of(
         command(&home, &[&MODEL[..], &["--time-limit", "1"]].concat()).limited_output().expect("run"),
     );
     output.ok();

@@ -1,6 +1,6 @@
 //! End-to-end tests of `numaio irq` and `numaio undo`. They do not change the machine.
 
-use crate::support::{skipped, until, Home, Limited, Said};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::control::Change;
 use numaio_machine::devices::Device;
 use numaio_schema::{AppliedChange, IrqDocument, Receipt, TopologyDocument};
@@ -10,8 +10,8 @@ use std::process::Stdio;
 
 const TAPE: &str = "amd-dl585-g7";
 
-fn document(output: Said) -> IrqDocument {
-    IrqDocument::from_json(&output.ok()).expect("a document")
+fn document(said: CommandOutput) -> IrqDocument {
+    IrqDocument::from_json(&said.ok()).expect("a document")
 }
 
 #[test]
@@ -277,8 +277,8 @@ fn apply_without_privileges_changes_nothing_and_names_them() {
     }
     let before = plan();
     let apply = ["irq", "apply", &name, "--despite-irqbalance"];
-    Said::of(home.command_by(&unprivileged, &apply).limited_output().expect("setpriv"))
-        .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing was changed"]);
+    CommandOutput::of(home.command_by(&nobody, &apply).limited_output().expect("setpriv"))
+        .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing is changed"]);
     assert_eq!(plan(), before);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
 }

@@ -1,6 +1,6 @@
 //! Tests of the formats of `numaio place`: their text, and whether the programs accept it.
 
-use crate::support::{device, expect, Home, Limited, Said};
+use crate::support::{device, expect, CommandOutput, Home, Limited};
 use numaio_schema::{PlacementPlan, TaskPlacement};
 use std::fs;
 use std::io::Write;
@@ -47,12 +47,12 @@ fn installed(test: &str, programs: &[&'static str]) -> Option<&'static str> {
     found.copied().or_else(|| skip(test, &format!("not installed: {}", programs.join(", "))))
 }
 
-fn run(command: &mut Command) -> Said {
-    Said::of(command.limited_output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+fn run(command: &mut Command) -> CommandOutput {
+    CommandOutput::of(command.limited_output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
-/// Runs a line in a shell.
-fn shell(home: &Home, line: &str) -> Said {
+/// Runs a line as a shell would.
+fn shell(home: &Home, line: &str) -> CommandOutput {
     run(&mut home.command("sh", &["-c", line]))
 }
 
@@ -223,8 +223,8 @@ fn kubernetes_accepts_the_pod() {
     }
 }
 
-/// Validates a domain with these elements by libvirt's schema.
-fn domain(home: &Home, elements: &str) -> Said {
+/// What libvirt's schema has to say of a machine with these elements.
+fn domain(home: &Home, elements: &str) -> CommandOutput {
     let xml = format!(
         "<domain type='kvm'><name>a</name><memory unit='GiB'>4</memory><os><type>hvm</type></os>{elements}</domain>"
     );

@@ -437,14 +437,14 @@ fn what_cannot_be_reported_is_named_by_file_and_field() {
     let newer = folder.text("newer.json", &model.replacen("numaio/model/1", "numaio/model/9", 1));
     failed(&[&newer], &["newer.json", "a newer numaio", "numaio/model/1"]);
     let cut = folder.text("cut.json", &model[..model.len() / 2]);
-    failed(&[&cut], &["cut.json", "no JSON"]);
+    failed(&[&cut], &["cut.json", "not JSON"]);
     let damaged = folder.text("damaged.json", &model.replacen("\"samples\":10", "\"samples\":\"ten\"", 1));
     failed(&[&damaged], &["damaged.json", "record.cells[0].visits[0].samples"]);
     let foreign = folder.text("foreign.json", "[1, 2]");
-    failed(&[&foreign], &["foreign.json", "no document of numaio"]);
+    failed(&[&foreign], &["foreign.json", "not a numaio document"]);
     failed(&["absent.json"], &["absent.json"]);
     let diagnosis = folder.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
-    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "a document of a machine or a measurement is wanted"]);
+    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "expected a document of a machine or a measurement"]);
 
     let applied = AppliedChange {
         change: Change::NumaBalancing { mode: 0 },
