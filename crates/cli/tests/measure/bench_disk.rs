@@ -110,18 +110,18 @@ fn rejects_unsafe_or_impossible_targets() {
     let existing = home.file("mine", "existing content");
     let bench = |args: &[&str]| home.run(&[&["bench", "disk"], args].concat());
     let output = bench(&["--file", &existing]);
-    assert!(!output.err.contains("is filled"), "{}", output.err);
+    assert!(!output.err.contains("filling"), "{}", output.err);
     output.failed(1, &["exists already", "--direction read"]);
     assert_eq!(fs::read_to_string(&existing).expect("the file"), "existing content");
-    bench(&["--device", "sda"]).failed(2, &["destroys what is on it", "--i-know-this-destroys sda"]);
-    bench(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["is not --device sda"]);
-    bench(&["--device", &existing, "--direction", "read"]).failed(2, &["is no block device", "--file"]);
+    bench(&["--device", "sda"]).failed(2, &["destroys its data", "--i-know-this-destroys sda"]);
+    bench(&["--device", "sda", "--i-know-this-destroys", "sdb"]).failed(2, &["and --device 'sda'"]);
+    bench(&["--device", &existing, "--direction", "read"]).failed(2, &["is not a block device", "--file"]);
     bench(&["--device", "no-such-disk", "--direction", "read"])
         .failed(1, &["No such file", "numaio topology"]);
-    bench(&["--file", ".", "--area", "1E"]).failed(1, &["is filled: .", "needed", "--area"]);
+    bench(&["--file", ".", "--area", "1E"]).failed(1, &[" first: .", "needed", "--area"]);
     bench(&[]).failed(2, &["--device", "--file"]);
-    bench(&["--file", ".", "--streams", "0"]).failed(2, &["streams from 1 to"]);
-    bench(&["--file", ".", "--block", "0"]).failed(2, &["it is nothing"]);
+    bench(&["--file", ".", "--streams", "0"]).failed(2, &["an integer from 1 to 1024"]);
+    bench(&["--file", ".", "--block", "0"]).failed(2, &["greater than 0"]);
     bench(&["--file", ".", "--cpu-nodes", "4000", "--area", "1M"]).failed(2, &["there is no node 4000"]);
     assert_eq!(files(&home), ["mine"]);
 }
@@ -150,7 +150,8 @@ fn reads_an_existing_file_without_changing_it() {
 fn reports_a_measurement_that_is_not_on_the_tape() {
     let home = Home::new();
     let bench = |args: &[&str]| home.run(&[&["bench", "disk", "--machine", "amd-dl585-g7"], args].concat());
-    bench(&["--device", "nvme0n1", "--direction", "read"]).failed(1, &["not on the tape", "I/O of nvme0n1"]);
+    bench(&["--device", "nvme0n1", "--direction", "read"])
+        .failed(1, &["not on the tape", "I/O of 'nvme0n1'"]);
     bench(&["--file", "/no/such/folder"]).failed(1, &["not on the tape"]);
 }
 

@@ -110,7 +110,7 @@ fn unknown_gpu_is_rejected_with_the_list_of_gpus() {
     for wrong in ["cuda:2", "eth0", "0000:f2:00.0", "cuda:x", ""] {
         let output = bench(&home, &["--device", wrong]);
         assert_eq!(output.code, Some(2), "{}", output.err);
-        assert!(output.err.contains("there are cuda:0, cuda:1"), "{}", output.err);
+        assert!(output.err.contains("available: cuda:0, cuda:1"), "{}", output.err);
     }
     assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("found cuda:0, cuda:1"));
 }

@@ -124,7 +124,7 @@ fn running_server_requires_its_token_once() {
     let server = Server::start(&home, &[], &["--bind", "127.0.0.1"]);
     let peer =
         ["--peer", "localhost", "--port", server.port.as_str(), "--streams", "1", "--direction", "write"];
-    home.run(&net(&peer)).failed(2, &["wants a token", "NUMAIO_TOKEN"]);
+    home.run(&net(&peer)).failed(2, &["requires a token", "NUMAIO_TOKEN"]);
     let wrong = [&peer[..], &["--token", "0123456789abcdef0123456789abcdef"]].concat();
     home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints"]);
     let mut right = home.numaio(&net(&peer));
@@ -141,7 +141,7 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
     drop(listener);
     let unreachable = ["--peer", "localhost", "--port", &port, "--token", "x"];
     home.run(&net(&unreachable)).failed(1, &["cannot reach 127.0.0.1:", "--via"]);
-    home.run(&net(&[])).failed(2, &["there is no other host", "--peer"]);
+    home.run(&net(&[])).failed(2, &["no other host specified", "--peer"]);
     home.run(&net(&["--peer", "-oProxyCommand=x"])).failed(2, &[]);
     home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"]))
         .failed(2, &["cannot measure the network"]);
@@ -178,7 +178,7 @@ fn reaches_the_other_host_over_ssh() {
     assert!(text.contains("with 127.0.0.1:"), "{text}");
     assert_eq!(fs::read_to_string(home.0.join("ssh.log")).expect("a log"), "host me@example\n");
     let absent = ["--peer", "example", "--remote-numaio", "/no/such 'program'"];
-    run_with_ssh(&home, script, &absent).failed(1, &["no numaio serves on example", "--remote-numaio"]);
+    run_with_ssh(&home, script, &absent).failed(1, &["cannot start numaio on 'example'", "--remote-numaio"]);
     run_with_ssh(&home, "echo no route >&2; exit 255", &["--peer", "example"])
         .failed(1, &["no route", "ssh failed to connect"]);
     // Also when started by a program that ignores SIGCHLD.
@@ -188,8 +188,9 @@ fn reaches_the_other_host_over_ssh() {
     output.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
     run_with_ssh(&home, other, &["--peer", "example"])
-        .failed(1, &["speaks version 99", "same numaio at both ends"]);
-    run_with_ssh(&home, "echo welcome to example", &["--peer", "example"]).failed(1, &["no numaio serves"]);
+        .failed(1, &["uses protocol version 99", "same version of numaio on both hosts"]);
+    run_with_ssh(&home, "echo welcome to example", &["--peer", "example"])
+        .failed(1, &["cannot start numaio"]);
 }
 
 /// Two network namespaces connected by veth; removed on drop.

@@ -98,6 +98,6 @@ fn impossible_bench_is_wrong_usage() {
     let record = |bench: &str| home.run(&["record", "-o", "my.tape", "--bench", bench]);
     record("").failed(2, &["--bench"]);
     record("disk --no-such").failed(2, &["--no-such"]);
-    record("net --serve").failed(2, &["--serve measures nothing"]);
+    record("net --serve").failed(2, &["--serve is not a measurement"]);
     assert!(!Path::new(&home.path("my.tape")).exists());
 }

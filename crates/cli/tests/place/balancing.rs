@@ -51,8 +51,8 @@ fn only_one_run_pauses_balancing_at_a_time() {
     let mut first = start(&home);
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
     let second = CommandOutput::of(command(&home, &args).limited_output().expect("run"));
-    assert_eq!(mode(&home), "0", "it is still paused");
-    second.failed(1, &["another run", "leave --pause-balancing out"]);
+    assert_eq!(mode(&home), "0", "the first run is still active");
+    second.failed(1, &["another run", "omit --pause-balancing"]);
     // The next run reverts the pause of a killed run, whose lock is released.
     first.kill().expect("killed");
     first.limited_status().expect("ended");
@@ -90,7 +90,7 @@ fn reverts_pause_recorded_under_another_fingerprint() {
     assert_eq!((mode(&home).as_str(), path.exists()), ("0", true));
     drop(lock);
     let output = run();
-    assert!(output.err.contains("an earlier run was killed"), "{}", output.err);
+    assert!(output.err.contains("restored NUMA balancing"), "{}", output.err);
     assert_eq!((output.code, mode(&home).as_str(), path.exists()), (Some(0), "1", false));
 }
 
@@ -98,8 +98,8 @@ fn reverts_pause_recorded_under_another_fingerprint() {
 fn does_not_revert_pause_from_before_a_reboot() {
     let Some(home) = home() else { return };
     let (machine, path) = receipt(&home);
-    leave(&home, &machine, &path, "another start");
-    let said = CommandOutput::of(
+    leave_pause(&home, &machine, &path, "another boot");
+    let output = CommandOutput::of(
         command(&home, &[&MODEL[..], &["--time-limit", "1"]].concat()).limited_output().expect("run"),
     );
     output.ok();

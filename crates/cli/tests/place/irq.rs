@@ -10,8 +10,8 @@ use std::process::Stdio;
 
 const TAPE: &str = "amd-dl585-g7";
 
-fn document(said: CommandOutput) -> IrqDocument {
-    IrqDocument::from_json(&said.ok()).expect("a document")
+fn document(output: CommandOutput) -> IrqDocument {
+    IrqDocument::from_json(&output.ok()).expect("a document")
 }
 
 #[test]
@@ -52,10 +52,10 @@ fn rejects_unknown_devices_and_recorded_machines() {
     let home = Home::new();
     home.run(&["irq", "plan", "nvme0n9", "--machine", TAPE]).failed(2, &["nvme0n9", "nvme0n1"]);
     home.run(&["irq", "plan", "--machine", TAPE]).failed(2, &["DEV"]);
-    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only this machine"]);
-    home.run(&["undo", "--machine", TAPE]).failed(2, &["only this machine"]);
+    home.run(&["irq", "apply", "nvme0n1", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
+    home.run(&["undo", "--machine", TAPE]).failed(2, &["only be changed on this machine"]);
     home.run(&["irq", "undo", "eth99"]).failed(1, &["to device 'eth99'"]);
-    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "changed nothing"]);
+    home.run(&["undo", "irq-7"]).failed(2, &["irq-7", "no changes to revert"]);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
     home.run(&["undo"]).ok();
 }
@@ -136,7 +136,7 @@ fn undo_after_reboot_only_removes_the_receipt() {
     assert!(list.contains("irq-1 of eth0") && list.contains("Interrupted: 0 of 1"), "{list}");
     assert!(path.exists(), "a list changes nothing");
     let output = home.run(&["undo"]);
-    assert!(output.err.contains("started anew"), "{}", output.err);
+    assert!(output.err.contains("a reboot has already reverted it"), "{}", output.err);
     assert_eq!((output.code, path.exists()), (Some(0), false));
 }
 
@@ -205,8 +205,8 @@ fn undo_continues_after_a_failed_receipt() {
     for undo in [&["undo", "--all"][..], &["irq", "undo"]] {
         let paths = leave_three();
         let output = home.run(undo);
-        assert!(output.err.contains("irq-1: the machine was started anew since"), "{}", output.err);
-        output.failed(1, &["irq-2: still in force", "irq-3: still in force"]);
+        assert!(output.err.contains("irq-1: a reboot has already reverted it"), "{}", output.err);
+        output.failed(1, &["irq-2: cannot restore", "irq-3: cannot restore"]);
         assert_eq!(paths.map(|path| path.exists()), [false, true, true]);
     }
 }
@@ -257,7 +257,10 @@ fn undo_skips_interrupt_that_belongs_to_another_device() {
         receipt.handlers = [(irq.number, "another's".into())].into();
     });
     let output = home.run(&["undo"]);
-    let words = format!("interrupt {} is left alone: it was another's, and is {} now", irq.number, irq.name);
+    let words = format!(
+        "kept interrupt {}: it belonged to 'another's', and now belongs to '{}'",
+        irq.number, irq.name
+    );
     assert!(output.err.contains(&words) && output.err.contains("0 settings"), "{}", output.err);
     assert_eq!((output.code, path.exists()), (Some(0), false));
 }
@@ -277,8 +280,8 @@ fn apply_without_privileges_changes_nothing_and_names_them() {
     }
     let before = plan();
     let apply = ["irq", "apply", &name, "--despite-irqbalance"];
-    CommandOutput::of(home.command_by(&nobody, &apply).limited_output().expect("setpriv"))
-        .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing is changed"]);
+    CommandOutput::of(home.command_by(&unprivileged, &apply).limited_output().expect("setpriv"))
+        .failed(1, &["ermission denied", "CAP_DAC_OVERRIDE", "nothing was changed"]);
     assert_eq!(plan(), before);
     assert!(home.run(&["undo", "--list"]).ok().contains("No changes to undo"));
 }

@@ -166,9 +166,9 @@ fn unreadable_descriptors_of_a_process_are_reported() {
         let run = |args: &[&str]| {
             CommandOutput::of(home.command_by(starter, args).limited_output().expect("setpriv"))
         };
-        let said = run(&["status", &pid.to_string(), "--json"]);
-        assert_eq!(said.code, Some(1), "{}", said.out);
-        let status = numaio_schema::Status::from_json(&said.out).expect("a status");
+        let output = run(&["status", &pid.to_string(), "--json"]);
+        assert_eq!(output.code, Some(1), "{}", output.out);
+        let status = numaio_schema::Status::from_json(&output.out).expect("a status");
         let unseen: Vec<(u32, &str)> = status.unseen.iter().map(|it| (it.pid, it.why.as_str())).collect();
         assert_eq!((status.processes.len(), unseen), (0, vec![(pid, "permission denied")]));
         let near = run(&["near", &format!("pid:{pid}")]);
@@ -199,9 +199,9 @@ fn exit_status_is_reported_with_sigchld_ignored() {
     // Bit 16 is SIGCHLD. The program inherits the disposition, as if started directly.
     let alone = ["run", "--near", &device, "--", "grep", "SigIgn", "/proc/self/status"];
     let alone = CommandOutput::of(home.command_by(&starter, &alone).limited_output().expect("started"));
-    for said in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
-        let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
-        assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);
+    for output in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
+        let mask = u64::from_str_radix(output.out.trim_start_matches("SigIgn:").trim(), 16);
+        assert_eq!((output.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", output.err);
     }
 }
 
@@ -268,7 +268,7 @@ fn invalid_input_fails_with_a_hint() {
         (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
         (&["place", "--near", &device, "--needs", "12q"], 2, "invalid size", ""),
         (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),
-        (&["place", "--near", &device, "--model", &folder], 1, "not JSON", ""),
+        (&["place", "--near", &device, "--model", &file], 1, "no JSON", ""),
         (&["run", "--near", &device, "--", "no-such-program"], 127, "no such program", ""),
         (&["run", "--near", &device, "--verify", "--", "no-such-program"], 127, "no such program", ""),
         (&["run", "--near", &device, "--", &file], 126, "cannot execute", ""),

@@ -51,7 +51,7 @@ fn run(command: &mut Command) -> CommandOutput {
     CommandOutput::of(command.limited_output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
-/// Runs a line as a shell would.
+/// Runs a line in a shell.
 fn shell(home: &Home, line: &str) -> CommandOutput {
     run(&mut home.command("sh", &["-c", line]))
 }
@@ -223,7 +223,7 @@ fn kubernetes_accepts_the_pod() {
     }
 }
 
-/// What libvirt's schema has to say of a machine with these elements.
+/// Validates a domain with these elements by libvirt's schema.
 fn domain(home: &Home, elements: &str) -> CommandOutput {
     let xml = format!(
         "<domain type='kvm'><name>a</name><memory unit='GiB'>4</memory><os><type>hvm</type></os>{elements}</domain>"

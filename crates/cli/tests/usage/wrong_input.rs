@@ -106,13 +106,13 @@ fn errors_name_files_that_are_not_documents() {
 fn errors_name_documents_of_another_machine() {
     let home = home();
     let both = ["other.json", "intel-r820", "amd-2p"];
-    assert_rejected(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report takes"]);
+    assert_rejected(&home, &["export", "model.json", "other.json"], 1, &both, &["numaio report accepts"]);
     assert_rejected(
         &home,
         &["compare", "--from", "model.json", "other.json"],
         1,
         &both,
-        &["numaio report takes"],
+        &["numaio report accepts"],
     );
     assert_rejected(
         &home,
@@ -222,7 +222,7 @@ fn every_command_rejects_invalid_machines() {
             &home,
             &[command, "--sysroot", "folder"],
             1,
-            &["folder", "holds neither"],
+            &["folder", "contains neither"],
             &["sys and proc"],
         );
     }
