@@ -56,7 +56,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
         let bytes = format_size(bytes);
         let message = format!(
-            "buffers of {bytes} take over a quarter of node {node}'s memory and long to initialize; reduce --stride"
+            "buffers of {bytes} take over a quarter of node {node}'s memory and long to fill; reduce --stride"
         );
         output::remark(common, &message);
     }

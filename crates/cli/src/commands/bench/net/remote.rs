@@ -150,7 +150,7 @@ fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
         let failure = Failure::new(&error);
         match error {
             PeerError::Unreachable { .. } => failure.hint(
-                "a firewall may block the port: serve with a permitted --port, or specify another address by --via",
+                "a firewall may block the port: serve with a permitted --port, or use another address (--via)",
             ),
             PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
             PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
