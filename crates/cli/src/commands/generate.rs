@@ -1,4 +1,4 @@
-//! `numaio generate`: man pages and shell completions, for packagers.
+//! `numaio generate`: writes man pages and shell completions, for packagers.
 
 use crate::args::{Args, GenerateArgs, Generated};
 use crate::failure::Failure;
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, io};
 
+/// Runs `numaio generate`.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::file(&args.dir, error);
     fs::create_dir_all(&args.dir).map_err(failed)?;
@@ -28,19 +29,22 @@ pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a file may stand clap splits its name at blanks, and bash ends a folder's with one. If nothing is offered bash does by
-/// itself what it does for every program (`complete -o default`), quotes and slashes included. Not by `-o filenames`, which is about all
-/// that is offered: a folder `copy` would put a slash behind the command.
+/// Replaces clap's completion of file names, which splits names at blanks and adds a blank after
+/// directories.
+///
+/// Without suggestions, bash completes file names itself (`complete -o default`), with quotes and
+/// slashes. `-o filenames` would also apply to commands, and add a slash to `copy` if a directory of
+/// that name exists.
 fn use_bash_file_completion(path: &Path) -> io::Result<()> {
     let text = fs::read_to_string(path)?;
     fs::write(path, text.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()"))
 }
 
-/// A command without what is hidden in it, which completions would offer.
+/// Copies a command without its hidden arguments and subcommands.
 fn visible(command: &Command) -> Command {
     let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
     let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
-    // clap keeps names of programs for ever, and this one ends soon.
+    // clap requires a static name, and the process ends soon.
     let name: &'static str = command.get_name().to_owned().leak();
     let has_own_help = command.is_disable_help_flag_set();
     let visible = Command::new(name).disable_help_flag(has_own_help).args(args).subcommands(below);

@@ -142,8 +142,7 @@ fn who_is_not_there_is_named() {
     home.run(&net(&["--peer", "-oProxyCommand=x"])).failed(2, &[]);
     home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"])).failed(2, &["no network to measure"]);
     home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["sizes go from 1 byte"]);
-    home.run(&net(&["--peer", "localhost", "--device", "nope0"]))
-        .failed(2, &["there is no device \"nope0\""]);
+    home.run(&net(&["--peer", "localhost", "--device", "nope0"])).failed(2, &["there is no device 'nope0'"]);
     home.run(&net(&["--peer", "localhost", "--cpu-nodes", "900"])).failed(2, &["there is no node 900"]);
 }
 
@@ -250,5 +249,5 @@ fn rdma_without_its_device_says_so() {
     let home = Home::new();
     let args = |device| vec!["bench", "rdma", "--peer", "localhost", "--device", device];
     home.run(&args("../x")).failed(2, &["is no RDMA device", "rdma link"]);
-    home.run(&args("mlx5_99")).failed(2, &["there is no device \"mlx5_99\""]);
+    home.run(&args("mlx5_99")).failed(2, &["there is no device 'mlx5_99'"]);
 }

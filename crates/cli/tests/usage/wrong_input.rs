@@ -146,14 +146,14 @@ fn documents_that_hold_nothing_of_use_are_named() {
         &home,
         &["export", "--format", "weights", "topology.json"],
         1,
-        &["nothing measured"],
+        &["no measurement to export"],
         &["numaio stream"],
     );
     refuses(
         &home,
         &["export", "--format", "hwloc-annotate", "topology.json"],
         1,
-        &["nothing measured"],
+        &["no measurement to export"],
         &["numaio latency or numaio stream"],
     );
     for command in ["stream", "latency"] {
