@@ -14,7 +14,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Returns the cells of a matrix by row and column title, joined from its parts, without duplicates.
+/// Returns the cells of a matrix by row and column title. Joins its parts, and rejects duplicates.
 fn matrix(tables: &[Table], title: &str) -> BTreeMap<(String, String), String> {
     let mut texts = BTreeMap::new();
     let continued = format!("{title} continued");
