@@ -1,17 +1,17 @@
 # make model       install missing packages, build, and model this machine
 # make check       check formatting, lints, documentation, and the rules of the source tree
-# make test-unit   run the tests that need nothing but Rust
+# make test-unit   run the hermetic tests, which need only Rust
 # make test        install missing packages, build, and run every test
 # make check-msrv  build with the oldest supported Rust (rust-version in Cargo.toml)
 # make check-aarch64  check the sources for aarch64
-# make bench       compare our copy loops and our sampling with other programs
+# make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
-# make bench-copy  copy trees and large files, beside other programs (as root)
-# make static      build one static binary to copy onto any host
-# make man         write man pages and shell completions under target/
+# make bench-copy  measure copies of trees and large files beside other programs (as root)
+# make static      build one static binary for any host
+# make man         write man pages and shell completions to target/man and target/completions
 # make docs        build the documentation as a book, in target/book
 # make tapes       record the shipped machines again (lab/README.md)
-# make clean       remove everything that was built
+# make clean       remove build outputs
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
@@ -34,13 +34,13 @@ test-unit:
 	@tools/setup build
 	@tools/test-unit
 
-# The oldest Rust that builds it, as Cargo.toml states (rust-version).
+# Cargo.toml states the oldest supported Rust as rust-version.
 check-msrv:
 	@tools/setup build
 	rustup toolchain install $(MSRV) --profile minimal
 	cargo +$(MSRV) check --workspace --all-targets --target-dir target/msrv
 
-# Needs the target: rustup target add aarch64-unknown-linux-gnu, and its C compiler for the C parts.
+# Needs 'rustup target add aarch64-unknown-linux-gnu', and a C compiler for aarch64.
 check-aarch64:
 	@tools/setup build
 	cargo check --workspace --target aarch64-unknown-linux-gnu
@@ -66,8 +66,8 @@ static:
 	@tools/static
 
 man: build
-	$(NUMAIO) generate man target/man
-	$(NUMAIO) generate completions target/completions
+	$(NUMAIO) generate man --dir target/man
+	$(NUMAIO) generate completions --dir target/completions
 
 docs:
 	@tools/docs

@@ -1,23 +1,23 @@
-# Shared by tools/check, tools/test and tools/test-unit: sourced in the root of the repository.
+# Functions of tools/check, tools/test and tools/test-unit, which source this file in the repository root.
 # shellcheck shell=sh
 
 [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
 mkdir -p target
 
-# The lab's disk is a workspace of its own.
+# The lab's disk is a separate workspace.
 disk=lab/disk/Cargo.toml
 disk_target=lab/build/disk
-# Lines about tools that are not installed.
-lacking=
+# Messages about missing tools.
+missing_tools=
 
-# Runs a check with a part of Rust that a minimal installation lacks: name, remedy, command...
-check() {
+# Runs a check, or reports it as skipped if its tool is missing: a minimal Rust installation lacks some.
+check() { # NAME REMEDY COMMAND...
     name=$1 remedy=$2
     shift 2
     if "$1" "$2" --version >/dev/null 2>&1; then
         "$@" || { echo "$(basename "$0"): $name failed" >&2; exit 1; }
     else
-        lacking="$lacking
+        missing_tools="$missing_tools
 skipped: $name: not installed ($remedy)"
     fi
 }
@@ -43,19 +43,19 @@ check_docs() {
     RUSTDOCFLAGS="-D warnings" check rustdoc "rustup component add rustdoc" cargo doc --workspace --no-deps --quiet
 }
 
-# Runs the commands of a function, counts the results of their tests, and exits: function.
-run_and_count() {
+# Runs a function, counts the results of its tests, and exits.
+run_and_count() { # FUNCTION
     log=target/$(basename "$0").log
     { "$1" 2>&1; echo "$?" >target/test.status; } | tee "$log"
     status=$(cat target/test.status)
     [ "$status" = 0 ] || status=1
     passed=$(count_results passed)
     failed=$(count_results failed)
-    # Each reason counts once: several tests may lack the same tool.
-    { grep -o 'skipped: .*' "$log"; echo "$lacking"; } | grep . | sort -u >target/skipped
+    # Each reason counts once, because several tests may need the same tool.
+    { grep -o 'skipped: .*' "$log"; echo "$missing_tools"; } | grep . | sort -u >target/skipped
     skipped=$(grep -c . target/skipped)
     cat target/skipped
-    # A build that fails reports no test.
+    # A failed build reports no test.
     [ "$status" = 0 ] || [ "$failed" != 0 ] || failed=1
     echo "$passed passed, $failed failed, $skipped skipped"
     exit "$status"

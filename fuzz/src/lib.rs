@@ -1,17 +1,20 @@
-//! Targets for a fuzzer: each takes any bytes, and panics if numaio does with them what it must not.
+//! Fuzz targets for every parser of untrusted input.
 //!
-//! ARCHITECTURE.md lists them. `tools/fuzz TARGET SECONDS` runs one with libFuzzer; `cargo test` runs all of them for a short time.
+//! A target takes arbitrary bytes, and panics if numaio handles them incorrectly. `tools/fuzz` lists
+//! the targets, `tools/fuzz TARGET SECONDS` runs one with libFuzzer, and `cargo test` runs each for a
+//! short time.
 
-mod control;
-mod ground;
-mod kept;
-mod lanes;
-mod link;
-mod pair;
-mod sides;
-mod words;
+mod control_messages;
+mod data_streams;
+mod displayed_text;
+mod netlink;
+mod packets;
+mod peers;
+mod simulated_transfer;
+mod stored_files;
+mod test_world;
 
-pub use pair::conversation;
+pub use simulated_transfer::simulated_transfer;
 
 use numaio_machine::set::CpuSet;
 use numaio_machine::tape::Tape;
@@ -23,39 +26,39 @@ use numaio_mover::name::Name;
 use numaio_mover::wire::{Decoder, StreamItem, TransferId};
 use numaio_schema as schema;
 
-/// A target: its name, and what takes the bytes.
+/// A target: its name, and the function that takes the input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
 pub const TARGETS: [Target; 16] = [
     ("stream", stream),
-    ("sink", sides::sink),
-    ("source", sides::source),
-    ("packed", packed),
+    ("sink", peers::sink),
+    ("source", peers::source),
+    ("compressed", compressed),
     ("journal", journal),
-    ("rules", rules),
+    ("filters", filters),
     ("tape", tape),
     ("documents", documents),
-    ("kernel", kernel),
-    ("calls", control::calls),
-    ("paths", control::paths),
-    ("serve-config", kept::serve_config),
-    ("kept", kept::kept),
-    ("link", link::link),
-    ("lanes", lanes::lanes),
-    ("netlink", link::netlink),
+    ("text-values", text_values),
+    ("control-messages", control_messages::control_messages),
+    ("paths", control_messages::paths),
+    ("serve-config", stored_files::serve_config),
+    ("stored-files", stored_files::stored_files),
+    ("packets", packets::packets),
+    ("data-streams", data_streams::data_streams),
+    ("netlink", netlink::netlink),
 ];
 
-/// What a target begins with.
+/// Returns the seeds of a target.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let [to_sink, to_source, stream] = conversation();
+    let [to_sink, to_source, stream] = simulated_transfer();
     match target {
         "sink" => vec![to_sink],
         "source" => vec![to_source],
         "stream" => vec![stream],
-        "packed" => vec![packed_seed()],
-        "rules" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
-        "kernel" => {
+        "compressed" => vec![compressed_seed()],
+        "filters" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
+        "text-values" => {
             vec![b"0-3,7,9-11".to_vec(), b"7f00 bind:0 anon=3 dirty=3 N0=3 kernelpagesize_kB=4".to_vec()]
         }
         "documents" => [
@@ -64,29 +67,30 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         ]
         .map(<[u8]>::to_vec)
         .to_vec(),
-        "calls" => control::seeds(),
-        "paths" => control::path_seeds(),
-        "serve-config" => kept::config_seeds(),
-        "kept" => kept::seeds(),
-        "link" => link::seeds(),
-        "lanes" => lanes::seeds(),
-        "netlink" => link::netlink_seeds(),
+        "control-messages" => control_messages::seeds(),
+        "paths" => control_messages::path_seeds(),
+        "serve-config" => stored_files::config_seeds(),
+        "stored-files" => stored_files::seeds(),
+        "packets" => packets::seeds(),
+        "data-streams" => data_streams::seeds(),
+        "netlink" => netlink::seeds(),
         _ => vec![Vec::new(), b"{}".to_vec()],
     }
 }
 
-/// Bytes of a connection, in pieces of a length that the first byte tells. Everything has one encoding, so that what
-/// was read must be what is written of it.
+/// Decodes a connection in pieces; the first byte is their length.
+///
+/// Everything has one encoding, so encoding what was decoded must restore the bytes.
 fn stream(input: &[u8]) {
     let Some((&piece, bytes)) = input.split_first() else { return };
-    let (mut decoder, mut again) = (Decoder::new(), Vec::new());
+    let (mut decoder, mut encoded) = (Decoder::new(), Vec::new());
     let mut pieces = bytes.chunks(usize::from(piece).max(1)).peekable();
     let mut rest: &[u8] = &[];
     loop {
         match decoder.pull() {
-            Ok(Some(StreamItem::Header(hello))) => hello.encode(&mut again),
-            Ok(Some(StreamItem::Frame(frame))) => frame.encode(&mut again),
-            Ok(Some(StreamItem::Data(data))) => again.extend_from_slice(data),
+            Ok(Some(StreamItem::Header(hello))) => hello.encode(&mut encoded),
+            Ok(Some(StreamItem::Frame(frame))) => frame.encode(&mut encoded),
+            Ok(Some(StreamItem::Data(data))) => encoded.extend_from_slice(data),
             Ok(None) => {
                 if rest.is_empty() {
                     rest = match pieces.next() {
@@ -95,41 +99,41 @@ fn stream(input: &[u8]) {
                     };
                 }
                 let taken = decoder.push(rest);
-                assert!(taken > 0, "there is room when more is needed");
+                assert!(taken > 0, "the decoder accepts no more bytes");
                 rest = &rest[taken..];
             }
             Err(_) => break,
         }
     }
-    // The versions of a hello are those of its writer.
-    let same = again.iter().zip(bytes).enumerate().filter(|(at, _)| !(8..12).contains(at));
-    assert!(again.len() <= bytes.len() && same.into_iter().all(|(_, (one, other))| one == other));
+    // The encoder writes its own versions into the header.
+    let same = encoded.iter().zip(bytes).enumerate().filter(|(at, _)| !(8..12).contains(at));
+    assert!(encoded.len() <= bytes.len() && same.into_iter().all(|(_, (left, right))| left == right));
 }
 
-/// A block that was packed, which says in two bytes what it was long. What it holds can be packed and unpacked again.
-fn packed(input: &[u8]) {
+/// Decompresses a block, and compresses the result again; the first two bytes are its plain length.
+fn compressed(input: &[u8]) {
     let Some((length, bytes)) = input.split_first_chunk() else { return };
     let mut plain = vec![0; usize::from(u16::from_be_bytes(*length))];
-    let is_packed = compression::decompress(bytes, &mut plain).is_ok();
-    if !is_packed {
+    let is_compressed = compression::decompress(bytes, &mut plain).is_ok();
+    if !is_compressed {
         plain = bytes.to_vec();
     }
-    let (mut again, mut other) = (vec![0; plain.len()], vec![0; plain.len()]);
-    if let Some(length) = compression::compress(&plain, &mut again) {
-        assert!(length < plain.len() && compression::decompress(&again[..length], &mut other).is_ok());
-        assert!(other == plain, "it is what it was");
+    let (mut packed, mut unpacked) = (vec![0; plain.len()], vec![0; plain.len()]);
+    if let Some(length) = compression::compress(&plain, &mut packed) {
+        assert!(length < plain.len() && compression::decompress(&packed[..length], &mut unpacked).is_ok());
+        assert!(unpacked == plain, "a round trip changed the block");
     }
 }
 
-/// What the target `packed` begins with.
-fn packed_seed() -> Vec<u8> {
+/// Returns the seed of the target `compressed`.
+fn compressed_seed() -> Vec<u8> {
     let plain: Vec<u8> = (0..3_000u16).map(|index| (index / 7) as u8).collect();
     let mut into = vec![0; plain.len()];
-    let length = compression::compress(&plain, &mut into).expect("it becomes smaller");
+    let length = compression::compress(&plain, &mut into).expect("a compressible block");
     [&(plain.len() as u16).to_be_bytes()[..], &into[..length]].concat()
 }
 
-/// Bytes of a journal that was left.
+/// Reads a journal that an interrupted transfer left.
 fn journal(input: &[u8]) {
     let mut replay = JournalReader::new(TransferId([7; 16]));
     let half = input.len() / 2;
@@ -137,15 +141,15 @@ fn journal(input: &[u8]) {
         if let Ok((mut journal, used)) = replay.finish() {
             assert!(used <= input.len() as u64);
             let compact = journal.compact();
-            let mut again = JournalReader::new(TransferId([7; 16]));
-            again.push(&compact).expect("what it writes can be read");
-            again.finish().expect("what it writes is whole");
+            let mut second = JournalReader::new(TransferId([7; 16]));
+            second.push(&compact).expect("a readable journal");
+            second.finish().expect("a complete journal");
         }
     }
 }
 
-/// A line of names for each line of patterns, by turns.
-fn rules(input: &[u8]) {
+/// Matches names against patterns; lines are patterns and names in turn.
+fn filters(input: &[u8]) {
     let mut filter = Filter::default();
     let lines: Vec<&[u8]> = input.split(|&byte| byte == b'\n').take(20).collect();
     for (index, line) in lines.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
@@ -162,12 +166,12 @@ fn rules(input: &[u8]) {
     }
 }
 
-/// A tape, as any file may be named as one.
+/// Parses a tape; the user can name any file as a tape.
 fn tape(input: &[u8]) {
     drop(Tape::parse_bytes(input));
 }
 
-/// Stored documents.
+/// Parses stored documents.
 fn documents(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let read: [fn(&str); 8] = [
@@ -183,11 +187,11 @@ fn documents(input: &[u8]) {
     read.iter().for_each(|read| read(text));
 }
 
-/// Files of the kernel, and what people type.
-fn kernel(input: &[u8]) {
+/// Parses sets and sizes, which users type, and files of the kernel.
+fn text_values(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(set) = CpuSet::parse_list(text) {
-        assert_eq!(CpuSet::parse_list(&set.to_string()), Ok(set), "a set can be read as it is written");
+        assert_eq!(CpuSet::parse_list(&set.to_string()), Ok(set), "a printed set parses to another");
     }
     drop(CpuSet::parse_mask(text));
     drop(units::parse_size(text));

@@ -1,4 +1,4 @@
-//! Prints the names of all targets, or writes what a fuzzer begins with into a directory: `seeds DIRECTORY`.
+//! Lists the targets, or writes the seeds of every target: `seeds [DIRECTORY]`.
 
 use std::fs;
 use std::path::Path;

@@ -1,13 +1,16 @@
-//! Every target, for a short time and with the same inputs each time. A fuzzer with coverage goes further: `tools/fuzz`.
+//! Runs every target for a short time, with the same inputs each time.
+//!
+//! `tools/fuzz` runs targets with libFuzzer, guided by coverage.
 
-use numaio_fuzz::{conversation, seeds, TARGETS};
+use numaio_fuzz::{seeds, simulated_transfer, TARGETS};
 use numaio_sim::mover::Chance;
 
-/// How often each seed is changed; less often for targets that make directories and threads.
-const TIMES: u32 = 1000;
-const FEW: u32 = 100;
+/// Mutations of each seed.
+const MUTATIONS: u32 = 1000;
+/// Mutations of each seed for targets that create directories and threads.
+const SLOW_MUTATIONS: u32 = 100;
 
-/// Some bytes changed, put in, left out, or doubled.
+/// Changes, inserts, removes or doubles some bytes.
 fn mutate(input: &mut Vec<u8>, chance: &mut Chance) {
     for _ in 0..=chance.below(4) {
         let at = chance.below(input.len() as u64 + 1) as usize;
@@ -17,8 +20,8 @@ fn mutate(input: &mut Vec<u8>, chance: &mut Chance) {
             1 => drop(input.drain(at..end)),
             2 => input.insert(at, chance.below(256) as u8),
             3 => {
-                let again = input[at..end].to_vec();
-                input.splice(at..at, again);
+                let copy = input[at..end].to_vec();
+                input.splice(at..at, copy);
             }
             _ => input[at..end].iter_mut().for_each(|byte| *byte ^= 1 << chance.below(8)),
         }
@@ -26,28 +29,28 @@ fn mutate(input: &mut Vec<u8>, chance: &mut Chance) {
 }
 
 #[test]
-fn a_conversation_has_packed_data() {
-    let [to_sink, _, stream] = conversation();
-    // What a frame of zstd begins with (RFC 8878, section 3.1.1).
-    let is_packed = |bytes: &[u8]| bytes.windows(4).any(|part| part == [0x28, 0xb5, 0x2f, 0xfd]);
-    assert!(is_packed(&to_sink) && is_packed(&stream));
+fn simulated_transfer_has_compressed_data() {
+    let [to_sink, _, stream] = simulated_transfer();
+    // The magic number of a zstd frame (RFC 8878, section 3.1.1).
+    let has_zstd = |bytes: &[u8]| bytes.windows(4).any(|part| part == [0x28, 0xb5, 0x2f, 0xfd]);
+    assert!(has_zstd(&to_sink) && has_zstd(&stream));
 }
 
 #[test]
-fn a_conversation_has_acls_with_names() {
-    let [to_sink, _, stream] = conversation();
+fn simulated_transfer_has_acls_with_names() {
+    let [to_sink, _, stream] = simulated_transfer();
     let has_names = |bytes: &[u8]| bytes.windows(23).any(|part| part == b"numaio.posix_acl_access");
     assert!(has_names(&to_sink) && has_names(&stream));
 }
 
 #[test]
-fn nothing_that_comes_makes_a_target_panic() {
+fn no_mutated_seed_makes_a_target_panic() {
     for (name, target) in TARGETS {
         let mut chance = Chance::new(2026);
-        let times = if ["paths", "lanes"].contains(&name) { FEW } else { TIMES };
+        let mutations = if ["paths", "data-streams"].contains(&name) { SLOW_MUTATIONS } else { MUTATIONS };
         for seed in seeds(name) {
             target(&seed);
-            for _ in 0..times {
+            for _ in 0..mutations {
                 let mut input = seed.clone();
                 mutate(&mut input, &mut chance);
                 target(&input);

@@ -1,9 +1,9 @@
-//! Where `numaio copy` runs on an emulated machine: threads and pages are the witnesses.
+//! `numaio copy` on an emulated machine: the placement of its threads and pages, and kernel TLS.
 
 use crate::support::{Folder, Lab};
 use std::fs;
 
-/// Storage of node 0 that is read by a thread of node 1, which nobody would do without a plan.
+/// A plan problem whose only solution reads storage of node 0 by a thread of node 1.
 const PROBLEM: &str = r#"
 threads_per_node = 2
 nodes = [{ node = 0 }, { node = 1 }]
@@ -13,8 +13,8 @@ storage_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, mo
 network_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
 "#;
 
-/// Copies slowly, and looks at threads and pages as soon as a buffer was used.
-const LOOK: &str = "
+/// Copies slowly, and records threads and pages once a buffer is in use.
+const OBSERVE_COPY: &str = "
 numaio plan --file /out/problem.toml --json >/out/plan.json || exit 1
 dd if=/dev/zero of=/tmp/from bs=1M count=16 2>/dev/null
 numaio copy --json --bwlimit 512K --plan /out/plan.json /tmp/from /tmp/to >/out/events &
@@ -33,80 +33,82 @@ cat /sys/devices/system/node/node1/cpulist >/out/cpus
 ";
 
 #[test]
-fn threads_and_pages_of_a_copy_are_where_the_plan_says() {
-    let Some(lab) = Lab::open("threads_and_pages_of_a_copy_are_where_the_plan_says") else { return };
+fn threads_and_pages_of_a_copy_are_on_the_planned_nodes() {
+    let Some(lab) = Lab::open("threads_and_pages_of_a_copy_are_on_the_planned_nodes") else { return };
     let folder = Folder::new("copy");
-    let script = format!("cat >/out/problem.toml <<'END'\n{PROBLEM}END\n{LOOK}");
+    let script = format!("cat >/out/problem.toml <<'END'\n{PROBLEM}END\n{OBSERVE_COPY}");
     let output = lab.run("uniform-2n", &folder.0, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
     assert_eq!(text("cpus").trim(), "2-3", "node 1");
     let threads = text("threads");
-    let on = |cpus: &str| {
-        let of = format!("Cpus_allowed_list: {cpus}");
-        threads.lines().filter(|line| line.starts_with("files ") && line.ends_with(&of)).count()
-    };
-    assert_eq!(on("2"), 1, "one thread of the plan reads, on the first core of node 1: {threads}");
+    let is_pinned = |line: &&str| line.starts_with("files ") && line.ends_with("Cpus_allowed_list: 2");
+    let pinned = threads.lines().filter(is_pinned).count();
+    assert_eq!(pinned, 1, "the plan has one thread, on the first core of node 1: {threads}");
     let pages = text("pages");
-    // numa_maps: an address, the policy with its nodes, and pages by node.
-    let policy =
-        |line: &&str| line.split(' ').nth(1).is_some_and(|it| it.starts_with("bind") && it.ends_with(":1"));
+    // Fields of numa_maps: address, policy with its nodes, pages by node.
+    let policy = |line: &&str| {
+        line.split(' ').nth(1).is_some_and(|word| word.starts_with("bind") && word.ends_with(":1"))
+    };
     let bound: Vec<&str> = pages.lines().filter(policy).collect();
     assert!(bound.iter().any(|line| line.contains(" N1=")), "{pages}");
     assert!(bound.iter().all(|line| !line.contains(" N0=")), "{pages}");
     let first = text("events").lines().next().map(str::to_owned).unwrap_or_default();
     let event: serde_json::Value = serde_json::from_str(&first).expect("an event");
-    let crew = &event["crews"][0];
-    assert_eq!((&crew["threads"], &crew["cpus"]), (&1.into(), &"2".into()), "{event}");
-    assert_eq!(crew["buffers_on"], 1, "{event}");
+    let group = &event["crews"][0];
+    assert_eq!((&group["threads"], &group["cpus"]), (&1.into(), &"2".into()), "{event}");
+    assert_eq!(group["buffers_on"], 1, "{event}");
 }
 
-/// Another host behind the network card of node 1: a network namespace on a bridge, of which the card is a port. The files
-/// are on the disk of node 0. `look NAME LANES FILES OPTION...` copies them there slowly until connections run on the
-/// first CPUs and a thread with the files on the second, and notes where the threads run.
-const FAR: &str = r#"
+/// Copies from the disk of node 0 to another host, through the network card of node 1.
+///
+/// The host is a network namespace on a bridge, of which the card is a port. `observe` copies slowly
+/// until the threads of the data streams and a thread of the files run on the expected CPUs, and
+/// records the CPUs of all threads.
+const OBSERVE_NETWORK_COPY: &str = r#"
 mkdir /data; mke2fs /dev/nvme0n1 >/dev/null; mount -t ext4 /dev/nvme0n1 /data || exit 1
 dd if=/dev/zero of=/data/from bs=1M count=32 2>/dev/null
-unshare -n sleep 1000 & far=$!
-while [ "$(readlink /proc/$far/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+unshare -n sleep 1000 & remote=$!
+while [ "$(readlink /proc/$remote/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
 brctl addbr br0; brctl addif br0 eth0
-ip link add v0 type veth; brctl addif br0 v0; ip link set veth0 netns $far
+ip link add v0 type veth; brctl addif br0 v0; ip link set veth0 netns $remote
 for up in eth0 v0 br0; do ip link set $up up; done
 ip addr add 10.1.0.1/24 dev br0
-nsenter -t $far -n ip addr add 10.1.0.2/24 dev veth0; nsenter -t $far -n ip link set veth0 up
+nsenter -t $remote -n ip addr add 10.1.0.2/24 dev veth0; nsenter -t $remote -n ip link set veth0 up
 cat >/tmp/ssh <<END
 #!/bin/sh
 [ "\$1" = -G ] && { echo hostname 10.1.0.2; exit; }
 while [ "\$1" != -- ]; do shift; done
 shift 2
-exec nsenter -t $far -n sh -c "\$*"
+exec nsenter -t $remote -n sh -c "\$*"
 END
 chmod +x /tmp/ssh; export NUMAIO_SSH=/tmp/ssh
-look() {
-    name=$1 lanes=$2 files=$3; shift 3
-    numaio copy --json --no-job --bwlimit 512K --streams 2 --data-port 4000-4009 "$@" /data/from far:/tmp/$name >/out/$name.events &
+# observe NAME NETWORK_CPUS FILE_CPUS OPTION...
+observe() {
+    name=$1 network=$2 files=$3; shift 3
+    numaio copy --json --no-job --bwlimit 512K --streams 2 --data-port 4000-4009 "$@" /data/from remote:/tmp/$name >/out/$name.events &
     copy=$!
     for try in $(seq 60); do
         sleep 1
         for task in /proc/$copy/task/*; do
             echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
         done >/out/$name.threads 2>/dev/null
-        [ $(grep -c "^lane .* $lanes$" /out/$name.threads) = 3 ] && grep -q "^files .* $files$" /out/$name.threads && break
+        [ $(grep -c "^data .* $network$" /out/$name.threads) = 3 ] && grep -q "^files .* $files$" /out/$name.threads && break
     done
     kill $copy; wait $copy
     true
 }
-look none 0-3 0-3 --placement none
-look local 2-3 0-1
+observe none 0-3 0-3 --placement none
+observe local 2-3 0-1
 numaio plan --file /out/problem.toml --json >/out/plan.json
-look plan 1 0 --plan /out/plan.json
+observe plan 1 0 --plan /out/plan.json
 numaio model --quiet --device nvme0n1 --pause-balancing >/dev/null
 numaio run --quiet --near file:/data/from --direction read -- grep Cpus_allowed_list /proc/self/status >/out/near
-look model 2-3 $(sed 's/.*[[:space:]]//' /out/near) --placement model
+observe model 2-3 $(sed 's/.*[[:space:]]//' /out/near) --placement model
 "#;
 
-/// Where the threads of a look run whose names begin so.
-fn run_on(threads: &str, name: &str) -> Vec<String> {
+/// Returns the CPUs of the threads whose names start with `name`.
+fn cpus_of(threads: &str, name: &str) -> Vec<String> {
     let of_name = threads.lines().filter(|line| line.starts_with(name));
     let mut cpus: Vec<String> =
         of_name.filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect();
@@ -115,47 +117,48 @@ fn run_on(threads: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn threads_of_connections_are_on_the_node_of_the_network() {
-    let Some(lab) = Lab::open("threads_of_connections_are_on_the_node_of_the_network") else { return };
+fn threads_of_data_streams_run_on_the_node_of_the_network_card() {
+    let Some(lab) = Lab::open("threads_of_data_streams_run_on_the_node_of_the_network_card") else { return };
     let folder = Folder::new("copy-net");
-    // Through the memory of node 0, beside the storage and not beside the card.
+    // The path uses the memory of node 0, which is local to the storage and remote from the card.
     let problem = PROBLEM
         .replace("memory_node = 1", "memory_node = 0")
         .replace(r#""disk""#, r#""nvme0n1""#)
         .replace(r#""net", node = 0"#, r#""eth0", node = 1"#)
         .replace("network_ways = [{ device_node = 0", "network_ways = [{ device_node = 1");
-    let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{FAR}");
+    let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{OBSERVE_NETWORK_COPY}");
     let modules = ["crc32c_generic", "ext4", "bridge", "veth"];
-    let output = lab.run_with(&modules, "uniform-2n", &folder.0, &["sh", "-c", &script]);
+    let output = lab.run_with_modules(&modules, "uniform-2n", &folder.0, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
     let near = text("near").split_whitespace().last().map(str::to_owned).expect("CPUs");
-    for (name, files, by, lanes, network_by) in [
+    for (name, files, by, network, network_by) in [
         ("none", "0-3", "the kernel", "0-3", None),
         ("local", "0-1", "the storage's node", "2-3", Some("the network's node")),
         ("plan", "0", "the plan", "1", Some("the plan")),
         ("model", &near, "the model", "2-3", Some("the network's node")),
     ] {
         let threads = text(&format!("{name}.threads"));
-        assert_eq!(run_on(&threads, "files "), [files], "{name}: {threads}");
-        assert_eq!(run_on(&threads, "data "), [lanes], "{name}: {threads}");
+        assert_eq!(cpus_of(&threads, "files "), [files], "{name}: {threads}");
+        assert_eq!(cpus_of(&threads, "data "), [network], "{name}: {threads}");
         let events = text(&format!("{name}.events"));
         let event = events.lines().find(|line| line.contains("placement")).expect("an event");
         let event: serde_json::Value = serde_json::from_str(event).expect("an event");
-        let cpus: Vec<&str> = network_by.map(|_| lanes).into_iter().collect();
-        let told = serde_json::json!({"by": network_by.unwrap_or("the kernel"), "cpus": cpus});
-        assert_eq!((&event["by"], &event["network"]), (&by.into(), &told), "{name}: {event}");
+        let cpus: Vec<&str> = network_by.map(|_| network).into_iter().collect();
+        let placed = serde_json::json!({"by": network_by.unwrap_or("the kernel"), "cpus": cpus});
+        assert_eq!((&event["by"], &event["network"]), (&by.into(), &placed), "{name}: {event}");
     }
 }
 
-/// Copies over connections of three streams: to a daemon and from it by its kernel and this one's, through ssh, and to a daemon
-/// whose kernel alone does it. What the kernel has done so far is noted after each.
+/// Copies over three data streams with kernel TLS, and records the kernel's TLS counters after each.
+///
+/// The copies go to a daemon, from it, through ssh, and to a daemon which alone uses kernel TLS.
 const KERNEL_TLS: &str = r#"
 ip link set lo up
 mkdir -p /tmp/from/deep /tmp/in; cd /tmp
 dd if=/dev/urandom of=from/large bs=1M count=5 2>/dev/null
 for file in $(seq 60); do echo $file >from/deep/$file; done
-numaio keygen key >theirs; numaio keygen >ours
+numaio keygen key >daemon_key; numaio keygen >client_key
 cat >serve.toml <<END
 listen = "127.0.0.1:6862"
 key = "/tmp/key"
@@ -166,7 +169,7 @@ path = "/tmp/in"
 read = "me"
 write = "me"
 [user.me]
-keys = "$(cat ours)"
+keys = "$(cat client_key)"
 END
 numaio serve --config serve.toml & daemon=$!
 while ! grep -q ':1ACE ' /proc/net/tcp; do sleep 0.2; done
@@ -184,36 +187,36 @@ copy() {
     cat /proc/net/tls_stat >/out/$name
 }
 cat /proc/net/tls_stat >/out/before
-copy to --data-security ktls --trust "$(cat theirs)" from/ numaio://127.0.0.1/in/there
-copy back --data-security ktls numaio://127.0.0.1/in/there/ back
-copy ssh --data-security ktls --data-port 4000 from/ far:/tmp/far
-copy theirs from/ numaio://127.0.0.1/in/again
+copy to --data-security ktls --trust "$(cat daemon_key)" from/ numaio://127.0.0.1/in/dest
+copy back --data-security ktls numaio://127.0.0.1/in/dest/ back
+copy ssh --data-security ktls --data-port 4000 from/ remote:/tmp/remote
+copy daemon from/ numaio://127.0.0.1/in/second
 kill $daemon; wait $daemon
-diff -r from back && diff -r from far && diff -r from in/again
+diff -r from back && diff -r from remote && diff -r from in/second
 "#;
 
 #[test]
-fn kernels_encrypt_and_decrypt_where_they_are_asked_to() {
-    let Some(lab) = Lab::open("kernels_encrypt_and_decrypt_where_they_are_asked_to") else { return };
+fn kernel_tls_is_used_on_request() {
+    let Some(lab) = Lab::open("kernel_tls_is_used_on_request") else { return };
     let folder = Folder::new("copy-tls");
     let modules = ["tls", "gcm", "ctr", "ghash_generic"];
-    let output = lab.run_with(&modules, "one-node", &folder.0, &["sh", "-c", KERNEL_TLS]);
+    let output = lab.run_with_modules(&modules, "one-node", &folder.0, &["sh", "-c", KERNEL_TLS]);
     let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_default();
-    let said = ["to", "back", "ssh", "theirs"].map(|name| text(&format!("{name}.err")));
-    assert!(output.status.success(), "{} {said:?}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said, ["", "", "", ""], "nothing is amiss");
+    let stderr = ["to", "back", "ssh", "daemon"].map(|name| text(&format!("{name}.err")));
+    assert!(output.status.success(), "{} {stderr:?}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(stderr, ["", "", "", ""]);
     let count = |name: &str, kind: &str| -> u64 {
         let text = text(name);
         let count = text.lines().find_map(|line| line.strip_prefix(kind)).expect("a count");
         count.trim().parse().expect("a number")
     };
-    let names = ["before", "to", "back", "ssh", "theirs"];
-    let more = |kind| {
-        let of = |two: &[&str]| count(two[1], kind) - count(two[0], kind);
-        names.windows(2).map(of).collect::<Vec<u64>>()
+    let names = ["before", "to", "back", "ssh", "daemon"];
+    let increases = |kind| {
+        let increase = |pair: &[&str]| count(pair[1], kind) - count(pair[0], kind);
+        names.windows(2).map(increase).collect::<Vec<u64>>()
     };
-    // Four connections, each sent on by one side and read from by the other; and each process tries first whether its kernel can. The
-    // last time the daemon alone does, which sends on one and reads from three.
-    assert_eq!((more("TlsTxSw"), more("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
-    assert_eq!(count("theirs", "TlsDecryptError"), 0);
+    // Four connections, each with a sender and a receiver, and one probe of the kernel per process.
+    // In the last copy only the daemon uses kernel TLS: it sends on one connection and reads from three.
+    assert_eq!((increases("TlsTxSw"), increases("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
+    assert_eq!(count("daemon", "TlsDecryptError"), 0);
 }

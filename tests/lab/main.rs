@@ -1,4 +1,4 @@
-//! numaio on emulated machines.
+//! Tests of numaio on emulated machines.
 
 mod copy;
 mod doctor;

@@ -1,5 +1,6 @@
-//! `numaio near` and `run` on an emulated machine, whose disk is on one node and whose network card on another, with
-//! what a real kernel stacks upon them.
+//! `numaio near` and `run` on an emulated machine with stacked devices.
+//!
+//! Its disk and its network card are on different nodes.
 
 use crate::support::{Folder, Lab};
 use numaio_schema::NearDocument;
@@ -8,7 +9,7 @@ use std::fs;
 const MODULES: [&str; 8] =
     ["crc32c_generic", "bonding", "8021q", "macvlan", "md_mod", "raid0", "loop", "ext4"];
 
-/// A RAID of one disk with a file system, in it an image with another file system.
+/// Creates a file system on a RAID of one disk, with an image of another file system in it.
 const DISKS: &str = "set -e
 echo md9 >/sys/module/md_mod/parameters/new_array
 cd /sys/block/md9/md
@@ -20,7 +21,7 @@ dd if=/dev/zero of=/data/disk.img bs=1M count=4 2>/dev/null; mke2fs -F /data/dis
 losetup /dev/loop0 /data/disk.img; mount -t ext4 /dev/loop0 /image; echo held >/image/held
 ";
 
-/// A bond with a VLAN, and upon that a macvlan.
+/// Creates a bond, a VLAN on the bond, and a macvlan on the VLAN.
 const NETWORK: &str = "
 echo +eth0 >/sys/class/net/bond0/bonding/slaves
 ip link set bond0 up
@@ -29,7 +30,8 @@ ip link add link bond0.5 name mv0 type macvlan
 ip addr add 10.1.0.2/24 dev bond0.5; ip link set bond0.5 up
 ";
 
-const ASK: &str = "
+/// Resolves handles, and runs programs near two of them.
+const RESOLVE: &str = "
 sleep 1000 </image/held & held=$!
 numaio near /image/held /image/new /dev/loop0 md9 mv0 host:10.1.0.9 pid:$held --json -o /out/near.json
 numaio run --near /image/held -- grep Cpus_allowed_list /proc/self/status >/out/disk
@@ -37,13 +39,13 @@ numaio run --near host:10.1.0.9 -- grep Cpus_allowed_list /proc/self/status >/ou
 ";
 
 #[test]
-fn stacks_of_a_real_kernel_lead_to_their_nodes() {
-    let Some(lab) = Lab::open("stacks_of_a_real_kernel_lead_to_their_nodes") else { return };
+fn stacked_devices_resolve_to_their_nodes() {
+    let Some(lab) = Lab::open("stacked_devices_resolve_to_their_nodes") else { return };
     let folder = Folder::new("near");
-    let line = [DISKS, NETWORK, ASK].concat();
-    let output = lab.run_with(&MODULES, "uniform-2n", &folder.0, &["sh", "-c", &line]);
+    let line = [DISKS, NETWORK, RESOLVE].concat();
+    let output = lab.run_with_modules(&MODULES, "uniform-2n", &folder.0, &["sh", "-c", &line]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file that came back");
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
     let document = NearDocument::from_json(&text("near.json")).expect("a document");
     let found = |handle: usize| document.handles[handle].lines().join("; ");
     let address = |handle: usize| document.handles[handle].devices[0].pci.expect("a PCI address").to_string();

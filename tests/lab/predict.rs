@@ -1,10 +1,10 @@
-//! The whole of the paper on an emulated machine: model, I/O by our own engine and by fio, validation, and mixes foretold
-//! (Li et al., ICPP 2013).
+//! Reproduces the paper on an emulated machine (Li et al., ICPP 2013).
 //!
-//! The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of the buffer, and shares them as
-//! lab/README.md says, of which numaio knows nothing.
+//! The test models the machine, measures I/O with numaio's engine and with fio, validates the model
+//! and predicts mixes. The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of the
+//! buffer; lab/README.md describes how streams share them.
 
-use crate::support::{measured, skip, Folder, Lab};
+use crate::support::{skip, with_retries, Folder, Lab};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoPrediction, IoRecord, Validation};
 use std::fs;
@@ -15,7 +15,7 @@ use std::process::Command;
 const MIXES: [&str; 6] = ["2:1,7:1", "2:1,3:1", "0:2,2:2", "4:2,6:2", "1:1,3:2,5:3", "0:1,2:1,4:3,7:3"];
 const WRITES: &str = "--i-know-this-destroys vda";
 
-/// What runs on the machine. Everything is saved there, as on any machine, and taken up by the next command.
+/// Returns the script for the machine. Each command saves its results for the next one.
 fn script(with_fio: bool) -> String {
     let bench =
         format!("numaio bench disk -q --device vda {WRITES} --exhaustive --streams 1 --seconds 60 --engine");
@@ -41,26 +41,26 @@ fn script(with_fio: bool) -> String {
     script
 }
 
-/// A static fio for the guest, built at first; none where that cannot be.
+/// Returns the path of a static fio for the guest, building it first; none if that fails.
 fn fio(root: &Path) -> Option<String> {
     let built = Command::new(root.join("tools/fio-static")).output().expect("tools/fio-static");
     if !built.status.success() {
-        let said = String::from_utf8_lossy(&built.stderr);
-        skip("fio on the lab's disk", said.lines().last().unwrap_or("tools/fio-static failed"));
+        let stderr = String::from_utf8_lossy(&built.stderr);
+        skip("fio on the lab's disk", stderr.lines().last().unwrap_or("tools/fio-static failed"));
         return None;
     }
     Some(root.join(String::from_utf8_lossy(&built.stdout).trim()).to_string_lossy().into_owned())
 }
 
 #[test]
-fn the_paper_is_played_through() {
-    measured("the_paper_is_played_through", |lab| {
-        let folder = Folder::new("foretell");
+fn models_validation_and_predictions_match_the_paper() {
+    with_retries("models_validation_and_predictions_match_the_paper", |lab| {
+        let folder = Folder::new("predict");
         let fio = fio(&lab.root);
         let (machine, script) = ("amd-dl585-g7-disk", script(fio.is_some()));
         let command = ["sh", "-c", &script];
         let output = match &fio {
-            Some(fio) => lab.run_by(&["--add", fio], machine, &folder.0, &command),
+            Some(fio) => lab.run_with_options(&["--add", fio], machine, &folder.0, &command),
             None => lab.run(machine, &folder.0, &command),
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -74,7 +74,7 @@ fn the_paper_is_played_through() {
             for (index, mix) in MIXES.iter().enumerate() {
                 let found = IoPrediction::from_json(&text(&format!("{direction}-{index}.json")))
                     .expect("a prediction");
-                let measured = found.mix.and_then(|mix| mix.measured).expect("it was measured");
+                let measured = found.mix.and_then(|mix| mix.measured).expect("a measured mix");
                 let (limits, equation_1) = (measured.limits_error, measured.equation_1_error);
                 println!(
                     "{direction} {mix}: limits {:+.2} %, Equation 1 {:+.2} %",
@@ -91,26 +91,29 @@ fn the_paper_is_played_through() {
 }
 
 #[test]
-fn what_was_measured_before_a_disk_vanished_is_kept() {
-    let Some(lab) = Lab::open("what_was_measured_before_a_disk_vanished_is_kept") else { return };
+fn measurements_before_a_disk_vanishes_are_kept() {
+    let Some(lab) = Lab::open("measurements_before_a_disk_vanishes_are_kept") else { return };
     let folder = Folder::new("vanish");
-    // More than a visit of each node, and less than two.
+    // Enough for one visit of each node, but not for two.
     let options = ["--disk", "vanish_after_bytes=70000000"];
     let bench =
         "bench disk -q --device vda --direction read --streams 1 --seconds 60 --precision 0.01 --no-save";
     let command =
         [&["numaio"], bench.split(' ').collect::<Vec<_>>().as_slice(), &["-o", "/out/io.json"]].concat();
-    let output = lab.run_by(&options, "uniform-2n-disk", &folder.0, &command);
+    let output = lab.run_with_options(&options, "uniform-2n-disk", &folder.0, &command);
     let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("INCOMPLETE") && said.contains("[failed]") && said.contains("I/O error"), "{said}");
+    assert!(
+        words.contains("INCOMPLETE") && words.contains("[failed]") && words.contains("I/O error"),
+        "{words}"
+    );
     let json = fs::read_to_string(folder.0.join("io.json")).expect("a record");
     let record = IoRecord::from_json(&json).expect("a record");
-    assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{said}");
+    assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{words}");
 }
 
-/// Classes as in the paper, and every engine agrees with their order.
+/// Asserts the classes of the paper, and that every engine confirms their order.
 fn check_validation(validation: &Validation, engines: usize) {
     let classes = |direction: Direction| -> Vec<String> {
         let found = validation.directions.iter().find(|found| found.direction == direction);

@@ -1,8 +1,9 @@
-//! `numaio bench rdma` and `bench net` between two emulated hosts with soft-RoCE (`lab/rdma`): function, not speed.
+//! `numaio bench rdma` and `bench net` between two emulated hosts with soft-RoCE (`lab/rdma`).
 //!
-//! It needs QEMU, perftest and the static binary, whose path `tools/test` gives in NUMAIO_STATIC.
+//! The test checks function, not speed. It needs QEMU, perftest and the static binary, whose path
+//! `tools/test` sets in `NUMAIO_STATIC`.
 
-use crate::support::{skip, turn};
+use crate::support::{lock, skip};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoEngine, IoRecord};
 use std::path::Path;
@@ -12,8 +13,8 @@ const TEST: &str = "bench rdma between two guests";
 const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet --json";
 
 #[test]
-fn two_hosts_with_soft_roce_are_measured_by_every_operation() {
-    let _turn = turn();
+fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
+    let _lock = lock();
     let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/rdma");
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");
@@ -39,23 +40,24 @@ fn two_hosts_with_soft_roce_are_measured_by_every_operation() {
         let (status, json) = run.split_once('\n').expect("a status");
         assert_eq!(status, "0", "{line}: {err}");
         let record = IoRecord::from_json(json).expect("a record");
-        let there = record.remote.as_ref().expect("the other host's interface");
-        assert_eq!(there.name, "eth0", "{line}");
+        let remote = record.remote.as_ref().expect("the other host's interface");
+        assert_eq!(remote.name, "eth0", "{line}");
         for cell in &record.cells {
             assert!(cell.bytes_per_s.median().is_some_and(|rate| rate > 0.0), "{line}: {cell:?}");
         }
         match line.split_once("--op ").and_then(|(_, rest)| rest.split(' ').next()) {
-            Some(op) => rdma_record(&record, op),
+            Some(op) => check_rdma_record(&record, op),
             None => {
                 assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Tcp, "eth0"));
                 assert_eq!(record.cells.len(), 2, "both directions");
-                assert!(!record.device.irqs.is_empty() && !there.irqs.is_empty(), "{:?}", record.device);
+                assert!(!record.device.irqs.is_empty() && !remote.irqs.is_empty(), "{:?}", record.device);
             }
         }
     }
 }
 
-fn rdma_record(record: &IoRecord, op: &str) {
+/// Checks a record of `bench rdma`.
+fn check_rdma_record(record: &IoRecord, op: &str) {
     assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Perftest, "rxe0"));
     assert!(
         record.method.version.starts_with(|first: char| first.is_ascii_digit()),

@@ -1,22 +1,28 @@
-//! What was typed.
+//! The command line: all commands, the options common to them, and value parsers.
 
 use crate::commands::copy;
 use clap::error::ErrorKind;
-use clap::{ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand,
+    ValueEnum,
+};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// See, measure and model the I/O bandwidth of NUMA machines.
+/// Measure, model and use the I/O bandwidth of NUMA machines.
 ///
-/// Where a program runs and where its buffers lie decides whether it gets the bandwidth of a device or half
-/// of it, and it differs by direction. numaio measures that without the device: threads on the device's node
-/// copy between nodes as its DMA engine would (Li et al., ICPP 2013).
+/// The node on which a program runs and the node of its buffers decide whether it gets the full
+/// bandwidth of a device or half of it, and the effect differs by direction. numaio measures this
+/// without the device: threads on the device's node copy between nodes as its DMA engine would
+/// (Li et al., ICPP 2013).
 #[derive(Debug, Parser)]
 #[command(name = "numaio", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Args {
@@ -27,8 +33,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// What was typed. `numaio copy -h` asks for help; with anything else -h is what rsync means by it, so that a script that moves
-    /// files moves them.
+    /// Parses the command line, and exits with a message if it is invalid.
+    ///
+    /// `numaio copy -h` alone prints help. With other arguments `-h` means human-readable numbers,
+    /// as in rsync, so that scripts written for rsync copy files.
     pub fn from_command_line() -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut command = Self::command();
@@ -37,13 +45,12 @@ impl Args {
                 |copy: clap::Command| copy.mut_arg("human_readable", |arg| arg.action(ArgAction::HelpShort));
             command = command.mut_subcommand("copy", help);
         }
-        let matches = command
-            .try_get_matches_from(&words)
-            .unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
+        let matches =
+            parse(command, &words).unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
     }
 
-    /// Why words were refused; of an option of rsync that `numaio copy` has not, with what to do instead.
+    /// Adds an alternative to the error if it is about an rsync option that `numaio copy` lacks.
     fn explain_parse_error(error: clap::Error, words: &[OsString]) -> clap::Error {
         let is_copy = words.iter().any(|word| word == "copy");
         if !is_copy || error.kind() != ErrorKind::UnknownArgument {
@@ -56,8 +63,31 @@ impl Args {
     }
 }
 
-/// `numaio run` and its options alone. Those of all commands take longer to make than the kernel takes to start a program,
-/// and that program waits.
+/// Options with a default from the environment that conflict with others.
+const ENV_CONFLICTS: [&str; 2] = ["streams", "time_limit"];
+
+/// Parses a command line. A default from the environment never conflicts with an option: on a
+/// conflict such defaults are ignored, and only conflicts between arguments remain.
+fn parse(command: clap::Command, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    match command.clone().try_get_matches_from(words) {
+        Err(error) if error.kind() == ErrorKind::ArgumentConflict => {
+            without_env(command).try_get_matches_from(words)
+        }
+        parsed => parsed,
+    }
+}
+
+fn without_env(command: clap::Command) -> clap::Command {
+    let clear = |arg: Arg| match ENV_CONFLICTS.contains(&arg.get_id().as_str()) {
+        true => arg.env(None),
+        false => arg,
+    };
+    command.mut_args(clear).mut_subcommands(without_env)
+}
+
+/// The command line of `numaio run` alone.
+///
+/// Building the options of all commands takes longer than the kernel needs to start a program.
 #[derive(Debug, Parser)]
 #[command(name = "numaio")]
 pub struct RunInvocation {
@@ -73,13 +103,13 @@ enum RunSubcommand {
 }
 
 impl RunInvocation {
-    /// What was typed, if it is that; whatever is wrong with it is for [`Args`] to say.
+    /// Returns a valid `numaio run` command line; [`Args`] reports errors in others.
     pub fn from_command_line() -> Option<Self> {
         std::env::args_os().nth(1).filter(|command| command == "run")?;
         Self::try_parse().ok()
     }
 
-    /// The options.
+    /// Returns the options of `numaio run`.
     pub fn run(&self) -> &crate::commands::run::RunArgs {
         let RunSubcommand::Run(args) = &self.command;
         args
@@ -88,44 +118,48 @@ impl RunInvocation {
 
 const AFTER_HELP: &str = "\
 Examples:
-  numaio topology                          see this machine
+  numaio topology                          show this machine
   numaio model                             measure and model the nodes that have devices
   numaio model --device nvme0n1            the node of one device
   numaio model --machine amd-dl585-g7 --classes paper
-                                           the machine of the paper, recorded, on any laptop
+                                           the recorded machine of the paper, on any laptop
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 130 interrupted (what was measured is kept).";
+Exit status: 0 success; 1 failure; 2 wrong usage; 130 interrupted (completed measurements are kept).";
 
-/// Options of every command.
+/// Options common to all commands.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Common")]
 pub struct Common {
-    /// A recorded machine: a tape, or one of amd-dl585-g7, intel-r820, amd-2p (all emulated)
+    /// Use a recorded machine: a tape file, or amd-dl585-g7, intel-r820 or amd-2p (all emulated)
     #[arg(long, global = true, value_name = "NAME|TAPE", conflicts_with = "sysroot")]
     pub machine: Option<String>,
-    /// Topology from a copied /sys and /proc tree below DIR
+    /// Read the topology from a copy of /sys and /proc under DIR
     #[arg(long, global = true, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// No progress and no remarks on standard error; errors only
+    /// Print only errors to standard error: no progress and no remarks
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Colour: auto is on a terminal and without NO_COLOR
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// Print more to standard error: files read and written, the machine used, elapsed time; copy also
+    /// prints the names of changed files
+    #[arg(long, short, global = true, overrides_with_all = ["verbose", "quiet"])]
+    pub verbose: bool,
+    /// When to use color; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", env = "NUMAIO_COLOR")]
     pub color: Color,
     /// Unit of bandwidth: GB/s, GiB/s or Gbit/s
-    #[arg(long, global = true, value_name = "UNIT", default_value = "GB/s")]
+    #[arg(long, global = true, value_name = "UNIT", default_value = "GB/s", env = "NUMAIO_UNIT")]
     pub unit: BandwidthUnit,
 }
 
 impl Common {
-    /// For what is asked for by a part of numaio, and not by a user: nothing is remarked.
+    /// Returns options for internal calls, which print nothing to standard error.
     pub fn silent() -> Self {
         let unit = BandwidthUnit::default();
-        Self { machine: None, sysroot: None, quiet: true, color: Color::Never, unit }
+        Self { machine: None, sysroot: None, quiet: true, verbose: false, color: Color::Never, unit }
     }
 }
 
-/// When to use colour.
+/// When to use color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     Auto,
@@ -133,59 +167,58 @@ pub enum Color {
     Never,
 }
 
-/// What is said of one here is all that its help says; of those without a word their arguments say more.
+/// The commands. One without a doc comment here has it at its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show nodes, CPUs, memory, distances, devices and where they hang; what looks wrong
+    /// Show nodes, CPUs, memory, distances and devices, and what is misconfigured
     Topology(TopologyArgs),
-    /// Measure the bandwidth between nodes and class them per target and direction
+    /// Measure bandwidth between nodes, and classify nodes per target and direction
     Model(ModelArgs),
-    /// Measure STREAM between every two nodes
+    /// Measure STREAM between all pairs of nodes
     Stream(crate::commands::stream::StreamArgs),
-    /// Measure latency between every two nodes, idle and under load
+    /// Measure latency between all pairs of nodes, idle and under load
     Latency(crate::commands::latency::LatencyArgs),
-    /// Measure real I/O of a device from every node
+    /// Measure I/O of a device from every node
     Bench(crate::commands::bench::BenchArgs),
     Copy(crate::commands::copy::CopyArgs),
     Jobs(crate::commands::jobs::JobsArgs),
     Serve(crate::commands::serve::ServeArgs),
     Keygen(crate::commands::keygen::KeygenArgs),
-    /// Be the side of a transfer on another host
+    /// Run the remote side of a transfer (internal)
     #[command(hide = true)]
     Peer(crate::commands::copy::peer::PeerArgs),
-    /// Record this machine and every measurement in one file, to replay elsewhere
+    /// Record this machine and its measurements in one file, to replay elsewhere
     Record(RecordArgs),
-    /// Compare hop distance, latency, STREAM and the copy model of one target
+    /// Compare hop distance, latency, STREAM and the copy model of a target
     Compare(crate::commands::compare::CompareArgs),
-    /// Show how well the copy model foretells measured I/O, class by class
+    /// Show how well the copy model predicts measured I/O, by class
     Validate(crate::commands::validate::ValidateArgs),
-    /// Predict what streams of several nodes get from a device together
+    /// Predict the bandwidth of concurrent streams from several nodes to a device
     Predict(crate::commands::predict::PredictArgs),
-    /// Give what was measured to other programs: hwloc, and the kernel's weighted interleave
+    /// Export measurements to hwloc and to the kernel's weighted interleave
     Export(crate::commands::export::ExportArgs),
     Near(crate::commands::near::ResolveArgs),
-    /// Write a report of saved documents, of one machine or several, to hand around
+    /// Write a report of saved documents of one or several machines
     Report(crate::commands::report::ReportArgs),
-    /// Show where tasks should run that use a device, and why
+    /// Show where tasks that use a device should run, and why
     Place(crate::commands::place::PlaceArgs),
-    /// Run a program near its device: CPU affinity and memory policy are set before it starts
+    /// Run a program near its device, with CPU affinity and memory policy set
     ///
-    /// With --tasks and --verify numaio stays, and passes on to the programs what signals are sent to it. Whoever sends a signal to all of a group
-    /// or unit reaches them twice: use timeout --foreground, and KillMode=mixed in a unit of systemd.
+    /// With --tasks or --verify numaio waits for the programs and forwards signals to them. A signal
+    /// sent to the process group or the systemd unit therefore arrives twice: use
+    /// `timeout --foreground`, and KillMode=mixed in a unit.
     Run(crate::commands::run::RunArgs),
-    /// Show where running programs are, and which are remote to their devices
+    /// Show on which nodes programs run, and which are remote to their devices
     ///
-    /// Exit status: 1 if one that was named is not there, or cannot be seen.
+    /// Exit status: 1 if a named process does not exist or cannot be inspected.
     Status(crate::commands::status::StatusArgs),
-    /// Plan a transfer: threads and bytes on each node, proven best
+    /// Plan a transfer: optimal threads and bytes on each node
     Plan(crate::commands::plan::PlanArgs),
     Doctor(crate::commands::doctor::DoctorArgs),
-    /// Show, plan and set which CPUs serve devices: interrupts, RPS, RFS, XPS
+    /// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS, XPS
     Irq(crate::commands::irq::IrqArgs),
     Undo(crate::commands::undo::UndoArgs),
-    /// Write man pages or shell completions
-    #[command(hide = true)]
-    Generate(GenerateArgs),
+    Generate(crate::commands::generate::GenerateArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -193,7 +226,7 @@ pub struct TopologyArgs {
     /// Print JSON
     #[arg(long, conflicts_with = "svg")]
     pub json: bool,
-    /// Draw the machine into FILE (- for standard output)
+    /// Draw the machine as SVG to FILE (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
@@ -201,26 +234,26 @@ pub struct TopologyArgs {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Classes and output")]
 pub struct ModelArgs {
-    /// How nodes are put into classes
+    /// Rule that groups nodes into classes
     ///
-    /// measured: the fewest groups in which nobody is more than the level below the group's best. paper:
-    /// class 1 is the target and its package, the rest as measured (Li et al.). kmeans: exact k-means, K from
-    /// 2 to the root of half the nodes (Cbench).
+    /// measured: the fewest groups whose members are all within the level of the group's best.
+    /// paper: class 1 is the target and its package, the rest as measured (Li et al.).
+    /// kmeans: exact k-means, K from 2 to the square root of half the nodes (Cbench).
     #[arg(long, value_name = "RULE", default_value = "measured", value_parser = ["measured", "paper", "kmeans"])]
     pub classes: String,
-    /// How far below a class's best its members may be, in percent
+    /// Maximum distance of a class's members below its best, in percent
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent, allow_negative_numbers = true)]
     pub level: f64,
-    /// Form of the output; listing is that of the paper
+    /// Output format; listing is the paper's
     #[arg(long, value_name = "FORM", default_value = "table")]
     pub format: Format,
-    /// Print JSON: what is saved; the same as --format json
+    /// Print the saved document as JSON; same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Class a saved model anew and measure nothing
+    /// Classify a saved model again, without measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub from: Option<PathBuf>,
-    /// Show number of visits, interval and drift of every figure
+    /// Show visits, confidence interval and drift of every value
     #[arg(long, conflicts_with_all = ["json", "format"])]
     pub stats: bool,
     /// Do not save the model
@@ -232,7 +265,7 @@ pub struct ModelArgs {
     pub measuring: MeasuringArgs,
 }
 
-/// What says nothing with `--from`.
+/// Options without effect with `--from`.
 const MEASURING: [&str; 14] = [
     "machine",
     "sysroot",
@@ -250,7 +283,7 @@ const MEASURING: [&str; 14] = [
     "pause_balancing",
 ];
 
-/// Form of a model.
+/// Output format of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Table,
@@ -261,17 +294,17 @@ pub enum Format {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Targets")]
 pub struct TargetArgs {
-    /// Target node; may be given several times
+    /// Target node; repeatable
     #[arg(long, short = 'k', value_name = "K", value_parser = node, allow_negative_numbers = true)]
     pub node: Vec<NodeId>,
-    /// Target is the node of this device, by name or PCI address: eth0, nvme0n1, mlx5_0, 0000:3b:00.0 or 3b:00.0; may be given
-    /// several times
+    /// Target the node of this device, given by name or PCI address: eth0, nvme0n1, mlx5_0,
+    /// 0000:3b:00.0 or 3b:00.0; repeatable
     #[arg(long, short, value_name = "DEV")]
     pub device: Vec<String>,
-    /// Every node with CPUs; the default is nodes with devices
+    /// Target every node with CPUs, instead of nodes with devices
     #[arg(long, short, conflicts_with_all = ["node", "device"])]
     pub all: bool,
-    /// Direction, named from the device
+    /// Direction, as seen from the device
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
 }
@@ -296,7 +329,7 @@ impl Directions {
         }
     }
 
-    /// The only direction; none if it is both.
+    /// Returns the direction, or none for both.
     pub fn one(self) -> Option<Direction> {
         match self {
             Self::Write => Some(Direction::Write),
@@ -309,123 +342,132 @@ impl Directions {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
-    /// Threads on the target; without it one on each core
+    /// Threads on the target [default: one on each core]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub threads: Option<u32>,
-    /// One thread on each hardware thread
+    /// Run one thread on each hardware thread
     #[arg(long, conflicts_with = "threads")]
     pub hyper_threads: bool,
-    /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb; without it the fastest here
+    /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb [default: the fastest here]
     #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
     pub copy_loop: Option<CopyLoop>,
-    /// Fixed repetitions of every copy, as in the paper (there 100), in place of --precision
+    /// Fixed number of repetitions of every copy, instead of --precision; 100 in the paper
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
     pub repetitions: Option<u32>,
     #[command(flatten)]
     pub rounds: RoundsArgs,
 }
 
-/// What every measurement in rounds can be told.
+/// Options of measurements that run in rounds.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Measuring")]
 pub struct RoundsArgs {
-    /// Use reserved huge pages in place of transparent ones
+    /// Use reserved huge pages instead of transparent ones
     #[arg(long)]
     pub hugepages: bool,
-    /// Measure until the 95 % interval of each median is within this, in percent
+    /// Measure until the 95 % confidence interval of each median is within this, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub precision: f64,
-    /// Time to spend on the machine, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds, allow_negative_numbers = true)]
+    /// Maximum duration of the measurement, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", env = "NUMAIO_TIME_LIMIT", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit: f64,
-    /// Switch automatic NUMA balancing off meanwhile, and back on after (needs root)
+    /// Disable automatic NUMA balancing while measuring (needs root)
     #[arg(long)]
     pub pause_balancing: bool,
-    /// Seed of the order of visits; without it the time
-    #[arg(long, value_name = "N", hide = true)]
+    /// Seed of the order of visits [default: the time]
+    #[arg(long, value_name = "N", hide = true, value_parser = integer(0..=u64::MAX))]
     pub seed: Option<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub struct RecordArgs {
-    /// The tape to write
+    /// Tape file to write
     #[arg(long, short, value_name = "TAPE")]
     pub output: PathBuf,
-    /// What people must know of this machine, as that it is emulated
+    /// Note for users of the tape, such as that the machine is emulated
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub note: String,
-    /// Name of the machine; without it the host name
+    /// Name of the machine [default: the host name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Record what the machine is and measure nothing
+    /// Record the topology only, without measuring
     #[arg(long)]
     pub no_measure: bool,
-    /// Record copies alone, without STREAM and latency
+    /// Record copies only, without STREAM and latency
     #[arg(long)]
     pub no_baselines: bool,
-    /// Record also what numaio near needs to resolve this handle; may be given several times
+    /// Also record what `numaio near` needs to resolve this handle; repeatable
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
-    /// Record also the I/O that this bench measures, as "disk --file /data", for numaio bench, validate and predict on
-    /// the tape; may be given several times
+    /// Also record the I/O of this bench, such as "disk --file /data", for `numaio bench`, validate
+    /// and predict with the tape; repeatable
     #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::parse_line)]
     pub bench: Vec<crate::commands::bench::BenchCommand>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
 
-#[derive(Debug, ClapArgs)]
-pub struct GenerateArgs {
-    /// What to write
-    pub what: Generated,
-    /// The folder to write into
-    pub dir: PathBuf,
-}
-
-/// What can be generated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Generated {
-    Man,
-    Completions,
-}
-
+/// Parses a node number.
 pub fn node(text: &str) -> Result<NodeId, String> {
-    text.parse().map(NodeId).map_err(|_| format!("{text:?} is no node; nodes are numbers as 0 or 7"))
+    text.parse().map(NodeId).map_err(|_| "expected a node number, such as 0 or 7".to_owned())
 }
 
 fn copy_loop(text: &str) -> Result<CopyLoop, String> {
     let names = CopyLoop::ALL.map(CopyLoop::name).join(", ");
     let found = CopyLoop::ALL.into_iter().find(|copy_loop| copy_loop.name() == text);
-    found.ok_or_else(|| format!("{text:?} is no copy loop; there are {names}"))
+    found.ok_or_else(|| format!("expected one of {names}"))
 }
 
-/// A share from a percentage, above 0 and below 100.
+/// Parses a percentage above 0 and below 100 as a share.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
     let number = number.filter(|number| *number > 0.0 && *number < 100.0);
-    number.map(|number| number / 100.0).ok_or_else(|| format!("{text:?} is no percentage between 0 and 100"))
+    number
+        .map(|number| number / 100.0)
+        .ok_or_else(|| "expected a percentage above 0 and below 100".to_owned())
 }
 
+/// Parses a number of threads or repetitions.
 pub fn count(text: &str) -> Result<u32, String> {
     integer(1..=10_000)(text)
 }
 
-/// Takes whole numbers of a range.
-pub fn integer(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+/// Returns a parser of integers in a range.
+pub fn integer<N: FromStr + PartialOrd + Display + Clone>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| format!("{text:?} is no whole number from {} to {}", range.start(), range.end()))
+        number.ok_or_else(|| format!("expected an integer from {} to {}", range.start(), range.end()))
     }
 }
 
+/// Parses a number of seconds above 0.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| format!("{text:?} is no number of seconds above 0"))
+    number.ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
 impl ModelArgs {
     pub fn rule(&self) -> ClassRule {
         // clap admits only the names of rules.
         self.classes.parse().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_verbose_and_quiet_options_are_accepted() {
+        let verbose = |line: &str| {
+            let matches = Args::command().try_get_matches_from(line.split(' ')).expect("options");
+            let common = Args::from_arg_matches(&matches).expect("options").common;
+            (common.verbose, common.quiet)
+        };
+        assert_eq!(verbose("numaio copy -avv a b"), (true, false));
+        assert_eq!(verbose("numaio copy -qv a b"), (true, false));
+        assert_eq!(verbose("numaio topology -v -q"), (false, true));
     }
 }

@@ -1,4 +1,4 @@
-//! Automatic NUMA balancing switched off while a campaign runs.
+//! Automatic NUMA balancing paused during a campaign.
 
 use crate::args::Common;
 use crate::failure::{self, Failure};
@@ -12,11 +12,13 @@ use numaio_schema::{AppliedChange, Receipt};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// Name of the receipt.
+/// ID of the receipt.
 const RECEIPT: &str = "balancing";
 
-/// Balancing is off while this lives, and as before when it is dropped. A receipt on disk outlives a crash:
-/// the next pause takes it back first, unless the machine was started anew since.
+/// Keeps balancing off until it is dropped.
+///
+/// The receipt on disk survives a crash: the next pause undoes it first, unless the machine was
+/// rebooted since.
 pub struct BalancingPause<'a> {
     common: &'a Common,
     machine: &'a Kernel,
@@ -27,15 +29,15 @@ pub struct BalancingPause<'a> {
     lock: Option<File>,
 }
 
-/// Pauses balancing if that was asked for and the machine is this one.
+/// Pauses balancing if requested, and if the measured machine is this one.
 pub fn pause<'a>(
     common: &'a Common,
-    asked: bool,
+    requested: bool,
     machine: &'a Machine,
     fingerprint: &str,
 ) -> Result<Option<BalancingPause<'a>>, Failure> {
     match machine.kernel() {
-        Some(kernel) if asked => BalancingPause::begin(common, kernel, fingerprint).map(Some),
+        Some(kernel) if requested => BalancingPause::begin(common, kernel, fingerprint).map(Some),
         _ => Ok(None),
     }
 }
@@ -55,47 +57,50 @@ impl<'a> BalancingPause<'a> {
                 &paused.fingerprint,
                 vec![AppliedChange { change, inverse }],
             );
-            let done = receipts::apply(machine, receipt, &paused.path);
-            let rights = "run as root, or leave --pause-balancing out";
-            paused.receipt = Some(done.map_err(|error| receipts::apply_failure(error, rights))?);
+            let applied = receipts::apply(machine, receipt, &paused.path);
+            let permission_hint = "run as root, or omit --pause-balancing";
+            paused.receipt = Some(applied.map_err(|error| receipts::apply_failure(error, permission_hint))?);
         } else {
-            // It was off before: others need not wait for us.
+            // It was off before, so other runs need not wait.
             paused.lock = None;
         }
         Ok(paused)
     }
 }
 
-/// Takes back what runs that were killed have left, the newest first. A CPU that went offline since has given the machine another
-/// fingerprint, under which each has its own receipt and turn; that of `own` is ours.
+/// Undoes the changes of killed runs, newest first.
+///
+/// A CPU that went offline changes the fingerprint, so receipts of other fingerprints have their
+/// own locks; `own` is locked already.
 fn undo_interrupted_runs(common: &Common, machine: &Kernel, own: &Path) -> Result<(), Failure> {
     let _lock = receipts::lock(common);
     let all = receipts::all(common, machine)?;
-    for left in all.iter().rev().filter(|stored| stored.id == RECEIPT) {
-        let _its_lock = if left.path == own { None } else { lock(&left.path)? };
-        if !left.path.exists() {
-            // It was not killed: it has just ended.
+    for interrupted in all.iter().rev().filter(|stored| stored.id == RECEIPT) {
+        let _other_lock = if interrupted.path == own { None } else { lock(&interrupted.path)? };
+        if !interrupted.path.exists() {
+            // The run was not killed; it has just ended.
             continue;
         }
-        // After a restart, what balancing is now was set since, and is not ours to change.
-        if let UndoOutcome::Done { .. } = receipts::undo(machine, left, &all)? {
-            output::remark(common, "an earlier run was killed; its change of NUMA balancing is taken back");
+        // After a reboot the setting is new, and not ours to change.
+        if let UndoOutcome::Done { .. } = receipts::undo(machine, interrupted, &all)? {
+            output::remark(common, "restored NUMA balancing, which a killed run had switched off");
         }
     }
     Ok(())
 }
 
-/// One run at a time: the first to end would switch balancing on while the other measures. None where the file system has no
-/// locks (flock(2)).
+/// Locks the receipt, so that no other run switches balancing on during a measurement.
+///
+/// None if the file system has no locks (flock(2)).
 fn lock(receipt: &Path) -> Result<Option<File>, Failure> {
     let path = receipt.with_extension("lock");
     let file = File::create(&path).map_err(|error| failure::cannot_write(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(Failure::new(
-            "another run of numaio has NUMA balancing paused, and switches it on again when it ends",
-        )
-        .hint("wait for its end, or leave --pause-balancing out")),
+        Err(TryLockError::WouldBlock) => {
+            Err(Failure::new("another run of numaio has paused NUMA balancing, and will switch it on again")
+                .hint("wait until it ends, or omit --pause-balancing"))
+        }
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
@@ -104,8 +109,10 @@ impl BalancingPause<'_> {
     fn end(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         match numaio_place::undo(self.machine, &self.fingerprint, receipt) {
-            Ok(left) if left.is_empty() => drop(fs::remove_file(&self.path)),
-            Ok(left) => output::remark(self.common, &format!("still in force: {left:?}")),
+            Ok(unrestored) if unrestored.is_empty() => drop(fs::remove_file(&self.path)),
+            Ok(unrestored) => {
+                output::remark(self.common, &format!("cannot restore: {unrestored:?}"));
+            }
             Err(error) => output::remark(self.common, &error.to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! Stored documents, read from files.
+//! Reading of stored documents.
 
 use crate::args::Common;
 use crate::failure::{self, Failure};
@@ -17,10 +17,10 @@ pub fn read(path: &Path) -> Result<Document, Failure> {
     Document::from_json(&text).map_err(|error| failure::not_a_document(path, &text, &error))
 }
 
-/// Saved documents of one kind of a machine, newest first; no more of them is looked at than is taken.
+/// Lists the saved documents of one kind of a machine, newest first, and reads them lazily.
 ///
-/// Machines that are alike have one fingerprint, and may share a home. So what another host left is taken only where
-/// nothing is saved of this one, as when its name changed, and that is said.
+/// Identical machines have the same fingerprint and may share a home directory. Documents of other
+/// hosts are used only if this host has none, for example after a new host name, with a message.
 pub fn saved<'a>(
     common: &'a Common,
     kind: Kind,
@@ -28,33 +28,34 @@ pub fn saved<'a>(
 ) -> impl Iterator<Item = PathBuf> + 'a {
     let report = move |other: &str| {
         let name = kind.name();
-        let what =
-            format!("the saved {name} are of host {other}, which is alike: none are saved of this one");
-        output::remark(common, &what);
+        let message = format!("this host has no saved {name}; using those of the identical host '{other}'");
+        output::remark(common, &message);
     };
     let paths = store::saved(kind, &machine.fingerprint);
     this_host_first(paths, move |path| host_of(path, &machine.hostname), report)
 }
 
-/// The host that a document was measured on.
+/// The host on which a document was measured.
 enum DocumentHost {
-    /// This one, or it does not tell.
+    /// This host, or the document does not name one.
     This,
-    /// Another one.
+    /// Another host, by name.
     Other(String),
-    /// Whatever is there is no document.
+    /// The file is not a document.
     Unreadable,
 }
 
-/// What is a host's own, as it is come to; what is of others only if the end is reached without any, and that is said. What
-/// cannot be read is nobody's: whoever reads it tells so.
+/// Yields this host's and unreadable documents in order, and those of other hosts only if this host
+/// has none.
+///
+/// Unreadable files are reported by their readers.
 fn this_host_first(
     paths: Vec<PathBuf>,
     host_of: impl Fn(&Path) -> DocumentHost,
     report: impl Fn(&str),
 ) -> impl Iterator<Item = PathBuf> {
     let mut paths = paths.into_iter();
-    let (mut has_own, mut is_reported, mut others) = (false, false, VecDeque::new());
+    let (mut has_own, mut reported, mut others) = (false, false, VecDeque::new());
     iter::from_fn(move || {
         for path in paths.by_ref() {
             match host_of(&path) {
@@ -68,15 +69,15 @@ fn this_host_first(
             return Some(path);
         }
         let (host, path) = others.pop_front().filter(|_| !has_own)?;
-        if !is_reported {
+        if !reported {
             report(&host);
         }
-        is_reported = true;
+        reported = true;
         Some(path)
     })
 }
 
-/// No more is read of a document than its host.
+/// Reads only the host of a document.
 fn host_of(path: &Path, hostname: &str) -> DocumentHost {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -96,17 +97,18 @@ fn host_of(path: &Path, hostname: &str) -> DocumentHost {
     }
 }
 
-/// Reads documents, all of one machine.
+/// Reads documents, and fails if they are of several machines.
 pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
     let mut documents: Vec<(PathBuf, Document)> = Vec::new();
     for path in paths {
         let document = read(path)?;
         if let Some((first_path, first)) = documents.first() {
             if machine_of(first) != machine_of(&document) {
-                let (found, wanted) = (machine_name(&document), machine_name(first));
-                let what = format!("it is of {found}; {} is of {wanted}", first_path.display());
+                let (actual, expected) = (machine_name(&document), machine_name(first));
+                let message =
+                    format!("it describes {actual}; '{}' describes {expected}", first_path.display());
                 return Err(
-                    Failure::file(path, what).hint("numaio report takes documents of several machines")
+                    Failure::file(path, message).hint("numaio report accepts documents of several machines")
                 );
             }
         }
@@ -115,7 +117,7 @@ pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>
     Ok(documents)
 }
 
-/// What was measured, in a word, and where it comes from; none of what was not measured.
+/// Returns what a document measured, and its provenance; none if it was not measured.
 pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
     match document {
         Document::Model(model) => Some(("copy model", &model.record.provenance)),
@@ -127,7 +129,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
     }
 }
 
-/// Seconds since 1970 at which a document was measured or seen; 0 if it does not tell.
+/// Returns the seconds since 1970 of a document's measurement or discovery; 0 if unknown.
 pub fn measured_at(document: &Document) -> u64 {
     match document {
         Document::Topology(document) => document.seen_at.unwrap_or(0),
@@ -136,7 +138,7 @@ pub fn measured_at(document: &Document) -> u64 {
     }
 }
 
-/// The machine that a document is about, as far as it tells.
+/// Returns the machine that a document describes; unknown fields are empty.
 pub fn identity(document: &Document) -> Identity {
     match (document, provenance(document)) {
         (Document::Topology(document), _) => document.topology.identity.clone(),
@@ -146,14 +148,14 @@ pub fn identity(document: &Document) -> Identity {
     }
 }
 
-/// The machine that a document is about, for people: `machine 02ed3230ea9f1989, HP ProLiant DL585 G7 (dl585)`.
+/// Describes the machine of a document: `machine 02ed3230ea9f1989, HP ProLiant DL585 G7 (dl585)`.
 pub fn machine_name(document: &Document) -> String {
     let identity = identity(document);
     let Identity { fingerprint, .. } = &identity;
     format!("machine {fingerprint}, {}", numaio_report::machine_name(&identity))
 }
 
-/// Fingerprint of the machine that a document is about.
+/// Returns the fingerprint of the machine that a document describes.
 pub fn machine_of(document: &Document) -> String {
     match document {
         Document::Topology(document) => document.topology.identity.fingerprint.clone(),
@@ -173,7 +175,7 @@ pub fn machine_of(document: &Document) -> String {
     }
 }
 
-/// Fingerprint of the machine that a problem was made from; empty of none.
+/// Returns the fingerprint of the machine of a planning problem; empty if it has none.
 fn fingerprint(problem: &PlanProblem) -> String {
     problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
 }
@@ -183,11 +185,12 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// What is taken of documents whose names begin with their hosts; how many were looked at; whose they were said to be.
-    fn taken(names: &[&str], most: usize) -> (Vec<String>, usize, Vec<String>) {
-        let (looked, said) = (RefCell::new(0), RefCell::new(Vec::new()));
+    /// Takes documents whose names start with their hosts. Returns the documents, the number of
+    /// files read, and the reported hosts.
+    fn taken(names: &[&str], limit: usize) -> (Vec<String>, usize, Vec<String>) {
+        let (reads, reported) = (RefCell::new(0), RefCell::new(Vec::new()));
         let host_of = |path: &Path| {
-            *looked.borrow_mut() += 1;
+            *reads.borrow_mut() += 1;
             match path.to_string_lossy().split_once('-') {
                 Some(("own", _)) => DocumentHost::This,
                 Some((host, _)) => DocumentHost::Other(host.to_owned()),
@@ -196,13 +199,13 @@ mod tests {
         };
         let paths = names.iter().map(PathBuf::from).collect();
         let found =
-            this_host_first(paths, host_of, |other| said.borrow_mut().push(other.to_owned())).take(most);
+            this_host_first(paths, host_of, |other| reported.borrow_mut().push(other.to_owned())).take(limit);
         let found = found.map(|path| path.display().to_string()).collect();
-        (found, looked.take(), said.take())
+        (found, reads.take(), reported.take())
     }
 
     #[test]
-    fn what_cannot_be_read_does_not_hide_what_another_host_left() {
+    fn unreadable_file_does_not_hide_documents_of_other_hosts() {
         assert_eq!(
             taken(&["twin-2", "broken", "twin-1"], 9),
             (vec!["broken".into(), "twin-2".into(), "twin-1".into()], 3, vec!["twin".into()])
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_looked_at_than_is_taken() {
+    fn reads_only_as_many_documents_as_taken() {
         assert_eq!(
             taken(&["twin-9", "own-8", "own-7", "twin-6", "own-5"], 2),
             (vec!["own-8".into(), "own-7".into()], 3, Vec::new())

@@ -1,31 +1,31 @@
-//! Files that a user names.
+//! Reading of files that the user names.
 
 use crate::failure::{self, Failure};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The largest file that is read: a hundred times the tape of a machine with 64 nodes.
-const LARGEST: u64 = 1 << 30;
+/// Maximum bytes of a file, a hundred times the size of a tape of a machine with 64 nodes.
+const MAX_BYTES: u64 = 1 << 30;
 
-/// Reads a file, a pipe or a device that ends; standard input by the name `-`.
+/// Reads a file, pipe or device to its end; `-` is standard input.
 ///
 /// # Errors
-/// The kernel's, and a file beyond a gibibyte.
+/// An I/O error, or a file larger than 1 GiB.
 pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     match path == Path::new("-") {
-        true => io::stdin().lock().take(LARGEST + 1).read_to_end(&mut content)?,
-        false => File::open(path)?.take(LARGEST + 1).read_to_end(&mut content)?,
+        true => io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut content)?,
+        false => File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?,
     };
-    if content.len() as u64 > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than any document of numaio"));
+    if content.len() as u64 > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
     }
     Ok(content)
 }
 
-/// Reads a text.
+/// Reads a UTF-8 text file.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let content = read_bytes(path).map_err(|error| failure::cannot_read(path, &error))?;
-    String::from_utf8(content).map_err(|_| Failure::file(path, "it is no text").hint(failure::DOCUMENTS))
+    String::from_utf8(content).map_err(|_| Failure::file(path, "not a text file").hint(failure::DOCUMENTS))
 }

@@ -1,4 +1,4 @@
-//! Weights of weighted interleave, set in the kernel and taken back.
+//! Weights of weighted interleave: applied in the kernel and restored.
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -10,54 +10,57 @@ use numaio_machine::discover::discover;
 use numaio_machine::interleave::{self, Interleave};
 use numaio_schema::{AppliedChange, InterleaveWeights};
 
-/// Name of the receipt.
+/// ID of the receipt.
 const RECEIPT: &str = "interleave";
 
-/// Weights in force on the machine that the options name, if it is the one the weights are for.
+/// Returns the current weights of the selected machine, if `weights` are for this machine.
 pub fn current_weights(common: &Common, weights: &InterleaveWeights) -> Result<Option<Interleave>, Failure> {
     let machine = Machine::pick(common)?;
-    let same = discover(&machine).identity.fingerprint == weights.machine;
-    Ok(interleave::read(&machine).filter(|_| same))
+    let same_machine = discover(&machine).identity.fingerprint == weights.machine;
+    Ok(interleave::read(&machine).filter(|_| same_machine))
 }
 
-/// Sets the weights on this machine. What an earlier call set is taken back first, so that the receipt leads back
-/// to what was there before all of them.
+/// Sets the weights on this machine.
+///
+/// Earlier changes are undone first, so that the receipt restores the original weights.
 pub fn apply(common: &Common, weights: &InterleaveWeights) -> Result<(), Failure> {
     let kernel = receipts::live_kernel(common)?;
     let machine = discover(&kernel).identity.fingerprint;
     if machine != weights.machine {
-        let what = format!("the weights are of machine {}, and this is machine {machine}", weights.machine);
-        return Err(Failure::new(what).hint("run numaio stream here, or apply them there"));
+        let message =
+            format!("the weights are for machine '{}', and this is machine '{machine}'", weights.machine);
+        return Err(Failure::new(message)
+            .hint("run numaio stream on this machine, or apply the weights on the other"));
     }
     let path = store::receipt(&machine, RECEIPT)?;
     let _lock = receipts::lock(common);
     revert(common, &kernel)?;
     let now = interleave::read(&kernel).ok_or_else(|| {
-        Failure::new("this kernel has no weighted interleave").hint("it came with Linux 6.9")
+        Failure::new("this kernel does not support weighted interleave").hint("it requires Linux 6.9")
     })?;
     let planned_changes = planned_changes(weights, &now);
     if planned_changes.is_empty() {
-        output::remark(common, "the kernel has these weights already");
+        output::remark(common, "the kernel already has these weights");
         return Ok(());
     }
     let receipt = receipts::planned_receipt(&kernel, &machine, planned_changes);
     receipts::apply(&kernel, receipt, &path)
         .map_err(|error| receipts::apply_failure(error, "run as root"))?;
-    output::remark(common, "the weights are set; numaio undo takes them back");
+    output::remark(common, "weights set; numaio undo restores the previous ones");
     Ok(())
 }
 
-/// Takes back what was set.
+/// Restores the weights that were set before numaio changed them.
 pub fn undo(common: &Common) -> Result<(), Failure> {
     let kernel = receipts::live_kernel(common)?;
     let _lock = receipts::lock(common);
     match revert(common, &kernel)? {
         true => Ok(()),
-        false => Err(Failure::new("no weights were set by numaio on this machine")),
+        false => Err(Failure::new("numaio has not set any weights on this machine")),
     }
 }
 
-/// What is to change, each with what undoes it.
+/// Returns the necessary changes with their inverses.
 fn planned_changes(weights: &InterleaveWeights, now: &Interleave) -> Vec<AppliedChange> {
     let weight = |node, weight| Change::InterleaveWeight { node, weight };
     let different = weights.nodes.iter().filter_map(|node| {
@@ -74,15 +77,15 @@ fn planned_changes(weights: &InterleaveWeights, now: &Interleave) -> Vec<Applied
     manual.into_iter().chain(different).collect()
 }
 
-/// Takes back what earlier calls set, the newest first; false if there were none.
+/// Undoes earlier changes, newest first; false if there were none.
 fn revert(common: &Common, kernel: &Kernel) -> Result<bool, Failure> {
     let all = receipts::all(common, kernel)?;
-    let set: Vec<_> = all.iter().rev().filter(|stored| stored.id == RECEIPT).collect();
-    for stored in &set {
+    let applied: Vec<_> = all.iter().rev().filter(|stored| stored.id == RECEIPT).collect();
+    for stored in &applied {
         receipts::undo(kernel, stored, &all)?;
     }
-    if !set.is_empty() {
-        output::remark(common, "the weights are as they were");
+    if !applied.is_empty() {
+        output::remark(common, "restored the previous weights");
     }
-    Ok(!set.is_empty())
+    Ok(!applied.is_empty())
 }

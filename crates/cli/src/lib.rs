@@ -1,6 +1,6 @@
-//! The `numaio` command: words for people, and the one place that picks the machine.
+//! The `numaio` command: arguments, output, and the only place that picks the machine.
 //!
-//! A library, so that what it reads of others can be tried with anything: see [`decoders`].
+//! It is a library so that fuzz targets can call its parsers of untrusted input: see [`decoders`].
 
 mod args;
 mod balancing;
@@ -12,6 +12,7 @@ mod input;
 mod interleave;
 mod jobs;
 mod keys;
+mod locale;
 mod machine;
 mod output;
 mod progress;
@@ -21,7 +22,7 @@ mod store;
 
 use std::process::ExitCode;
 
-/// Does what was typed, and gives the exit status.
+/// Runs the command line, and returns the exit status.
 pub fn main() -> ExitCode {
     numaio_linux::process::restore_sigchld_default();
     let done = match args::RunInvocation::from_command_line() {

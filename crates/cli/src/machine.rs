@@ -1,4 +1,4 @@
-//! Which machine: this Linux, a recorded machine, or a copied tree of files.
+//! The machine that a command works on: this system, a recorded machine, or a copied file tree.
 
 use crate::args::Common;
 use crate::failure::{self, Failure};
@@ -13,45 +13,45 @@ use numaio_schema::MachineSource;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Recorded machines that are part of the program, by name. All were recorded in `lab/`, emulated.
+/// Recorded machines included in the program, by name; all were recorded in emulation (`lab/`).
 const SHIPPED: [(&str, &str); 3] = [
     ("amd-dl585-g7", include_str!("../../../machines/amd-dl585-g7.tape")),
     ("intel-r820", include_str!("../../../machines/intel-r820.tape")),
     ("amd-2p", include_str!("../../../machines/amd-2p.tape")),
 ];
 
-/// The machine a command works on.
+/// The machine that a command works on.
 pub enum Machine {
-    /// This Linux.
+    /// This system.
     Live(Kernel),
-    /// This Linux, or a tape, while a tape is made of it.
+    /// This system or a tape while it is recorded to another tape.
     Recording(Box<Recording<Machine>>),
     /// A tape.
     Recorded(Box<Replay>),
-    /// A copied tree; it can be seen, and not measured.
+    /// A copied file tree, which can be examined but not measured.
     Copied(Root),
 }
 
 impl Machine {
-    /// The machine that the options name.
+    /// Opens the machine that the options select.
     pub fn pick(common: &Common) -> Result<Self, Failure> {
         if let Some(dir) = &common.sysroot {
             let root = Root::open(dir).map_err(|error| Failure::file(dir, error))?;
             if !numaio_machine::discover::is_machine(&root) {
-                return Err(Failure::file(dir, "holds neither sys/devices/system nor proc/cpuinfo")
-                    .hint("--sysroot wants the folder above the copied sys and proc"));
+                return Err(Failure::file(dir, "contains neither sys/devices/system nor proc/cpuinfo")
+                    .hint("--sysroot expects the directory that contains the copied sys and proc"));
             }
             return Ok(Self::Copied(root));
         }
         match &common.machine {
             Some(name) => recorded(name),
-            None => Kernel::new().map(Self::Live).map_err(|error| {
-                Failure::new(format!("cannot open the root of this machine's files: {error}"))
-            }),
+            None => Kernel::new()
+                .map(Self::Live)
+                .map_err(|error| Failure::new(format!("cannot open '/': {error}"))),
         }
     }
 
-    /// This Linux, if it is that.
+    /// Returns the kernel if the machine is this system.
     pub fn kernel(&self) -> Option<&Kernel> {
         match self {
             Self::Live(kernel) => Some(kernel),
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// The tape that it is played from.
+    /// Returns the tape of a recorded machine.
     pub fn tape(&self) -> Option<&Tape> {
         match self {
             Self::Recorded(replay) => Some(replay.tape()),
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Where the machine comes from, for documents.
+    /// Returns the source of the machine for documents.
     pub fn source(&self) -> MachineSource {
         match self {
             Self::Recorded(replay) => {
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Seconds since 1970 of its measurements: now, or when the tape was recorded.
+    /// Returns the seconds since 1970 of its measurements: now, or the time of the recording.
     pub fn time(&self) -> u64 {
         match self {
             Self::Recorded(replay) => replay.tape().header.recorded_at,
@@ -89,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// Seconds since 1970 at which it is seen; none of a copied tree, which does not tell.
+    /// Returns the seconds since 1970 of its discovery; none for a copied tree.
     pub fn seen_at(&self) -> Option<u64> {
         match self {
             Self::Copied(_) => None,
@@ -97,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// Whether this is the machine that numaio runs on.
+    /// Returns whether this is the machine that numaio runs on.
     pub fn is_live(&self) -> bool {
         self.kernel().is_some()
     }
@@ -108,16 +108,16 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
     let read = || {
         input::read_bytes(Path::new(name)).map_err(|error| {
             let names = SHIPPED.map(|(name, _)| name).join(", ");
-            Failure::usage(format!("--machine {name:?}: {error}"))
-                .hint(format!("give the file of a tape, or one of {names}"))
+            Failure::usage(format!("cannot read the tape '{name}' of --machine: {error}"))
+                .hint(format!("specify a tape file, or one of {names}"))
         })
     };
     let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
     let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
     if !numaio_machine::discover::is_machine(&replay) {
-        return Err(Failure::new(format!("{name}: the tape ends before the machine is told"))
-            .hint("it was cut short: copy it again, or record it anew"));
+        return Err(Failure::new(format!("{name}: incomplete tape: it does not describe a machine"))
+            .hint("copy the tape again, or record it again"));
     }
     Ok(Machine::Recorded(Box::new(replay)))
 }
@@ -152,24 +152,24 @@ impl Probe for Machine {
             Self::Recording(recording) => recording.run(workload),
             Self::Recorded(replay) => replay.run(workload),
             Self::Copied(_) => {
-                Err(ProbeError::Unsupported { what: "hardware: it is a copied tree of files".into() })
+                Err(ProbeError::Unsupported { what: "hardware: it is a copied file tree".into() })
             }
         }
     }
 }
 
 impl Locate for Machine {
-    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
+    fn locate(&self, query: &LocateQuery) -> Result<LocateAnswer, LocateError> {
         match self {
-            Self::Live(kernel) => kernel.locate(question),
-            Self::Recording(recording) => recording.locate(question),
-            Self::Recorded(replay) => replay.locate(question),
-            Self::Copied(_) => Err(LocateError::NotLive(question.to_string())),
+            Self::Live(kernel) => kernel.locate(query),
+            Self::Recording(recording) => recording.locate(query),
+            Self::Recorded(replay) => replay.locate(query),
+            Self::Copied(_) => Err(LocateError::NotLive(query.to_string())),
         }
     }
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

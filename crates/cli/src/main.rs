@@ -1,8 +1,8 @@
-//! The `numaio` command, which the library beside it is.
+//! The `numaio` program; everything is in the library.
 
 use std::process::ExitCode;
 
-/// musl's own maps and unmaps memory for much that is small, and keeps threads waiting for each other.
+/// musl's allocator maps and unmaps memory for small allocations, and its lock serializes threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

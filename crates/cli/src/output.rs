@@ -2,6 +2,7 @@
 
 use crate::args::{Color, Common};
 use crate::failure::{self, Failure};
+use crate::locale;
 use crate::store;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
@@ -9,12 +10,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Words of somebody else, without what a terminal would obey.
+/// Replaces control characters in text from untrusted sources.
 pub fn sanitize(words: &str) -> String {
     DisplayText::new(words).as_str().to_owned()
 }
 
-/// Writes a result to standard output. A reader that went away, as `head` does, is no failure.
+/// Writes a document or file data to standard output, unchanged.
+///
+/// A reader that closed the pipe, as `head` does, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -25,7 +28,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a text into a file, whole or not at all, or to standard output if its name is `-`; tells whether it
+/// Writes text for people to standard output, in ASCII if the locale is not UTF-8.
+pub fn print_text(text: &str) -> Result<(), Failure> {
+    print(&locale::encode(text))
+}
+
+/// Writes a complete file atomically, or to standard output if its name is `-`; returns whether it
 /// was a file.
 pub fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     if path == Path::new("-") {
@@ -34,7 +42,7 @@ pub fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     store::write_file(path, text.as_bytes()).map(|()| true)
 }
 
-/// Finds out, before long work, whether [`write()`] will be able to.
+/// Checks before long work that [`write()`] will succeed.
 pub fn check(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Ok(());
@@ -42,29 +50,52 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     store::check_file(path)
 }
 
-/// A remark for people on standard error.
+/// Prints a remark to standard error, unless `--quiet` is given.
 pub fn remark(common: &Common, text: &str) {
     if !common.quiet {
-        // Nobody to tell if this fails.
-        let _ = writeln!(io::stderr(), "numaio: {text}");
+        print_error(&format!("numaio: {text}"));
     }
 }
 
-/// Words in which names may be that somebody else chose: lines of what a terminal shows and does not obey.
-fn sanitize_lines(words: &str) -> String {
-    words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+/// Prints a detail to standard error if `--verbose` is given.
+pub fn detail(common: &Common, text: &str) {
+    if common.verbose {
+        remark(common, text);
+    }
 }
 
-/// Tells why the command failed, and gives its exit status.
+/// Prints why the command failed, and returns its exit status.
 pub fn report_failure(failure: &Failure) -> ExitCode {
-    let _ = writeln!(io::stderr(), "numaio: {}", sanitize_lines(&failure.message));
+    print_error(&format!("numaio: {}", sanitize_lines(&failure.message)));
     if let Some(hint) = &failure.hint {
-        let _ = writeln!(io::stderr(), "  hint: {}", sanitize_lines(hint));
+        print_error(&format!("  hint: {}", sanitize_lines(hint)));
     }
     ExitCode::from(failure.code)
 }
 
-/// How text is to look on standard output.
+/// Replaces control characters other than line ends in text that may hold untrusted names.
+fn sanitize_lines(words: &str) -> String {
+    words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+}
+
+/// Writes lines to standard error, wrapped to the width of a terminal. Errors are ignored: nothing
+/// is left to report them to.
+fn print_error(text: &str) {
+    let text = locale::encode(text);
+    let width = numaio_linux::terminal::width().filter(|_| io::stderr().is_terminal());
+    let text = match width {
+        Some(width) => wrap_lines(&text, width),
+        None => text.into_owned(),
+    };
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Wraps each line to a width, with continuation lines indented by two blanks.
+fn wrap_lines(text: &str, width: usize) -> String {
+    text.lines().map(|line| numaio_report::wrap_hanging(line, width)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the layout of text on standard output.
 pub fn style(common: &Common) -> TextStyle {
     let terminal = io::stdout().is_terminal();
     let color = match common.color {
@@ -80,7 +111,7 @@ pub fn style(common: &Common) -> TextStyle {
     }
 }
 
-/// How text is to look in remarks on standard error.
+/// Returns the layout of text in remarks on standard error.
 pub fn stderr_style(common: &Common) -> TextStyle {
     TextStyle { unit: common.unit, ..TextStyle::default() }
 }

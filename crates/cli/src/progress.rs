@@ -1,19 +1,21 @@
-//! Progress on standard error, only on a terminal.
+//! Progress line on standard error, if that is a terminal.
 
 use crate::args::Common;
 use numaio_measure::Event;
 use std::io::{self, IsTerminal, Write};
 
-/// Shows events of a campaign on one line that is written over and over.
+/// Shows events of a campaign on one line, which it overwrites.
 pub struct Progress {
     shown: bool,
 }
 
 impl Progress {
+    /// Creates a progress line, hidden with --quiet or without a terminal.
     pub fn new(common: &Common) -> Self {
         Self { shown: !common.quiet && io::stderr().is_terminal() }
     }
 
+    /// Shows an event.
     pub fn show(&self, event: &Event) {
         if !self.shown {
             return;
@@ -23,17 +25,17 @@ impl Progress {
             Event::StreamLoopChosen(op, stream_loop) => format!("STREAM {op} by {stream_loop}"),
             Event::Visited { round, reached, settled, cells, elapsed_s, remaining_s } => {
                 let bar = bar(*elapsed_s, *remaining_s);
-                // In the first round nothing can be settled yet.
-                let done = match round {
+                // No cell can settle in the first round.
+                let count = match round {
                     1 => format!("{reached} of {cells} visited"),
                     _ => format!("{settled} of {cells} settled"),
                 };
                 let times = format!("{}, about {} left", time(*elapsed_s), time(*remaining_s));
-                format!("{bar} {done}, round {round}, {times}")
+                format!("{bar} {count}, round {round}, {times}")
             }
         };
-        // Back to the first column, write, clear to the end of the line (ECMA-48 EL).
-        // A line beyond the terminal's width would stay there.
+        // Return, write, and clear to the end of the line (ECMA-48 EL). A longer line would wrap
+        // and remain on the screen.
         let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
         let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
     }
@@ -47,7 +49,7 @@ impl Drop for Progress {
     }
 }
 
-/// How much of the time has passed.
+/// Renders the elapsed share of the time.
 fn bar(elapsed_s: f64, remaining_s: f64) -> String {
     const WIDTH: usize = 20;
     let share = elapsed_s / (elapsed_s + remaining_s).max(f64::MIN_POSITIVE);
@@ -66,7 +68,7 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_and_bars_are_short() {
+    fn formats_times_and_bars() {
         assert_eq!((super::time(99.4), super::time(150.0)), ("99 s".into(), "2 min 30 s".into()));
         assert_eq!(super::bar(1.0, 1.0), "[##########..........]");
         assert_eq!(super::bar(0.0, 0.0), "[....................]");

@@ -1,4 +1,4 @@
-//! What numaio changed on this machine: every receipt under one roof, kept until it is taken back.
+//! Receipts of changes that numaio made on this machine, stored until the changes are undone.
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -15,44 +15,51 @@ use numaio_schema::{AppliedChange, Receipt};
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
 
-/// A receipt that is kept.
+/// A receipt with its ID and file.
 #[derive(Clone)]
 pub struct StoredReceipt {
-    /// By what it is called: `irq-1`, `interleave`, `balancing`.
+    /// ID, for example `irq-1`, `interleave` or `balancing`.
     pub id: String,
+    /// Path of its file.
     pub path: PathBuf,
+    /// The receipt.
     pub receipt: Receipt,
 }
 
 impl StoredReceipt {
-    /// Whether it names a device as that alone is known now, or by these words.
+    /// Returns whether it names a device by a currently unique name, or by exactly `device`.
     pub fn names_device(&self, device: &str, topology: &Topology) -> bool {
-        let is_alone = |seen: &Device, name: &str| seen.distinct_name(&topology.devices) == name;
-        self.matches_device(device, topology, is_alone)
+        let is_distinct = |found: &Device, name: &str| found.distinct_name(&topology.devices) == name;
+        self.matches_device(device, topology, is_distinct)
             || self.receipt.devices.iter().any(|name| name == device)
     }
 
-    /// Whether it names a device in any way: another one that had the same name may have gone or come since.
+    /// Returns whether it names a device by any of its names, which may have changed owners since.
     pub fn may_name_device(&self, device: &str, topology: &Topology) -> bool {
         self.matches_device(device, topology, Device::has_name)
     }
 
-    fn matches_device(&self, device: &str, topology: &Topology, is: impl Fn(&Device, &str) -> bool) -> bool {
-        let mut seen = topology.devices.iter().filter(|seen| seen.has_name(device));
-        seen.any(|seen| self.receipt.devices.iter().any(|name| is(seen, name)))
+    fn matches_device(
+        &self,
+        device: &str,
+        topology: &Topology,
+        is_named: impl Fn(&Device, &str) -> bool,
+    ) -> bool {
+        let mut found = topology.devices.iter().filter(|found| found.has_name(device));
+        found.any(|found| self.receipt.devices.iter().any(|name| is_named(found, name)))
     }
 }
 
-/// This machine, whose settings can be changed.
+/// Returns the kernel of this machine, whose settings can be changed.
 pub fn live_kernel(common: &Common) -> Result<Kernel, Failure> {
     match Machine::pick(common)? {
         Machine::Live(kernel) => Ok(kernel),
-        _ => Err(Failure::usage("only this machine's settings can be changed")
-            .hint("leave --machine and --sysroot out")),
+        _ => Err(Failure::usage("settings can only be changed on this machine")
+            .hint("omit --machine and --sysroot")),
     }
 }
 
-/// A receipt of what is about to be changed here.
+/// Builds the receipt of planned changes on this machine.
 pub fn planned_receipt(kernel: &Kernel, machine: &str, applied: Vec<AppliedChange>) -> Receipt {
     let mut names = interrupt_names(kernel);
     let handlers = applied.iter().filter_map(|applied| match applied.change {
@@ -63,70 +70,74 @@ pub fn planned_receipt(kernel: &Kernel, machine: &str, applied: Vec<AppliedChang
     Receipt { handlers, ..Receipt::planned(machine, boot_id(kernel), now(), applied) }
 }
 
-/// Carries changes out, with their receipt on disk from before the first.
+/// Applies changes, with their receipt on disk before the first.
 pub fn apply(kernel: &Kernel, receipt: Receipt, path: &PathBuf) -> Result<Receipt, ApplyError> {
-    let mut keep = |receipt: &Receipt| {
+    let mut save = |receipt: &Receipt| {
         let json = serde_json::to_string(receipt).map_err(|error| error.to_string())?;
         store::write_file(path, json.as_bytes()).map_err(|failure| failure.message)
     };
-    let done = numaio_place::apply(kernel, receipt, &mut keep);
-    if matches!(done, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
-        // All was taken back.
+    let applied = numaio_place::apply(kernel, receipt, &mut save);
+    if matches!(applied, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
+        // All changes were undone.
         let _ = fs::remove_file(path);
     }
-    done
+    applied
 }
 
-/// Why changes were not carried out; `rights` tells what to do where it is for want of them.
-pub fn apply_failure(error: ApplyError, rights: &str) -> Failure {
+/// Converts an error of [`apply`]; `permission_hint` is the hint if permission was denied.
+pub fn apply_failure(error: ApplyError, permission_hint: &str) -> Failure {
     let hint = match &error {
-        ApplyError::Failed(ControlError::Denied { .. }) => rights,
-        ApplyError::Failed(_) => "nothing is changed",
-        ApplyError::PartiallyApplied { .. } => "numaio undo tries again to take it back",
-        ApplyError::ReceiptNotSaved(_) => "set XDG_STATE_HOME to a folder that can be written",
+        ApplyError::Failed(ControlError::Denied { .. }) => permission_hint,
+        ApplyError::Failed(_) => "nothing was changed",
+        ApplyError::PartiallyApplied { .. } => "run numaio undo to retry",
+        ApplyError::ReceiptNotSaved(_) => "set XDG_STATE_HOME to a writable directory",
         ApplyError::OtherMachine { .. } => "run it on that machine",
     };
     Failure::new(&error).hint(hint)
 }
 
-/// Receipts of this machine, oldest first; those that cannot be read are told of.
+/// Reads the receipts of this machine, oldest first, and reports unreadable ones.
 ///
-/// They are those with its fingerprint and those of this start of its kernel, which tells a machine from all others: a CPU that goes
-/// offline and a device that comes or goes give it another fingerprint.
+/// A receipt belongs to this machine by its fingerprint or by the kernel's boot ID, since hotplug
+/// of a CPU or device changes the fingerprint.
 pub fn all(common: &Common, kernel: &Kernel) -> Result<Vec<StoredReceipt>, Failure> {
-    let (machine, booted) = (discover(kernel).identity.fingerprint, boot_id(kernel));
+    let (machine, boot) = (discover(kernel).identity.fingerprint, boot_id(kernel));
     let mut found = Vec::new();
     for file in store::receipts()? {
-        let is_its = file.machine == machine;
+        let same_machine = file.machine == machine;
         let text = match input::read_text(&file.path) {
-            // It may be another machine's, where several share a home.
-            Err(_) if !is_its => continue,
+            // Another machine's receipt, in a home directory shared by several machines.
+            Err(_) if !same_machine => continue,
             text => text?,
         };
         match Receipt::from_json(&text) {
-            Ok(receipt) if is_its || (booted.is_some() && receipt.boot == booted) => {
+            Ok(receipt) if same_machine || (boot.is_some() && receipt.boot == boot) => {
                 found.push(StoredReceipt { id: file.what, path: file.path, receipt });
             }
-            Err(error) if is_its => output::remark(common, &format!("{}: {error}", file.path.display())),
+            Err(error) if same_machine => {
+                output::remark(common, &format!("{}: {error}", file.path.display()))
+            }
             _ => {}
         }
     }
     Ok(oldest_first(found))
 }
 
-/// Oldest first. Those of interrupts go by their numbers alone, as the clock may have been set back between two: to the others, which change
-/// other settings, none of them is older than one before it.
+/// Sorts receipts, oldest first.
+///
+/// Receipts of interrupts are sorted by number, since the clock may have been set back between
+/// them; their effective time never decreases.
 fn oldest_first(mut stored: Vec<StoredReceipt>) -> Vec<StoredReceipt> {
     stored.sort_by_key(|stored| number(&stored.id));
     let mut latest = 0;
-    let made_at = |stored: StoredReceipt| {
+    let with_time = |stored: StoredReceipt| {
         if !stored.id.starts_with("irq-") {
             return (stored.receipt.made_at, stored);
         }
         latest = stored.receipt.made_at.max(latest);
         (latest, stored)
     };
-    let mut dated: Vec<(u64, StoredReceipt)> = stored.into_iter().map(made_at).collect();
+    let mut dated: Vec<(u64, StoredReceipt)> = stored.into_iter().map(with_time).collect();
     dated.sort_by_key(|(at, stored)| (*at, number(&stored.id)));
     dated.into_iter().map(|(_, stored)| stored).collect()
 }
@@ -135,115 +146,119 @@ fn number(id: &str) -> u32 {
     id.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// As long as it is kept, no other numaio changes interrupts here or takes changes back: what is planned rests on what is set now, and
-/// is taken back in the order in which it was made. None where the file system has no locks (flock(2)).
+/// Locks the receipts, so that no other numaio changes or reverts settings meanwhile.
+///
+/// A plan depends on current settings, and changes must be undone in reverse order. None if the
+/// file system has no locks (flock(2)).
 pub fn lock(common: &Common) -> Option<File> {
     let folder = File::open(store::receipts_folder().ok()?).ok()?;
     if let Err(TryLockError::WouldBlock) = folder.try_lock() {
-        output::remark(common, "it waits for another numaio that changes settings or takes changes back");
+        output::remark(common, "waiting for another numaio that changes or reverts settings");
     }
     folder.lock().ok()?;
     Some(folder)
 }
 
-/// Carries changes of interrupts out, with a receipt of their own; gives its name, too.
+/// Applies changes of interrupts with a new receipt; returns its ID and the receipt.
 pub fn apply_irq(kernel: &Kernel, mut receipt: Receipt) -> Result<(String, Receipt), ApplyError> {
     receipt.underway = Some(0);
-    let there = store::receipts().map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
-    // Of whatever machine: names stay apart when the fingerprint of this one changes.
-    let last = there.iter().filter(|file| file.what.starts_with("irq-")).map(|file| number(&file.what)).max();
-    let place = |id: &str| store::receipt(&receipt.machine, id);
-    let (id, path) = save_new(&receipt, last.unwrap_or(0), place)
+    let existing = store::receipts().map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
+    // Of all machines, so that IDs stay unique when this machine's fingerprint changes.
+    let last =
+        existing.iter().filter(|file| file.what.starts_with("irq-")).map(|file| number(&file.what)).max();
+    let path_of = |id: &str| store::receipt(&receipt.machine, id);
+    let (id, path) = save_new(&receipt, last.unwrap_or(0), path_of)
         .map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
-    apply(kernel, receipt, &path).map(|done| (id, done))
+    apply(kernel, receipt, &path).map(|receipt| (id, receipt))
 }
 
-/// Keeps a receipt under the first free number after the last that was seen: another numaio may have taken one since.
+/// Saves a receipt under the first free number after `last`, which a concurrent numaio may have
+/// taken.
 fn save_new(
     receipt: &Receipt,
     last: u32,
-    place: impl Fn(&str) -> Result<PathBuf, Failure>,
+    path_of: impl Fn(&str) -> Result<PathBuf, Failure>,
 ) -> Result<(String, PathBuf), Failure> {
     let json = serde_json::to_string(receipt).map_err(Failure::new)?;
     let mut number = last;
     loop {
         number = number.saturating_add(1);
         let id = format!("irq-{number}");
-        let path = place(&id)?;
-        let is_new = store::create(&path, json.as_bytes(), Durable(true));
-        if is_new.map_err(|error| failure::cannot_write(&path, &error))? {
+        let path = path_of(&id)?;
+        let created = store::create(&path, json.as_bytes(), Durable(true));
+        if created.map_err(|error| failure::cannot_write(&path, &error))? {
             return Ok((id, path));
         }
     }
 }
 
-/// Whether the machine was started anew since: no change outlives that.
-fn is_over(receipt: &Receipt, kernel: &Kernel) -> bool {
-    let booted = boot_id(kernel);
-    receipt.boot.is_some() && booted.is_some() && receipt.boot != booted
+/// Returns whether the machine was rebooted since the receipt, which reverts every change.
+fn is_before_boot(receipt: &Receipt, kernel: &Kernel) -> bool {
+    let boot = boot_id(kernel);
+    receipt.boot.is_some() && boot.is_some() && receipt.boot != boot
 }
 
-/// How taking a receipt back went.
+/// The result of [`undo`].
 pub enum UndoOutcome {
-    /// All is as it was, but what belongs to another device by now.
+    /// The settings were restored, except for reassigned interrupts.
     Done {
-        /// How many settings were taken back.
+        /// Number of restored settings.
         settings: usize,
-        /// What was left alone.
-        foreign: Vec<ReassignedIrq>,
+        /// Interrupts that now belong to another device, and were left alone.
+        reassigned: Vec<ReassignedIrq>,
     },
-    /// The machine was started anew since: nothing was left to take back.
+    /// The machine was rebooted since, which reverted the changes.
     Rebooted,
 }
 
-/// Takes back what a receipt tells, and removes it.
+/// Undoes the changes of a receipt and removes it.
 ///
 /// # Errors
-/// If a newer receipt changes the same settings, and if a setting cannot be taken back: the receipt stays.
+/// A newer receipt changes the same settings, or a setting cannot be restored: the receipt is
+/// kept.
 pub fn undo(
     kernel: &Kernel,
     stored: &StoredReceipt,
     others: &[StoredReceipt],
 ) -> Result<UndoOutcome, Failure> {
-    // Those that were taken back by this command are gone.
+    // Receipts that this command has undone no longer exist.
     let newer =
         others.iter().skip_while(|other| other.path != stored.path).skip(1).filter(|it| it.path.exists());
-    let booted = boot_id(kernel);
-    let machine = match booted.is_some() && stored.receipt.boot == booted {
-        // The same start of the kernel is the same machine, whatever its fingerprint is now.
+    let boot = boot_id(kernel);
+    let machine = match boot.is_some() && stored.receipt.boot == boot {
+        // The same boot is the same machine, even if its fingerprint has changed.
         true => stored.receipt.machine.clone(),
         false => discover(kernel).identity.fingerprint,
     };
-    let how = if is_over(&stored.receipt, kernel) && stored.receipt.machine == machine {
+    let outcome = if is_before_boot(&stored.receipt, kernel) && stored.receipt.machine == machine {
         UndoOutcome::Rebooted
     } else {
-        let is_over = |other: &&StoredReceipt| {
+        let is_conflicting = |other: &&StoredReceipt| {
             other.receipt.overlaps(&stored.receipt)
-                && (other.receipt.boot.is_none() || other.receipt.boot == booted)
+                && (other.receipt.boot.is_none() || other.receipt.boot == boot)
         };
-        if let Some(over) = newer.into_iter().find(is_over) {
+        if let Some(conflicting) = newer.into_iter().find(is_conflicting) {
             return Err(Failure::new(format!(
                 "{} changed some of the same settings after {}",
-                over.id, stored.id
+                conflicting.id, stored.id
             ))
-            .hint(format!("first numaio undo {}", over.id)));
+            .hint(format!("run numaio undo {} first", conflicting.id)));
         }
-        let (receipt, foreign) = numaio_place::without_reassigned(kernel, stored.receipt.clone());
+        let (receipt, reassigned) = numaio_place::without_reassigned(kernel, stored.receipt.clone());
         let settings = receipt.applied.len();
-        let left = numaio_place::undo(kernel, &machine, receipt).map_err(Failure::new)?;
-        if let Some(first) = left.first() {
-            let more = match left.len() - 1 {
+        let unrestored = numaio_place::undo(kernel, &machine, receipt).map_err(Failure::new)?;
+        if let Some(first) = unrestored.first() {
+            let more = match unrestored.len() - 1 {
                 0 => String::new(),
                 more => format!(", and {more} more"),
             };
-            return Err(Failure::new(format!("still in force: {}{more}", first.change)).hint(
-                "run as root; if the device or its driver is gone, so are its settings: numaio undo --forget ID",
-            ));
+            return Err(Failure::new(format!("cannot restore: {}{more}", first.change))
+                .hint("run as root; if the device or its driver was removed, run numaio undo --forget ID"));
         }
-        UndoOutcome::Done { settings, foreign }
+        UndoOutcome::Done { settings, reassigned }
     };
     fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
-    Ok(how)
+    Ok(outcome)
 }
 
 #[cfg(test)]
@@ -255,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_go_by_their_numbers_whatever_the_clock_said() {
+    fn sorts_irq_receipts_by_number_despite_clock_changes() {
         let stored = |(id, made_at): (&str, u64)| StoredReceipt {
             id: id.into(),
             path: PathBuf::from(id),
@@ -268,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn two_that_saw_the_same_receipts_keep_two() {
+    fn concurrent_saves_get_different_numbers() {
         let dir = std::env::temp_dir().join(format!("numaio-receipts-{}", std::process::id()));
-        fs::create_dir(&dir).expect("a folder");
-        let keep = |made_at| save_new(&receipt(made_at), 3, |id| Ok(dir.join(id))).expect("kept");
-        let stored = [keep(1), keep(2)];
+        fs::create_dir(&dir).expect("a directory");
+        let save = |made_at| save_new(&receipt(made_at), 3, |id| Ok(dir.join(id))).expect("saved");
+        let stored = [save(1), save(2)];
         let read = |path: &PathBuf| Receipt::from_json(&fs::read_to_string(path).expect("a file"));
         let times = stored.each_ref().map(|(_, path)| read(path).expect("a receipt").made_at);
         fs::remove_dir_all(&dir).expect("removed");

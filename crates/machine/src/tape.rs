@@ -219,7 +219,7 @@ impl Tape {
                 Ok(Line::Link { link, target }) => links.push((link, target)),
                 Ok(line) => others.push((index + 1, line)),
                 Err(_) if !line.ends_with('\n') => {}
-                Err(error) => return Err(TapeError::BadLine(index + 1, error.to_string())),
+                Err(error) => return Err(TapeError::BadLine(index + 1, why_not_an_entry(line, &error))),
             }
         }
         // Links first, in the order of their depth: entries may have been recorded by paths through
@@ -295,6 +295,19 @@ impl Tape {
         let lines = files.chain(changes).chain(runs).chain(answers).chain(documents);
         let lines = lines.map(|line| serde_json::to_string(&line).unwrap_or_default());
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
+    }
+}
+
+/// Explains why a line is not an entry; the error of an untagged enum names no field.
+fn why_not_an_entry(line: &str, error: &serde_json::Error) -> String {
+    match serde_json::from_str(line) {
+        Ok(serde_json::Value::Object(fields)) => {
+            let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+            let names: String = names.join(", ").chars().take(80).collect();
+            format!("unknown fields or values: {names}")
+        }
+        Ok(_) => "expected a JSON object".to_owned(),
+        Err(_) => format!("invalid JSON at column {}", error.column()),
     }
 }
 

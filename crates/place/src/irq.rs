@@ -1,4 +1,4 @@
-//! Which CPUs should serve a device: its interrupts one to each core of its node, and packets likewise
+//! CPUs to serve a device: each queue's interrupts on one core of its node, and packets likewise
 //! (`Documentation/networking/scaling.rst`).
 
 use numaio_machine::control::Change;
@@ -11,21 +11,21 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{AppliedChange, DeviceIrqs, IrqPlan, QueueIrq};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Flows that the machine should remember for receive flow steering, as scaling.rst suggests.
+/// Entries of the machine's flow table for receive flow steering, as scaling.rst suggests.
 const FLOWS: u32 = 32_768;
 
-/// What was asked for.
+/// Options of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct IrqRequest {
-    /// CPUs of tasks, to be left to them.
+    /// CPUs reserved for tasks.
     pub tasks: CpuSet,
-    /// CPUs that are to be disturbed by nothing; see [`steering::isolated_cpus`].
+    /// Isolated CPUs, to leave undisturbed; see [`steering::isolated_cpus`].
     pub isolated: CpuSet,
-    /// Whether to use receive flow steering, which is for the machine as a whole.
+    /// Whether to use receive flow steering, a setting of the machine.
     pub flow_steering: bool,
 }
 
-/// Looks at what serves a device.
+/// Reads the interrupts and queues of a device.
 pub fn read_device(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
     let irqs = device.irqs.iter().map(|irq| QueueIrq {
         queue: steering::queue_of_device(&irq.name, &device.names),
@@ -40,8 +40,9 @@ pub fn read_device(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
     }
 }
 
-/// Plans for devices; `entries` are the flows that the machine remembers now. Each device begins where the one
-/// before it ended, so that those of one node do not crowd its first cores.
+/// Plans interrupts and packet steering; `entries` is the current size of the flow table.
+///
+/// Devices of one node start on different cores, so that their queues spread over all of them.
 pub fn plan(
     topology: &Topology,
     devices: &[DeviceIrqs],
@@ -49,14 +50,14 @@ pub fn plan(
     request: &IrqRequest,
 ) -> IrqPlan {
     let mut plan = IrqPlan::default();
-    let mut taken: BTreeMap<CpuId, usize> = BTreeMap::new();
+    let mut used_ranks: BTreeMap<CpuId, usize> = BTreeMap::new();
     for device in devices {
         let mut cores = cores(topology, device, request, &mut plan);
         let Some(first) = cores.first().map(|core| core.cpu) else { continue };
-        let begin = taken.entry(first).or_default();
-        let turn = *begin % cores.len();
-        *begin += ranks(device).len().max(1);
-        cores.rotate_left(turn);
+        let start = used_ranks.entry(first).or_default();
+        let shift = *start % cores.len();
+        *start += ranks(device).len().max(1);
+        cores.rotate_left(shift);
         plan.cpus = plan.cpus.union(&cores.iter().map(|core| core.cpu).collect());
         interrupts(device, &cores, request, &mut plan);
         for interface in &device.interfaces {
@@ -67,57 +68,60 @@ pub fn plan(
     plan
 }
 
-/// A core that serves: the CPU that takes interrupts, and all of its hardware threads.
+/// A serving core: the CPU that handles interrupts, and all its hardware threads.
 struct Core {
     cpu: CpuId,
     threads: CpuSet,
 }
 
-/// Cores for a device's interrupts, best first: those of its node that no task has.
+/// Returns the cores for a device's interrupts: those of its node that no task uses, if any.
 fn cores(topology: &Topology, device: &DeviceIrqs, request: &IrqRequest, plan: &mut IrqPlan) -> Vec<Core> {
     let name = &device.device;
-    let (node, why) = home(topology, device.node);
+    let (node, why) = serving_node(topology, device.node);
     plan.reasons.push(format!("{name}: {why}"));
     let none = CpuSet::new();
-    let every = of_node(topology, node, &none, &none);
-    let open = of_node(topology, node, &none, &request.isolated);
-    let isolated = threads(&every).intersection(&request.isolated);
-    let (all, shunned) = if open.is_empty() { (every, &none) } else { (open, &request.isolated) };
-    let free = of_node(topology, node, &request.tasks, shunned);
+    let all_cores = cores_of_node(topology, node, &none, &none);
+    let unisolated = cores_of_node(topology, node, &none, &request.isolated);
+    let isolated = threads(&all_cores).intersection(&request.isolated);
+    let (usable, avoided) =
+        if unisolated.is_empty() { (all_cores, &none) } else { (unisolated, &request.isolated) };
+    let free = cores_of_node(topology, node, &request.tasks, avoided);
     if !isolated.is_empty() {
-        plan.reasons.push(match shunned.is_empty() {
-            false => format!("{name}: CPUs {isolated} are isolated, and are left alone"),
+        plan.reasons.push(match avoided.is_empty() {
+            false => format!("{name}: CPUs {isolated} are isolated and are not used"),
             true => format!(
-                "{name}: every CPU there is isolated; they serve it all the same, since those of other nodes cost more"
+                "{name}: all CPUs of this node are isolated, but used anyway, since other nodes are slower"
             ),
         });
     }
-    match (all.len(), free.len()) {
-        (0, _) => plan.rejected.push(format!("{name}: none of these CPUs is online")),
+    match (usable.len(), free.len()) {
+        (0, _) => plan.rejected.push(format!("{name}: all of these CPUs are offline")),
         (_, 0) => plan.reasons.push(format!(
-            "{name}: tasks have every core there; its interrupts share cores with them, since those of other nodes \
-             cost more"
+            "{name}: tasks use all cores of this node; interrupts share them, since other nodes are slower"
         )),
-        (all, free) if free < all => {
-            plan.reasons.push(format!("{name}: {} cores are left to tasks", all - free));
+        (usable, free) if free < usable => {
+            plan.reasons.push(format!("{name}: {} cores are reserved for tasks", usable - free));
         }
         _ => {}
     }
     if free.is_empty() {
-        all
+        usable
     } else {
         free
     }
 }
 
-/// The node whose CPUs serve a device, and why; none for all nodes.
-fn home(topology: &Topology, node: Option<NodeId>) -> (Option<NodeId>, String) {
+/// Returns the node whose CPUs serve a device, none for all nodes, and the reason.
+fn serving_node(topology: &Topology, node: Option<NodeId>) -> (Option<NodeId>, String) {
     let has_cpus = |id: &NodeId| topology.node(*id).is_some_and(|node| !node.cpus.is_empty());
     let Some(own) = node else {
-        return (None, "its node is not known, so that no CPU is nearer than another".to_owned());
+        return (None, "its node is unknown, so all CPUs are considered equally near".to_owned());
     };
     if has_cpus(&own) {
-        return (Some(own), format!("it is on node {own}, whose caches and memory its DMA reaches first"));
+        return (
+            Some(own),
+            format!("uses CPUs of its own node {own}, whose caches and memory its DMA reaches fastest"),
+        );
     }
     let distance = |id: &NodeId| topology.distances.as_ref().and_then(|it| it.between(own, *id));
     let packages = |id: NodeId| topology.node(id).map_or(&[][..], |node| &node.packages);
@@ -125,19 +129,20 @@ fn home(topology: &Topology, node: Option<NodeId>) -> (Option<NodeId>, String) {
     let order = |id: &NodeId| (distance(id).unwrap_or(u32::MAX), is_other(id), *id);
     let nearest = topology.cpu_nodes().iter().min_by_key(order);
     let why = match nearest {
-        Some(id) => format!("its node {own} has no CPUs; node {id} is the nearest that has"),
-        None => "no node is known to have CPUs".to_owned(),
+        Some(id) => format!("its node {own} has no CPUs; node {id} is the nearest node with CPUs"),
+        None => "found no node with CPUs".to_owned(),
     };
     (nearest, why)
 }
 
-/// The cores of a node, without those that tasks have a thread of; the first thread of each that is not to be shunned takes interrupts.
-fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet, shunned: &CpuSet) -> Vec<Core> {
-    let there = topology.cpus.iter().filter(|cpu| cpu.online && (node.is_none() || cpu.node == node));
-    let there = there.filter(|cpu| !shunned.contains(cpu.id));
+/// Returns the cores of a node without those that tasks use. Interrupts go to each core's first
+/// thread that is not avoided.
+fn cores_of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet, avoided: &CpuSet) -> Vec<Core> {
+    let online = topology.cpus.iter().filter(|cpu| cpu.online && (node.is_none() || cpu.node == node));
+    let candidates = online.filter(|cpu| !avoided.contains(cpu.id));
     let mut seen = CpuSet::new();
     let mut cores = Vec::new();
-    for cpu in there {
+    for cpu in candidates {
         let threads = cpu.siblings.union(&CpuSet::one(cpu.id));
         let is_free = threads.intersection(tasks).is_empty();
         if !seen.contains(cpu.id) && is_free {
@@ -148,53 +153,59 @@ fn of_node(topology: &Topology, node: Option<NodeId>, tasks: &CpuSet, shunned: &
     cores
 }
 
-/// Each queue's interrupts to a core of its own, then around; the others to any of the cores, unless they are bound to one of them.
+/// Assigns each queue's interrupts to its own core, round robin if there are fewer cores.
+///
+/// Interrupts without a queue go to all cores, unless each is already bound to one of them.
 fn interrupts(device: &DeviceIrqs, cores: &[Core], request: &IrqRequest, plan: &mut IrqPlan) {
     let name = &device.device;
-    let alone = device.irqs.len() == 1;
+    let is_single = device.irqs.len() == 1;
     let ranks = ranks(device);
-    // An open core may have an isolated thread, which is left alone; isolated cores serve only where there are no others.
-    let here = match cores.iter().all(|core| request.isolated.contains(core.cpu)) {
+    // A core may have both isolated and other threads; isolated ones serve only if there are no
+    // others.
+    let local = match cores.iter().all(|core| request.isolated.contains(core.cpu)) {
         true => threads(cores),
         false => threads(cores).difference(&request.isolated),
     };
     let before = plan.changes.len();
-    let mut of_queues = 0;
+    let mut queue_changes = 0;
     for irq in device.irqs.iter().filter(|irq| irq.fixed.is_none()) {
-        let rank = irq.queue.and_then(|queue| ranks.get(&queue).copied()).or(alone.then_some(0));
+        let rank = irq.queue.and_then(|queue| ranks.get(&queue).copied()).or(is_single.then_some(0));
         let cpus = match rank {
             Some(rank) => CpuSet::one(cores[rank % cores.len()].cpu),
-            // It may be a queue's, although its name does not say so: it is bound to one CPU on purpose.
-            None if irq.irq.affinity.len() == 1 && irq.irq.affinity.is_subset(&here) => continue,
-            // It comes seldom: where it goes matters little, as long as it stays near.
+            // It may belong to a queue although its name does not indicate it: one CPU is
+            // deliberate.
+            None if irq.irq.affinity.len() == 1 && irq.irq.affinity.is_subset(&local) => continue,
+            // A rare interrupt: any near core will do.
             None => cores.iter().map(|core| core.cpu).collect(),
         };
         let at = |cpus: &CpuSet| Change::IrqAffinity { irq: irq.irq.number, cpus: cpus.clone() };
-        of_queues += usize::from(rank.is_some() && cpus != irq.irq.affinity);
+        queue_changes += usize::from(rank.is_some() && cpus != irq.irq.affinity);
         add(plan, at(&cpus), at(&irq.irq.affinity));
     }
-    unmoved(device, plan);
-    let around = ranks.len() > cores.len();
-    match (of_queues, plan.changes.len() - before) {
+    report_unmovable(device, plan);
+    let is_shared = ranks.len() > cores.len();
+    match (queue_changes, plan.changes.len() - before) {
         (0, 0) if device.irqs.iter().all(|irq| irq.fixed.is_some()) => {}
-        (0, 0) => plan.reasons.push(format!("{name}: its interrupts are where they should be")),
-        (0, _) => plan.reasons.push(format!("{name}: what serves no queue may go to any core there")),
-        _ if around => plan.reasons.push(format!(
-            "{name}: its {} queues' interrupts go around its {} cores",
+        (0, 0) => plan.reasons.push(format!("{name}: its interrupts are already on the best cores")),
+        (0, _) => {
+            plan.reasons.push(format!("{name}: interrupts without a queue may go to any core of this node"))
+        }
+        _ if is_shared => plan.reasons.push(format!(
+            "{name}: the interrupts of its {} queues share {} cores round robin",
             ranks.len(),
             cores.len()
         )),
-        _ => plan.reasons.push(format!("{name}: each queue's interrupts go to a core of its own")),
+        _ => plan.reasons.push(format!("{name}: each queue's interrupts go to a separate core")),
     }
 }
 
-/// All hardware threads of cores.
+/// Returns all hardware threads of cores.
 fn threads(cores: &[Core]) -> CpuSet {
     cores.iter().fold(CpuSet::new(), |all, core| all.union(&core.threads))
 }
 
-/// Says which interrupts stay where they are, and why.
-fn unmoved(device: &DeviceIrqs, plan: &mut IrqPlan) {
+/// Reports the interrupts that cannot be moved, and why.
+fn report_unmovable(device: &DeviceIrqs, plan: &mut IrqPlan) {
     let mut by_why: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for irq in &device.irqs {
         if let Some(why) = &irq.fixed {
@@ -212,8 +223,9 @@ fn unmoved(device: &DeviceIrqs, plan: &mut IrqPlan) {
     }
 }
 
-/// RPS where there are fewer queues than cores: each queue's packets are shared by as many cores as there are for
-/// each. With a queue for each core it would only send packets about.
+/// Plans RPS if there are fewer receive queues than cores: the cores are divided among the queues.
+///
+/// With a queue for each core, RPS would only add work.
 fn receive(
     interface: &NetQueues,
     cores: &[Core],
@@ -224,29 +236,29 @@ fn receive(
     let name = &interface.interface;
     let queues = interface.receive.len();
     if interface.receive.iter().all(|queue| queue.rps_cpus.is_none()) {
-        plan.rejected.push(format!("{name}: RPS is not to be had: this kernel is built without it"));
+        plan.rejected.push(format!("{name}: no RPS: this kernel is built without it"));
         return;
     }
     if cores.iter().all(|core| request.isolated.contains(core.cpu)) {
-        plan.rejected.push(format!("{name}: no RPS: the kernel sends no packets to isolated CPUs"));
+        plan.rejected.push(format!("{name}: no RPS: the kernel does not steer packets to isolated CPUs"));
         return;
     }
     let spread = queues < cores.len();
     plan.reasons.push(match spread {
         true => format!(
-            "{name}: fewer receive queues ({queues}) than cores ({}), so RPS shares their packets",
+            "{name}: fewer receive queues ({queues}) than cores ({}), so RPS distributes packets",
             cores.len()
         ),
-        false => format!("{name}: a receive queue for each core, so RPS would only cost"),
+        false => format!("{name}: a receive queue for each core, so RPS would only add work"),
     });
     if spread && !request.flow_steering {
         plan.rejected.push(format!(
-            "{name}: RFS, which sends packets where their reader runs, is the whole machine's and was not asked for (--rfs)"
+            "{name}: no RFS, which steers packets to their reader's CPU: it is a setting of the machine (--rfs)"
         ));
     }
-    let entries_wanted = entries.filter(|_| request.flow_steering && spread).map(|now| now.max(FLOWS));
-    if let (Some(now), Some(wanted)) = (entries, entries_wanted) {
-        add(plan, Change::SockFlowEntries { entries: wanted }, Change::SockFlowEntries { entries: now });
+    let target_entries = entries.filter(|_| request.flow_steering && spread).map(|now| now.max(FLOWS));
+    if let (Some(now), Some(target)) = (entries, target_entries) {
+        add(plan, Change::SockFlowEntries { entries: target }, Change::SockFlowEntries { entries: now });
     }
     for (rank, queue) in interface.receive.iter().enumerate() {
         let number = queue.queue;
@@ -256,50 +268,51 @@ fn receive(
             let cpus = if spread { share.collect() } else { CpuSet::new() };
             add(plan, at(cpus), at(now.clone()));
         }
-        if let (Some(now), Some(wanted)) = (queue.flows, entries_wanted) {
+        if let (Some(now), Some(target)) = (queue.flows, target_entries) {
             let at = |flows| Change::RpsFlows { interface: name.clone(), queue: number, flows };
-            add(plan, at(power_of_two(wanted / queues as u32)), at(now));
+            add(plan, at(power_of_two(target / queues as u32)), at(now));
         }
     }
 }
 
-/// The greatest power of two that is not above the number; 1 for 0.
+/// Rounds down to a power of two; 1 for 0.
 fn power_of_two(number: u32) -> u32 {
     1 << number.max(1).ilog2()
 }
 
-/// XPS: every CPU of the machine sends through one queue; those of a core that serves one use that one.
+/// Plans XPS: every CPU sends through one queue, and a serving core through its own.
 fn transmit(topology: &Topology, interface: &NetQueues, cores: &[Core], plan: &mut IrqPlan) {
     let queues = interface.transmit.len();
-    let can: Vec<_> =
+    let steerable: Vec<_> =
         interface.transmit.iter().filter_map(|it| Some((it.queue, it.xps_cpus.as_ref()?))).collect();
     let name = &interface.interface;
-    if queues < 2 || can.len() < queues {
+    if queues < 2 || steerable.len() < queues {
         let why = if queues < 2 { "it has one transmit queue" } else { "this kernel is built without it" };
         plan.rejected.push(format!("{name}: no XPS: {why}"));
         return;
     }
     let mut shares = vec![CpuSet::new(); queues];
-    let mut give = |rank: usize, cpus: &CpuSet| shares[rank % queues] = shares[rank % queues].union(cpus);
-    cores.iter().enumerate().for_each(|(rank, core)| give(rank, &core.threads));
+    let mut assign = |rank: usize, cpus: &CpuSet| shares[rank % queues] = shares[rank % queues].union(cpus);
+    cores.iter().enumerate().for_each(|(rank, core)| assign(rank, &core.threads));
     let served = threads(cores);
     let others = topology.cpus.iter().filter(|cpu| cpu.online && !served.contains(cpu.id));
-    others.enumerate().for_each(|(rank, cpu)| give(rank, &CpuSet::one(cpu.id)));
-    for ((queue, now), cpus) in can.into_iter().zip(shares) {
+    others.enumerate().for_each(|(rank, cpu)| assign(rank, &CpuSet::one(cpu.id)));
+    for ((queue, now), cpus) in steerable.into_iter().zip(shares) {
         let at = |cpus| Change::XpsCpus { interface: name.clone(), queue, cpus };
         add(plan, at(cpus), at(now.clone()));
     }
-    plan.reasons
-        .push(format!("{name}: each CPU sends through one of {queues} transmit queues, so that no two wait"));
+    plan.reasons.push(format!(
+        "{name}: each CPU sends through one of {queues} transmit queues, which avoids lock contention"
+    ));
 }
 
-/// The queues that have interrupts of their own, counted from 0 in ascending order.
+/// Ranks the queues with interrupts, from 0 in ascending order.
 fn ranks(device: &DeviceIrqs) -> BTreeMap<u32, usize> {
     let queues: BTreeSet<u32> = device.irqs.iter().filter_map(|irq| irq.queue).collect();
     queues.into_iter().zip(0..).collect()
 }
 
-/// Adds a change, unless it changes nothing, or what is set already.
+/// Adds a change, unless the value is current or the plan already changes the setting.
 fn add(plan: &mut IrqPlan, change: Change, inverse: Change) {
     let is_new = !plan.changes.iter().any(|applied| applied.change.is_same_setting(&change));
     if change != inverse && is_new {

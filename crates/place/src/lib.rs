@@ -1,7 +1,7 @@
-//! Carry out changes on a machine, and undo them.
+//! Applies changes to a machine and undoes them.
 //!
-//! What to change is decided elsewhere. Here it is done wholly or not at all, and remembered in a
-//! [`Receipt`] by which it is taken back, after a crash too.
+//! Other crates decide which changes to make. This crate applies them completely or not at all, and
+//! records them in a [`Receipt`], so that they can be undone, also after a crash.
 
 pub mod irq;
 mod status;
@@ -15,25 +15,25 @@ use numaio_machine::devices::interrupt_names;
 use numaio_machine::sysfs::Sysfs;
 use numaio_schema::{AppliedChange, Receipt};
 
-/// Why changes were not carried out, or not taken back.
+/// An error of applying or undoing changes.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// A change failed; those before it were taken back.
+    /// A change failed; the earlier ones were undone.
     #[error("{0}")]
     Failed(ControlError),
-    /// A change failed, and so did taking back what was applied before it: this is still in force.
-    #[error("{why}, and taking back what was done before it failed: {left:?} is still in force")]
+    /// A change failed, and earlier ones could not be undone.
+    #[error("{why}, and cannot restore earlier changes: {left:?}")]
     PartiallyApplied {
         /// Why the change failed.
         why: String,
-        /// What is still in force.
+        /// The changes that remain.
         left: Vec<AppliedChange>,
     },
-    /// The receipt could not be kept: nothing was changed, or it was taken back.
-    #[error("the receipt cannot be kept, so that nothing is changed: {0}")]
+    /// The receipt could not be saved: nothing was changed, or all changes were undone.
+    #[error("cannot save the receipt, so nothing was changed: {0}")]
     ReceiptNotSaved(String),
-    /// The receipt is another machine's.
-    #[error("the receipt is of machine {receipt}, and this is machine {machine}")]
+    /// The receipt belongs to another machine.
+    #[error("the receipt is for machine '{receipt}', and this is machine '{machine}'")]
     OtherMachine {
         /// Fingerprint in the receipt.
         receipt: String,
@@ -42,60 +42,61 @@ pub enum ApplyError {
     },
 }
 
-/// Carries out the changes of a receipt in order.
+/// Applies the changes of a receipt in order.
 ///
-/// The receipt is kept by `keep` before the first change, with the inverses that are foreseen, and after each
-/// one: whatever ends this process, what was kept last leads back. If a change fails, or cannot be kept, those
-/// before it are taken back, last first; what could not be taken back is kept.
+/// `save` stores the receipt before the first change, with the expected inverses, and after each
+/// one, so that the last saved receipt restores the machine even if the process is killed. If a
+/// change fails or cannot be saved, the earlier ones are undone in reverse order, and those that
+/// cannot be undone are saved.
 pub fn apply(
     control: &dyn Control,
     mut receipt: Receipt,
-    keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
+    save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
 ) -> Result<Receipt, ApplyError> {
     receipt.underway = Some(0);
-    keep(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
+    save(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
     for index in 0..receipt.applied.len() {
-        let made = control.apply(&receipt.applied[index].change).map_err(ApplyError::Failed);
-        let kept = made.and_then(|inverse| {
+        let inverse = control.apply(&receipt.applied[index].change).map_err(ApplyError::Failed);
+        let saved = inverse.and_then(|inverse| {
             receipt.applied[index].inverse = inverse;
-            receipt.underway = Some(index + 1).filter(|made| *made < receipt.applied.len());
-            keep(&receipt)
+            receipt.underway = Some(index + 1).filter(|count| *count < receipt.applied.len());
+            save(&receipt)
                 .map_err(ApplyError::ReceiptNotSaved)
                 .inspect_err(|_| receipt.underway = Some(index + 1))
         });
-        if let Err(why) = kept {
-            let made = receipt.underway.unwrap_or(0);
-            receipt.applied.truncate(made);
-            return Err(roll_back(control, receipt, why, keep));
+        if let Err(why) = saved {
+            receipt.applied.truncate(receipt.underway.unwrap_or(0));
+            return Err(roll_back(control, receipt, why, save));
         }
     }
     Ok(receipt)
 }
 
-/// Takes back what was made before something failed.
+/// Undoes the applied changes after a failure.
 fn roll_back(
     control: &dyn Control,
     mut receipt: Receipt,
     why: ApplyError,
-    keep: &mut dyn FnMut(&Receipt) -> Result<(), String>,
+    save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
 ) -> ApplyError {
     let left = revert(control, std::mem::take(&mut receipt.applied));
     if left.is_empty() {
         return why;
     }
-    // `revert` gives them last first.
+    // `revert` returns them in reverse order.
     receipt.applied = left.iter().rev().cloned().collect();
     receipt.underway = Some(left.len());
-    // If this fails, what was kept before still leads back: it holds more than is needed.
-    let _ = keep(&receipt);
+    // If this fails, the receipt saved before still restores the machine: it has more changes.
+    let _ = save(&receipt);
     ApplyError::PartiallyApplied { why: why.to_string(), left }
 }
 
-/// Tries which interrupts cannot be moved, by writing where they may go already, and takes their changes out;
-/// gives their numbers. Nothing is changed by that.
+/// Removes changes of unmovable interrupts; returns the other changes and the interrupt numbers.
+///
+/// Writes each interrupt's current CPUs as a test, which changes nothing.
 ///
 /// # Errors
-/// If the kernel refuses for another reason, as want of rights.
+/// The kernel refuses for another reason, such as missing permission.
 pub fn without_unmovable(
     control: &dyn Control,
     applied: Vec<AppliedChange>,
@@ -117,41 +118,45 @@ pub fn without_unmovable(
     Ok((movable, unmovable))
 }
 
-/// An interrupt that belongs to another device than when it was changed: numbers are given anew when a driver is loaded again.
+/// An interrupt that belongs to another device than when it was changed.
+///
+/// Loading a driver again can reassign interrupt numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReassignedIrq {
-    /// Its number.
+    /// The interrupt number.
     pub irq: u32,
-    /// Handlers then.
+    /// Handlers at the time of the change.
     pub was: String,
-    /// Handlers now.
+    /// Current handlers.
     pub is: String,
 }
 
-/// Takes out of a receipt what it tells of interrupts that are another device's by now; gives these. One without a handler now, as of an
-/// interface that is down, stays in.
+/// Removes changes of reassigned interrupts from a receipt; returns the receipt and these
+/// interrupts.
+///
+/// Keeps interrupts without a handler, such as those of an interface that is down.
 pub fn without_reassigned(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, Vec<ReassignedIrq>) {
     if receipt.handlers.is_empty() {
         return (receipt, Vec::new());
     }
     let now = interrupt_names(root);
-    let mut foreign = Vec::new();
+    let mut reassigned = Vec::new();
     receipt.applied.retain(|applied| {
         let Change::IrqAffinity { irq, .. } = applied.inverse else { return true };
         let (Some(was), Some(is)) = (receipt.handlers.get(&irq), now.get(&irq)) else { return true };
-        // On a line that several devices share, others may have come or gone.
-        let is_its = was.split(", ").any(|name| is.split(", ").any(|other| other == name));
-        if !is_its {
-            foreign.push(ReassignedIrq { irq, was: was.clone(), is: is.clone() });
+        // Devices that share a line may have been added or removed.
+        let same_handler = was.split(", ").any(|name| is.split(", ").any(|other| other == name));
+        if !same_handler {
+            reassigned.push(ReassignedIrq { irq, was: was.clone(), is: is.clone() });
         }
-        is_its
+        same_handler
     });
-    (receipt, foreign)
+    (receipt, reassigned)
 }
 
-/// Takes back what a receipt says, last first; what could not be taken back is returned.
+/// Undoes the changes of a receipt in reverse order; returns those that could not be undone.
 ///
-/// Taking back twice does no harm: an inverse sets a value, whatever it was before.
+/// Undoing twice does no harm: an inverse sets a value regardless of the current one.
 pub fn undo(
     control: &dyn Control,
     machine: &str,
@@ -175,26 +180,26 @@ mod tests {
     use numaio_machine::tree::Tree;
     use std::cell::{Cell, RefCell};
 
-    /// A machine with one setting that refuses the values it is told to refuse.
+    /// A machine with one setting that rejects some values.
     #[derive(Default)]
     struct Setting {
         mode: Cell<u32>,
-        refused: Vec<u32>,
-        seen: RefCell<Vec<u32>>,
+        rejected: Vec<u32>,
+        writes: RefCell<Vec<u32>>,
     }
 
     impl Control for Setting {
         fn apply(&self, change: &Change) -> Result<Change, ControlError> {
             let Change::NumaBalancing { mode } = *change else { return Err(ControlError::Frozen) };
-            self.seen.borrow_mut().push(mode);
-            if self.refused.contains(&mode) {
+            self.writes.borrow_mut().push(mode);
+            if self.rejected.contains(&mode) {
                 return Err(ControlError::Refused { what: format!("mode {mode}"), why: "no".into() });
             }
             Ok(Change::NumaBalancing { mode: self.mode.replace(mode) })
         }
     }
 
-    /// Changes to these modes, one after the other.
+    /// Changes to these modes in order.
     fn to(modes: &[u32]) -> Receipt {
         let change = |mode: &u32| Change::NumaBalancing { mode: *mode };
         let applied = modes.iter().map(|mode| AppliedChange { change: change(mode), inverse: change(&7) });
@@ -206,33 +211,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_is_undone_last_first() {
+    fn undoes_changes_in_reverse_order() {
         let machine = Setting { mode: Cell::new(7), ..Setting::default() };
         let receipt = apply(&machine, to(&[1, 2])).expect("applied");
         assert_eq!(machine.mode.get(), 2);
         assert!(undo(&machine, "a", receipt).expect("the same machine").is_empty());
-        assert_eq!((machine.mode.get(), machine.seen.take()), (7, vec![1, 2, 1, 7]));
+        assert_eq!((machine.mode.get(), machine.writes.take()), (7, vec![1, 2, 1, 7]));
     }
 
     #[test]
-    fn a_half_applied_plan_is_rolled_back() {
-        let machine = Setting { mode: Cell::new(7), refused: vec![3], ..Setting::default() };
-        let error = apply(&machine, to(&[1, 2, 3, 4])).expect_err("3 is refused");
+    fn rolls_back_a_partially_applied_plan() {
+        let machine = Setting { mode: Cell::new(7), rejected: vec![3], ..Setting::default() };
+        let error = apply(&machine, to(&[1, 2, 3, 4])).expect_err("3 is rejected");
         assert!(matches!(error, ApplyError::Failed(_)), "{error}");
         assert_eq!(machine.mode.get(), 7);
     }
 
     #[test]
-    fn what_cannot_be_rolled_back_is_named() {
-        let machine = Setting { mode: Cell::new(7), refused: vec![3, 7], ..Setting::default() };
-        match apply(&machine, to(&[1, 3])).expect_err("3 is refused") {
+    fn returns_changes_that_cannot_be_rolled_back() {
+        let machine = Setting { mode: Cell::new(7), rejected: vec![3, 7], ..Setting::default() };
+        match apply(&machine, to(&[1, 3])).expect_err("3 is rejected") {
             ApplyError::PartiallyApplied { left, .. } => assert_eq!(left.len(), 1),
             other => panic!("{other}"),
         }
     }
 
     #[test]
-    fn interrupts_that_are_another_devices_by_now_are_left_out() {
+    fn removes_reassigned_interrupts_from_receipt() {
         let at = |irq| Change::IrqAffinity { irq, cpus: CpuSet::one(CpuId(0)) };
         let applied = (36..=40).map(|irq| AppliedChange { change: at(irq), inverse: at(irq) }).collect();
         let mut receipt = Receipt::planned("a", None, 0, applied);
@@ -247,25 +252,25 @@ mod tests {
              39:  1  PCI-MSIX-0000:00:03.0  1-edge\n\
              40:  1  PCI-MSIX-0000:00:03.0  2-edge      it\n",
         );
-        let (left, foreign) = without_reassigned(&tree, receipt.clone());
+        let (left, reassigned) = without_reassigned(&tree, receipt.clone());
         let changes: Vec<Change> = left.applied.into_iter().map(|applied| applied.change).collect();
         assert_eq!(
             changes,
             [36, 38, 39, 40].map(at),
-            "one without a handler, and one that was not kept, stay"
+            "keeps interrupts without a current or recorded handler"
         );
         let it = ReassignedIrq { irq: 37, was: "virtio1-output.0".into(), is: "nvme7q0".into() };
-        assert_eq!(foreign, [it]);
+        assert_eq!(reassigned, [it]);
         receipt.handlers.clear();
         assert_eq!(
             without_reassigned(&tree, receipt.clone()),
             (receipt, Vec::new()),
-            "one of before they were kept"
+            "a receipt without recorded handlers"
         );
     }
 
     #[test]
-    fn another_machines_receipt_is_refused() {
+    fn rejects_receipt_of_another_machine() {
         let machine = Setting::default();
         let receipt = apply(&machine, to(&[1])).expect("applied");
         assert!(matches!(undo(&machine, "b", receipt), Err(ApplyError::OtherMachine { .. })));

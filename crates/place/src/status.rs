@@ -1,4 +1,4 @@
-//! How near running programs are to the devices that they use.
+//! Distance of running processes from the devices that they use.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{NearDevice, Resolved};
@@ -8,8 +8,9 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{DeviceUse, Nearness, ProcessStatus};
 use std::collections::BTreeMap;
 
-/// A program as it is now, beside the devices behind what it has open. `best` gives the nodes that are as good as any
-/// for devices on a node; the node itself is always among them.
+/// Returns the current placement of a process and the devices behind its open files.
+///
+/// `best` returns the best nodes for devices on a node, including that node.
 pub fn status(
     topology: &Topology,
     process: &Process,
@@ -26,9 +27,9 @@ pub fn status(
     let allowed = allowed.fold(CpuSet::new(), |all, cpus| all.union(cpus));
     let devices = uses(topology, open);
     let bytes_on = process.pages.as_ref().map(|pages| pages.anonymous.clone());
-    let homes: NodeSet = devices.iter().filter_map(|device| device.node).collect();
-    let near = homes.iter().fold(homes.clone(), |near, home| near.union(&best(home)));
-    let nearness = (!homes.is_empty()).then(|| Nearness {
+    let device_nodes: NodeSet = devices.iter().filter_map(|device| device.node).collect();
+    let near = device_nodes.iter().fold(device_nodes.clone(), |near, node| near.union(&best(node)));
+    let nearness = (!device_nodes.is_empty()).then(|| Nearness {
         threads: share(threads_on.iter().map(|(node, count)| (*node, u64::from(*count))), &near),
         memory: bytes_on.as_ref().and_then(|on| share(on.iter().map(|(node, bytes)| (*node, *bytes)), &near)),
         near,
@@ -57,21 +58,21 @@ fn uses(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
         .collect()
 }
 
-/// What leads to a device, without the process itself and what stands behind the device.
+/// Returns the steps from the process, exclusive, to the device, inclusive.
 fn device_path(open: &Resolved, near: &NearDevice) -> String {
     let steps = open.path_to(near);
     let end = steps.iter().position(|step| step.what == near.name).map_or(steps.len(), |index| index + 1);
     steps.iter().take(end).skip(1).map(|step| step.what.as_str()).collect::<Vec<&str>>().join(" -> ")
 }
 
-/// Share of an amount that is on some nodes; none of nothing.
+/// Returns the share of the amounts that is on nodes in `near`; none without amounts.
 fn share(amounts: impl Iterator<Item = (NodeId, u64)>, near: &NodeSet) -> Option<f64> {
-    let (mut here, mut all) = (0u64, 0u64);
+    let (mut local, mut all) = (0u64, 0u64);
     for (node, amount) in amounts {
         all = all.saturating_add(amount);
-        here = here.saturating_add(if near.contains(node) { amount } else { 0 });
+        local = local.saturating_add(if near.contains(node) { amount } else { 0 });
     }
-    (all > 0).then(|| here as f64 / all as f64)
+    (all > 0).then(|| local as f64 / all as f64)
 }
 
 #[cfg(test)]
@@ -143,22 +144,25 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_memory_are_near_or_remote() {
+    fn computes_near_shares_of_threads_and_memory() {
         let (topology, process) = (topology(), process());
         let alone = status(&topology, &process, &open(), &NodeSet::one);
         assert_eq!(alone.devices[0].reached_via, "/data -> sda");
         let nearness = alone.nearness.expect("a device with a node");
         assert_eq!((nearness.threads, nearness.memory, nearness.is_remote()), (Some(0.5), Some(0.75), true));
-        // With a model in which nodes 1 and 3 are one class nothing is remote.
+        // With a model that puts nodes 1 and 3 in one class, nothing is remote.
         let class = |_| [NodeId(1), NodeId(3)].into_iter().collect();
-        let modelled = status(&topology, &process, &open(), &class).nearness.expect("a device with a node");
-        assert_eq!((modelled.threads, modelled.memory, modelled.is_remote()), (Some(1.0), Some(1.0), false));
+        let with_model = status(&topology, &process, &open(), &class).nearness.expect("a device with a node");
+        assert_eq!(
+            (with_model.threads, with_model.memory, with_model.is_remote()),
+            (Some(1.0), Some(1.0), false)
+        );
     }
 
     #[test]
-    fn without_a_device_nothing_is_remote() {
-        let nothing = Resolved { devices: Vec::new(), nodes: Vec::new(), ..open() };
-        let seen = status(&topology(), &process(), &nothing, &NodeSet::one);
-        assert_eq!((seen.nearness, seen.threads_on.len()), (None, 2));
+    fn process_without_devices_has_no_nearness() {
+        let no_devices = Resolved { devices: Vec::new(), nodes: Vec::new(), ..open() };
+        let found = status(&topology(), &process(), &no_devices, &NodeSet::one);
+        assert_eq!((found.nearness, found.threads_on.len()), (None, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! Looking whether tasks run where their plan says.
+//! Observation of tasks, to verify their placement.
 
 use numaio_machine::devices::{bytes_moved, Device, DeviceKind};
 use numaio_machine::process::{self, Process};
@@ -7,25 +7,25 @@ use numaio_schema::{DeviceObservation, PlacementPlan, TaskObservation, Verificat
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Watches the tasks of a plan.
+/// Observes the tasks of a plan.
 pub struct PlacementWatch<'a> {
     plan: &'a PlacementPlan,
-    /// Devices whose bytes are counted, and what they had moved at the beginning.
+    /// Counted devices with their initial counters of moved bytes.
     devices: Vec<(&'a Device, u64)>,
     tasks: Vec<TaskTracker>,
     samples: u32,
 }
 
-/// What was seen of one task until now.
+/// Observations of one task so far.
 #[derive(Default)]
 struct TaskTracker {
     task: TaskObservation,
-    /// Ticks of each thread when it was last looked at.
+    /// Ticks of each thread (process and thread ID) at the last sample.
     ticks: BTreeMap<(u32, u32), u64>,
 }
 
 impl<'a> PlacementWatch<'a> {
-    /// From now on: counters of devices are read. `devices` are the machine's.
+    /// Starts observing: reads the counters of the machine's `devices`.
     pub fn new(root: &dyn Sysfs, plan: &'a PlacementPlan, devices: &'a [Device]) -> Self {
         let counted = devices.iter().filter(|device| {
             matches!(device.kind, DeviceKind::Network | DeviceKind::Nvme | DeviceKind::Block)
@@ -36,30 +36,37 @@ impl<'a> PlacementWatch<'a> {
         Self { plan, devices: counted.collect(), tasks, samples: 0 }
     }
 
-    /// Looks at the tasks once; `pids` are the processes of the plan's tasks, in their order, none if it has ended.
-    /// Where pages lie is only asked for with `pages`: that takes the kernel long for large processes.
+    /// Samples the tasks once.
+    ///
+    /// `pids` are the processes of the plan's tasks in order; none for an ended task. The nodes of pages
+    /// are only read with `pages`, since that is slow for large processes.
     pub fn sample(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
         self.samples += 1;
         let running: Vec<(usize, u32)> =
             pids.iter().enumerate().filter_map(|(task, pid)| Some((task, (*pid)?))).collect();
         let roots: Vec<u32> = running.iter().map(|(_, pid)| *pid).collect();
         for ((task, _), family) in running.into_iter().zip(process::process_trees(root, &roots)) {
-            let (Some(seen), Some(place)) = (self.tasks.get_mut(task), self.plan.tasks.get(task)) else {
+            let (Some(tracker), Some(placement)) = (self.tasks.get_mut(task), self.plan.tasks.get(task))
+            else {
                 continue;
             };
             let mut processes: Vec<Process> =
-                family.into_iter().filter_map(|one| process::threads(root, one).ok()).collect();
+                family.into_iter().filter_map(|pid| process::threads(root, pid).ok()).collect();
             for process in processes.iter_mut().filter(|_| pages) {
                 process.pages = process::pages(root, process.pid);
             }
-            seen.add_threads(&processes, |cpu| place.cpus.contains(cpu), |cpus| cpus.is_subset(&place.cpus));
+            tracker.add_threads(
+                &processes,
+                |cpu| placement.cpus.contains(cpu),
+                |cpus| cpus.is_subset(&placement.cpus),
+            );
             if pages {
-                seen.add_pages(&processes, |node| place.memory.nodes.contains(node));
+                tracker.add_pages(&processes, |node| placement.memory.nodes.contains(node));
             }
         }
     }
 
-    /// What was seen; devices' counters are read once more.
+    /// Reads the counters of devices again and returns the result.
     pub fn finish(self, root: &dyn Sysfs, watched: Duration) -> Verification {
         let of_plan =
             |device: &Device| self.plan.targets.iter().any(|target| device.has_name(&target.device));
@@ -75,37 +82,43 @@ impl<'a> PlacementWatch<'a> {
             machine: self.plan.machine.fingerprint.clone(),
             seconds: watched.as_secs_f64(),
             samples: self.samples,
-            tasks: self.tasks.into_iter().map(|seen| seen.task).collect(),
+            tasks: self.tasks.into_iter().map(|tracker| tracker.task).collect(),
             devices,
         }
     }
 }
 
 impl TaskTracker {
-    /// CPU time since the last look counts for the CPU on which a thread is now.
+    /// Adds CPU time since the last sample to the CPU on which each thread runs now.
     fn add_threads(
         &mut self,
         processes: &[Process],
-        is_place: impl Fn(numaio_machine::ids::CpuId) -> bool,
-        within: impl Fn(&numaio_machine::set::CpuSet) -> bool,
+        is_in_place: impl Fn(numaio_machine::ids::CpuId) -> bool,
+        is_bound: impl Fn(&numaio_machine::set::CpuSet) -> bool,
     ) {
-        let threads =
-            || processes.iter().flat_map(|process| process.threads.iter().map(|one| (process.pid, one)));
+        let threads = || {
+            processes.iter().flat_map(|process| process.threads.iter().map(|thread| (process.pid, thread)))
+        };
         for (pid, thread) in threads() {
             let before = self.ticks.insert((pid, thread.tid), thread.ticks).unwrap_or(0);
             let ticks = thread.ticks.saturating_sub(before);
             self.task.ticks += ticks;
-            self.task.ticks_in_place += if is_place(thread.cpu) { ticks } else { 0 };
+            self.task.ticks_in_place += if is_in_place(thread.cpu) { ticks } else { 0 };
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let unbound =
-            threads().filter(|(_, one)| one.allowed.as_ref().is_some_and(|cpus| !within(cpus))).count();
+        let unbound = threads()
+            .filter(|(_, thread)| thread.allowed.as_ref().is_some_and(|cpus| !is_bound(cpus)))
+            .count();
         self.task.threads = self.task.threads.max(count(threads().count()));
         self.task.threads_unbound = self.task.threads_unbound.max(count(unbound));
     }
 
-    /// Pages count as they lay when there were most of them.
-    fn add_pages(&mut self, processes: &[Process], is_place: impl Fn(numaio_machine::ids::NodeId) -> bool) {
+    /// Keeps the nodes of pages of the sample with most bytes.
+    fn add_pages(
+        &mut self,
+        processes: &[Process],
+        is_in_place: impl Fn(numaio_machine::ids::NodeId) -> bool,
+    ) {
         let mut on = BTreeMap::new();
         for pages in processes.iter().filter_map(|process| process.pages.as_ref()) {
             for (node, bytes) in &pages.anonymous {
@@ -114,7 +127,7 @@ impl TaskTracker {
         }
         let sum = |on: &BTreeMap<_, u64>| on.values().sum::<u64>();
         if sum(&on) > sum(&self.task.bytes_on) {
-            let in_place = on.iter().filter(|(node, _)| is_place(**node)).map(|(_, bytes)| bytes).sum();
+            let in_place = on.iter().filter(|(node, _)| is_in_place(**node)).map(|(_, bytes)| bytes).sum();
             self.task.bytes_in_place = Some(in_place);
             self.task.bytes_on = on;
         }

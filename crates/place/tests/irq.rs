@@ -1,4 +1,4 @@
-//! Interrupts planned, moved, and taken back whatever ends the process that moves them.
+//! Tests that plan, apply and undo changes of interrupts, also with a killed process.
 
 use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// The machine of the paper; its NIC has as many queues as are asked for.
+/// The machine of the paper, whose NIC has `queues` queues.
 fn machine(queues: u32, change: impl FnOnce(&mut Spec)) -> Simulated {
     let mut spec = shapes::dl585();
     let nics = spec.devices.iter_mut().filter(|device| device.kind == DeviceKind::Network);
@@ -34,34 +34,35 @@ fn cpus(list: &str) -> CpuSet {
 
 fn planned(machine: &Simulated, names: &[&str], request: &IrqRequest) -> (Topology, IrqPlan) {
     let topology = discover(&machine.tree());
-    let named = |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
-    let devices: Vec<_> = names.iter().map(|name| read_device(machine, named(name))).collect();
-    let made = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
-    (topology, made)
+    let find_device =
+        |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
+    let devices: Vec<_> = names.iter().map(|name| read_device(machine, find_device(name))).collect();
+    let plan = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
+    (topology, plan)
 }
 
-/// Where the plan sends interrupts, in the order of their numbers.
-fn goals(plan: &IrqPlan) -> Vec<String> {
-    let goal = |applied: &AppliedChange| match &applied.change {
+/// Returns the CPUs that the plan assigns to interrupts, by interrupt number.
+fn assigned_cpus(plan: &IrqPlan) -> Vec<String> {
+    let cpu_list = |applied: &AppliedChange| match &applied.change {
         Change::IrqAffinity { cpus, .. } => Some(cpus.to_string()),
         _ => None,
     };
-    plan.changes.iter().filter_map(goal).collect()
+    plan.changes.iter().filter_map(cpu_list).collect()
 }
 
-fn said(texts: &[String], part: &str) -> bool {
+fn any_contains(texts: &[String], part: &str) -> bool {
     texts.iter().any(|text| text.contains(part))
 }
 
 #[test]
-fn each_queue_gets_a_core_of_the_devices_node_then_around() {
+fn assigns_queues_to_cores_of_device_node_round_robin() {
     let request = IrqRequest::default();
-    assert_eq!(goals(&planned(&machine(4, |_| {}), &["eth0"], &request).1), ["28", "29", "30", "31"]);
-    let (_, around) = planned(&machine(6, |_| {}), &["eth0"], &request);
-    assert_eq!(goals(&around), ["28", "29", "30", "31", "28", "29"]);
-    assert!(said(&around.reasons, "around its 4 cores"), "{:?}", around.reasons);
+    assert_eq!(assigned_cpus(&planned(&machine(4, |_| {}), &["eth0"], &request).1), ["28", "29", "30", "31"]);
+    let (_, shared) = planned(&machine(6, |_| {}), &["eth0"], &request);
+    assert_eq!(assigned_cpus(&shared), ["28", "29", "30", "31", "28", "29"]);
+    assert!(any_contains(&shared.reasons, "share 4 cores round robin"), "{:?}", shared.reasons);
     assert!(
-        !around.changes.iter().any(|it| matches!(it.change, Change::RpsCpus { .. })),
+        !shared.changes.iter().any(|it| matches!(it.change, Change::RpsCpus { .. })),
         "a queue for each core"
     );
     let second = machine(2, |spec| {
@@ -69,38 +70,42 @@ fn each_queue_gets_a_core_of_the_devices_node_then_around() {
         (nic.pci, nic.names) = (shapes::pci(0, 0x21, 0, 1), vec!["eth1".into()]);
         spec.devices.push(nic);
     });
-    assert_eq!(goals(&planned(&second, &["eth0", "eth1"], &request).1), ["28", "29", "30", "31"]);
+    assert_eq!(assigned_cpus(&planned(&second, &["eth0", "eth1"], &request).1), ["28", "29", "30", "31"]);
 }
 
 #[test]
-fn tasks_keep_their_cores_unless_they_have_them_all() {
+fn avoids_cores_of_tasks_unless_tasks_use_all() {
     let some = IrqRequest { tasks: cpus("28-29"), ..IrqRequest::default() };
-    assert_eq!(goals(&planned(&machine(2, |_| {}), &["eth0"], &some).1), ["30", "31"]);
+    assert_eq!(assigned_cpus(&planned(&machine(2, |_| {}), &["eth0"], &some).1), ["30", "31"]);
     let all = IrqRequest { tasks: cpus("0-31"), ..IrqRequest::default() };
     let (_, shared) = planned(&machine(2, |_| {}), &["eth0"], &all);
-    assert_eq!(goals(&shared), ["28", "29"]);
-    assert!(said(&shared.reasons, "tasks have every core there"), "{:?}", shared.reasons);
+    assert_eq!(assigned_cpus(&shared), ["28", "29"]);
+    assert!(any_contains(&shared.reasons, "tasks use all cores of this node"), "{:?}", shared.reasons);
 }
 
 #[test]
-fn what_is_bound_to_one_cpu_of_the_node_is_not_widened_for_want_of_a_name() {
+fn keeps_unnamed_interrupts_bound_to_one_local_cpu() {
     let machine = machine(3, |_| {});
     let topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
-    let goals_of = |tasks: &str, bound: [&str; 3]| {
+    let cpus_assigned = |tasks: &str, bound: [&str; 3]| {
         let mut device = read_device(&machine, eth0);
         for (irq, list) in device.irqs.iter_mut().zip(bound) {
-            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus(list));
+            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "irq".into(), cpus(list));
         }
         let request = IrqRequest { tasks: cpus(tasks), ..IrqRequest::default() };
-        goals(&plan(&topology, &[device], None, &request))
+        assigned_cpus(&plan(&topology, &[device], None, &request))
     };
-    assert_eq!(goals_of("", ["29", "0", "30-31"]), ["28-31", "28-31"], "another node's, and two CPUs");
-    assert_eq!(goals_of("29", ["29", "30", "31"]), ["28,30-31"], "a task's CPU is left to it");
+    assert_eq!(
+        cpus_assigned("", ["29", "0", "30-31"]),
+        ["28-31", "28-31"],
+        "moves from another node and from two CPUs"
+    );
+    assert_eq!(cpus_assigned("29", ["29", "30", "31"]), ["28,30-31"], "moves from the CPU of a task");
 }
 
 #[test]
-fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
+fn avoids_isolated_cpus_unless_all_are_isolated() {
     let isolated = |list: &str| {
         let request = IrqRequest { isolated: cpus(list), ..IrqRequest::default() };
         planned(&machine(2, |_| {}), &["eth0"], &request).1
@@ -113,61 +118,65 @@ fn isolated_cpus_are_left_out_as_long_as_others_are_there() {
         plan.changes.iter().filter_map(of).fold(CpuSet::new(), |all, cpus| all.union(&cpus))
     };
     let some = isolated("0,28");
-    assert_eq!((goals(&some), rps(&some)), (vec!["29".into(), "30".into()], cpus("29-31")));
-    assert!(said(&some.reasons, "CPUs 28 are isolated"), "{:?}", some.reasons);
+    assert_eq!((assigned_cpus(&some), rps(&some)), (vec!["29".into(), "30".into()], cpus("29-31")));
+    assert!(any_contains(&some.reasons, "CPUs 28 are isolated"), "{:?}", some.reasons);
     let all = isolated("28-31");
-    assert_eq!((goals(&all), rps(&all)), (vec!["28".into(), "29".into()], CpuSet::new()));
-    assert!(said(&all.reasons, "every CPU there is isolated") && said(&all.rejected, "no RPS"), "{all:?}");
+    assert_eq!((assigned_cpus(&all), rps(&all)), (vec!["28".into(), "29".into()], CpuSet::new()));
+    assert!(
+        any_contains(&all.reasons, "all CPUs of this node are isolated")
+            && any_contains(&all.rejected, "no RPS"),
+        "{all:?}"
+    );
 }
 
-/// Of a core that is open, too.
+/// Also if the core has another thread that is not isolated.
 #[test]
-fn what_is_bound_to_an_isolated_thread_moves() {
+fn moves_interrupts_from_isolated_threads() {
     let machine = machine(2, |_| {});
     let mut topology = discover(&machine.tree());
     for cpu in topology.cpus.iter_mut().filter(|cpu| [28, 29].contains(&cpu.id.0)) {
         cpu.siblings = cpus("28-29");
     }
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
-    let goals_of = |isolated: &str| {
+    let cpus_assigned = |isolated: &str| {
         let mut device = read_device(&machine, eth0);
         for irq in &mut device.irqs {
-            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "it".into(), cpus("29"));
+            (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "irq".into(), cpus("29"));
         }
         let request = IrqRequest { isolated: cpus(isolated), ..IrqRequest::default() };
-        goals(&plan(&topology, &[device], None, &request))
+        assigned_cpus(&plan(&topology, &[device], None, &request))
     };
-    assert_eq!(goals_of("29"), ["28,30-31", "28,30-31"]);
-    assert_eq!(goals_of("28-31"), Vec::<String>::new(), "there is no other");
-    assert_eq!(goals_of(""), Vec::<String>::new());
+    assert_eq!(cpus_assigned("29"), ["28,30-31", "28,30-31"]);
+    assert_eq!(cpus_assigned("28-31"), Vec::<String>::new(), "all cores are isolated");
+    assert_eq!(cpus_assigned(""), Vec::<String>::new());
 }
 
 #[test]
-fn a_device_without_a_node_may_be_served_anywhere_and_that_is_said() {
+fn device_without_node_may_use_all_cpus() {
     let lost = machine(3, |spec| spec.devices.iter_mut().for_each(|device| device.node = None));
     let (_, plan) = planned(&lost, &["eth0"], &IrqRequest::default());
-    assert_eq!(goals(&plan), ["0", "1", "2"]);
-    assert!(said(&plan.reasons, "not known"), "{:?}", plan.reasons);
+    assert_eq!(assigned_cpus(&plan), ["0", "1", "2"]);
+    assert!(any_contains(&plan.reasons, "unknown"), "{:?}", plan.reasons);
     let machine = machine(2, |_| {});
     let mut topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let device = read_device(&machine, eth0);
     topology.nodes.iter_mut().filter(|node| node.id == NodeId(7)).for_each(|node| node.cpus = CpuSet::new());
     let plan = numaio_place::irq::plan(&topology, &[device], None, &IrqRequest::default());
-    assert_eq!(goals(&plan), ["24", "25"], "node 6 is the neighbour: {:?}", plan.reasons);
+    assert_eq!(assigned_cpus(&plan), ["24", "25"], "node 6 is the neighbor: {:?}", plan.reasons);
 }
 
 #[test]
-fn packets_are_steered_where_queues_are_fewer_than_cores() {
+fn steers_packets_with_fewer_queues_than_cores() {
     let machine = machine(2, |_| {});
-    let steer =
+    let plan_with =
         |flow_steering| planned(&machine, &["eth0"], &IrqRequest { flow_steering, ..Default::default() }).1;
-    let plan = steer(false);
+    let plan = plan_with(false);
     let rps = |queue, list: &str| Change::RpsCpus { interface: "eth0".into(), queue, cpus: cpus(list) };
     let changes = |plan: &IrqPlan| plan.changes.iter().map(|it| it.change.clone()).collect::<Vec<_>>();
     assert!(changes(&plan).contains(&rps(0, "28,30")) && changes(&plan).contains(&rps(1, "29,31")));
     assert!(
-        said(&plan.rejected, "--rfs")
+        any_contains(&plan.rejected, "--rfs")
             && !changes(&plan).iter().any(|it| matches!(it, Change::RpsFlows { .. }))
     );
     let xps = changes(&plan).into_iter().filter_map(|change| match change {
@@ -177,19 +186,19 @@ fn packets_are_steered_where_queues_are_fewer_than_cores() {
     let xps: Vec<CpuSet> = xps.collect();
     assert_eq!(xps[0].union(&xps[1]), cpus("0-31"), "every CPU sends through a queue");
     assert!(xps[0].intersection(&xps[1]).is_empty() && cpus("28,30").is_subset(&xps[0]));
-    let flows = changes(&steer(true));
+    let flows = changes(&plan_with(true));
     assert!(flows.contains(&Change::SockFlowEntries { entries: 32768 }));
     assert!(flows.contains(&Change::RpsFlows { interface: "eth0".into(), queue: 1, flows: 16384 }));
 }
 
 #[test]
-fn managed_interrupts_are_named_and_left_alone() {
+fn reports_managed_interrupts_and_keeps_them() {
     let machine = machine(2, |spec| {
         spec.devices.iter_mut().for_each(|device| device.irq_affinity = Some(cpus("0-31")));
     });
     let (_, plan) = planned(&machine, &["nvme0n1"], &IrqRequest::default());
-    assert_eq!(plan.changes.len(), 1, "the queue of commands alone: {:?}", plan.changes);
-    assert!(said(&plan.rejected, "managed"), "{:?}", plan.rejected);
+    assert_eq!(plan.changes.len(), 1, "only the queue of commands: {:?}", plan.changes);
+    assert!(any_contains(&plan.rejected, "managed"), "{:?}", plan.rejected);
     let topology = discover(&machine.tree());
     let queue =
         topology.devices.iter().flat_map(|it| &it.irqs).find(|irq| irq.name == "nvme0q1").expect("a queue");
@@ -199,11 +208,11 @@ fn managed_interrupts_are_named_and_left_alone() {
     let (movable, unmovable) =
         without_unmovable(&machine, vec![forced, plan.changes[0].clone()]).expect("tried");
     assert_eq!((movable, unmovable), (plan.changes, vec![queue.number]));
-    assert!(machine.tree() == before, "trying changes nothing");
+    assert!(machine.tree() == before, "a test write changes nothing");
 }
 
 #[test]
-fn what_is_applied_is_seen_and_another_plan_has_nothing_to_do() {
+fn applied_plan_is_effective_and_idempotent() {
     let machine = machine(4, |_| {});
     let request = IrqRequest::default();
     let (topology, plan) = planned(&machine, &["eth0"], &request);
@@ -219,34 +228,33 @@ fn what_is_applied_is_seen_and_another_plan_has_nothing_to_do() {
         .flat_map(|device| device.irqs.iter().filter_map(|irq| irq.effective.clone()))
         .collect();
     assert_eq!(effective, ["28", "29", "30", "31"].map(cpus));
-    let (_, again) = planned(&machine, &["eth0"], &request);
-    assert_eq!(again.changes, [], "{:?}", again.reasons);
+    let (_, second) = planned(&machine, &["eth0"], &request);
+    assert_eq!(second.changes, [], "{:?}", second.reasons);
 }
 
-/// A machine whose process dies, or which refuses, at a step: 0 is the first.
-struct Fails<'a> {
+/// A machine whose process is killed, or which rejects a change, at a step; 0 is the first.
+struct FaultyMachine<'a> {
     machine: &'a Simulated,
-    left: Cell<usize>,
-    /// How it fails.
-    how: Fault,
+    remaining: Cell<usize>,
+    fault: Fault,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
-    DiesBefore,
-    DiesAfter,
-    Refuses,
+    KilledBefore,
+    KilledAfter,
+    Rejects,
 }
 
-impl Control for Fails<'_> {
+impl Control for FaultyMachine<'_> {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
-        let left = self.left.get();
-        // Only once: rolling back succeeds, if it was not itself what failed.
-        self.left.set(left.wrapping_sub(1));
-        match (left, self.how) {
-            (0, Fault::DiesBefore) => panic!("killed"),
-            (0, Fault::Refuses) => Err(ControlError::Refused { what: change.to_string(), why: "no".into() }),
-            (0, Fault::DiesAfter) => {
+        let remaining = self.remaining.get();
+        // Fails once, so rolling back succeeds unless it failed itself.
+        self.remaining.set(remaining.wrapping_sub(1));
+        match (remaining, self.fault) {
+            (0, Fault::KilledBefore) => panic!("killed"),
+            (0, Fault::Rejects) => Err(ControlError::Refused { what: change.to_string(), why: "no".into() }),
+            (0, Fault::KilledAfter) => {
                 self.machine.apply(change)?;
                 panic!("killed")
             }
@@ -258,16 +266,16 @@ impl Control for Fails<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Killed before or after any change, or while a receipt is kept, or refused: the newest receipt leads back to
-    /// what was, exactly; so it does if it is followed twice.
+    /// A process killed or rejected at any change or save: undoing the newest receipt restores the
+    /// machine exactly, also if repeated.
     #[test]
-    fn whatever_ends_it_undo_restores_the_machine(
+    fn undo_restores_machine_after_any_fault(
         queues in 1u32..7,
         flow_steering in any::<bool>(),
         tasks in prop::sample::select(vec!["", "28", "30-31"]),
         step in 0usize..24,
-        how in prop::sample::select(vec![Fault::DiesBefore, Fault::DiesAfter, Fault::Refuses]),
-        keeps in prop::option::of(0usize..24),
+        fault in prop::sample::select(vec![Fault::KilledBefore, Fault::KilledAfter, Fault::Rejects]),
+        failing_save in prop::option::of(0usize..24),
     ) {
         let machine = machine(queues, |_| {});
         let request = IrqRequest { tasks: cpus(tasks), flow_steering, ..IrqRequest::default() };
@@ -275,38 +283,39 @@ proptest! {
         let fingerprint = &topology.identity.fingerprint;
         let before = machine.tree();
         let disk: RefCell<Option<Receipt>> = RefCell::new(None);
-        let mut kept = 0;
-        let mut keep = |receipt: &Receipt| {
-            // A full disk keeps what was there.
-            kept += 1;
-            if keeps == Some(kept - 1) {
+        let mut saves = 0;
+        let mut save = |receipt: &Receipt| {
+            // A full disk keeps the previous receipt.
+            saves += 1;
+            if failing_save == Some(saves - 1) {
                 return Err("no space left".to_owned());
             }
             *disk.borrow_mut() = Some(receipt.clone());
             Ok(())
         };
         let count = plan.changes.len();
-        let fails = Fails { machine: &machine, left: Cell::new(step), how };
+        let faulty = FaultyMachine { machine: &machine, remaining: Cell::new(step), fault };
         let receipt = Receipt::planned(fingerprint, None, 0, plan.changes);
-        let ended = catch_unwind(AssertUnwindSafe(|| apply(&fails, receipt, &mut keep)));
-        match &ended {
-            Ok(Ok(_)) => prop_assert!(step >= count && keeps.is_none_or(|keeps| keeps > count)),
+        let result = catch_unwind(AssertUnwindSafe(|| apply(&faulty, receipt, &mut save)));
+        match &result {
+            Ok(Ok(_)) => prop_assert!(step >= count && failing_save.is_none_or(|save| save > count)),
             Ok(Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) => {
-                prop_assert!(machine.tree() == before, "it was rolled back")
+                prop_assert!(machine.tree() == before, "rolled back")
             }
-            // The receipt could not be kept, and taking back met the refusal: what is kept must lead back.
-            Ok(Err(ApplyError::PartiallyApplied { .. })) if keeps.is_some() && how == Fault::Refuses => {}
+            // Saving failed, and rolling back was rejected: the saved receipt must restore the
+            // machine.
+            Ok(Err(ApplyError::PartiallyApplied { .. })) if failing_save.is_some() && fault == Fault::Rejects => {}
             Ok(Err(other)) => prop_assert!(false, "{}", other),
-            Err(_) => prop_assert!(how != Fault::Refuses),
+            Err(_) => prop_assert!(fault != Fault::Rejects),
         }
-        if ended.as_ref().is_ok_and(|done| done.is_ok()) {
+        if result.as_ref().is_ok_and(|applied| applied.is_ok()) {
             prop_assert!(count == 0 || machine.tree() != before);
         }
         for _ in 0..2 {
             if let Some(receipt) = disk.borrow().clone() {
                 prop_assert!(undo(&machine, fingerprint, receipt).expect("this machine").is_empty());
             }
-            prop_assert!(machine.tree() == before, "step {}, {:?}", step, how);
+            prop_assert!(machine.tree() == before, "step {}, {:?}", step, fault);
         }
     }
 }

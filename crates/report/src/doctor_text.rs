@@ -66,8 +66,8 @@ const MOST_LINES: usize = 4;
 fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     let first = group[0];
     let subjects = phrases::joined(group.iter().map(|found| phrases::short(&found.finding.subject)), ", ");
-    let severity = phrases::severity(first.finding.severity);
-    page.paragraph(0, 4, &format!("{severity}: {subjects}: {} [{}]", first.finding.what, first.finding.rule));
+    let finding = &first.finding;
+    page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.what, finding.rule));
     lines(
         page,
         |page, text| page.paragraph(2, 4, &format!("evidence: {text}")),

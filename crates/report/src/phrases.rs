@@ -216,9 +216,9 @@ pub(crate) struct FindingGroup {
 }
 
 impl FindingGroup {
-    /// Formats the group: `warning: eth0, eth1: one sentence`.
+    /// Formats the group without its severity: `eth0, eth1: one sentence`.
     pub(crate) fn sentence(&self) -> String {
-        format!("{}: {}: {}", severity(self.severity), joined(&self.subjects, ", "), self.what)
+        format!("{}: {}", joined(&self.subjects, ", "), self.what)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Layout of text pages, and removal of unsafe characters.
 
+use crate::phrases;
 use crate::table::Table;
+use numaio_machine::findings::Severity;
 use numaio_machine::units::BandwidthUnit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -9,7 +11,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub struct TextStyle {
     /// Line width in columns; at least [`NARROWEST`](Self::NARROWEST) is used.
     pub width: usize,
-    /// Whether classes are colored with ANSI escape codes; without it no escape codes are written.
+    /// Whether classes, headings and severities are colored with ANSI escape codes; without it no
+    /// escape codes are written.
     pub color: bool,
     /// The unit of bandwidth.
     pub unit: BandwidthUnit,
@@ -131,6 +134,22 @@ impl TextPage {
         }
     }
 
+    /// Writes a wrapped paragraph that starts with a severity, in the severity's color.
+    pub(crate) fn finding(&mut self, indent: usize, severity: Severity, text: &str) {
+        let start = self.text.len() + indent;
+        let word = phrases::severity(severity);
+        self.paragraph(indent, 4, &format!("{word}: {text}"));
+        self.color(start, word.len(), severity_code(severity));
+    }
+
+    /// Colors a part of the text that lies within one line.
+    fn color(&mut self, start: usize, length: usize, code: u8) {
+        if self.style.color {
+            self.text.insert_str(start + length, "\x1b[0m");
+            self.text.insert_str(start, &format!("\x1b[{code}m"));
+        }
+    }
+
     /// Writes a line that users copy, such as a command: cleaned but never wrapped.
     pub(crate) fn verbatim(&mut self, indent: usize, text: &str) {
         self.push_line(&format!("{:indent$}{}", "", clean(text)));
@@ -139,7 +158,10 @@ impl TextPage {
     /// Writes a heading, preceded by an empty line unless it is the first.
     pub(crate) fn heading(&mut self, text: &str) {
         self.blank();
+        let start = self.text.len();
         self.paragraph(0, 2, text);
+        let first_line = self.text[start..].lines().next().map_or(0, str::len);
+        self.color(start, first_line, BOLD);
     }
 
     /// Writes an empty line, unless the page is empty or ends with one.
@@ -166,9 +188,52 @@ impl TextPage {
     }
 }
 
+/// ANSI code of bold text.
+const BOLD: u8 = 1;
+
+/// Returns the ANSI color code of a severity: red, yellow or cyan.
+fn severity_code(severity: Severity) -> u8 {
+    match severity {
+        Severity::Problem => 31,
+        Severity::Warning => 33,
+        Severity::Note => 36,
+    }
+}
+
+/// Wraps a line to a width, at blanks where possible; further lines are indented by two columns
+/// more than the first.
+pub fn wrap_hanging(line: &str, columns: usize) -> String {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let hang = (indent + 2).min(columns / 2);
+    let lines = wrap(line.trim_start_matches(' '), columns.saturating_sub(hang).max(1));
+    let indented = lines.iter().enumerate().map(|(index, line)| {
+        let indent = if index == 0 { indent } else { hang };
+        format!("{:indent$}{line}", "")
+    });
+    indented.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn severities_and_headings_are_colored_only_on_request() {
+        let page = |color: bool| {
+            let mut page = TextPage::new(&TextStyle { color, ..TextStyle::default() });
+            page.heading("Findings");
+            page.finding(2, Severity::Warning, "eth0: the link is slow");
+            page.into_text()
+        };
+        assert_eq!(page(false), "Findings\n  warning: eth0: the link is slow\n");
+        assert_eq!(page(true), "\x1b[1mFindings\x1b[0m\n  \x1b[33mwarning\x1b[0m: eth0: the link is slow\n");
+    }
+
+    #[test]
+    fn wrapped_lines_hang() {
+        assert_eq!(wrap_hanging("  hint: add --recursive", 16), "  hint: add\n    --recursive");
+        assert_eq!(wrap_hanging("short", 16), "short");
+    }
 
     #[test]
     fn terminal_control_characters_are_replaced() {

@@ -1,4 +1,4 @@
-//! What on a machine costs I/O bandwidth, and what mends it.
+//! Problems that cost I/O bandwidth on a machine, and their fixes.
 
 use crate::{DocumentError, MachineSource};
 use numaio_machine::checkup::Fix;
@@ -8,80 +8,81 @@ use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Diagnosis`].
+/// Schema and version of [`Diagnosis`].
 pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 
-/// What on a machine costs I/O bandwidth.
+/// Problems that cost I/O bandwidth on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// [`DIAGNOSIS_SCHEMA`].
     pub schema: String,
-    /// Version of numaio that looked.
+    /// Version of numaio that diagnosed.
     pub numaio: String,
     /// The machine.
     pub machine: Identity,
-    /// Whether it was this machine, a tape or a simulation.
+    /// Whether the source was this machine, a tape or a simulation.
     pub source: MachineSource,
-    /// Seconds since 1970 at which it was seen; none of a copied tree of files, which does not tell.
+    /// Time of discovery in seconds since 1970; `None` for a copied tree of files, which does not
+    /// record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_at: Option<u64>,
-    /// Names of the devices that were asked for; empty for all.
+    /// Names of the requested devices; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// What was found, the dearest first.
+    /// The findings, most costly first.
     pub findings: Vec<DiagnosedFinding>,
-    /// What could not be looked at, and why, in words.
+    /// Checks that were not possible, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
 }
 
-/// One thing that was found.
+/// A finding with its cost and fix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiagnosedFinding {
-    /// What was seen, and where.
+    /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
-    /// What it costs.
+    /// The cost.
     pub cost: Cost,
-    /// What takes it away.
+    /// The fix and its reversal.
     pub mend: Fix,
 }
 
-/// What something costs.
+/// The cost of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Cost {
-    /// A share of a bandwidth that was measured, or that a link's registers tell.
+    /// A share of a bandwidth that was measured, or reported by the registers of a link.
     Known {
-        /// The node whose devices lose it; none of a link.
+        /// The node whose devices lose bandwidth; `None` for a link.
         target: Option<NodeId>,
-        /// What is lost, the greatest first; not empty.
+        /// The losses, greatest first; not empty.
         losses: Vec<Loss>,
-        /// From what it is known, in words.
+        /// The source of the numbers, as text.
         basis: String,
     },
-    /// It is not known.
+    /// The cost is not known.
     Unknown {
-        /// How to find out, in words.
+        /// How to measure the cost, as text.
         find_out: String,
     },
-    /// Nothing by itself.
+    /// No cost by itself.
     Nothing,
 }
 
-/// A share of a bandwidth that is lost.
+/// A lost share of a bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// In which direction; none for both alike.
+    /// The direction; `None` if both are equal.
     pub direction: Option<Direction>,
-    /// At least this share, from 0 to 1.
+    /// Lower bound of the share, from 0 to 1.
     pub least: f64,
-    /// At most this share.
+    /// Upper bound of the share.
     pub most: f64,
 }
 
 impl Cost {
-    /// The most that may be lost, as a share; none if it is not known.
+    /// Returns the maximum loss as a share; `None` if it is unknown.
     pub fn most(&self) -> Option<f64> {
         match self {
             Self::Known { losses, .. } => losses.iter().map(|loss| loss.most).max_by(f64::total_cmp),
@@ -92,7 +93,7 @@ impl Cost {
 }
 
 impl Diagnosis {
-    /// Whether something was found that costs bandwidth, or probably does: more than notes.
+    /// Returns whether a finding costs bandwidth, or probably does; notes do not count.
     pub fn has_faults(&self) -> bool {
         self.findings.iter().any(|found| found.finding.severity > Severity::Note)
     }
@@ -100,7 +101,7 @@ impl Diagnosis {
     /// Reads a diagnosis.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, DIAGNOSIS_SCHEMA)
     }

@@ -1,4 +1,4 @@
-//! Any stored document, and why a text is none.
+//! Reading a stored document of any kind, and the errors of reading.
 
 use crate::{
     Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::de::DeserializeOwned;
 
-/// Schemas of all documents.
+/// The schemas of all documents.
 const SCHEMAS: [&str; 14] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
@@ -32,69 +32,69 @@ const SCHEMAS: [&str; 14] = [
 /// A stored document of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document {
-    /// A machine as it was seen.
+    /// A topology.
     Topology(Box<TopologyDocument>),
-    /// Copies that were measured.
+    /// Measured copies.
     Record(Box<Record>),
     /// Bandwidth classes.
     Model(Box<Model>),
-    /// STREAM that was measured.
+    /// Measured STREAM bandwidth.
     Stream(Box<StreamRecord>),
-    /// Latency that was measured.
+    /// Measured latency.
     Latency(Box<LatencyRecord>),
-    /// I/O of a device that was measured.
+    /// Measured I/O of a device.
     Io(Box<IoRecord>),
-    /// One view of a target.
+    /// A view of a target.
     View(Box<View>),
-    /// Views of a target beside each other.
+    /// Views of a target, compared.
     Comparison(Box<Comparison>),
-    /// The copy model beside measured I/O.
+    /// The copy model compared with measured I/O.
     Validation(Box<Validation>),
-    /// What streams of several nodes are predicted to get.
+    /// The predicted bandwidth of streams of several nodes.
     Prediction(Box<IoPrediction>),
-    /// Places for tasks.
+    /// A placement of tasks.
     Placement(Box<PlacementPlan>),
-    /// Changes that were applied.
+    /// Applied changes.
     Receipt(Box<Receipt>),
-    /// What a plan is asked for.
+    /// A planning problem.
     PlanProblem(Box<PlanProblem>),
-    /// Threads and bytes of each way of a transfer.
+    /// A plan: threads and bytes of each path of a transfer.
     Plan(Box<Plan>),
 }
 
-/// Text that is not the document wanted.
+/// An error of reading a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// No JSON, as a file cut short is.
-    #[error("it is no JSON: {0}")]
+    /// Invalid JSON, such as a truncated file.
+    #[error("not JSON: {0}")]
     NotJson(serde_json::Error),
-    /// JSON without the field that tells what it is.
-    #[error("it has no field `schema`, so it is no document of numaio")]
+    /// JSON without a field `schema`.
+    #[error("no field `schema`: not a numaio document")]
     NoSchema,
-    /// Another document.
-    #[error("it is a {found:?}, and a {wanted} is wanted")]
+    /// A document of another kind.
+    #[error("expected a {wanted}, got '{}'", found.escape_debug())]
     WrongKind {
-        /// The schema wanted.
+        /// The expected schema.
         wanted: &'static str,
-        /// The schema found.
+        /// The schema of the document.
         found: String,
     },
-    /// Another version of a document that is known.
-    #[error("it is a {found:?}, written by {age} numaio; this one reads {known}")]
+    /// An unknown version of a known document.
+    #[error("'{}' was written by {age} numaio; this version reads {known}", found.escape_debug())]
     UnsupportedVersion {
-        /// The schema found.
+        /// The schema of the document.
         found: String,
-        /// The schema known.
+        /// The known schema.
         known: &'static str,
-        /// `a newer` or `an older`.
+        /// Either `a newer` or `an older`.
         age: &'static str,
     },
-    /// A document whose content is not of the form of its schema.
+    /// A document that does not conform to its schema.
     #[error("field `{field}`: {why}")]
     Malformed {
-        /// Path of the field, as in `cells[3].bytes_per_s.visits[0].median`.
+        /// The path of the field, such as `cells[3].bytes_per_s.visits[0].median`.
         field: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
@@ -103,7 +103,7 @@ impl Document {
     /// Reads a document of any kind.
     ///
     /// # Errors
-    /// [`DocumentError`], which names the field that is wrong.
+    /// If the text is not a known document; the error names the wrong field.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         let schema = schema_of(text)?;
         Ok(match schema.as_str() {
@@ -121,16 +121,16 @@ impl Document {
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
             PLAN_SCHEMA => Self::Plan(parse(text)?),
-            _ => return Err(other(schema, "document of a machine or a measurement")),
+            _ => return Err(unexpected(schema, "document of a machine or a measurement")),
         })
     }
 }
 
-/// Reads a document after its schema is checked.
+/// Reads a document of the expected schema.
 pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, DocumentError> {
     let schema = schema_of(text)?;
     if schema != wanted {
-        return Err(other(schema, wanted));
+        return Err(unexpected(schema, wanted));
     }
     parse(text)
 }
@@ -143,7 +143,7 @@ fn schema_of(text: &str) -> Result<String, DocumentError> {
     let head: Result<Head, _> = serde_json::from_str(text);
     match head {
         Ok(head) => head.schema.ok_or(DocumentError::NoSchema),
-        // An array, a number, or a schema that is no string: JSON, and none of ours.
+        // An array, a number, or a schema that is not a string: JSON, but not a document.
         Err(error) if error.is_data() => Err(DocumentError::NoSchema),
         Err(error) => Err(DocumentError::NotJson(error)),
     }
@@ -157,20 +157,20 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError> {
     })
 }
 
-/// Why a schema is not the one wanted.
-fn other(found: String, wanted: &'static str) -> DocumentError {
+/// Returns the error for an unexpected schema.
+fn unexpected(found: String, wanted: &'static str) -> DocumentError {
     let found: String = found.chars().take(80).collect();
     let split = |schema: &str| -> Option<(String, u32)> {
         let (name, version) = schema.rsplit_once('/')?;
         Some((name.to_owned(), version.parse().ok()?))
     };
-    let mine = split(&found).and_then(|(name, version)| {
+    let known_version = split(&found).and_then(|(name, version)| {
         let known =
             SCHEMAS.into_iter().find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
         (known == wanted || !SCHEMAS.contains(&wanted)).then_some(())?;
         Some((known, if version > split(known)?.1 { "a newer" } else { "an older" }))
     });
-    match mine {
+    match known_version {
         Some((known, age)) if found != known => DocumentError::UnsupportedVersion { found, known, age },
         _ => DocumentError::WrongKind { wanted, found },
     }

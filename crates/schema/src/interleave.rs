@@ -1,13 +1,13 @@
-//! Weights by which pages are interleaved over nodes.
+//! Weights for interleaving pages over nodes.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::StreamOp;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`InterleaveWeights`].
+/// Schema and version of [`InterleaveWeights`].
 pub const INTERLEAVE_SCHEMA: &str = "numaio/interleave/1";
 
-/// Weights of the kernel's weighted interleave that measured bandwidths imply
+/// Weights for the kernel's weighted interleave policy, computed from measured bandwidths
 /// (`Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterleaveWeights {
@@ -15,23 +15,23 @@ pub struct InterleaveWeights {
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
-    /// The operation of STREAM whose bandwidth was taken.
+    /// The STREAM operation whose bandwidth is used.
     pub op: StreamOp,
-    /// CPU node from which bandwidth is seen; none if each memory is seen from the CPUs that reach it fastest.
+    /// The CPU node whose bandwidth counts; `None` uses the fastest CPUs for each memory node.
     pub from: Option<NodeId>,
-    /// One for each node with memory.
+    /// One entry for each node with memory.
     pub nodes: Vec<NodeWeight>,
 }
 
-/// A node's weight.
+/// The weight of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeWeight {
     /// The node.
     pub node: NodeId,
-    /// Measured bandwidth as STREAM counts.
+    /// Measured bandwidth as STREAM counts it.
     pub bytes_per_s: f64,
-    /// The weight, from 1 to 255: pages in a row before the next node's turn.
+    /// The weight, from 1 to 255: consecutive pages before the next node's turn.
     pub weight: u32,
-    /// Share of all pages that the weight gives it, over the share that its bandwidth asks for, less one.
+    /// Relative error: the node's share of pages by weight over its share of bandwidth, minus 1.
     pub error: f64,
 }

@@ -1,4 +1,4 @@
-//! I/O of a device, measured.
+//! Measured I/O of a device.
 
 use crate::{DocumentError, Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
@@ -7,7 +7,7 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use serde::{Deserialize, Serialize};
 
-/// Version of [`IoRecord`].
+/// Schema and version of [`IoRecord`].
 pub const IO_SCHEMA: &str = "numaio/io/1";
 
 /// Bandwidth of a device, measured from nodes.
@@ -15,138 +15,141 @@ pub const IO_SCHEMA: &str = "numaio/io/1";
 pub struct IoRecord {
     /// [`IO_SCHEMA`].
     pub schema: String,
-    /// Where it comes from.
+    /// The origin of the measurements.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What was measured.
+    /// The device.
     pub device: IoDevice,
-    /// How.
+    /// The method.
     pub method: IoMethod,
-    /// One for each placement, direction, block size and number of streams.
+    /// One cell for each placement, direction, block size and number of streams.
     pub cells: Vec<IoCell>,
-    /// The device at the other end of a network path, as the peer tells.
+    /// The device at the other end of a network path, as the peer reports it.
     #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<IoDevice>,
 }
 
-/// A device that was measured.
+/// A measured device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoDevice {
-    /// Its usual name, as in `nvme0n1`, `eth0`, `cuda:0`.
+    /// The usual name, such as `nvme0n1`, `eth0` or `cuda:0`.
     pub name: String,
-    /// What it is called; may be empty.
+    /// The model name; may be empty.
     #[serde(default)]
     pub model: String,
-    /// PCI address, where it has one.
+    /// PCI address, if it has one.
     pub pci: Option<String>,
-    /// The node it hangs on; none if unknown.
+    /// The node it is attached to; `None` if unknown.
     pub node: Option<NodeId>,
-    /// The file, or the peer's address, by which it was reached, if not by its name.
+    /// The file or peer address through which it was accessed, if not by name.
     #[serde(rename = "by_way_of")]
     pub reached_via: Option<String>,
-    /// Its interrupts as they were; nothing was changed.
+    /// The interrupts during the measurement, which did not change them.
     #[serde(default)]
     pub irqs: Vec<Irq>,
 }
 
-/// How I/O was measured.
+/// The method of an I/O measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoMethod {
-    /// What moved the data.
+    /// The engine that moved the data.
     pub engine: IoEngine,
-    /// Its version, as it names itself; of our own, numaio's.
+    /// The version the engine reports; for built-in engines numaio's.
     pub version: String,
-    /// Requests of a stream in flight.
+    /// Requests in flight per stream.
     pub depth: u32,
-    /// How requests to a disk were made, and in which order.
+    /// How requests to a disk were submitted, and in which order.
     pub disk: Option<(DiskMethod, DiskOrder)>,
-    /// Whether the page cache was passed by.
+    /// Whether I/O bypassed the page cache.
     pub direct: Option<bool>,
-    /// Bytes of the device or file that were touched.
+    /// Bytes of the accessed area of the device or file.
     pub area_bytes: Option<u64>,
-    /// Which nodes stand for which, if not every node was measured.
+    /// Nodes that represent their class, if not every node was measured.
     #[serde(default)]
     pub represented: Vec<ClassRepresentative>,
-    /// What was done otherwise than asked, and why.
+    /// Differences from the request, with reasons.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// When it ended.
+    /// Stopping criteria and progress.
     #[serde(flatten)]
     pub rounds: Rounds,
 }
 
-/// What moves data when I/O is measured.
+/// An engine that moves data to measure I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IoEngine {
-    /// Our own disk engine.
+    /// The built-in disk engine.
     Disk,
     /// fio.
     Fio,
-    /// Our own TCP streams.
+    /// The built-in TCP engine.
     Tcp,
     /// iperf3.
     Iperf3,
     /// perftest: `ib_write_bw`, `ib_read_bw`, `ib_send_bw`.
     Perftest,
-    /// Our own GPU engine over the CUDA driver.
+    /// The built-in GPU engine, over the CUDA driver.
     Cuda,
     /// nvbandwidth.
     Nvbandwidth,
-    /// Nothing is moved: our own overhead.
+    /// No I/O; measures the overhead of numaio.
     Null,
 }
 
-/// One node that stands for its class.
+/// A node that represents its class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRepresentative {
-    /// Direction of the class.
+    /// The direction of the class.
     pub direction: Direction,
     /// The node that was measured.
     pub by: NodeId,
-    /// All nodes of its class, itself among them.
+    /// All nodes of the class, including the measured one.
     pub nodes: Vec<NodeId>,
 }
 
-/// What streams in one placement gave.
+/// The bandwidth of streams in one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoCell {
-    /// The streams; one group is a placement, several are a mix.
+    /// The streams; one group is a placement, several groups are a mix.
     pub groups: Vec<StreamGroup>,
-    /// Node of the CPUs of each group, in their order.
+    /// The CPU node of each group, in their order.
     pub cpu_nodes: Vec<NodeId>,
     /// Bytes of one request, message or transfer.
     pub block_bytes: u64,
-    /// What was asked of the device beyond direction, as in `write` or `send` of RDMA; none where there is no choice.
+    /// The operation beyond the direction, such as `write` or `send` of RDMA; `None` if there is
+    /// only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// Bandwidth of all groups together.
     pub bytes_per_s: Reading,
-    /// Bandwidth of each group of a mix, over the visits; empty of a single group.
+    /// Bandwidth of each group of a mix, over the visits; empty for a single group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub of_groups: Vec<Option<Summary>>,
-    /// CPU time a byte, in nanoseconds, user and system of the processes that moved the data, where known.
+    /// CPU time per byte in nanoseconds: user and system time of the processes that moved the data,
+    /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
-    /// Who was at the other end of a network path.
+    /// The remote end of a network path.
     #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<IoRemoteEnd>,
 }
 
-/// The other end of streams through a network.
+/// The remote end of network streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IoRemoteEnd {
-    /// Nodes of its CPUs.
+    /// The nodes of its CPUs.
     pub cpu_nodes: NodeSet,
-    /// Node of its buffers; none where a program chose.
+    /// The node of its buffers; `None` if a program chose it.
     pub memory: Option<NodeId>,
-    /// Its CPU time a byte, in nanoseconds, user and system of the processes that moved the data, where known.
+    /// CPU time per byte in nanoseconds: user and system time of the processes that moved the data,
+    /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
 }
 
 impl IoEngine {
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Disk => "disk",
@@ -160,7 +163,7 @@ impl IoEngine {
         }
     }
 
-    /// The name for people.
+    /// Returns the name for users.
     pub fn title(self) -> &'static str {
         match self {
             Self::Disk => "built-in disk",
@@ -173,12 +176,13 @@ impl IoEngine {
 }
 
 impl IoCell {
-    /// Streams of all groups.
+    /// Returns the number of streams of all groups.
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).fold(0, u32::saturating_add)
     }
 
-    /// The one placement of it, if it is no mix: node of the CPUs, node of the buffers, direction.
+    /// Returns the CPU node, the node of the buffers and the direction of a placement; `None` for a
+    /// mix.
     pub fn placement(&self) -> Option<(NodeId, NodeId, Direction)> {
         match (self.groups.as_slice(), self.cpu_nodes.as_slice()) {
             ([group], [cpu_node]) => Some((*cpu_node, group.memory, group.direction)),
@@ -191,7 +195,7 @@ impl IoRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, IO_SCHEMA)
     }

@@ -1,4 +1,4 @@
-//! Which CPUs serve devices, and which should.
+//! Interrupts of devices: the CPUs that serve them, and the planned CPUs.
 
 use crate::{AppliedChange, DocumentError};
 use numaio_machine::devices::Irq;
@@ -7,72 +7,72 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::steering::NetQueues;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`IrqDocument`].
+/// Schema and version of [`IrqDocument`].
 pub const IRQ_SCHEMA: &str = "numaio/irq/1";
 
-/// Interrupts and steering of devices of one machine, now and, if that was asked for, as planned.
+/// Interrupts and packet steering of devices of one machine, and a plan if one was requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IrqDocument {
     /// [`IRQ_SCHEMA`].
     pub schema: String,
-    /// Version of numaio that looked.
+    /// Version of numaio that wrote the document.
     pub numaio: String,
     /// Fingerprint of the machine.
     pub machine: String,
-    /// Whether irqbalance runs; none if that is not to be seen.
+    /// Whether irqbalance runs; `None` if unknown.
     pub irqbalance: Option<bool>,
-    /// Flows of RFS that the machine remembers; none for a kernel without it.
+    /// Size of the RFS flow table (`rps_sock_flow_entries`); `None` without kernel support.
     pub sock_flow_entries: Option<u32>,
     /// The devices.
     pub devices: Vec<DeviceIrqs>,
-    /// What should change.
+    /// The planned changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<IrqPlan>,
 }
 
-/// What serves one device.
+/// Interrupts and queues of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceIrqs {
-    /// Its name.
+    /// The name of the device.
     pub device: String,
-    /// Its node; none if unknown.
+    /// The node of the device; `None` if unknown.
     pub node: Option<NodeId>,
-    /// Its interrupts, by number.
+    /// The interrupts, by number.
     pub irqs: Vec<QueueIrq>,
-    /// Its network interfaces with their queues.
+    /// The network interfaces with their queues.
     pub interfaces: Vec<NetQueues>,
 }
 
-/// An interrupt and what it is for.
+/// An interrupt and the queue it serves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueIrq {
     /// The interrupt.
     #[serde(flatten)]
     pub irq: Irq,
-    /// The queue it serves, by its name; none if it serves the device as a whole.
+    /// The queue, named by the interrupt's handler; `None` for an interrupt of the complete device.
     pub queue: Option<u32>,
-    /// Why it cannot be moved; none if it can.
+    /// Why the interrupt cannot be moved; `None` if it can be.
     pub fixed: Option<String>,
 }
 
-/// Changes that bring interrupts and packets to the right CPUs, and why.
+/// Changes that move interrupts and packets to the right CPUs, with reasons.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IrqPlan {
-    /// What is to change, each with what undoes it; empty if all is as it should be.
+    /// The changes with their inverses; empty if nothing needs to change.
     pub changes: Vec<AppliedChange>,
-    /// CPUs that get interrupts, one of each core.
+    /// The CPUs that get interrupts, one per core.
     pub cpus: CpuSet,
-    /// Why so, in words.
+    /// The reasons, as text.
     pub reasons: Vec<String>,
-    /// What was not chosen, and why.
+    /// Rejected alternatives, with reasons.
     pub rejected: Vec<String>,
 }
 
 impl IrqDocument {
-    /// Reads such a document.
+    /// Reads a document.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, IRQ_SCHEMA)
     }

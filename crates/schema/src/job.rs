@@ -1,148 +1,147 @@
-//! A transfer that runs or ran here, kept so that it can be looked at, ended and gone on with.
+//! A record of a transfer, for `numaio jobs` to list, cancel and resume.
 
 use crate::DocumentError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of [`Job`].
+/// Schema and version of [`Job`].
 pub const JOB_SCHEMA: &str = "numaio/job/1";
 
-/// A run of `numaio copy`, as it is noted while it runs and when it has ended.
+/// A transfer by `numaio copy`, saved while it runs and when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// [`JOB_SCHEMA`].
     pub schema: String,
-    /// Its number among the jobs of this user.
+    /// The job number, unique per user.
     pub id: u32,
     /// Version of numaio that ran it.
     pub numaio: String,
-    /// What was typed, without the name of the program.
+    /// The command line, without the name of the program.
     pub command: Vec<CommandArg>,
-    /// The folder in which it was typed.
+    /// The working directory of the command.
     pub directory: CommandArg,
-    /// Variables of the environment that change what the command does, as they were.
+    /// Environment variables that affect the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Inode numbers of the directories that the command names as its sources here; 0 for other sources.
+    /// Inode numbers of the local source directories; 0 for other sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<u64>,
-    /// Who carries it out.
+    /// The process that runs the job.
     pub process: JobProcess,
-    /// How it is.
+    /// The state.
     pub state: JobState,
-    /// Why it ended otherwise than well, in words; empty if it did not.
+    /// The reason for a failure, as text; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// Seconds since 1970 at which it was begun for the first time.
+    /// Time of the first start in seconds since 1970.
     #[serde(rename = "began")]
     pub started_at: u64,
-    /// Seconds since 1970 at which this was written.
+    /// Time of this record in seconds since 1970.
     #[serde(rename = "noted")]
     pub written_at: u64,
-    /// Seconds that the last run took, or has taken so far.
+    /// Duration of the last run in seconds, so far if it still runs.
     pub seconds: f64,
-    /// How often it was run: 1, and 1 more for each time that it was resumed.
+    /// Number of runs: 1, plus 1 for each resume.
     pub runs: u32,
-    /// How far the last run is.
+    /// Totals of the last run.
     pub totals: JobTotals,
-    /// What went wrong in the last run, the first [`MAX_PROBLEMS`](Self::MAX_PROBLEMS) of it.
+    /// Problems of the last run, the first [`MAX_PROBLEMS`](Self::MAX_PROBLEMS) only.
     #[serde(default)]
     pub problems: Vec<JobProblem>,
-    /// What happened, the last [`MAX_LINES`](Self::MAX_LINES) of it.
+    /// Log lines, the last [`MAX_LINES`](Self::MAX_LINES) only.
     #[serde(default)]
     pub log: Vec<JobLine>,
 }
 
-/// A word of a command: text, or bytes that are none.
+/// A command-line argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CommandArg {
-    /// UTF-8.
+    /// UTF-8 text.
     Text(String),
-    /// Any other bytes.
+    /// Bytes that are not UTF-8.
     Bytes(Vec<u8>),
 }
 
-/// The process that carries a job out.
+/// The process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobProcess {
-    /// Its number.
+    /// The process ID.
     pub pid: u32,
-    /// When it began, in clock ticks since the machine was started: numbers of processes are used again.
+    /// Start time in clock ticks since boot, because process IDs are reused.
     pub began: u64,
-    /// The start of the kernel in which that was; none where the kernel does not tell.
+    /// Boot ID; `None` if the kernel does not report it.
     pub boot: Option<String>,
-    /// The host; several may share a home.
+    /// The host name, because hosts may share a home directory.
     pub host: String,
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It runs, and was asked to end.
+    /// The job runs and was asked to stop.
     #[serde(rename = "ending")]
     Cancelling,
-    /// All is there.
+    /// All data was transferred.
     Done,
-    /// It ended, and not all is there.
+    /// The job ended without transferring all data.
     Failed,
-    /// It was interrupted, or its process is gone.
+    /// The job was interrupted, or its process no longer exists.
     #[serde(rename = "cut")]
     Interrupted,
 }
 
-/// How far a transfer is.
+/// The totals of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct JobTotals {
-    /// Entries that were found at the source.
+    /// Entries found at the source.
     pub entries: u64,
-    /// Bytes of data that are to be moved, of what was found until now.
+    /// Bytes to transfer, of the entries found so far.
     pub size: u64,
-    /// Entries that were made or changed at the sink.
+    /// Entries created or changed at the sink.
     pub moved: u64,
-    /// Entries that were as they should be, or are left alone on purpose.
+    /// Entries that were up to date, or skipped on request.
     pub unchanged: u64,
-    /// Things that were removed at the sink.
+    /// Entries removed at the sink.
     pub removed: u64,
-    /// Problems.
+    /// Number of problems.
     pub failed: u64,
-    /// Bytes of data that were moved.
+    /// Bytes of file data transferred.
     pub bytes: u64,
-    /// Bytes of data as they went from one side to the other: fewer where they were packed, more where what came was of
-    /// no use.
+    /// Bytes of file data on the wire: fewer with compression, more if received data was discarded.
     #[serde(default)]
     pub sent: u64,
-    /// Bytes of data that a transfer before this one had moved, and that need not be moved again.
+    /// Bytes reused from an interrupted transfer.
     pub resumed: u64,
 }
 
-/// Something that went wrong in a transfer.
+/// A problem of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobProblem {
-    /// What it is about; none for the transfer as a whole, which then ended.
+    /// The name of the entry; `None` for a problem that ended the transfer.
     pub name: Option<String>,
     /// `source` or `destination`.
     pub side: String,
-    /// The reason, as the protocol names it.
+    /// The reason, as named by the protocol.
     pub reason: String,
-    /// What went wrong, in words.
+    /// The message.
     pub text: String,
 }
 
 /// A line of a job's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLine {
-    /// Seconds since 1970.
+    /// Time in seconds since 1970.
     pub at: u64,
-    /// What happened.
+    /// The text.
     pub text: String,
 }
 
 impl JobState {
-    /// Its name.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -153,49 +152,50 @@ impl JobState {
         }
     }
 
-    /// Whether somebody still works on it.
+    /// Returns whether a process still runs the job.
     pub fn is_alive(self) -> bool {
         matches!(self, Self::Running | Self::Cancelling)
     }
 }
 
 impl Job {
-    /// Most problems that are kept.
+    /// Maximum number of stored problems.
     pub const MAX_PROBLEMS: usize = 1000;
-    /// Most lines of the log that are kept.
+    /// Maximum number of stored log lines.
     pub const MAX_LINES: usize = 1000;
 
     /// Reads a job.
     ///
     /// # Errors
-    /// If the text is not of this form.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, JOB_SCHEMA)
     }
 
-    /// Most bytes of JSON of a name: of its 4,095 bytes each may be shown as `\\u{1b}`.
+    /// Maximum bytes of a name as JSON: a name has up to 4,095 bytes, and each may be shown as
+    /// `\\u{1b}`.
     const MAX_NAME_BYTES: usize = 7 * 4_095;
-    /// Most bytes of JSON of other words: a problem has 1,024 bytes of them.
+    /// Maximum bytes of other text as JSON: a problem has up to 1,024 bytes of it.
     const MAX_TEXT_BYTES: usize = 4_096;
 
-    /// A name as it is kept: another host may tell one that is longer than any.
-    pub fn truncate_name(words: String) -> String {
-        truncate(words, Self::MAX_NAME_BYTES)
+    /// Truncates a name to the stored length, because another host may send a longer one.
+    pub fn truncate_name(name: String) -> String {
+        truncate(name, Self::MAX_NAME_BYTES)
     }
 
-    /// Words as they are kept.
-    pub fn truncate_text(words: String) -> String {
-        truncate(words, Self::MAX_TEXT_BYTES)
+    /// Truncates text to the stored length.
+    pub fn truncate_text(text: String) -> String {
+        truncate(text, Self::MAX_TEXT_BYTES)
     }
 
-    /// Notes what went wrong, up to the limit.
+    /// Adds a problem, up to the maximum number.
     pub fn add_problem(&mut self, problem: JobProblem) {
         if self.problems.len() < Self::MAX_PROBLEMS {
             self.problems.push(problem.truncated());
         }
     }
 
-    /// Notes what happened; the oldest line makes room.
+    /// Adds a log line; beyond the maximum number the oldest is removed.
     pub fn add_line(&mut self, at: u64, text: String) {
         if self.log.len() >= Self::MAX_LINES {
             self.log.remove(0);
@@ -205,7 +205,7 @@ impl Job {
 }
 
 impl JobProblem {
-    /// The same within what a job keeps of it.
+    /// Truncates name and texts to the stored lengths.
     pub fn truncated(self) -> Self {
         let Self { name, side, reason, text } = self;
         let [side, reason, text] = [side, reason, text].map(Job::truncate_text);
@@ -213,20 +213,20 @@ impl JobProblem {
     }
 }
 
-/// Words of which JSON has no more than `most` bytes. What is beyond takes no memory any more.
-fn truncate(mut words: String, most: usize) -> String {
+/// Truncates text to at most `limit` bytes as JSON, and releases the memory of the rest.
+fn truncate(mut text: String, limit: usize) -> String {
     let mut bytes = 0;
-    let beyond = words.char_indices().find(|(_, char)| {
+    let excess = text.char_indices().find(|(_, char)| {
         bytes += match char {
             '\0'..='\x1f' => r"\u001f".len(),
             '"' | '\\' => r"\\".len(),
             char => char.len_utf8(),
         };
-        bytes > most
+        bytes > limit
     });
-    if let Some((at, _)) = beyond {
-        words.truncate(at);
-        words.shrink_to_fit();
+    if let Some((at, _)) = excess {
+        text.truncate(at);
+        text.shrink_to_fit();
     }
-    words
+    text
 }

@@ -5,35 +5,35 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::workload::{Pages, Placement};
 use serde::{Deserialize, Serialize};
 
-/// Version of [`LatencyRecord`].
+/// Schema and version of [`LatencyRecord`].
 pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
 
-/// Latency of loads, by pointer chase.
+/// Memory latency measured by pointer chasing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyRecord {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
-    /// Where it comes from.
+    /// The origin of the measurements.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// How it was measured.
+    /// The method.
     pub method: LatencyMethod,
-    /// Idle latency.
+    /// Idle latency by pair of nodes.
     pub cells: Vec<LatencyCell>,
-    /// Latency against bandwidth under load; empty if that was not asked for.
+    /// Latency against bandwidth under load; empty if not requested.
     pub curves: Vec<LoadedCurve>,
 }
 
-/// How latency was measured.
+/// The method of a latency measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyMethod {
-    /// Bytes of the chain's buffer, by CPU node.
+    /// Bytes of the pointer chain's buffer, by CPU node.
     pub bytes: Vec<(NodeId, u64)>,
-    /// Bytes from place to place of the chain.
+    /// Distance between elements of the chain in bytes.
     pub stride_bytes: u32,
-    /// Pages behind the buffer.
+    /// Page size of the buffer.
     pub pages: Pages,
-    /// When it ended.
+    /// Stopping criteria and progress.
     #[serde(flatten)]
     pub rounds: Rounds,
 }
@@ -41,40 +41,40 @@ pub struct LatencyMethod {
 /// Idle latency from a CPU of one node to memory of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyCell {
-    /// Node of the thread.
+    /// The node of the thread.
     pub cpu_node: NodeId,
-    /// The CPU.
+    /// The CPU of the thread.
     pub cpu: CpuId,
-    /// Node of the buffer.
+    /// The node of the buffer.
     pub memory_node: NodeId,
-    /// Nanoseconds a load.
+    /// Nanoseconds per load.
     pub ns_per_load: Reading,
 }
 
-/// Latency of one path while other cores of the same node load that path more and more.
+/// Latency of one path while other cores of the same node load that path increasingly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadedCurve {
-    /// Node of the threads.
+    /// The node of the threads.
     pub cpu_node: NodeId,
-    /// CPU of the chain.
+    /// The CPU that follows the chain.
     pub cpu: CpuId,
     /// The loading threads.
     #[serde(flatten)]
     pub placement: Placement,
-    /// Node of all buffers.
+    /// The node of all buffers.
     pub memory_node: NodeId,
-    /// From the least load to full load.
+    /// Points from the lowest to the full load.
     pub points: Vec<LoadPoint>,
 }
 
-/// One load and the latency under it.
+/// A load and the latency under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadPoint {
-    /// Time that each thread waited after 4 KiB, in nanoseconds.
+    /// Pause of each loading thread after every 4 KiB, in nanoseconds.
     pub gap_ns: u32,
-    /// What the loading threads read, in bytes per second. None if nothing was measured.
+    /// Bytes per second that the loading threads read; `None` if nothing was measured.
     pub load_bytes_read_per_s: Option<Summary>,
-    /// Nanoseconds a load of the chain.
+    /// Nanoseconds per load of the chain.
     pub ns_per_load: Reading,
 }
 
@@ -82,7 +82,7 @@ impl LatencyRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, LATENCY_SCHEMA)
     }

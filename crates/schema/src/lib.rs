@@ -1,7 +1,7 @@
-//! Every document that numaio stores, each with a schema version.
+//! The documents that numaio stores, each with a schema version.
 //!
-//! A stored document says what it is in its field `schema`, as in `numaio/model/1`. Within a version fields
-//! are only added; readers pass over fields they do not know.
+//! The field `schema` of a stored document names its kind and version, such as `numaio/model/1`.
+//! Within a version, fields are only added, and readers ignore unknown fields.
 
 mod diagnosis;
 mod document;

@@ -1,4 +1,4 @@
-//! The I/O bandwidth model of a machine: classes of nodes per target and direction.
+//! The I/O bandwidth model of a machine: classes of nodes by target and direction.
 
 use crate::{DocumentError, Record};
 use numaio_machine::ids::NodeId;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Version of [`Model`].
+/// Schema and version of [`Model`].
 pub const MODEL_SCHEMA: &str = "numaio/model/1";
 
-/// Bandwidth classes of a machine, with the measurements they come from.
+/// Bandwidth classes of a machine, with the underlying measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     /// [`MODEL_SCHEMA`].
     pub schema: String,
-    /// One for each target, by node.
+    /// One entry for each target, by node.
     pub targets: Vec<TargetModel>,
     /// The measurements.
     pub record: Record,
@@ -25,14 +25,14 @@ pub struct Model {
 /// The model of one target node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetModel {
-    /// The target.
+    /// The target node.
     pub target: NodeId,
-    /// Names of devices attached to it.
+    /// Names of the attached devices.
     pub devices: Vec<String>,
-    /// Other nodes of its package.
+    /// The other nodes of its package.
     #[serde(rename = "neighbours")]
     pub neighbors: NodeSet,
-    /// One for each direction measured.
+    /// One entry for each measured direction.
     pub directions: Vec<DirectionModel>,
 }
 
@@ -41,80 +41,86 @@ pub struct TargetModel {
 pub struct DirectionModel {
     /// Device write or device read.
     pub direction: Direction,
-    /// How nodes were classed.
+    /// The rule of classification.
     pub rule: ClassRule,
-    /// Share of a class's best by which its members may lie below it (rules `measured` and `paper`).
+    /// Maximum difference between a member and the best of its class, as a share (rules `measured`
+    /// and `paper`).
     pub level: f64,
-    /// Classes, best first (rule `paper`: the target and its neighbours first, whatever they measure).
+    /// The classes, best first. Rule `paper` lists the target and its neighbors first, regardless
+    /// of their bandwidth.
     pub classes: Vec<Class>,
-    /// Bandwidth of each node, by node.
+    /// The bandwidth of each node, by node.
     pub nodes: Vec<NodeBandwidth>,
-    /// Nodes with memory that have no figure.
+    /// Nodes with memory that were not measured.
     pub missing: NodeSet,
 }
 
-/// How nodes are put into classes.
+/// A rule of classification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassRule {
-    /// The fewest groups in which no member is more than the level below the group's best, beyond noise;
-    /// among those the least sum of squares.
+    /// The fewest groups whose members differ from the best by at most the level, beyond noise;
+    /// then the least sum of squares.
     #[default]
     Measured,
-    /// Class 1 is the target and its neighbours, the rest by `Measured` (Li et al., ICPP 2013).
+    /// Class 1 is the target and its neighbors; `Measured` classifies the rest (Li et al., ICPP
+    /// 2013).
     Paper,
-    /// Exact one-dimensional k-means, K by the ratio of mean radius to mean distance between centres
-    /// (Braithwaite et al., 2012).
+    /// Exact one-dimensional k-means, with K from the ratio of mean radius to mean distance of
+    /// centers (Braithwaite et al., 2012).
     Kmeans,
 }
 
-/// Nodes of one bandwidth level.
+/// A bandwidth class of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Class {
-    /// 1 is best.
+    /// The rank; 1 is best.
     pub rank: u32,
-    /// Its nodes.
+    /// The nodes.
     pub nodes: NodeSet,
-    /// Least bandwidth of a member.
+    /// Lowest bandwidth of a member.
     pub min_bytes_copied_per_s: f64,
-    /// Greatest bandwidth of a member.
+    /// Highest bandwidth of a member.
     pub max_bytes_copied_per_s: f64,
-    /// Mean bandwidth of its members.
+    /// Mean bandwidth of the members.
     pub mean_bytes_copied_per_s: f64,
 }
 
-/// One node's bandwidth toward a target.
+/// The bandwidth of a node toward a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeBandwidth {
     /// The node.
     pub node: NodeId,
-    /// Median.
+    /// The median.
     pub bytes_copied_per_s: f64,
-    /// 95 % interval of the median.
+    /// The 95 % interval of the median.
     pub interval_bytes_copied_per_s: (f64, f64),
-    /// Bandwidth NUMA factor: local over this.
+    /// Bandwidth NUMA factor: local over this bandwidth.
     pub numa_factor: Option<f64>,
     /// Whether the cell settled within the precision.
     pub settled: bool,
-    /// Levels at which a bimodal cell was seen; empty otherwise.
+    /// The levels of a bimodal cell; empty otherwise.
     pub modes_bytes_copied_per_s: Vec<f64>,
-    /// Share of the values at each of those levels, from 0 to 1.
+    /// The share of values at each of these levels, from 0 to 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mode_shares: Vec<f64>,
 }
 
 impl Model {
     /// Reads a model.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, MODEL_SCHEMA)
     }
 }
 
 impl ClassRule {
-    /// All rules, the default first.
+    /// All rules, default first.
     pub const ALL: [Self; 3] = [Self::Measured, Self::Paper, Self::Kmeans];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -137,6 +143,6 @@ impl FromStr for ClassRule {
         Self::ALL
             .into_iter()
             .find(|rule| rule.name() == text)
-            .ok_or_else(|| format!("{text:?} is no rule for classes; there are measured, paper and kmeans"))
+            .ok_or_else(|| "expected measured, paper or kmeans".to_owned())
     }
 }

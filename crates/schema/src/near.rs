@@ -1,25 +1,25 @@
-//! What handles stand for.
+//! The devices and nodes of handles.
 
 use crate::DocumentError;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`NearDocument`].
+/// Schema and version of [`NearDocument`].
 pub const NEAR_SCHEMA: &str = "numaio/near/1";
 
-/// Handles, resolved to devices and nodes, as `numaio near --json` tells them.
+/// Handles resolved to devices and nodes, as `numaio near --json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearDocument {
     /// [`NEAR_SCHEMA`].
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
-    /// The handles, in the order in which they were given.
+    /// The handles, in the order of the command line.
     pub handles: Vec<Resolved>,
 }
 
 impl NearDocument {
-    /// The document of a machine's handles.
+    /// Creates the document of a machine's handles.
     pub fn new(machine: String, handles: Vec<Resolved>) -> Self {
         Self { schema: NEAR_SCHEMA.to_owned(), machine, handles }
     }
@@ -27,7 +27,7 @@ impl NearDocument {
     /// Reads a document.
     ///
     /// # Errors
-    /// If the text is no such document, or one of another version.
+    /// If the text is not such a document, or has another version.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, NEAR_SCHEMA)
     }

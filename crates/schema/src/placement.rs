@@ -1,4 +1,4 @@
-//! Where the tasks of a program should run, and why.
+//! Placement of the tasks of a program, with reasons.
 
 use crate::{DocumentError, MachineSource};
 use numaio_machine::ids::NodeId;
@@ -9,138 +9,141 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Version of [`PlacementPlan`].
+/// Schema and version of [`PlacementPlan`].
 pub const PLACEMENT_SCHEMA: &str = "numaio/placement/1";
 
-/// Places for the tasks of a program. It bears the identity of its machine, and is refused on another one.
+/// A placement of the tasks of a program.
+///
+/// It records the identity of its machine and is rejected on any other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacementPlan {
     /// [`PLACEMENT_SCHEMA`].
     pub schema: String,
-    /// Version of numaio that chose.
+    /// Version of numaio that created it.
     pub numaio: String,
-    /// Seconds since 1970 at which it was made.
+    /// Time of creation in seconds since 1970.
     pub made_at: u64,
     /// The machine.
     pub machine: Identity,
-    /// Whether it was this machine, a tape or a simulation.
+    /// Whether the source was this machine, a tape or a simulation.
     pub source: MachineSource,
-    /// What was asked for.
+    /// The request.
     pub request: PlacementRequest,
-    /// What to be near, as it was resolved.
+    /// The resolved devices.
     pub targets: Vec<PlacementTarget>,
-    /// A place for each task.
+    /// The placement of each task.
     pub tasks: Vec<TaskPlacement>,
-    /// Why these nodes, in words.
+    /// The reasons for these nodes, as text.
     pub reasons: Vec<String>,
-    /// Nodes that were not chosen, and why.
+    /// Rejected nodes, with reasons.
     pub rejected: Vec<RejectedNode>,
-    /// What no choice could give, in words.
+    /// Requirements that no placement can meet, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compromises: Vec<String>,
 }
 
-/// What was asked for.
+/// A request for a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementRequest {
-    /// Handles to be near, as they were typed.
+    /// The handles, as typed.
     pub near: Vec<String>,
-    /// Tasks to place; none for one program with threads of its own.
+    /// Number of tasks; `None` for one program with its own threads.
     pub tasks: Option<u32>,
-    /// Cores of each task; a program of its own gets all that are good.
+    /// Cores per task; a single program gets all suitable cores.
     pub cores_per_task: u32,
-    /// The direction that matters; none for both.
+    /// The relevant direction; `None` for both.
     pub direction: Option<Direction>,
     /// Whether tasks are spread over all nodes of the best class.
     pub spread: bool,
-    /// What the tasks want most.
+    /// The property to optimize.
     pub hint: PlacementHint,
-    /// Whether memory may lie nowhere else.
+    /// Whether memory is strictly bound to its nodes.
     pub strict: bool,
-    /// Whether pages lie in turn on all nodes with memory, by the kernel's weights.
+    /// Whether pages are interleaved over all nodes with memory, by the kernel's weights.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weights: bool,
 }
 
-/// What a task wants most (Moreaud and Goglin, 2007).
+/// The property to optimize for a task (Moreaud and Goglin, 2007).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlacementHint {
-    /// Bandwidth to the device: by the model's classes.
+    /// Bandwidth to the device, by the classes of the model.
     #[default]
     Bandwidth,
-    /// Short ways to the device: by distance.
+    /// Latency to the device, by distance.
     Latency,
-    /// Computing: away from the device, whose nodes are left to tasks that need them.
+    /// Computing: away from the device, whose nodes stay free for tasks that need them.
     Cpu,
 }
 
-/// A device to be near.
+/// A device that tasks should be near to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacementTarget {
-    /// The handle by which it was asked for.
+    /// The handle in the request.
     pub handle: String,
-    /// How the handle led to the device, step by step.
+    /// The chain from the handle to the device, step by step.
     pub chain: Vec<String>,
     /// The device.
     pub device: String,
-    /// Its node; none if unknown.
+    /// The node of the device; `None` if unknown.
     pub node: Option<NodeId>,
-    /// CPUs to which its interrupts go.
+    /// The CPUs that serve its interrupts.
     pub irq_cpus: CpuSet,
-    /// Its share of the tasks, by bandwidth where that is known of all devices; all shares add up to 1.
+    /// Share of the tasks, by bandwidth if that of all devices is known; all shares add up to 1.
     pub share: f64,
-    /// From what its best nodes are known.
+    /// The source of the ranking.
     pub basis: Basis,
-    /// Nodes as seen from it, best first.
+    /// The nodes as seen from the device, best first.
     pub nodes: Vec<RankedNode>,
 }
 
-/// From what the best nodes are known.
+/// The source of a ranking of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "basis", rename_all = "lowercase")]
 pub enum Basis {
-    /// A model that was measured.
+    /// A measured model.
     Model {
-        /// Seconds since 1970.
+        /// Time of measurement in seconds since 1970.
         measured_at: u64,
     },
-    /// Packages and hop distances alone.
+    /// Packages and hop distances only.
     Topology,
-    /// Nothing: its node is not known.
+    /// None, because the node of the device is not known.
     Nothing,
 }
 
-/// A node as seen from a device.
+/// The rank of a node, seen from a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankedNode {
     /// The node.
     pub node: NodeId,
-    /// 1 is best. Of both directions the worse one counts.
+    /// The rank; 1 is best. For both directions, the worse rank.
     pub rank: u32,
-    /// Bandwidth relative to the best node's, of both directions the lesser; none without a model.
+    /// Bandwidth relative to the best node; for both directions, the lower one. `None` without a
+    /// model.
     pub of_best: Option<f64>,
 }
 
-/// Where one task runs.
+/// The placement of one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPlacement {
-    /// Index of the device it serves, in `targets`; none if it serves all.
+    /// Index into `targets` of the device that it serves; `None` for all devices.
     pub target: Option<usize>,
-    /// Its CPUs.
+    /// The CPUs of the task.
     pub cpus: CpuSet,
-    /// Nodes of these CPUs.
+    /// The nodes of these CPUs.
     pub cpu_nodes: NodeSet,
-    /// Its memory.
+    /// The memory binding of the task.
     pub memory: MemoryBinding,
 }
 
-/// A node that was not chosen.
+/// A rejected node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedNode {
     /// The node.
     pub node: NodeId,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
@@ -148,7 +151,7 @@ impl PlacementPlan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLACEMENT_SCHEMA)
     }
@@ -170,10 +173,10 @@ impl Default for PlacementRequest {
 }
 
 impl PlacementHint {
-    /// All hints, the default first.
+    /// All hints, default first.
     pub const ALL: [Self; 3] = [Self::Bandwidth, Self::Latency, Self::Cpu];
 
-    /// The name in options and documents.
+    /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bandwidth => "bandwidth",
@@ -193,7 +196,7 @@ impl FromStr for PlacementHint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|hint| hint.name() == text);
-        known.ok_or_else(|| format!("{text:?} is no hint; there are bandwidth, latency and cpu"))
+        let hint = Self::ALL.into_iter().find(|hint| hint.name() == text);
+        hint.ok_or_else(|| "expected bandwidth, latency or cpu".to_owned())
     }
 }

@@ -1,64 +1,68 @@
-//! What is asked of a plan, and the plan: threads and bytes of each way between storage, memory and network.
+//! A planning problem and its plan: threads and bytes of each path between storage, memory and
+//! network.
 //!
-//! The problem is that of Tan Li's dissertation, chapter 5: data on the storage of node u is read into the memory
-//! of node v and leaves by the NICs of node w. Its names: D(u) bytes of data, γd(u,v) disk threads and βd(u,v) bytes
-//! on the way from u to v, γn(v,w) network threads and βn(v,w) bytes on the way from v to w, C threads on a node.
-//! Both kinds of thread run on the memory node v. A way is named by its device node and its memory node,
-//! whatever the direction: received data takes the same ways backwards.
+//! The problem is that of Tan Li's dissertation, chapter 5: data on the storage of node u is read
+//! into the memory of node v and sent by the NICs of node w. Its symbols: D(u) bytes of data,
+//! γd(u,v) disk threads and βd(u,v) bytes on the path from u to v, γn(v,w) network threads and
+//! βn(v,w) bytes on the path from v to w, C threads on a node. Threads of both kinds run on the
+//! memory node v. A path is named by its device node and its memory node in both directions;
+//! received data takes the same paths in reverse.
 
 use crate::DocumentError;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`PlanProblem`].
+/// Schema and version of [`PlanProblem`].
 pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
 
-/// Version of [`Plan`].
+/// Schema and version of [`Plan`].
 pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 
-/// What a plan is asked for. People write it too, as TOML or JSON, so a field that is not known is refused.
+/// A planning problem.
+///
+/// Users also write it, as TOML or JSON, so unknown fields are rejected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanProblem {
-    /// [`PLAN_PROBLEM_SCHEMA`]. In JSON it must stand there; who writes TOML may leave it out.
+    /// [`PLAN_PROBLEM_SCHEMA`]. Required in JSON, optional in TOML.
     #[serde(default = "problem_schema")]
     pub schema: String,
-    /// Which way the data goes.
+    /// The direction of the transfer.
     #[serde(default)]
     pub direction: Transfer,
-    /// What is to be least.
+    /// The objective.
     #[serde(default)]
     pub objective: Objective,
-    /// C: threads of both kinds that a node may run, where the node itself does not say otherwise.
+    /// C: default maximum number of threads of both kinds per node.
     pub threads_per_node: u32,
-    /// Nodes on which no thread may run and through whose memory no data goes.
+    /// Nodes that run no threads and whose memory is not used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub no_threads_on: Vec<NodeId>,
-    /// What was assumed for want of a figure, in words for people.
+    /// Assumptions in place of unknown rates, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<String>,
-    /// The machine, if the problem was made from one.
+    /// The machine that the problem was derived from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Identity>,
     /// The nodes, each once.
     pub nodes: Vec<PlanNode>,
-    /// Storage with data to send, or with room for data to receive; several may be on one node.
+    /// Storage that holds the data to send or receives data; a node may have several devices.
     pub storage: Vec<PlanStorage>,
-    /// NICs by which the data may go; several may be on one node.
+    /// NICs for the data; a node may have several.
     pub nics: Vec<PlanNic>,
-    /// Ways between storage and memory. A pair of nodes that is not there cannot be used.
+    /// Paths between storage and memory. Pairs of nodes not listed cannot be used.
     #[serde(rename = "storage_ways")]
     pub storage_paths: Vec<PathRates>,
-    /// Ways between memory and network. A pair of nodes that is not there cannot be used.
+    /// Paths between memory and network. Pairs of nodes not listed cannot be used.
     #[serde(rename = "network_ways")]
     pub network_paths: Vec<PathRates>,
-    /// Links and devices that several ways share.
+    /// Links and devices shared by several paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<PlanLimit>,
 }
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transfer {
@@ -69,15 +73,15 @@ pub enum Transfer {
     Receive,
 }
 
-/// What a plan makes least.
+/// The objective that a plan minimizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
-    /// Time of the slowest stage of the whole transfer, in seconds: of any way, device or limit.
+    /// Time of the slowest stage of the transfer in seconds: of any path, device or limit.
     #[default]
     Time,
-    /// Sum over the used (u,v,w) of the greater of the times of its two ways, in seconds, as the dissertation
-    /// prints it. It knows no limit that ways share: neither [`PlanLimit`] nor capacities of devices.
+    /// Sum over the used (u,v,w) of the longer time of the two paths, in seconds, as printed in the
+    /// dissertation. It ignores what paths share: [`PlanLimit`] and capacities of devices.
     Sum,
 }
 
@@ -85,27 +89,27 @@ pub enum Objective {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanNode {
-    /// Its id.
+    /// The node ID.
     pub node: NodeId,
-    /// Threads it may run, reserved cores included; none for [`PlanProblem::threads_per_node`].
+    /// Maximum threads, including reserved cores; `None` for [`PlanProblem::threads_per_node`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Cores kept free of threads, as for interrupts.
+    /// Cores kept free of threads, for example for interrupts.
     #[serde(default)]
     pub reserved: u32,
 }
 
-/// Storage and the data on it.
+/// A storage device and its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStorage {
-    /// Its name, as in `nvme0n1`.
+    /// The name, such as `nvme0n1`.
     pub device: String,
-    /// The node it hangs on.
+    /// The node it is attached to.
     pub node: NodeId,
-    /// Bytes to send from it or to receive onto it; less than 2^53.
+    /// Bytes to send from it or to receive on it; less than 2^53.
     pub bytes: u64,
-    /// Bytes per second that the device moves at the most; none if only its ways bound it.
+    /// Maximum bytes per second of the device; `None` if only its paths limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
 }
@@ -114,151 +118,154 @@ pub struct PlanStorage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanNic {
-    /// Its name, as in `eth0`.
+    /// The name, such as `eth0`.
     pub device: String,
-    /// The node it hangs on.
+    /// The node it is attached to.
     pub node: NodeId,
-    /// Bytes per second that it moves at the most; none if only its ways bound it.
+    /// Maximum bytes per second; `None` if only its paths limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
 }
 
-/// Bandwidth between the devices of a node and the memory of a node, in the problem's direction.
+/// Bandwidth between the devices of a node and the memory of a node, in the direction of the
+/// problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathRates {
-    /// u of storage, w of the network: node of the devices.
+    /// The device node: u of storage, w of the network.
     pub device_node: NodeId,
-    /// v: node of the memory and of the threads.
+    /// v: the node of memory and threads.
     pub memory_node: NodeId,
-    /// B0: bytes per second that one thread moves.
+    /// B0: bytes per second of one thread.
     pub thread_bytes_per_s: f64,
-    /// Bmax: bytes per second of many threads together. Threads beyond Bmax / B0 (rounded up) gain nothing.
+    /// Bmax: maximum bytes per second of many threads. More than Bmax / B0 threads (rounded up)
+    /// gain nothing.
     pub most_bytes_per_s: f64,
-    /// Where the two figures come from.
+    /// The source of both rates.
     #[serde(default)]
     pub origin: RateOrigin,
 }
 
-/// Where the bandwidths of a way come from.
+/// The source of a path's rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RateOrigin {
-    /// The user gave them.
+    /// The user specified them.
     #[default]
     Given,
-    /// I/O of the device itself was measured.
+    /// I/O of the device was measured.
     Measured,
-    /// The copy model of the machine stands in for the device.
+    /// The copy model of the machine substitutes for the device.
     Modelled,
-    /// An assumption, told in [`PlanProblem::assumptions`].
+    /// An assumption, listed in [`PlanProblem::assumptions`].
     Assumed,
 }
 
-/// A link, a bus or a device that several ways share.
+/// A link, bus or device shared by several paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanLimit {
-    /// Its name for people, as in `link 0-1`.
+    /// The name for users, such as `link 0-1`.
     pub name: String,
-    /// Bytes per second of all its ways together.
+    /// Bytes per second of all its paths together.
     pub bytes_per_s: f64,
-    /// Ways between storage and memory that use it.
+    /// Paths between storage and memory that use it.
     #[serde(rename = "storage_ways", default)]
     pub storage_paths: Vec<PathId>,
-    /// Ways between memory and network that use it.
+    /// Paths between memory and network that use it.
     #[serde(rename = "network_ways", default)]
     pub network_paths: Vec<PathId>,
 }
 
-/// Which way.
+/// The identity of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathId {
-    /// Node of the devices.
+    /// The node of the devices.
     pub device_node: NodeId,
-    /// Node of the memory and of the threads.
+    /// The node of memory and threads.
     pub memory_node: NodeId,
 }
 
-/// Threads and bytes of each way, and what they are expected to take.
+/// A plan: threads and bytes of each path, and the predicted time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
     /// Version of numaio that planned.
     pub numaio: String,
-    /// What was asked. [`PlanProblem::machine`] is the machine that the plan is good for.
+    /// The problem. The plan applies to [`PlanProblem::machine`] only.
     pub problem: PlanProblem,
-    /// How it was solved.
+    /// The method of the solution.
     pub method: PlanMethod,
-    /// Ways between storage and memory that are used, by device node, then memory node.
+    /// Used paths between storage and memory, by device node, then memory node.
     #[serde(rename = "storage_ways")]
     pub storage_paths: Vec<PlannedPath>,
-    /// Ways between memory and network that are used, by memory node, then device node.
+    /// Used paths between memory and network, by memory node, then device node.
     #[serde(rename = "network_ways")]
     pub network_paths: Vec<PlannedPath>,
-    /// What it is expected to take.
+    /// The predicted time.
     pub predicted: Prediction,
-    /// How good it is.
+    /// Bounds on the distance to the optimum.
     pub proof: Proof,
-    /// Simple plans that were not taken, and why.
+    /// Simple plans that were rejected, with reasons.
     pub rejected: Vec<RejectedPlan>,
 }
 
-/// How a plan was found.
+/// A method of finding a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanMethod {
-    /// Enumeration of thread counts, pruned by bounds, a linear programme each (Li's dissertation, chapter 5).
+    /// Enumeration of thread counts with pruning, and a linear program for each (Li's dissertation,
+    /// chapter 5).
     #[default]
     Divide,
-    /// One mixed-integer programme in which each thread count is a choice.
+    /// One mixed-integer program with each thread count as a choice.
     Mixed,
 }
 
-/// A way that is used.
+/// A used path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedPath {
-    /// Node of the devices.
+    /// The node of the devices.
     pub device_node: NodeId,
-    /// Node of the memory and of the threads.
+    /// The node of memory and threads.
     pub memory_node: NodeId,
     /// γ: threads, at least one.
     pub threads: u32,
     /// β: bytes, at least one.
     pub bytes: u64,
-    /// Bytes per second of its threads together: min(γ B0, Bmax).
+    /// Bytes per second of all its threads: min(γ B0, Bmax).
     pub bytes_per_s: f64,
 }
 
-/// What a plan is expected to take. Both objectives are told, whichever was asked for.
+/// The predicted times of a plan, for both objectives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Time of the slowest stage, in seconds ([`Objective::Time`]).
+    /// Time of the slowest stage in seconds ([`Objective::Time`]).
     pub time_s: f64,
-    /// The printed sum, in seconds ([`Objective::Sum`]).
+    /// The sum of the dissertation in seconds ([`Objective::Sum`]).
     pub sum_s: f64,
-    /// Bytes of all data over the time.
+    /// Bytes of all data per second.
     pub bytes_per_s: f64,
-    /// Seconds that the simulator took, which knows nothing of planning; none if it was not asked.
+    /// Time in the independent simulator, in seconds; `None` if it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated_s: Option<f64>,
-    /// Every stage that is used, the slowest first; those at the head that take the whole time are the
-    /// bottleneck.
+    /// All used stages, slowest first. The first stages, as far as their time equals the total, are
+    /// the bottleneck.
     pub stages: Vec<StageTime>,
 }
 
-/// How long one stage is busy.
+/// The busy time of one stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     /// The stage.
     pub stage: Stage,
-    /// Seconds it needs for the bytes that go through it.
+    /// Seconds to process all of its bytes.
     pub busy_s: f64,
 }
 
-/// Something that all bytes of some ways go through.
+/// A resource used by all bytes of some paths.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -270,50 +277,50 @@ pub enum Stage {
     NetworkPath(PathId),
     /// A storage device, by name.
     Storage(String),
-    /// All NICs of a node together: data is spread over them by their bandwidths.
+    /// All NICs of a node together; data is distributed by their bandwidths.
     Nics(NodeId),
     /// A [`PlanLimit`], by name.
     Limit(String),
 }
 
-/// What is known of how far a plan may be from the best one.
+/// A bound on the distance of a plan from the optimum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
-    /// The objective's value of this plan, in seconds.
+    /// Value of the objective in seconds.
     pub value_s: f64,
-    /// No plan is below this, in seconds.
+    /// Lower bound of the objective for all plans, in seconds.
     pub bound_s: f64,
     /// value / bound - 1.
     pub gap: f64,
-    /// Whether the gap is closed, within the methods' tolerance of 1e-6. False after a time limit.
+    /// Whether the gap is closed within the tolerance of 1e-6. False after a time limit.
     pub optimal: bool,
-    /// Linear programmes solved.
+    /// Number of linear programs solved.
     #[serde(rename = "programmes")]
     pub linear_programs: u64,
 }
 
-/// A simple plan that was not taken.
+/// A rejected simple plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RejectedPlan {
-    /// Which.
+    /// The rule.
     pub rule: SimpleRule,
-    /// Its ways between storage and memory; empty if it cannot be carried out.
+    /// The paths between storage and memory; empty if the plan is not feasible.
     #[serde(rename = "storage_ways", default)]
     pub storage_paths: Vec<PlannedPath>,
-    /// Its ways between memory and network; empty if it cannot be carried out.
+    /// The paths between memory and network; empty if the plan is not feasible.
     #[serde(rename = "network_ways", default)]
     pub network_paths: Vec<PlannedPath>,
-    /// What it would take; none if it cannot be carried out.
+    /// The predicted time; `None` if the plan is not feasible.
     pub predicted: Option<Prediction>,
-    /// Why it was not taken, in words for people.
+    /// Why it was rejected, for users.
     pub why: String,
 }
 
-/// A plan as it is made by hand.
+/// A rule for a simple plan, as made by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SimpleRule {
-    /// Data goes through the memory of the node its storage hangs on.
+    /// Data goes through the memory of the storage's node.
     AllLocal,
     /// Data and threads are spread evenly over all nodes that may run threads.
     EvenSpread,
@@ -327,12 +334,12 @@ impl PlanProblem {
     /// Reads a problem from JSON.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_PROBLEM_SCHEMA)
     }
 
-    /// Bytes of all data. Saturates.
+    /// Returns the bytes of all data. Saturates.
     pub fn total_bytes(&self) -> u64 {
         self.storage.iter().fold(0, |sum, storage| sum.saturating_add(storage.bytes))
     }
@@ -342,18 +349,18 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PLAN_SCHEMA)
     }
 
-    /// Stages that take the whole predicted time, within a millionth.
+    /// Returns the stages that take the total predicted time, within a millionth.
     pub fn bottleneck(&self) -> impl Iterator<Item = &StageTime> {
-        let least = self.predicted.time_s * (1.0 - 1e-6);
-        self.predicted.stages.iter().filter(move |stage| stage.busy_s >= least)
+        let threshold = self.predicted.time_s * (1.0 - 1e-6);
+        self.predicted.stages.iter().filter(move |stage| stage.busy_s >= threshold)
     }
 
-    /// Threads of both kinds that run on a node.
+    /// Returns the number of threads of both kinds on a node.
     pub fn threads_on(&self, node: NodeId) -> u32 {
         let paths = self.storage_paths.iter().chain(&self.network_paths);
         paths.filter(|path| path.memory_node == node).map(|path| path.threads).sum()
@@ -361,14 +368,14 @@ impl Plan {
 }
 
 impl PathRates {
-    /// Which way it is.
+    /// Returns the identity of the path.
     pub fn id(&self) -> PathId {
         PathId { device_node: self.device_node, memory_node: self.memory_node }
     }
 }
 
 impl PlannedPath {
-    /// Which way it is.
+    /// Returns the identity of the path.
     pub fn id(&self) -> PathId {
         PathId { device_node: self.device_node, memory_node: self.memory_node }
     }

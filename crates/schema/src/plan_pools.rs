@@ -1,39 +1,40 @@
-//! A plan as whoever carries it out sees it: pools of threads, and what they share.
+//! A plan as pools of threads and the rates that they share, for its executors.
 
 use crate::plan::{PathId, PathRates, Plan, PlanProblem, PlannedPath, Transfer};
 use numaio_machine::ids::NodeId;
 
-/// Pools of a plan.
+/// The thread pools of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedPools {
-    /// Pools that bring data into memory: from storage to send, from the network to receive.
+    /// Pools that fill memory: from storage when sending, from the network when receiving.
     pub fills: Vec<PlannedPool>,
-    /// Pools that take it out.
+    /// Pools that drain memory.
     pub drains: Vec<PlannedPool>,
-    /// What pools share. Pools keep the plan's time if they share it in proportion to their bytes (docs/internals/planning.md).
+    /// Shared rates. Pools meet the predicted time if they share them in proportion to their bytes
+    /// (docs/internals/planning.md).
     pub shared: Vec<SharedRate>,
 }
 
-/// Threads that do the same work, on one way of a plan.
+/// Threads with the same work, on one path of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedPool {
-    /// Which side of the memory its way is on.
+    /// The side of the memory.
     pub side: PoolSide,
-    /// Node of the devices, and node of the memory and of the threads.
+    /// The device node and the node of memory and threads.
     pub path: PathId,
-    /// Names of the devices of that side on the device node, those of storage with data only.
+    /// Names of the devices on the device node; storage only with data.
     pub devices: Vec<String>,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Bytes that they move in all.
+    /// Total bytes to move.
     pub bytes: u64,
     /// Bytes per second of one thread.
     pub thread_bytes_per_s: f64,
-    /// Bytes per second of all its threads together at the most.
+    /// Maximum bytes per second of all threads together.
     pub most_bytes_per_s: f64,
 }
 
-/// Side of the memory.
+/// A side of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolSide {
     /// Between storage and memory.
@@ -42,21 +43,21 @@ pub enum PoolSide {
     Network,
 }
 
-/// A rate that several pools share.
+/// A rate shared by several pools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedRate {
     /// Bytes per second.
     pub bytes_per_s: f64,
-    /// Numbers of the pools, those that fill first, then those that drain.
+    /// Indices of the pools, counting first those that fill, then those that drain.
     pub pools: Vec<usize>,
 }
 
 impl Plan {
-    /// Pools of threads by (device node, memory node), and what they share.
+    /// Returns the pools of threads by device node and memory node, and their shared rates.
     pub fn pools(&self) -> PlannedPools {
         let problem = &self.problem;
-        let pools = |side, ways: &[PlannedPath], rates: &[PathRates]| -> Vec<PlannedPool> {
-            ways.iter().map(|way| pool(problem, side, way, rates)).collect()
+        let pools = |side, paths: &[PlannedPath], rates: &[PathRates]| -> Vec<PlannedPool> {
+            paths.iter().map(|path| pool(problem, side, path, rates)).collect()
         };
         let storage = pools(PoolSide::Storage, &self.storage_paths, &problem.storage_paths);
         let network = pools(PoolSide::Network, &self.network_paths, &problem.network_paths);
@@ -64,70 +65,72 @@ impl Plan {
             Transfer::Send => (storage, network),
             Transfer::Receive => (network, storage),
         };
-        let shared = shared(problem, &fills.iter().chain(&drains).collect::<Vec<_>>());
+        let shared = shared_rates(problem, &fills.iter().chain(&drains).collect::<Vec<_>>());
         PlannedPools { fills, drains, shared }
     }
 }
 
-fn pool(problem: &PlanProblem, side: PoolSide, way: &PlannedPath, rates: &[PathRates]) -> PlannedPool {
-    let rates = rates.iter().find(|rates| rates.id() == way.id());
+fn pool(problem: &PlanProblem, side: PoolSide, path: &PlannedPath, rates: &[PathRates]) -> PlannedPool {
+    let rates = rates.iter().find(|rates| rates.id() == path.id());
     let devices = match side {
         PoolSide::Storage => {
-            let own = problem.storage.iter().filter(|it| it.node == way.device_node && it.bytes > 0);
-            own.map(|it| it.device.clone()).collect()
+            let local = problem.storage.iter().filter(|it| it.node == path.device_node && it.bytes > 0);
+            local.map(|it| it.device.clone()).collect()
         }
         PoolSide::Network => {
-            let own = problem.nics.iter().filter(|it| it.node == way.device_node);
-            own.map(|it| it.device.clone()).collect()
+            let local = problem.nics.iter().filter(|it| it.node == path.device_node);
+            local.map(|it| it.device.clone()).collect()
         }
     };
     PlannedPool {
         side,
-        path: way.id(),
+        path: path.id(),
         devices,
-        threads: way.threads,
-        bytes: way.bytes,
+        threads: path.threads,
+        bytes: path.bytes,
         thread_bytes_per_s: rates
-            .map_or(way.bytes_per_s / f64::from(way.threads.max(1)), |rates| rates.thread_bytes_per_s),
-        most_bytes_per_s: rates.map_or(way.bytes_per_s, |rates| rates.most_bytes_per_s),
+            .map_or(path.bytes_per_s / f64::from(path.threads.max(1)), |rates| rates.thread_bytes_per_s),
+        most_bytes_per_s: rates.map_or(path.bytes_per_s, |rates| rates.most_bytes_per_s),
     }
 }
 
-/// NICs of a node, storage of a node, limits, as far as a figure of them is known.
-fn shared(problem: &PlanProblem, pools: &[&PlannedPool]) -> Vec<SharedRate> {
-    let numbers = |of: &dyn Fn(&PlannedPool) -> bool| -> Vec<usize> {
-        (0..pools.len()).filter(|number| of(pools[*number])).collect()
+/// Returns the rates shared by pools: NICs of a node, storage of a node and limits, as far as
+/// known.
+fn shared_rates(problem: &PlanProblem, pools: &[&PlannedPool]) -> Vec<SharedRate> {
+    let indices = |is_member: &dyn Fn(&PlannedPool) -> bool| -> Vec<usize> {
+        (0..pools.len()).filter(|index| is_member(pools[*index])).collect()
     };
     let mut shared = Vec::new();
     for node in problem.nodes.iter().map(|node| node.node) {
         for (side, rate) in
             [(PoolSide::Network, nics_rate(problem, node)), (PoolSide::Storage, storage_rate(problem, node))]
         {
-            let own = numbers(&|pool| pool.side == side && pool.path.device_node == node);
-            shared.extend(rate.map(|bytes_per_s| SharedRate { bytes_per_s, pools: own }));
+            let members = indices(&|pool| pool.side == side && pool.path.device_node == node);
+            shared.extend(rate.map(|bytes_per_s| SharedRate { bytes_per_s, pools: members }));
         }
     }
     for limit in &problem.limits {
-        let own = numbers(&|pool| match pool.side {
+        let members = indices(&|pool| match pool.side {
             PoolSide::Storage => limit.storage_paths.contains(&pool.path),
             PoolSide::Network => limit.network_paths.contains(&pool.path),
         });
-        shared.push(SharedRate { bytes_per_s: limit.bytes_per_s, pools: own });
+        shared.push(SharedRate { bytes_per_s: limit.bytes_per_s, pools: members });
     }
     shared.retain(|shared| !shared.pools.is_empty());
     shared
 }
 
-/// One NIC without a figure takes whatever its ways bring.
+/// Returns the rate of a node's NICs; `None` if that of one NIC is unknown.
 fn nics_rate(problem: &PlanProblem, node: NodeId) -> Option<f64> {
     problem.nics.iter().filter(|nic| nic.node == node).map(|nic| nic.bytes_per_s).sum()
 }
 
-/// All devices of a node are used in step with their data, so the one with most to do holds them all.
+/// Returns the rate of a node's storage. All devices finish together, so the slowest one, by its
+/// data, limits the node.
 fn storage_rate(problem: &PlanProblem, node: NodeId) -> Option<f64> {
-    let own = || problem.storage.iter().filter(|it| it.node == node && it.bytes > 0);
-    let bytes: f64 = own().map(|it| it.bytes as f64).sum();
-    let longest = own().filter_map(|it| Some(it.bytes as f64 / it.bytes_per_s?)).fold(0.0, f64::max);
+    let local = || problem.storage.iter().filter(|it| it.node == node && it.bytes > 0);
+    let bytes: f64 = local().map(|it| it.bytes as f64).sum();
+    let longest = local().filter_map(|it| Some(it.bytes as f64 / it.bytes_per_s?)).fold(0.0, f64::max);
     (longest > 0.0).then(|| bytes / longest)
 }
 
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_is_a_pool_with_its_devices() {
+    fn each_path_becomes_a_pool_with_its_devices() {
         let pools = plan().pools();
         let fills: Vec<_> = pools.fills.iter().map(|pool| (pool.path, pool.threads, pool.bytes)).collect();
         assert_eq!(
@@ -158,15 +161,16 @@ mod tests {
         );
         assert_eq!(pools.fills[0].devices, ["nvme0n1", "nvme1n1"]);
         assert_eq!(pools.drains[1].devices, ["eth1"]);
-        let moved = |pools: &[PlannedPool]| pools.iter().map(|pool| pool.bytes).sum::<u64>();
-        assert_eq!(moved(&pools.fills), moved(&pools.drains));
+        let total_bytes = |pools: &[PlannedPool]| pools.iter().map(|pool| pool.bytes).sum::<u64>();
+        assert_eq!(total_bytes(&pools.fills), total_bytes(&pools.drains));
         assert!(pools.fills.iter().all(|pool| pool.side == PoolSide::Storage));
     }
 
-    /// Of node 0's drives one has four times the other's data and holds it up: 2.5 TB at the rate at which it does 2 TB.
-    /// Node 1's drive has no figure, and no plan uses the link, so that nothing is shared there.
+    /// One drive of node 0 has four times the data of the other and limits both: 2.5 TB at the rate
+    /// at which it moves 2 TB. The drive of node 1 has no rate, and no path uses the link, so
+    /// neither is shared.
     #[test]
-    fn pools_share_what_has_a_figure() {
+    fn pools_share_known_rates() {
         let pools = plan().pools();
         let shared: Vec<_> = pools.shared.iter().map(|it| (it.bytes_per_s, it.pools.clone())).collect();
         assert_eq!(
@@ -177,10 +181,10 @@ mod tests {
     }
 
     #[test]
-    fn received_data_fills_from_the_network() {
+    fn receiving_fills_memory_from_the_network() {
         let mut plan = plan();
         plan.problem.direction = Transfer::Receive;
-        // Room for nothing is no room: that device is none of the pool.
+        // A device without bytes is not in the pool.
         plan.problem.storage.push(PlanStorage {
             device: "spare".into(),
             node: NodeId(1),
@@ -190,6 +194,6 @@ mod tests {
         let pools = plan.pools();
         assert!(pools.fills.iter().all(|pool| pool.side == PoolSide::Network));
         assert_eq!(pools.drains[2].devices, ["nvme2n1"]);
-        assert_eq!(pools.shared[1].pools, [2, 3], "fills count first");
+        assert_eq!(pools.shared[1].pools, [2, 3], "filling pools are counted first");
     }
 }

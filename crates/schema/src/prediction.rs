@@ -1,4 +1,4 @@
-//! What a device shared by streams of several nodes is predicted to give.
+//! Predicted bandwidth of a device shared by streams of several nodes.
 
 use crate::{DocumentError, IoEngine, Warning};
 use numaio_machine::ids::NodeId;
@@ -6,7 +6,7 @@ use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`IoPrediction`].
+/// Schema and version of [`IoPrediction`].
 pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
 
 /// Aggregate bandwidth of a device for a mix of streams, by two predictors.
@@ -18,65 +18,66 @@ pub struct IoPrediction {
     pub numaio: String,
     /// The machine.
     pub machine: Identity,
-    /// Seconds since 1970 of the newest measurement behind it.
+    /// Time of the newest underlying measurement, in seconds since 1970.
     pub measured_at: u64,
-    /// What the device gives each node alone, and together: all that the predictions rest on.
+    /// The capacities of the device for each node alone and for all together, the only input of the
+    /// predictions.
     pub capacities: Capacities,
-    /// The mix; none if only the best one was asked for.
+    /// The requested mix; `None` if only the best mix was requested.
     pub mix: Option<MixPrediction>,
-    /// The distribution of a number of streams with the highest predicted bandwidth, if it was asked for.
+    /// The distribution of a number of streams with the highest predicted bandwidth, if requested.
     pub best: Option<MixPrediction>,
-    /// What is missing or doubtful.
+    /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
 }
 
-/// What a device gives in one direction, fitted from measurements.
+/// The capacities of a device in one direction, fitted from measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capacities {
     /// Name of the device.
     pub device: String,
-    /// The node it hangs on; none if unknown.
+    /// The node it is attached to; `None` if unknown.
     pub node: Option<NodeId>,
-    /// What measured it.
+    /// The engine of the measurements.
     pub engine: IoEngine,
     /// Device write or device read.
     pub direction: Direction,
-    /// What was asked of the device beyond direction.
+    /// The operation beyond the direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// Bytes of one request, message or transfer.
     pub block_bytes: u64,
-    /// What each node gets alone, by node.
+    /// The capacity of each node alone, by node.
     pub nodes: Vec<NodeCapacity>,
-    /// What the device gives all nodes together.
+    /// The capacity for all nodes together.
     pub cap: Estimate,
-    /// How the cap is known.
+    /// The source of the cap.
     pub cap_source: CapSource,
-    /// Bandwidth of the device's PCI Express link in this direction, which nothing exceeds; none if unknown.
+    /// Bandwidth of the PCI Express link in this direction, an upper bound; `None` if unknown.
     pub link_bytes_per_s: Option<f64>,
     /// How nodes share the device.
     pub sharing: Sharing,
 }
 
-/// What one node gets while no other node uses the device, its buffers local to its CPUs.
+/// The capacity of one node that uses the device alone, with buffers local to its CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeCapacity {
     /// The node.
     pub node: NodeId,
-    /// The node that was measured: itself, or the one that stands for its class.
+    /// The measured node: this one, or the representative of its class.
     pub measured: NodeId,
-    /// Rank of its class in the model of the device's node; none without a model.
+    /// Rank of its class in the model of the device's node; `None` without a model.
     pub class: Option<u32>,
     /// Bandwidth by number of streams, fewest first.
     pub streams: Vec<StreamsCapacity>,
 }
 
-/// What a number of streams get.
+/// The bandwidth of a number of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StreamsCapacity {
-    /// How many streams.
+    /// Number of streams.
     pub streams: u32,
-    /// Of all of them together.
+    /// The bandwidth of all streams together.
     #[serde(flatten)]
     pub estimate: Estimate,
 }
@@ -84,23 +85,23 @@ pub struct StreamsCapacity {
 /// A bandwidth in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The bandwidth, a median where it was measured.
+    /// The bandwidth; for measurements the median.
     pub bytes_per_s: f64,
-    /// Lower end of its interval. Of a prediction: the prediction from the lower ends of all readings at once.
+    /// Lower end of the interval; for a prediction, computed from the lower ends of all readings.
     pub low: f64,
-    /// Upper end of its interval, likewise.
+    /// Upper end of the interval; for a prediction, computed from the upper ends of all readings.
     pub high: f64,
 }
 
-/// How it is known what a device gives all nodes together.
+/// The source of a device's capacity for all nodes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapSource {
-    /// A mix of several nodes was measured to give less than its nodes alone do together.
+    /// A measured mix of several nodes got less than the sum of its nodes alone.
     Mix,
-    /// No mix was limited by the device: the cap is this at the least.
+    /// No measured mix was limited by the device: a lower bound.
     AtLeast,
-    /// No mix was measured: taken to be the most that one node gets.
+    /// No mix was measured: assumed to be the maximum of a single node.
     Assumed,
 }
 
@@ -108,76 +109,77 @@ pub enum CapSource {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "sharing", rename_all = "kebab-case")]
 pub enum Sharing {
-    /// Each stream gets as much as any other, up to what its node's path and the device's cap allow.
+    /// Each stream gets an equal share, limited by its node's path and the device's cap.
     MaxMin,
-    /// The device works for one stream at a time: a mix gave less than its best node alone, which no cap does.
-    /// Equation 1, times this factor.
+    /// The device serves one stream at a time: a mix got less than its best node alone, which a cap
+    /// does not explain. The prediction is Equation 1 times this factor.
     Time {
-        /// What the measured mix gave, over Equation 1.
+        /// Bandwidth of the measured mix over Equation 1.
         factor: f64,
-        /// Ends of its interval.
+        /// Interval of the factor.
         interval: (f64, f64),
     },
 }
 
-/// Streams of one node, with buffers local to it.
+/// Streams of one node, with local buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeStreams {
     /// The node.
     pub node: NodeId,
-    /// How many.
+    /// Number of streams.
     pub streams: u32,
 }
 
-/// A mix, and what it is predicted to give.
+/// A mix and its predicted bandwidth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MixPrediction {
-    /// Its streams, by node.
+    /// The streams, by node.
     pub streams: Vec<NodeStreams>,
-    /// Equation 1 of Li et al. (ICPP 2013): the mean of the classes' bandwidths, weighted by their share of streams.
+    /// Equation 1 of Li et al. (ICPP 2013): mean bandwidth of the classes, weighted by their share
+    /// of streams.
     pub equation_1: Estimate,
-    /// The second predictor, which respects limits.
+    /// The second predictor, which includes limits.
     pub limits: Estimate,
-    /// What each node gets of it, in the order of `streams`.
+    /// The bandwidth of each node, in the order of `streams`.
     pub flows: Vec<FlowPrediction>,
-    /// What was measured, if it was.
+    /// The measured bandwidth, if available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<MixMeasurement>,
 }
 
-/// What the streams of one node get in a mix, by the second predictor.
+/// The predicted bandwidth of one node's streams in a mix, by the second predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FlowPrediction {
     /// The node.
     pub node: NodeId,
-    /// What they would get alone.
+    /// Bandwidth without the other nodes.
     pub alone: Estimate,
-    /// What they get in the mix, in bytes per second.
+    /// Bandwidth in the mix, in bytes per second.
     pub bytes_per_s: f64,
-    /// What keeps them from getting more.
+    /// The limiting resource.
     #[serde(rename = "held_by")]
     pub limited_by: LimitedBy,
 }
 
-/// What keeps streams from getting more.
+/// The resource that limits streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {
-    /// The path of their node, or what so few streams ask for.
+    /// The path of the node, or the number of streams.
     Path,
-    /// The device, which others use too.
+    /// The device, which other nodes share.
     Device,
 }
 
-/// A mix that was measured.
+/// A measured mix.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MixMeasurement {
-    /// What it gave.
+    /// The measured bandwidth.
     #[serde(flatten)]
     pub estimate: Estimate,
-    /// Equation 1 over it, less one.
+    /// Relative error of Equation 1.
     pub equation_1_error: f64,
-    /// The second predictor over it, less one.
+    /// Relative error of the second predictor.
     pub limits_error: f64,
 }
 
@@ -185,20 +187,20 @@ impl IoPrediction {
     /// Reads a prediction.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, PREDICTION_SCHEMA)
     }
 }
 
 impl Estimate {
-    /// The same at both ends: what is known exactly, or assumed.
+    /// Creates an estimate without an interval, for exact or assumed values.
     pub fn exactly(bytes_per_s: f64) -> Self {
         Self { bytes_per_s, low: bytes_per_s, high: bytes_per_s }
     }
 
-    /// The same arithmetic on the value and on both ends.
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Self {
-        Self { bytes_per_s: change(self.bytes_per_s), low: change(self.low), high: change(self.high) }
+    /// Applies a function to the value and both ends of the interval.
+    pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
+        Self { bytes_per_s: function(self.bytes_per_s), low: function(self.low), high: function(self.high) }
     }
 }

@@ -1,4 +1,4 @@
-//! What was measured, how, and in what conditions.
+//! The record of a measurement campaign: method, conditions and results.
 
 use crate::{DocumentError, Provenance, Summary};
 use numaio_machine::ids::NodeId;
@@ -6,7 +6,7 @@ use numaio_machine::probe::Residency;
 use numaio_machine::workload::{CopyLoop, Flow, Pages, Placement};
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Record`].
+/// Schema and version of [`Record`].
 pub const RECORD_SCHEMA: &str = "numaio/record/1";
 
 /// A campaign of measurements on one machine.
@@ -14,94 +14,96 @@ pub const RECORD_SCHEMA: &str = "numaio/record/1";
 pub struct Record {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
-    /// Where it comes from.
+    /// The origin of the measurements.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// How it was measured.
+    /// The method.
     pub method: Method,
-    /// What was measured, by flow.
+    /// The measurements, by flow.
     pub cells: Vec<Cell>,
 }
 
-/// Where the machine came from.
+/// The source of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum MachineSource {
-    /// This Linux.
+    /// This machine.
     Live,
     /// A tape.
     Tape {
-        /// Its name.
+        /// The name of the tape.
         name: String,
-        /// Its note, as that the machine was emulated.
+        /// The note on the tape, such as that the machine was emulated.
         note: String,
     },
     /// A simulation.
     Simulated,
 }
 
-/// How cells were measured.
+/// The method of a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Method {
-    /// The copy loop used.
+    /// The copy loop.
     pub copy_loop: CopyLoop,
-    /// The trial in which it was chosen; empty if the user chose it.
+    /// The trials by which the loop was selected; empty if the user selected it.
     pub trials: Vec<LoopTrial>,
-    /// The C library whose `memcpy` is among the loops tried or used, with its version: two programs of which it
-    /// differs copy by different means. None if `memcpy` was not run, or the machine did not tell.
+    /// Name and version of the C library whose `memcpy` was measured, because `memcpy` differs
+    /// between libraries. `None` if `memcpy` was not run, or the machine did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub c_library: Option<String>,
-    /// Bytes that cross the memory bus for each byte copied with that loop, at most.
+    /// Maximum bytes on the memory bus per byte copied with this loop.
     pub bus_bytes_per_byte: u32,
-    /// Bytes of each thread's source and again of its sink, by target.
+    /// Bytes of each thread's source, and of its sink, by target.
     pub bytes_per_thread: Vec<(NodeId, u64)>,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: Pages,
-    /// Fixed repetitions (Algorithm 1 as printed); none if sampled in rounds until precise.
+    /// Fixed number of repetitions (Algorithm 1 as printed); `None` for rounds until precise.
     pub repetitions: Option<u32>,
-    /// Half width of the 95 % interval of a cell's median, relative to it, at which the cell is settled.
+    /// Half width of the 95 % interval of a cell's median, relative to it, at which the cell is
+    /// settled.
     pub precision: f64,
     /// Time limit in seconds.
     pub time_limit_s: f64,
     /// Time spent on the machine, in seconds: buffers, checks and copies.
     pub elapsed_s: f64,
-    /// Seed of the order in which cells were visited.
+    /// Seed of the order of visits.
     pub seed: u64,
-    /// Rounds begun.
+    /// Rounds started.
     pub rounds: u32,
 }
 
-/// One loop's trial.
+/// The trial of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoopTrial {
     /// The loop.
     pub copy_loop: CopyLoop,
-    /// Median bandwidth; none if this machine cannot run it.
+    /// Median bandwidth; `None` if this machine cannot run the loop.
     pub bytes_copied_per_s: Option<f64>,
 }
 
-/// One flow, measured by threads on one node.
+/// A flow measured by threads on one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Node of the threads: the target.
+    /// The node of the threads: the target.
     pub target: NodeId,
-    /// From where to where. For a device write the sink is the target, for a device read the source.
+    /// Source and sink node. The target is the sink for a device write, the source for a device
+    /// read.
     #[serde(flatten)]
     pub flow: Flow,
     /// The threads.
     #[serde(flatten)]
     pub placement: Placement,
-    /// Visits in order of time.
+    /// The visits in order of time.
     pub visits: Vec<Visit>,
-    /// Over the medians of the visits. None if nothing was measured.
+    /// Summary of the medians of the visits; `None` if nothing was measured.
     pub bytes_copied_per_s: Option<Summary>,
     /// Whether the interval is within the precision.
     pub settled: bool,
-    /// Why there is no figure, or why visits failed.
+    /// Why the summary is missing, or why visits failed.
     pub failure: Option<String>,
 }
 
-/// One visit to a cell: fresh buffers, one run.
+/// A visit to a cell: a run with fresh buffers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Visit {
     /// The round.
@@ -116,29 +118,32 @@ pub struct Visit {
     pub samples: u32,
     /// Time between the first and the last thread's start.
     pub start_skew_ns: u64,
-    /// Where the pages were.
+    /// The nodes of the pages.
     pub residency: Residency,
-    /// Why this visit is left out of the summary, if it is: its pages were not where they were bound.
+    /// Why the visit is excluded from the summary: its pages were not on the requested nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_aside: Option<String>,
 }
 
-/// Something that makes figures doubtful.
+/// A reason to doubt measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Stable name, as in `other-load`.
+    /// A stable name, such as `other-load`.
     pub rule: String,
-    /// One sentence for people, the cause named where it can be seen.
+    /// A sentence for users, with the cause if it is known.
     pub what: String,
 }
 
 impl Record {
     /// Reads a record.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, RECORD_SCHEMA)
     }
 
-    /// The cell of a flow measured from a target.
+    /// Returns the cell of a flow measured from a target.
     pub fn cell(&self, target: NodeId, flow: Flow) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.target == target && cell.flow == flow)
     }

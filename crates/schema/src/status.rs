@@ -1,4 +1,4 @@
-//! Where running programs are, beside the devices that they use.
+//! Where running programs are, relative to the devices they use.
 
 use crate::DocumentError;
 use numaio_machine::ids::NodeId;
@@ -6,94 +6,96 @@ use numaio_machine::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of [`Status`].
+/// Schema and version of [`Status`].
 pub const STATUS_SCHEMA: &str = "numaio/status/1";
 
-/// Running programs, and which of them are remote to their devices.
+/// Running programs, and which of them are remote from their devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// [`STATUS_SCHEMA`].
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
-    /// Seconds since 1970 at which it was seen.
+    /// Time of observation in seconds since 1970.
     pub seen_at: u64,
-    /// The programs, by number.
+    /// The programs, by process ID.
     pub processes: Vec<ProcessStatus>,
-    /// Programs that were asked for and could not be seen, or not wholly, and why.
+    /// Requested programs that could not be inspected, or only partially, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<UnreadableProcess>,
 }
 
-/// One running program.
+/// A running program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessStatus {
-    /// Its number.
+    /// The process ID.
     pub pid: u32,
-    /// Its name.
+    /// The name of the program.
     pub name: String,
     /// Threads by the node of the CPU on which they run or last ran.
     pub threads_on: BTreeMap<NodeId, u32>,
-    /// CPUs on which at least one of its threads may run.
+    /// CPUs on which at least one thread may run.
     pub allowed: CpuSet,
-    /// Bytes of its own memory by node; none if the kernel does not let us see.
+    /// Bytes of private memory by node; `None` if the kernel denies access.
     pub bytes_on: Option<BTreeMap<NodeId, u64>>,
-    /// Devices behind its open files and connections.
+    /// The devices behind open files and connections.
     pub devices: Vec<DeviceUse>,
-    /// How much of it is where; none if its devices' nodes are not known, or it has none.
+    /// How much of the program is near its devices; `None` without devices, or if their nodes are
+    /// unknown.
     pub nearness: Option<Nearness>,
 }
 
-/// A device that a program has open.
+/// A device used by a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceUse {
-    /// Its name.
+    /// The name of the device.
     pub device: String,
-    /// Its node.
+    /// The node of the device.
     pub node: Option<NodeId>,
-    /// Share of the open files and connections that lead to it.
+    /// Share of the open files and connections that lead to the device.
     pub share: f64,
-    /// What leads to it, as in `/data/set1 -> xfs on /dev/sda1 -> sda`; the first of several.
+    /// The chain to the device, such as `/data/set1 -> xfs on /dev/sda1 -> sda`; the first of
+    /// several.
     #[serde(rename = "by_way_of")]
     pub reached_via: String,
 }
 
-/// How near a program is to its devices.
+/// The shares of a program that are near its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nearness {
-    /// Nodes that are near: the devices' own, and with a model those of their best class.
+    /// Near nodes: the nodes of the devices, and with a model those of their best class.
     pub near: NodeSet,
-    /// Share of its threads that run there.
+    /// Share of threads that run on near nodes.
     pub threads: Option<f64>,
-    /// Share of its memory that lies there.
+    /// Share of memory on near nodes.
     pub memory: Option<f64>,
 }
 
-/// A program that could not be seen.
+/// A program that could not be inspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableProcess {
-    /// Its number.
+    /// The process ID.
     pub pid: u32,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
 impl Nearness {
-    /// Whether part of its threads or memory is remote to its devices.
+    /// Returns whether part of the threads or memory is remote from the devices.
     pub fn is_remote(&self) -> bool {
-        let part = |share: Option<f64>| share.is_some_and(|share| share < WHOLE);
-        part(self.threads) || part(self.memory)
+        let is_partial = |share: Option<f64>| share.is_some_and(|share| share < NEAR_SHARE);
+        is_partial(self.threads) || is_partial(self.memory)
     }
 }
 
-/// From this share on everything counts as near: a stray page of a shared library is none.
-const WHOLE: f64 = 0.95;
+/// Share from which a program counts as near, which tolerates stray pages of shared libraries.
+const NEAR_SHARE: f64 = 0.95;
 
 impl Status {
     /// Reads a document.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, STATUS_SCHEMA)
     }

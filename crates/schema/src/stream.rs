@@ -5,22 +5,23 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
 use serde::{Deserialize, Serialize};
 
-/// Version of [`StreamRecord`].
+/// Schema and version of [`StreamRecord`].
 pub const STREAM_SCHEMA: &str = "numaio/stream/1";
 
-/// STREAM measured for pairs of CPU node and memory node.
+/// STREAM results for pairs of CPU node and memory node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamRecord {
     /// [`STREAM_SCHEMA`].
     pub schema: String,
-    /// Where it comes from.
+    /// The origin of the measurements.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// How it was measured.
+    /// The method.
     pub method: StreamMethod,
-    /// What was measured.
+    /// The measurements.
     pub cells: Vec<StreamCell>,
-    /// Pairs of nodes of one level, by operation (Braithwaite et al., 2012); empty where cores ran alone.
+    /// Bandwidth classes of pairs of nodes, by operation (Braithwaite et al., 2012); empty if cores
+    /// were measured separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<PairClasses>,
 }
@@ -30,84 +31,84 @@ pub struct StreamRecord {
 pub struct PairClasses {
     /// The operation.
     pub op: StreamOp,
-    /// How pairs were classed.
+    /// The rule of classification.
     pub rule: ClassRule,
-    /// Classes, best first.
+    /// The classes, best first.
     pub classes: Vec<PairClass>,
 }
 
-/// Pairs of one level.
+/// A bandwidth class of pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairClass {
-    /// 1 is best.
+    /// The rank; 1 is best.
     pub rank: u32,
-    /// CPU node and memory node.
+    /// The pairs of CPU node and memory node.
     pub pairs: Vec<(NodeId, NodeId)>,
-    /// Least bandwidth of a pair.
+    /// Lowest bandwidth of a pair.
     pub min_bytes_per_s: f64,
-    /// Greatest bandwidth of a pair.
+    /// Highest bandwidth of a pair.
     pub max_bytes_per_s: f64,
-    /// Mean bandwidth of its pairs.
+    /// Mean bandwidth of the pairs.
     pub mean_bytes_per_s: f64,
 }
 
-/// How STREAM was measured.
+/// The method of a STREAM measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamMethod {
-    /// The loop used for each operation that was measured.
+    /// The loop of each measured operation.
     pub loops: Vec<(StreamOp, StreamLoop)>,
-    /// The trial in which the loops were chosen; empty if the user chose one.
+    /// The trials by which the loops were selected; empty if the user selected one.
     pub trials: Vec<StreamTrial>,
-    /// Who ran.
+    /// The threads of a cell.
     pub scope: StreamScope,
-    /// Bytes of each array of a thread, by CPU node.
+    /// Bytes of each thread's arrays, by CPU node.
     pub bytes_per_array: Vec<(NodeId, u64)>,
-    /// Pages behind the arrays.
+    /// Page size of the arrays.
     pub pages: Pages,
-    /// When it ended.
+    /// Stopping criteria and progress.
     #[serde(flatten)]
     pub rounds: Rounds,
 }
 
-/// Who runs STREAM in one cell.
+/// The threads that run STREAM in one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "scope", rename_all = "kebab-case")]
 pub enum StreamScope {
-    /// Threads of one CPU node together.
+    /// The threads of one CPU node together.
     Node {
-        /// Threads asked for on each; none for one on each core.
+        /// Requested threads per node; `None` for one per core.
         threads: Option<u32>,
     },
-    /// Every hardware thread of one CPU node together.
+    /// All hardware threads of one CPU node together.
     HardwareThreads,
-    /// Each core alone.
+    /// Each core separately.
     Core,
 }
 
-/// One loop's trial at one operation.
+/// The trial of a loop with an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamTrial {
     /// The operation.
     pub op: StreamOp,
     /// The loop.
     pub stream_loop: StreamLoop,
-    /// Median bandwidth as STREAM counts; none if this machine cannot run it.
+    /// Median bandwidth as STREAM counts it; `None` if this machine cannot run the loop.
     pub bytes_per_s: Option<f64>,
 }
 
-/// One operation by threads of one node on arrays of one node.
+/// An operation by threads of one node on arrays of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamCell {
     /// The operation.
     pub op: StreamOp,
-    /// Node of the threads.
+    /// The node of the threads.
     pub cpu_node: NodeId,
-    /// Node of the arrays.
+    /// The node of the arrays.
     pub memory_node: NodeId,
     /// The threads; one CPU with [`StreamScope::Core`].
     #[serde(flatten)]
     pub placement: Placement,
-    /// Bandwidth as STREAM counts: bytes read and written, without what write-allocate adds.
+    /// Bandwidth as STREAM counts it: bytes read and written, without write-allocate traffic.
     pub bytes_per_s: Reading,
 }
 
@@ -115,7 +116,7 @@ impl StreamRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, STREAM_SCHEMA)
     }

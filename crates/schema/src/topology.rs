@@ -1,37 +1,41 @@
-//! A machine as it was seen.
+//! The topology of a machine.
 
 use crate::DocumentError;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`TopologyDocument`].
+/// Schema and version of [`TopologyDocument`].
 pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
 
-/// A machine as it was seen.
+/// The topology of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopologyDocument {
     /// [`TOPOLOGY_SCHEMA`].
     pub schema: String,
-    /// Seconds since 1970 at which it was seen; none of a copied tree of files, which does not tell.
+    /// Time of discovery in seconds since 1970; `None` for a copied tree of files, which does not
+    /// record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_at: Option<u64>,
-    /// The machine.
+    /// The topology.
     #[serde(flatten)]
     pub topology: Topology,
 }
 
 impl TopologyDocument {
-    /// The document of a machine seen at no known time.
+    /// Creates a document without a time of discovery.
     pub fn new(topology: Topology) -> Self {
         Self::with_time(topology, None)
     }
 
-    /// The document of a machine seen at a time, in seconds since 1970.
+    /// Creates a document with a time of discovery, in seconds since 1970.
     pub fn with_time(topology: Topology, seen_at: Option<u64>) -> Self {
         Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology }
     }
 
     /// Reads a document.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, TOPOLOGY_SCHEMA)
     }

@@ -1,4 +1,5 @@
-//! The copy model beside measured I/O: Tables IV and V of Li et al. (ICPP 2013) for this machine.
+//! The copy model compared with measured I/O: Tables IV and V of Li et al. (ICPP 2013) for this
+//! machine.
 
 use crate::{Agreement, ClassRule, DocumentError, View, Warning};
 use numaio_machine::ids::NodeId;
@@ -7,10 +8,10 @@ use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
-/// Version of [`Validation`].
+/// Schema and version of [`Validation`].
 pub const VALIDATION_SCHEMA: &str = "numaio/validation/1";
 
-/// How well the classes of a target's model foretell the bandwidth of its devices.
+/// How well the classes of a target's model predict the bandwidth of its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
     /// [`VALIDATION_SCHEMA`].
@@ -19,128 +20,130 @@ pub struct Validation {
     pub numaio: String,
     /// The machine.
     pub machine: Identity,
-    /// Seconds since 1970 of the newest measurement among the views.
+    /// Time of the newest measurement among the views, in seconds since 1970.
     pub measured_at: u64,
     /// The target.
     pub target: NodeId,
-    /// Names of the devices that were measured.
+    /// Names of the measured devices.
     pub devices: Vec<String>,
-    /// One for each direction of the model in which I/O was measured.
+    /// One entry for each direction of the model with measured I/O.
     pub directions: Vec<ValidatedDirection>,
-    /// What is missing or doubtful.
+    /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
 }
 
-/// One direction of a target: a table of the paper, and what follows from it.
+/// One direction of a target: a table of the paper, and its evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ValidatedDirection {
     /// Device write or device read.
     pub direction: Direction,
-    /// How the model's nodes were classed.
+    /// The rule of classification.
     pub rule: ClassRule,
-    /// Share of a class's best by which its members may lie below it.
+    /// Maximum difference between a member and the best of its class, as a share.
     pub level: f64,
-    /// Classes of the model, best first.
+    /// The classes of the model, best first.
     pub classes: Vec<ValidatedClass>,
-    /// What was measured or stated: the copy model first, then measured I/O, then hop distance and STREAM.
+    /// The columns: the copy model first, then measured I/O, then hop distance and STREAM.
     pub columns: Vec<Column>,
-    /// One for each column of measured I/O.
+    /// One entry for each column of measured I/O.
     pub verdicts: Vec<Verdict>,
 }
 
 /// A class of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedClass {
-    /// 1 is best.
+    /// The rank; 1 is best.
     pub rank: u32,
-    /// Its nodes.
+    /// The nodes.
     pub nodes: NodeSet,
 }
 
-/// What one method says of the classes.
+/// The values of one method for the classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// What it is among the columns.
+    /// The role of the column.
     pub role: Role,
-    /// Its values by node.
+    /// The values by node.
     pub view: View,
-    /// Its values by class, in the order of the classes; none of a class without a value.
+    /// The values by class, in the order of the classes; `None` for a class without a value.
     pub classes: Vec<Option<Spread>>,
 }
 
-/// What a column is.
+/// The role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The copy model, which is validated.
     Model,
-    /// Measured I/O, against which everything is validated.
+    /// Measured I/O, the reference.
     Measured,
-    /// What else could have been believed: hop distance, STREAM.
+    /// An alternative to the model: hop distance or STREAM.
     #[serde(rename = "rival")]
     Baseline,
 }
 
-/// Values of the nodes of a class.
+/// The values of the nodes of a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Nodes that have a value.
+    /// The nodes with a value.
     pub nodes: NodeSet,
-    /// Least value.
+    /// The lowest value.
     pub min: f64,
-    /// Greatest value.
+    /// The highest value.
     pub max: f64,
-    /// Mean of the values.
+    /// The mean.
     pub mean: f64,
-    /// Means of the lower and of the upper ends of their intervals: the interval of the mean, if all of them err the
-    /// same way. None of what is stated.
+    /// Interval of the mean for errors in the same direction: means of the lower and of the upper
+    /// ends. `None` for stated values.
     pub interval: Option<(f64, f64)>,
 }
 
-/// How the model and its rivals did against one column of measured I/O.
+/// How the model and its baselines agree with one column of measured I/O.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Name of the view of measured I/O.
     pub measured: String,
-    /// Nodes that were not measured.
+    /// The nodes that were not measured.
     pub not_measured: NodeSet,
-    /// Those of them for which a node of their class was measured, by the measurement's own method.
+    /// The nodes of these that are represented by a measured node of their class, as chosen by the
+    /// measurement.
     #[serde(default, skip_serializing_if = "NodeSet::is_empty")]
     pub represented: NodeSet,
-    /// Pairs of classes that the I/O tells apart and puts into the model's order.
+    /// Number of pairs of classes that differ in I/O and have the model's order.
     pub classes_in_order: u32,
-    /// Pairs of classes that it tells apart and puts into the opposite order, by rank.
+    /// Pairs of classes, by rank, that differ in I/O and have the opposite order.
     pub classes_reversed: Vec<(u32, u32)>,
-    /// Pairs of classes that it cannot tell apart.
+    /// Number of pairs of classes that do not differ in I/O.
     pub classes_tied: u32,
-    /// Node by node, the model first, then its rivals: the first view of each is theirs, the second the measured one.
+    /// Agreement by node, the model first, then the baselines. The second view is always the
+    /// measured one.
     pub agreements: Vec<Agreement>,
-    /// How far the least bandwidth lies below the greatest, as a share.
+    /// Difference between the highest and lowest bandwidth, as a share of the highest.
     pub spread: f64,
-    /// Whether the device is the bottleneck and not NUMA: the model has several classes, and all nodes get the same
-    /// within the level.
+    /// Whether the device is the bottleneck, not NUMA: the model has several classes, but all nodes
+    /// get the same bandwidth within the level.
     pub device_bound: bool,
-    /// Classes whose members' I/O differ by more than the level, beyond noise.
+    /// Classes whose members' I/O differs by more than the level, beyond noise.
     pub splits: Vec<Split>,
-    /// Neighbouring classes whose I/O is the same within the level.
+    /// Adjacent classes with the same I/O within the level.
     pub merges: Vec<Merge>,
 }
 
-/// A class that should be several.
+/// A class that should be split.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The class.
+    /// The rank of the class.
     pub rank: u32,
-    /// What it should be, best first.
+    /// The parts, best first.
     pub parts: Vec<NodeSet>,
 }
 
-/// Classes that should be one.
+/// Classes that should be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
-    /// The classes, best first.
+    /// The ranks of the classes, best first.
     pub ranks: Vec<u32>,
-    /// Their nodes that were measured.
+    /// Their measured nodes.
     pub nodes: NodeSet,
 }
 
@@ -148,24 +151,24 @@ impl Validation {
     /// Reads a validation.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, VALIDATION_SCHEMA)
     }
 }
 
 impl ValidatedDirection {
-    /// The column of a view.
+    /// Returns the column of a view.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.view.name == name)
     }
 }
 
 impl Verdict {
-    /// Of the pairs of classes that the I/O tells apart, those in the model's order less those reversed, as a share:
-    /// 1 is full agreement, -1 the opposite order. None if it tells none apart.
+    /// Returns the rank agreement over pairs of classes that differ in I/O: 1 for the model's
+    /// order, -1 for the opposite order. `None` if no pair differs.
     pub fn rank_agreement(&self) -> Option<f64> {
-        let (alike, reversed) = (f64::from(self.classes_in_order), self.classes_reversed.len() as f64);
-        (alike + reversed > 0.0).then(|| (alike - reversed) / (alike + reversed))
+        let (agreeing, reversed) = (f64::from(self.classes_in_order), self.classes_reversed.len() as f64);
+        (agreeing + reversed > 0.0).then(|| (agreeing - reversed) / (agreeing + reversed))
     }
 }

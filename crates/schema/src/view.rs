@@ -1,7 +1,7 @@
-//! Views of a target, however found, and what a comparison says of them.
+//! Views of a target, and their comparison.
 //!
-//! A view is what one method says of every node seen from a target: hop distance, latency, STREAM, the copy
-//! model, measured I/O. Whatever becomes a view can be compared with every other one.
+//! A view holds one method's value for every node, seen from a target: hop distance, latency,
+//! STREAM, the copy model or measured I/O. Any two views can be compared.
 
 use crate::{DocumentError, Warning};
 use numaio_machine::ids::NodeId;
@@ -12,85 +12,85 @@ use serde::{Deserialize, Serialize};
 
 /// Version of [`View`] as a document of its own.
 pub const VIEW_SCHEMA: &str = "numaio/view/1";
-/// Version of [`Comparison`].
+/// Schema and version of [`Comparison`].
 pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
-/// What one method says of every node seen from a target.
+/// One method's values for every node, seen from a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// [`VIEW_SCHEMA`].
     pub schema: String,
-    /// Stable name, as in `slit`, `latency`, `stream-copy-cpu-centric`, `copy-read`.
+    /// A stable name, such as `slit`, `latency`, `stream-copy-cpu-centric` or `copy-read`.
     pub name: String,
-    /// Name for people, as in `STREAM copy, CPU-centric`.
+    /// The name for users, such as `STREAM copy, CPU-centric`.
     pub title: String,
     /// Fingerprint of the machine.
     pub machine: String,
     /// The target.
     pub target: NodeId,
-    /// The direction of I/O that it speaks of; none if it does not tell directions apart.
+    /// The direction of I/O; `None` if the values do not depend on it.
     pub direction: Option<Direction>,
-    /// What the values are.
+    /// The quantity of the values.
     pub quantity: Quantity,
-    /// One for each node that has a value, by node.
+    /// The nodes with a value, by node.
     pub nodes: Vec<NodeValue>,
-    /// How far below a class's best its members may be, as a share.
+    /// Maximum difference between a member and the best of its class, as a share.
     pub level: f64,
-    /// Classes by the rule `measured`, best first.
+    /// Classes by rule `measured`, best first.
     pub classes: Vec<ViewClass>,
-    /// Whether it comes from a measurement that was not finished.
+    /// Whether the measurement is incomplete.
     pub incomplete: bool,
-    /// Seconds since 1970 at which it was measured; none of what is stated, or does not tell.
+    /// Time of measurement in seconds since 1970; `None` for stated values, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_at: Option<u64>,
 }
 
-/// What a view's values are, and in which unit.
+/// The quantity and unit of a view's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// A distance without unit, 10 for local (ACPI SLIT). Less is better.
+    /// A distance without unit, 10 for local (ACPI SLIT); lower is better.
     Distance,
-    /// Nanoseconds a load. Less is better.
+    /// Nanoseconds per load; lower is better.
     NsPerLoad,
-    /// Bytes per second. More is better.
+    /// Bytes per second; higher is better.
     BytesPerS,
 }
 
-/// One node's value.
+/// The value of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeValue {
     /// The node.
     pub node: NodeId,
-    /// The value, a median where it was measured.
+    /// The value; for measurements the median.
     pub value: f64,
-    /// 95 % interval of the median; none of what is stated and not measured.
+    /// The 95 % interval of the median; `None` for stated values.
     pub interval: Option<(f64, f64)>,
-    /// Number of measurements; 0 of what is stated.
+    /// Number of measurements; 0 for stated values.
     pub n: u32,
-    /// Later over earlier measurements, less one.
+    /// Drift: later over earlier measurements, minus 1.
     pub drift: f64,
-    /// How many times worse than the target itself: NUMA factor, or bandwidth NUMA factor. None if the target
-    /// has no value.
+    /// Factor by which the node is worse than the target: the NUMA factor or bandwidth NUMA factor.
+    /// `None` if the target has no value.
     pub factor: Option<f64>,
 }
 
-/// Nodes of one level.
+/// A class of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ViewClass {
-    /// 1 is best.
+    /// The rank; 1 is best.
     pub rank: u32,
-    /// Its nodes.
+    /// The nodes.
     pub nodes: NodeSet,
-    /// Least value of a member.
+    /// The lowest value.
     pub min: f64,
-    /// Greatest value of a member.
+    /// The highest value.
     pub max: f64,
-    /// Mean value of its members.
+    /// The mean value.
     pub mean: f64,
 }
 
-/// All views of one target beside each other.
+/// The views of one target, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// [`COMPARISON_SCHEMA`].
@@ -99,54 +99,54 @@ pub struct Comparison {
     pub numaio: String,
     /// The machine.
     pub machine: Identity,
-    /// Seconds since 1970 of the newest measurement among the views.
+    /// Time of the newest measurement among the views, in seconds since 1970.
     pub measured_at: u64,
     /// The target.
     pub target: NodeId,
-    /// Names of devices attached to it.
+    /// Names of the attached devices.
     pub devices: Vec<String>,
     /// The views, in the order of their columns.
     pub views: Vec<View>,
-    /// Every pair of views, the first one earlier among the columns.
+    /// The agreement of every pair of views, in the order of their columns.
     pub agreements: Vec<Agreement>,
-    /// What is missing or doubtful.
+    /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
 }
 
-/// How far two views agree, over the nodes that both know.
+/// The agreement of two views, over the nodes with values in both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Name of a view.
+    /// Name of the first view.
     pub first: String,
-    /// Name of another.
+    /// Name of the second view.
     pub second: String,
-    /// Nodes that both know.
+    /// The nodes with values in both views.
     pub nodes: NodeSet,
-    /// Kendall's tau-b, from -1 (reversed) to 1 (same order). Nodes that a view cannot tell apart are ties.
-    /// None where a view ties all nodes, so that there is no order to agree with.
+    /// Kendall's tau-b, from -1 (reversed) to 1 (same order). Nodes that do not differ in a view
+    /// are ties. `None` if all nodes of a view are ties.
     pub tau_b: Option<f64>,
-    /// Pairs that both views tell apart and order the same way.
+    /// Pairs that differ in both views, in the same order.
     pub concordant: u32,
-    /// Pairs that only one view tells apart.
+    /// Pairs that differ in one view only.
     pub tied_in_one: u32,
-    /// Pairs that neither tells apart.
+    /// Pairs that differ in neither view.
     pub tied_in_both: u32,
-    /// Pairs that both tell apart and order differently.
+    /// Pairs that differ in both views, in opposite order.
     pub inversions: Vec<Inversion>,
-    /// Whether both put these nodes into the same classes.
+    /// Whether both views have the same classes.
     pub same_classes: bool,
 }
 
-/// Two nodes that two views put in opposite orders.
+/// Two nodes in opposite order in two views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inversion {
-    /// The better node in the first view, the worse one in the second.
+    /// The better node in the first view, the worse in the second.
     pub better_in_first: NodeId,
     /// The better node in the second view.
     pub better_in_second: NodeId,
-    /// How many times better the better one is in the first view.
+    /// Factor by which the better node is better in the first view.
     pub factor_in_first: f64,
-    /// How many times better the better one is in the second view.
+    /// Factor by which the better node is better in the second view.
     pub factor_in_second: f64,
 }
 
@@ -154,12 +154,12 @@ impl View {
     /// Reads a view.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, VIEW_SCHEMA)
     }
 
-    /// The value of a node.
+    /// Returns the value of a node.
     pub fn node(&self, node: NodeId) -> Option<&NodeValue> {
         self.nodes.iter().find(|value| value.node == node)
     }
@@ -169,14 +169,14 @@ impl Comparison {
     /// Reads a comparison.
     ///
     /// # Errors
-    /// If the text is no such document.
+    /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         crate::read(text, COMPARISON_SCHEMA)
     }
 }
 
 impl Quantity {
-    /// Whether more is better.
+    /// Returns whether higher values are better.
     pub fn more_is_better(self) -> bool {
         self == Self::BytesPerS
     }

@@ -1,4 +1,5 @@
-//! Documents of released versions are still read. A fixture is never changed: a new version gets a new one.
+//! Documents of released versions remain readable. Fixtures never change; a new version adds a new
+//! one.
 
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
@@ -8,7 +9,7 @@ use numaio_schema::{
 };
 
 #[test]
-fn a_model_of_version_1_is_read() {
+fn reads_model_version_1() {
     let model = Model::from_json(include_str!("fixtures/model-1.json")).expect("a model");
     let classes: Vec<String> =
         model.targets[0].directions[0].classes.iter().map(|class| class.nodes.to_string()).collect();
@@ -16,37 +17,37 @@ fn a_model_of_version_1_is_read() {
 }
 
 #[test]
-fn a_record_of_version_1_is_read() {
+fn reads_record_version_1() {
     let record = Record::from_json(include_str!("fixtures/record-1.json")).expect("a record");
     assert_eq!(record.cells.len(), 7);
     assert!(record.provenance.complete && record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
 }
 
 #[test]
-fn a_topology_of_version_1_is_read() {
+fn reads_topology_version_1() {
     let document = TopologyDocument::from_json(include_str!("fixtures/topology-1.json")).expect("a topology");
     assert_eq!(document.topology.nodes.len(), 4);
     assert_eq!(document.topology.device_nodes().to_string(), "0,2");
 }
 
 #[test]
-fn a_receipt_of_version_1_is_read() {
+fn reads_receipt_version_1() {
     let receipt = Receipt::from_json(include_str!("fixtures/receipt-1.json")).expect("a receipt");
     assert_eq!(receipt.applied[0].inverse, Change::NumaBalancing { mode: 1 });
 }
 
 #[test]
-fn a_diagnosis_of_version_1_is_read_and_written_back() {
+fn diagnosis_version_1_round_trips() {
     let diagnosis = Diagnosis::from_json(include_str!("fixtures/diagnosis-1.json")).expect("a diagnosis");
-    let again = serde_json::to_string(&diagnosis).expect("JSON");
-    assert_eq!(Diagnosis::from_json(&again).expect("the same diagnosis"), diagnosis);
+    let json = serde_json::to_string(&diagnosis).expect("JSON");
+    assert_eq!(Diagnosis::from_json(&json).expect("the same diagnosis"), diagnosis);
     assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
     assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
     assert_eq!(diagnosis.findings[1].mend.undo, ["sysctl -w kernel.numa_balancing=1"]);
 }
 
 #[test]
-fn a_job_of_version_1_is_read_and_written_back() {
+fn job_version_1_round_trips() {
     let job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
     assert_eq!(
         (job.state, job.command[2].clone()),
@@ -55,13 +56,13 @@ fn a_job_of_version_1_is_read_and_written_back() {
     let mut bytes = job.clone();
     bytes.command.push(CommandArg::Bytes(vec![0xff, 0x20]));
     for job in [job, bytes] {
-        let again = serde_json::to_string(&job).expect("JSON");
-        assert_eq!(Job::from_json(&again).expect("the same job"), job);
+        let json = serde_json::to_string(&job).expect("JSON");
+        assert_eq!(Job::from_json(&json).expect("the same job"), job);
     }
 }
 
 #[test]
-fn a_job_keeps_the_first_problems_and_the_last_lines() {
+fn job_keeps_first_problems_and_last_log_lines() {
     let mut job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
     let (problem, first) = (job.problems[0].clone(), job.problems[0].text.clone());
     for number in 0..1500 {
@@ -72,24 +73,24 @@ fn a_job_keeps_the_first_problems_and_the_last_lines() {
     assert_eq!((job.log.len(), job.log[0].at, job.log[999].at), (Job::MAX_LINES, 500, 1499));
 }
 
-/// Whatever another host tells, and however often it is resumed.
+/// Names and texts may come from another host, and a job may be resumed many times.
 #[test]
-fn a_job_keeps_no_more_of_names_and_words_than_is_read_again() {
+fn job_truncates_long_names_and_texts() {
     let mut job = Job::from_json(include_str!("fixtures/job-1.json")).expect("a job");
     job.problems.clear();
     for char in ["\u{1b}", "\"", "x", "\u{1f600}"] {
         let long = || char.repeat(30_000);
         let problem = JobProblem { name: Some(long()), side: long(), reason: long(), text: long() };
-        let times = if char == "\u{1b}" { Job::MAX_PROBLEMS } else { 1 };
-        (0..times).for_each(|_| job.add_problem(problem.clone()));
-        (0..times).for_each(|_| job.add_line(1, long()));
-        let kept = |words: &str| serde_json::to_string(words).expect("JSON").len();
+        let repetitions = if char == "\u{1b}" { Job::MAX_PROBLEMS } else { 1 };
+        (0..repetitions).for_each(|_| job.add_problem(problem.clone()));
+        (0..repetitions).for_each(|_| job.add_line(1, long()));
+        let json_length = |text: &str| serde_json::to_string(text).expect("JSON").len();
         let problem = job.problems.pop().expect("a problem");
         let JobProblem { name, side, reason, text } = &problem;
-        let name = kept(name.as_deref().expect("a name"));
+        let name = json_length(name.as_deref().expect("a name"));
         assert!((28_000..29_000).contains(&name), "{name} bytes of a name");
-        for words in [side, reason, text, &job.log[0].text] {
-            assert!((4_000..=4_098).contains(&kept(words)), "{} bytes", kept(words));
+        for text in [side, reason, text, &job.log[0].text] {
+            assert!((4_000..=4_098).contains(&json_length(text)), "{} bytes", json_length(text));
         }
         assert_eq!(problem.clone().truncated(), problem);
         let all = serde_json::to_vec_pretty(&job).expect("JSON").len();
@@ -100,7 +101,7 @@ fn a_job_keeps_no_more_of_names_and_words_than_is_read_again() {
 }
 
 #[test]
-fn a_comparison_of_version_1_is_read() {
+fn reads_comparison_version_1() {
     let comparison = Comparison::from_json(include_str!("fixtures/comparison-1.json")).expect("a comparison");
     let names: Vec<&str> = comparison.views.iter().map(|view| view.name.as_str()).collect();
     assert_eq!((comparison.target, names), (NodeId(0), vec!["slit", "copy-write", "copy-read"]));
@@ -109,7 +110,7 @@ fn a_comparison_of_version_1_is_read() {
 }
 
 #[test]
-fn a_view_of_version_1_is_read() {
+fn reads_view_version_1() {
     let view = View::from_json(include_str!("fixtures/view-1.json")).expect("a view");
     let classes: Vec<String> = view.classes.iter().map(|class| class.nodes.to_string()).collect();
     assert_eq!((view.quantity, classes), (Quantity::BytesPerS, vec!["0".into(), "1".into(), "2-3".into()]));
@@ -117,25 +118,25 @@ fn a_view_of_version_1_is_read() {
 }
 
 #[test]
-fn a_problem_of_version_1_is_read_and_written_back() {
+fn plan_problem_version_1_round_trips() {
     let text = include_str!("fixtures/plan-problem-1.json");
     let problem = PlanProblem::from_json(text).expect("a problem");
     assert_eq!((problem.total_bytes(), problem.nodes[0].reserved), (3_000_000_000_000, 1));
-    let again = serde_json::to_string(&problem).expect("JSON");
-    assert_eq!(PlanProblem::from_json(&again).expect("the same problem"), problem);
+    let json = serde_json::to_string(&problem).expect("JSON");
+    assert_eq!(PlanProblem::from_json(&json).expect("the same problem"), problem);
     let written = toml::to_string(&problem).expect("TOML");
     assert_eq!(toml::from_str::<PlanProblem>(&written).expect("the same problem"), problem);
-    let bent = text.replacen("\"reserved\"", "\"reservde\"", 1);
-    let error = PlanProblem::from_json(&bent).expect_err("a field nobody knows").to_string();
+    let modified = text.replacen("\"reserved\"", "\"reservde\"", 1);
+    let error = PlanProblem::from_json(&modified).expect_err("an unknown field").to_string();
     assert!(error.contains("nodes[0]") && error.contains("reservde"), "{error}");
 }
 
 #[test]
-fn a_plan_of_version_1_is_read_and_written_back() {
+fn plan_version_1_round_trips() {
     let plan = Plan::from_json(include_str!("fixtures/plan-1.json")).expect("a plan");
-    let again = serde_json::to_string(&plan).expect("JSON");
-    assert_eq!(Plan::from_json(&again).expect("the same plan"), plan);
-    let bytes = |ways: &[PlannedPath]| ways.iter().map(|way| way.bytes).sum::<u64>();
+    let json = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(Plan::from_json(&json).expect("the same plan"), plan);
+    let bytes = |paths: &[PlannedPath]| paths.iter().map(|path| path.bytes).sum::<u64>();
     assert_eq!(bytes(&plan.storage_paths), plan.problem.total_bytes());
     assert_eq!(bytes(&plan.network_paths), plan.problem.total_bytes());
     assert!(
@@ -146,40 +147,40 @@ fn a_plan_of_version_1_is_read_and_written_back() {
 }
 
 #[test]
-fn other_documents_and_versions_are_refused_by_name() {
-    let refused = |text: &str| Model::from_json(text).expect_err("no model of version 1");
-    let later = include_str!("fixtures/model-1.json").replacen("numaio/model/1", "numaio/model/2", 1);
+fn rejects_other_documents_and_versions_by_name() {
+    let rejected = |text: &str| Model::from_json(text).expect_err("not a model of version 1");
+    let newer = include_str!("fixtures/model-1.json").replacen("numaio/model/1", "numaio/model/2", 1);
     assert_eq!(
-        refused(&later).to_string(),
-        "it is a \"numaio/model/2\", written by a newer numaio; this one reads numaio/model/1"
+        rejected(&newer).to_string(),
+        "'numaio/model/2' was written by a newer numaio; this version reads numaio/model/1"
     );
-    let older = later.replacen("numaio/model/2", "numaio/model/0", 1);
-    assert!(matches!(refused(&older), DocumentError::UnsupportedVersion { age: "an older", .. }));
+    let older = newer.replacen("numaio/model/2", "numaio/model/0", 1);
+    assert!(matches!(rejected(&older), DocumentError::UnsupportedVersion { age: "an older", .. }));
     let record = include_str!("fixtures/record-1.json");
-    assert!(matches!(refused(record), DocumentError::WrongKind { found, .. } if found == "numaio/record/1"));
+    assert!(matches!(rejected(record), DocumentError::WrongKind { found, .. } if found == "numaio/record/1"));
     for text in ["{}", "[]", "7", "{\"schema\": 1}"] {
-        assert!(matches!(refused(text), DocumentError::NoSchema), "{text}");
+        assert!(matches!(rejected(text), DocumentError::NoSchema), "{text}");
     }
 }
 
 #[test]
-fn damage_is_named_by_its_field() {
+fn reports_the_field_that_is_malformed() {
     let model = include_str!("fixtures/model-1.json");
-    let cut = Model::from_json(&model[..model.len() / 2]).expect_err("cut short");
-    assert!(matches!(cut, DocumentError::NotJson(_)), "{cut}");
-    let bent = model.replacen("\"level\":", "\"leevel\":", 1);
-    assert_ne!(bent, model);
-    let error = Model::from_json(&bent).expect_err("a field is missing").to_string();
+    let truncated = Model::from_json(&model[..model.len() / 2]).expect_err("truncated");
+    assert!(matches!(truncated, DocumentError::NotJson(_)), "{truncated}");
+    let modified = model.replacen("\"level\":", "\"leevel\":", 1);
+    assert_ne!(modified, model);
+    let error = Model::from_json(&modified).expect_err("a missing field").to_string();
     assert!(error.contains("targets[0].directions[0]") && error.contains("level"), "{error}");
 }
 
 #[test]
-fn any_document_is_known_by_its_schema() {
+fn detects_the_kind_of_a_document_by_its_schema() {
     let model = Document::from_json(include_str!("fixtures/model-1.json")).expect("a model");
     assert!(matches!(model, Document::Model(_)));
     let topology = Document::from_json(include_str!("fixtures/topology-1.json")).expect("a topology");
     assert!(matches!(topology, Document::Topology(_)));
-    let error = |text: &str| Document::from_json(text).expect_err("nothing known").to_string();
+    let error = |text: &str| Document::from_json(text).expect_err("an unknown document").to_string();
     let newer = include_str!("fixtures/record-1.json").replacen("numaio/record/1", "numaio/record/9", 1);
     assert!(error(&newer).contains("a newer numaio"));
     assert!(error("{\"schema\": \"numaio/letter/1\"}").contains("numaio/letter/1"));

@@ -1,8 +1,8 @@
-//! The disk: takes requests from QEMU's rings, and answers each when its time has come.
+//! The disk: takes requests from QEMU's rings, and completes each at its computed time.
 
+use crate::fair_share::FairShare;
 use crate::request::{Kind, Request};
 use crate::settings::Settings;
-use crate::share::Share;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -24,14 +24,14 @@ use vmm_sys_util::timerfd::TimerFd;
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 type Vring = VringRwLock<Memory>;
 
-/// Of each ring; QEMU's default too.
+/// Entries of each ring, which is also QEMU's default.
 const QUEUE_SIZE: usize = 128;
-/// Virtio-user features that the protocol itself needs: vhost-user, "Feature bits".
+/// Bit of the vhost-user protocol features (vhost-user specification, "Feature bits").
 const PROTOCOL_FEATURES: u32 = 30;
-/// What is made good at most of a delay by the host, in seconds.
-const MOST_LATE: f64 = 0.02;
+/// Largest delay by the host that is compensated, in seconds.
+const MAX_COMPENSATED_DELAY: f64 = 0.02;
 
-/// A transfer under way.
+/// A transfer in progress.
 struct Transfer {
     queue: u16,
     vring: Vring,
@@ -45,29 +45,30 @@ pub struct Disk {
     image: File,
     bytes: u64,
     memory: Memory,
-    began: Instant,
-    read: Share,
-    write: Share,
-    /// Bytes by node of the buffer.
+    start: Instant,
+    read: FairShare,
+    write: FairShare,
+    /// Bytes read, by node of the buffer.
     read_count: Vec<u64>,
+    /// Bytes written, by node of the buffer.
     write_count: Vec<u64>,
     transfers: HashMap<u64, Transfer>,
     next: u64,
-    /// Bytes of all transfers that were asked for.
-    asked: u64,
+    /// Bytes of all requested transfers.
+    requested: u64,
     timer: TimerFd,
-    /// When the timer was to ring, in seconds since `began`.
-    rings_at: Option<f64>,
-    /// How late it rang the last time, in seconds.
-    late: f64,
+    /// Expiry of the timer, in seconds since `start`.
+    expires_at: Option<f64>,
+    /// Delay of the last expiry, in seconds.
+    delay: f64,
 }
 
 impl Disk {
-    /// A disk that nobody uses yet.
+    /// Opens the disk's image.
     ///
     /// # Errors
     ///
-    /// The image cannot be opened, or there is no timer.
+    /// The image cannot be opened, or the timer cannot be created.
     pub fn open(settings: Settings, memory: Memory) -> io::Result<Self> {
         let image = File::options().read(true).write(true).open(&settings.image)?;
         let bytes =
@@ -77,34 +78,34 @@ impl Disk {
             image,
             bytes,
             memory,
-            began: Instant::now(),
-            read: Share::new(&settings.read),
-            write: Share::new(&settings.write),
+            start: Instant::now(),
+            read: FairShare::new(&settings.read),
+            write: FairShare::new(&settings.write),
             read_count: count.clone(),
             write_count: count,
             transfers: HashMap::new(),
             next: 0,
-            asked: 0,
+            requested: 0,
             timer: TimerFd::new().map_err(io::Error::from)?,
-            rings_at: None,
-            late: 0.0,
+            expires_at: None,
+            delay: 0.0,
             settings,
         })
     }
 
-    /// What to wait for beside the rings, and its number as an event.
+    /// Returns the descriptor of the timer and its event number.
     pub fn timer(&self) -> (RawFd, u16) {
         (self.timer.as_raw_fd(), self.settings.queues + 1)
     }
 
-    /// Mebibytes of each node that were written and read.
+    /// Formats the mebibytes written and read by node.
     pub fn summary(&self) -> String {
         let text = |count: &[u64]| count.iter().map(|bytes| format!(" {}", bytes >> 20)).collect::<String>();
         format!("MiB by node: write{}; read{}", text(&self.write_count), text(&self.read_count))
     }
 
     fn now(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.start.elapsed().as_secs_f64()
     }
 
     fn take_requests(&mut self, queue: u16, vring: &Vring) -> io::Result<()> {
@@ -116,8 +117,10 @@ impl Disk {
                 let Some(chain) = chain else { break };
                 let head = chain.head_index();
                 match Request::read(&memory, chain) {
-                    Some(request) => self.begin(Transfer { queue, vring: vring.clone(), head, request })?,
-                    None => answer(vring, head, 0)?,
+                    Some(request) => {
+                        self.start_transfer(Transfer { queue, vring: vring.clone(), head, request })?
+                    }
+                    None => complete(vring, head, 0)?,
                 }
             }
             if !vring.enable_notification().map_err(io::Error::other)? {
@@ -126,7 +129,7 @@ impl Disk {
         }
     }
 
-    fn begin(&mut self, transfer: Transfer) -> io::Result<()> {
+    fn start_transfer(&mut self, transfer: Transfer) -> io::Result<()> {
         let (status, bytes) = match transfer.request.kind {
             Kind::Read | Kind::Write => match self.parts(&transfer.request) {
                 Some(parts) => {
@@ -135,28 +138,28 @@ impl Disk {
                 }
                 None => (VIRTIO_BLK_S_IOERR, 0),
             },
-            // The image lives as long as the emulated machine: there is nothing to keep.
+            // The image is removed with the emulated machine, so flushing it is unnecessary.
             Kind::Flush => (VIRTIO_BLK_S_OK, 0),
-            Kind::Serial => self.tell_serial(&transfer.request),
+            Kind::Serial => self.write_serial(&transfer.request),
             Kind::Unknown => (VIRTIO_BLK_S_UNSUPP, 0),
         };
         self.finish(&transfer, status, bytes)
     }
 
-    /// Bytes by node of a transfer that the disk will make.
+    /// Returns the bytes of a transfer by node; none if it must fail.
     fn parts(&mut self, request: &Request) -> Option<Vec<(usize, u64)>> {
         if !request.fits(self.bytes, self.settings.sector_bytes) {
             return None;
         }
-        self.asked += request.bytes();
-        let over = |most: Option<u64>| most.is_some_and(|most| self.asked > most);
-        if over(self.settings.vanish_after_bytes) {
-            // Again and again while it is there: that does no harm.
-            let told = File::create(&self.settings.vanished);
-            told.map_err(|error| eprintln!("numaio-lab-disk: {error}")).ok()?;
+        self.requested += request.bytes();
+        let exceeds = |limit: Option<u64>| limit.is_some_and(|limit| self.requested > limit);
+        if exceeds(self.settings.vanish_after_bytes) {
+            // Repeated for each request until the disk is unplugged.
+            let created = File::create(&self.settings.vanished);
+            created.map_err(|error| eprintln!("numaio-lab-disk: {error}")).ok()?;
             return None;
         }
-        if over(self.settings.error_after_bytes) {
+        if exceeds(self.settings.error_after_bytes) {
             return None;
         }
         request.by_node(&self.settings)
@@ -164,7 +167,7 @@ impl Disk {
 
     fn submit(&mut self, transfer: Transfer, parts: &[(usize, u64)]) {
         let now = self.now();
-        let since = now - self.late;
+        let since = now - self.delay;
         let (share, count) = match transfer.request.kind {
             Kind::Write => (&mut self.write, &mut self.write_count),
             _ => (&mut self.read, &mut self.read_count),
@@ -177,16 +180,18 @@ impl Disk {
         self.next += 1;
     }
 
-    fn tell_serial(&self, request: &Request) -> (u32, u64) {
+    /// Writes the serial number to the guest's buffer; returns status and bytes.
+    fn write_serial(&self, request: &Request) -> (u32, u64) {
         let mut serial = self.settings.serial.clone().into_bytes();
         serial.resize(VIRTIO_BLK_ID_BYTES as usize, 0);
-        let told = request.data.first().filter(|buffer| buffer.size >= serial.len() as u64);
-        let told = told.and_then(|buffer| self.memory.memory().write_slice(&serial, buffer.address).ok());
-        told.map_or((VIRTIO_BLK_S_UNSUPP, 0), |()| (VIRTIO_BLK_S_OK, serial.len() as u64))
+        let buffer = request.data.first().filter(|buffer| buffer.size >= serial.len() as u64);
+        let written =
+            buffer.and_then(|buffer| self.memory.memory().write_slice(&serial, buffer.address).ok());
+        written.map_or((VIRTIO_BLK_S_UNSUPP, 0), |()| (VIRTIO_BLK_S_OK, serial.len() as u64))
     }
 
-    /// Moves the bytes of a transfer and answers it.
-    fn end(&mut self, transfer: &Transfer) -> io::Result<()> {
+    /// Copies the bytes of a transfer and completes it.
+    fn execute(&mut self, transfer: &Transfer) -> io::Result<()> {
         let bytes = transfer.request.bytes();
         let to_guest = if transfer.request.kind == Kind::Read { bytes } else { 0 };
         match self.copy(&transfer.request) {
@@ -213,49 +218,51 @@ impl Disk {
     }
 
     fn finish(&self, transfer: &Transfer, status: u32, to_guest: u64) -> io::Result<()> {
-        // A guest that gives a bad address for the status learns nothing.
+        // An invalid status address is the guest's error.
         let _ = self.memory.memory().write_obj(status as u8, transfer.request.status);
-        answer(&transfer.vring, transfer.head, to_guest + 1)
+        complete(&transfer.vring, transfer.head, to_guest + 1)
     }
 
-    fn end_due(&mut self) -> io::Result<()> {
+    /// Executes the transfers whose time has come.
+    fn execute_due(&mut self) -> io::Result<()> {
         loop {
             let now = self.now();
             let due = self.write.pop_served(now).or_else(|| self.read.pop_served(now));
             let Some(due) = due else { return Ok(()) };
-            // A ring that stopped has taken its transfers with it.
+            // Stopping a ring completes its transfers early.
             if let Some(transfer) = self.transfers.remove(&due) {
-                self.end(&transfer)?;
+                self.execute(&transfer)?;
             }
         }
     }
 
-    fn note_delay(&mut self) {
+    /// Records how late the timer expired.
+    fn measure_delay(&mut self) {
         let now = self.now();
-        // It may have been set anew since it rang.
-        if let Some(at) = self.rings_at.filter(|&at| at <= now) {
-            self.late = (now - at).min(MOST_LATE);
+        // The timer may have been set again since it expired.
+        if let Some(at) = self.expires_at.filter(|&at| at <= now) {
+            self.delay = (now - at).min(MAX_COMPENSATED_DELAY);
         }
     }
 
-    /// Sleeps until the next transfer ends.
+    /// Sets the timer to the end of the next transfer.
     fn set_timer(&mut self) -> io::Result<()> {
         let ends = [self.write.next_end(), self.read.next_end()];
         let Some(end) = ends.into_iter().flatten().min_by(f64::total_cmp) else {
-            self.rings_at = None;
+            self.expires_at = None;
             return self.timer.clear().map_err(io::Error::from);
         };
-        self.rings_at = Some(end);
-        // Zero would stop the timer.
+        self.expires_at = Some(end);
+        // A duration of zero would stop the timer.
         let wait = Duration::from_secs_f64((end - self.now()).max(1e-9)).max(Duration::from_nanos(1));
         self.timer.reset(wait, None).map_err(io::Error::from)
     }
 
-    /// The device's configuration: virtio 1.2, section 5.2.4.
+    /// Returns the device's configuration (virtio 1.2, section 5.2.4).
     fn config(&self) -> [u8; 60] {
         let mut config = [0; 60];
         config[..8].copy_from_slice(&(self.bytes / crate::request::SECTOR).to_le_bytes());
-        // A chain also holds the header and the status.
+        // A chain also contains the header and the status.
         config[12..16].copy_from_slice(&(QUEUE_SIZE as u32 - 2).to_le_bytes());
         config[20..24].copy_from_slice(&self.settings.sector_bytes.to_le_bytes());
         config[34..36].copy_from_slice(&self.settings.queues.to_le_bytes());
@@ -263,7 +270,8 @@ impl Disk {
     }
 }
 
-fn answer(vring: &Vring, head: u16, written: u64) -> io::Result<()> {
+/// Returns a descriptor chain to the guest, and notifies it if necessary.
+fn complete(vring: &Vring, head: u16, written: u64) -> io::Result<()> {
     vring.add_used(head, u32::try_from(written).unwrap_or(u32::MAX)).map_err(io::Error::other)?;
     if vring.needs_notification().map_err(io::Error::other)? {
         vring.signal_used_queue()?;
@@ -298,14 +306,14 @@ impl VhostUserBackendMut for Disk {
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {
-        // More than eight regions of memory need slots that are added one by one.
+        // More than eight memory regions need separate memory slots.
         VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
     }
 
-    /// The framework sets it on the rings.
+    /// The framework enables it on the rings.
     fn set_event_idx(&mut self, _enabled: bool) {}
 
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
@@ -314,14 +322,14 @@ impl VhostUserBackendMut for Disk {
     }
 
     fn update_memory(&mut self, _memory: Memory) -> io::Result<()> {
-        Ok(()) // it is the one that `open` was given
+        Ok(()) // the memory is the one passed to `open`
     }
 
     fn stop_vring(&mut self, index: u32) -> io::Result<()> {
-        // They end early: the guest is about to take its buffers back.
-        let of_ring = self.transfers.extract_if(|_, transfer| u32::from(transfer.queue) == index);
-        let stopped: Vec<Transfer> = of_ring.map(|(_, transfer)| transfer).collect();
-        stopped.iter().try_for_each(|transfer| self.end(transfer))
+        // The transfers end early, because the guest is about to reuse its buffers.
+        let removed = self.transfers.extract_if(|_, transfer| u32::from(transfer.queue) == index);
+        let stopped: Vec<Transfer> = removed.map(|(_, transfer)| transfer).collect();
+        stopped.iter().try_for_each(|transfer| self.execute(transfer))
     }
 
     fn handle_event(
@@ -333,9 +341,9 @@ impl VhostUserBackendMut for Disk {
     ) -> io::Result<()> {
         match vrings.get(usize::from(event)) {
             Some(vring) => self.take_requests(event, vring)?,
-            None => self.note_delay(),
+            None => self.measure_delay(),
         }
-        self.end_due()?;
+        self.execute_due()?;
         self.set_timer()
     }
 }

@@ -1,10 +1,11 @@
-//! A vhost-user disk of the lab: how fast it is depends on the NUMA node of the guest's buffer, as for a device whose
-//! DMA crosses the machine. See `lab/README.md`.
+//! A vhost-user disk whose bandwidth depends on the NUMA node of the guest's buffer.
+//!
+//! It emulates a device whose DMA crosses the machine: see `lab/README.md`.
 
 mod disk;
+mod fair_share;
 mod request;
 mod settings;
-mod share;
 
 use disk::Disk;
 use settings::Settings;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Serves one machine until it is gone.
+/// Serves one emulated machine until it disconnects.
 fn serve(settings: Settings) -> Result<(), String> {
     let socket = settings.socket.clone();
     let memory = GuestMemoryAtomic::new(GuestMemoryMmap::new());
@@ -39,10 +40,10 @@ fn serve(settings: Settings) -> Result<(), String> {
     let disk = Arc::new(Mutex::new(disk));
     let mut daemon = VhostUserDaemon::new("vhost-user".into(), Arc::clone(&disk), memory)
         .map_err(|error| error.to_string())?;
-    // Each ring is one event, without a read that could wait for the next.
-    let rings = EventSet::IN | EventSet::EDGE_TRIGGERED;
+    // Edge-triggered, because the timer is never read: a read could block until it expires again.
+    let events = EventSet::IN | EventSet::EDGE_TRIGGERED;
     for handler in daemon.get_epoll_handlers() {
-        handler.register_listener(timer, rings, event.into()).map_err(|error| error.to_string())?;
+        handler.register_listener(timer, events, event.into()).map_err(|error| error.to_string())?;
     }
     let served = daemon.serve(socket).map_err(|error| error.to_string());
     eprintln!("numaio-lab-disk: {}", disk.lock().unwrap_or_else(PoisonError::into_inner).summary());

@@ -7,51 +7,51 @@ use virtio_bindings::virtio_blk::{
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
-/// Sectors of a request's position have this size whatever the disk's logical sectors are.
+/// Unit of a request's position, independent of the disk's logical sector size.
 pub const SECTOR: u64 = 512;
 
-/// A guest may send what it likes: more than this in one request is refused.
+/// Largest request; larger ones from the guest are rejected.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// From the disk to the guest.
+    /// Transfer from the disk to the guest.
     Read,
-    /// From the guest to the disk.
+    /// Transfer from the guest to the disk.
     Write,
-    /// That what was written stays.
+    /// Flush written data.
     Flush,
-    /// The serial number.
+    /// Query the serial number.
     Serial,
-    /// Something that the disk did not offer.
+    /// An operation that the disk does not offer.
     Unknown,
 }
 
 /// A buffer of the guest.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer {
-    /// Guest-physical.
+    /// Guest-physical address.
     pub address: GuestAddress,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// A request as it came.
+/// A request of the guest.
 #[derive(Debug)]
 pub struct Request {
-    /// What it asks for.
+    /// Operation.
     pub kind: Kind,
-    /// Byte of the disk where it begins.
+    /// First byte on the disk.
     pub position: u64,
-    /// Buffers in their order.
+    /// Buffers in order.
     pub data: Vec<Buffer>,
-    /// Where its status goes.
+    /// Address for the status.
     pub status: GuestAddress,
 }
 
 impl Request {
-    /// Reads a request; none if it has no place for a status, and so cannot be answered.
+    /// Reads a request; none if it has no buffer for the status, and so cannot be completed.
     pub fn read(memory: &GuestMemoryMmap, chain: impl Iterator<Item = Descriptor>) -> Option<Self> {
         let mut descriptors: Vec<Descriptor> = chain.collect();
         let status = descriptors.pop().filter(|last| last.is_write_only() && last.len() >= 1)?;
@@ -70,30 +70,30 @@ impl Request {
         };
         let to_guest = matches!(kind, Kind::Read | Kind::Serial);
         let data = descriptors.iter().skip(1);
-        let right_way = data.clone().all(|buffer| buffer.is_write_only() == to_guest);
+        let directions_match = data.clone().all(|buffer| buffer.is_write_only() == to_guest);
         let data = data.map(|buffer| Buffer { address: buffer.addr(), size: buffer.len().into() }).collect();
         Some(Self {
-            kind: if right_way { kind } else { Kind::Unknown },
+            kind: if directions_match { kind } else { Kind::Unknown },
             position: sector.saturating_mul(SECTOR),
             data,
             status: status.addr(),
         })
     }
 
-    /// Bytes of its buffers.
+    /// Returns the bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.data.iter().map(|buffer| buffer.size).sum()
     }
 
-    /// Whether a transfer lies on a disk of this size, in whole sectors, and is of a size that we take.
+    /// Returns whether the transfer is within the disk, sector-aligned, and not too large.
     pub fn fits(&self, disk_bytes: u64, sector_bytes: u32) -> bool {
         let bytes = self.bytes();
-        let whole = (self.position | bytes).is_multiple_of(sector_bytes.into());
+        let aligned = (self.position | bytes).is_multiple_of(sector_bytes.into());
         let end = self.position.checked_add(bytes);
-        whole && bytes > 0 && bytes <= MAX_BYTES && end.is_some_and(|end| end <= disk_bytes)
+        aligned && bytes > 0 && bytes <= MAX_BYTES && end.is_some_and(|end| end <= disk_bytes)
     }
 
-    /// Its bytes by node, each node once; none if a part of a buffer is on no node.
+    /// Returns the bytes by node; none if a part of a buffer is outside of all nodes.
     pub fn by_node(&self, settings: &Settings) -> Option<Vec<(usize, u64)>> {
         let mut parts: Vec<(usize, u64)> = Vec::new();
         for buffer in &self.data {
@@ -101,12 +101,12 @@ impl Request {
             let end = at.checked_add(buffer.size)?;
             while at < end {
                 let memory = settings.memory_of(at)?;
-                let here = end.min(memory.start + memory.size) - at;
+                let part = end.min(memory.start + memory.size) - at;
                 match parts.iter_mut().find(|(node, _)| *node == memory.node) {
-                    Some((_, bytes)) => *bytes += here,
-                    None => parts.push((memory.node, here)),
+                    Some((_, bytes)) => *bytes += part,
+                    None => parts.push((memory.node, part)),
                 }
-                at += here;
+                at += part;
             }
         }
         Some(parts)
@@ -122,7 +122,7 @@ mod tests {
     const STATUS: u64 = 0x200;
     const DATA: u64 = 0x1000;
 
-    /// A guest with 64 KiB whose request of this type is for sector 8.
+    /// Creates 64 KiB of guest memory with a request header for sector 8.
     fn guest(kind: u32) -> GuestMemoryMmap {
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 64 << 10)]).expect("memory");
         memory.write_obj(kind, GuestAddress(HEADER)).expect("a header");
@@ -138,18 +138,18 @@ mod tests {
         let mut chain = vec![descriptor(HEADER, 16, false)];
         chain.extend(data);
         chain.push(descriptor(STATUS, 1, true));
-        Request::read(&guest(kind), chain.into_iter()).expect("a place for the status")
+        Request::read(&guest(kind), chain.into_iter()).expect("a buffer for the status")
     }
 
     fn settings() -> Settings {
         let text = r#"{"socket": "s", "image": "i", "serial": "", "sector_bytes": 512, "queues": 1, "vanished": "v",
             "memory": [{"start": 0, "size": 8192, "node": 0}, {"start": 8192, "size": 8192, "node": 1}],
             "write": {"nodes": [1, 1], "cap": 1}, "read": {"nodes": [1, 1], "cap": 1}}"#;
-        Settings::parse(text).expect("good settings")
+        Settings::parse(text).expect("valid settings")
     }
 
     #[test]
-    fn transfers_are_read_as_they_came() {
+    fn transfers_are_decoded() {
         let read =
             request(VIRTIO_BLK_T_IN, &[descriptor(DATA, 512, true), descriptor(DATA + 4096, 1024, true)]);
         assert_eq!((read.kind, read.position, read.bytes()), (Kind::Read, 4096, 1536));
@@ -159,23 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_unknown() {
+    fn unsupported_requests_are_unknown() {
         let discard = virtio_bindings::virtio_blk::VIRTIO_BLK_T_DISCARD;
         assert_eq!(request(discard, &[descriptor(DATA, 16, false)]).kind, Kind::Unknown);
         assert_eq!(request(VIRTIO_BLK_T_IN, &[descriptor(DATA, 512, false)]).kind, Kind::Unknown);
         let outside = [descriptor(1 << 40, 16, false), descriptor(STATUS, 1, true)];
-        let request = Request::read(&guest(0), outside.into_iter()).expect("a place for the status");
+        let request = Request::read(&guest(0), outside.into_iter()).expect("a buffer for the status");
         assert_eq!(request.kind, Kind::Unknown);
     }
 
     #[test]
-    fn without_a_place_for_the_status_there_is_no_request() {
+    fn chains_without_a_status_buffer_are_not_requests() {
         assert!(Request::read(&guest(0), std::iter::empty()).is_none());
         assert!(Request::read(&guest(0), [descriptor(HEADER, 16, false)].into_iter()).is_none());
     }
 
     #[test]
-    fn transfers_lie_on_the_disk_in_whole_sectors() {
+    fn transfers_must_be_aligned_and_within_the_disk() {
         let read = request(VIRTIO_BLK_T_IN, &[descriptor(DATA, 4096, true)]);
         assert!(read.fits(8192, 512) && read.fits(8192, 4096));
         assert!(!read.fits(8191, 512));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_charged_to_the_nodes_they_lie_on() {
+    fn bytes_are_counted_by_node() {
         let across = [descriptor(4096, 512, false), descriptor(8192 - 512, 1024, false)];
         let parts = request(VIRTIO_BLK_T_OUT, &across).by_node(&settings());
         assert_eq!(parts, Some(vec![(0, 1024), (1, 512)]));

@@ -1,50 +1,128 @@
-//! `numaio generate`: writes man pages and shell completions, for packagers.
+//! `numaio generate`: man pages and shell completions.
 
-use crate::args::{Args, GenerateArgs, Generated};
+use crate::args::Args;
 use crate::failure::Failure;
-use clap::{Command, CommandFactory, ValueEnum};
+use crate::output;
+use clap::{Args as ClapArgs, Command, CommandFactory, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
+
+/// Print shell completions or man pages
+#[derive(Debug, ClapArgs)]
+#[command(after_help = AFTER_HELP)]
+pub struct GenerateArgs {
+    #[command(subcommand)]
+    output: Generated,
+}
+
+#[derive(Debug, Subcommand)]
+enum Generated {
+    /// Print the completions of a shell
+    Completions {
+        /// Shell to complete for
+        #[arg(required_unless_present = "dir")]
+        shell: Option<Shell>,
+        /// Write the completions of all shells to DIR instead
+        #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+        dir: Option<PathBuf>,
+    },
+    /// Print a man page
+    Man {
+        /// Command to document, such as `bench disk` [default: numaio itself]
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+        /// Write the pages of all commands to DIR instead
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  numaio generate completions bash > ~/.local/share/bash-completion/completions/numaio
+  numaio generate completions zsh > ~/.zfunc/_numaio
+  numaio generate completions fish > ~/.config/fish/completions/numaio.fish
+  numaio generate man copy | man -l -         read one page
+  numaio generate man --dir /usr/local/share/man/man1";
 
 /// Runs `numaio generate`.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
-    let failed = |error| Failure::file(&args.dir, error);
-    fs::create_dir_all(&args.dir).map_err(failed)?;
-    let command = Args::command();
-    match args.what {
-        Generated::Man => clap_mangen::generate_to(command, &args.dir).map_err(failed)?,
-        Generated::Completions => {
-            let mut command = visible(&command);
-            for shell in Shell::value_variants() {
-                let path = clap_complete::generate_to(*shell, &mut command, "numaio", &args.dir);
-                let path = path.map_err(failed)?;
-                if *shell == Shell::Bash {
-                    use_bash_file_completion(&path).map_err(|error| Failure::file(&path, error))?;
-                }
-            }
+    match &args.output {
+        Generated::Completions { dir: Some(dir), .. } => write_completions(dir)?,
+        Generated::Completions { shell, .. } => {
+            output::print(&completions(shell.unwrap_or(Shell::Bash)))?;
         }
+        Generated::Man { dir: Some(dir), .. } => write_man_pages(dir)?,
+        Generated::Man { command, .. } => output::print(&man_page(command)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces clap's completion of file names, which splits names at blanks and adds a blank after
-/// directories.
-///
-/// Without suggestions, bash completes file names itself (`complete -o default`), with quotes and
-/// slashes. `-o filenames` would also apply to commands, and add a slash to `copy` if a directory of
-/// that name exists.
-fn use_bash_file_completion(path: &Path) -> io::Result<()> {
-    let text = fs::read_to_string(path)?;
-    fs::write(path, text.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()"))
+fn write_completions(dir: &Path) -> Result<(), Failure> {
+    create_dir(dir)?;
+    for shell in Shell::value_variants() {
+        let path = dir.join(clap_complete::Generator::file_name(shell, "numaio"));
+        fs::write(&path, completions(*shell)).map_err(|error| Failure::file(&path, error))?;
+    }
+    Ok(())
 }
 
-/// Copies a command without its hidden arguments and subcommands.
+fn write_man_pages(dir: &Path) -> Result<(), Failure> {
+    create_dir(dir)?;
+    clap_mangen::generate_to(Args::command(), dir).map_err(|error| Failure::file(dir, error))
+}
+
+fn create_dir(dir: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))
+}
+
+/// Returns the completion script of a shell.
+fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut visible(&Args::command()), "numaio", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Bash {
+        use_bash_file_completion(&script)
+    } else {
+        script
+    }
+}
+
+/// Leaves the completion of file names to bash.
+///
+/// clap splits file names at blanks, and bash appends a blank to a directory. Where the script
+/// offers nothing, bash completes file names itself (`complete -o default`), with quotes and
+/// slashes. `-o filenames` would apply to all words: with a directory `copy`, bash would append a
+/// slash to the command.
+fn use_bash_file_completion(script: &str) -> String {
+    script.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()")
+}
+
+/// Returns the man page of numaio or of one of its commands, given as words.
+fn man_page(words: &[String]) -> Result<String, Failure> {
+    let mut command = Args::command();
+    command.build();
+    for word in words {
+        let found = command.find_subcommand(word).cloned();
+        command = found.ok_or_else(|| {
+            Failure::usage(format!("no command '{}'", words.join(" ")))
+                .hint("numaio --help lists the commands")
+        })?;
+    }
+    let mut page = Vec::new();
+    let rendered: io::Result<()> = clap_mangen::Man::new(command).render(&mut page);
+    rendered.map_err(Failure::new)?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+/// Copies a command without its hidden options and subcommands, which completions would offer.
 fn visible(command: &Command) -> Command {
     let args = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
     let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
-    // clap requires a static name, and the process ends soon.
+    // clap needs static names; the process ends soon.
     let name: &'static str = command.get_name().to_owned().leak();
     let has_own_help = command.is_disable_help_flag_set();
     let visible = Command::new(name).disable_help_flag(has_own_help).args(args).subcommands(below);

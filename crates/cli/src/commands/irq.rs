@@ -1,4 +1,4 @@
-//! `numaio irq`: which CPUs serve devices, and which should.
+//! `numaio irq`: CPUs that serve the interrupts and queues of devices.
 
 use super::{json, placement, undo};
 use crate::args::Common;
@@ -20,120 +20,129 @@ use numaio_schema::{AppliedChange, DeviceIrqs, IrqDocument, IRQ_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show, plan and set which CPUs serve devices: their interrupts, and packets by RPS, RFS and XPS.
+/// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS and XPS.
 #[derive(Debug, Args)]
 pub struct IrqArgs {
     #[command(subcommand)]
-    pub what: IrqCommand,
+    pub command: IrqCommand,
 }
 
+/// Subcommands of `numaio irq`.
 #[derive(Debug, Subcommand)]
 pub enum IrqCommand {
-    /// Show interrupts and queues of devices as they are now; of all devices if none is named
+    /// Show the interrupts and queues of devices; default: all devices
     Show(ShowArgs),
-    /// Show what numaio irq apply would change, and why; nothing is changed
+    /// Show the changes that numaio irq apply would make, and why
     Plan(PlanArgs),
-    /// Change it; numaio irq undo takes it back
+    /// Apply the changes; numaio irq undo reverts them
     ///
-    /// It needs rights to the files of root (root, or CAP_DAC_OVERRIDE) for interrupts, and CAP_NET_ADMIN too for
-    /// RPS, RFS and XPS. All is changed or nothing. A receipt is kept from before the first change.
+    /// Interrupts require root or CAP_DAC_OVERRIDE; RPS, RFS and XPS also require CAP_NET_ADMIN.
+    /// Either all changes are applied or none. A receipt is written before the first change.
     Apply(ApplyArgs),
-    /// Take back what apply changed; of all devices if none is named
+    /// Revert the changes of numaio irq apply; default: of all devices
     Undo(UndoArgs),
 }
 
+/// Arguments of `numaio irq show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// Devices: a name, a PCI address, or what else numaio near takes
+    /// Devices: a name, a PCI address, or another handle (see numaio near)
     #[arg(value_name = "DEV")]
     pub devices: Vec<Handle>,
     #[command(flatten)]
-    pub form: FormArgs,
+    pub output: OutputArgs,
 }
 
+/// Output options of the subcommands.
 #[derive(Debug, Args)]
-pub struct FormArgs {
+pub struct OutputArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write into FILE (- for standard output)
+    /// Write to FILE (- for standard output)
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
+/// Arguments of `numaio irq plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Devices: a name, a PCI address, or what else numaio near takes
+    /// Devices: a name, a PCI address, or another handle (see numaio near)
     #[arg(value_name = "DEV", required = true)]
     pub devices: Vec<Handle>,
-    /// Leave the CPUs of this plan to its tasks; numaio place --json writes such a file
+    /// Reserve the CPUs of this plan for its tasks; numaio place --json writes plans
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Use receive flow steering too: packets go where their reader runs. It holds for the whole machine
+    /// Also use receive flow steering (RFS), which serves packets on the CPU of their reader;
+    /// affects the complete machine
     #[arg(long)]
     pub rfs: bool,
     #[command(flatten)]
-    pub form: FormArgs,
+    pub output: OutputArgs,
 }
 
+/// Arguments of `numaio irq apply`.
 #[derive(Debug, Args)]
 pub struct ApplyArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// Show what would be changed, and change nothing; the same as numaio irq plan
+    /// Show the changes without applying them; same as numaio irq plan
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on although irqbalance runs, which may move the interrupts again
+    /// Apply the changes although irqbalance is running and may move the interrupts again
     #[arg(long)]
     pub despite_irqbalance: bool,
 }
 
+/// Arguments of `numaio irq undo`.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
-    /// Devices, by a name, a PCI address, or the name under which they were changed
+    /// Devices: a name, a PCI address, or the name at the time of the change
     #[arg(value_name = "DEV")]
     pub devices: Vec<String>,
 }
 
+/// Runs `numaio irq`.
 pub fn run(common: &Common, args: &IrqArgs) -> Result<ExitCode, Failure> {
-    match &args.what {
+    match &args.command {
         IrqCommand::Show(args) => {
             let machine = Machine::pick(common)?;
             let (_, document) = inspect(&machine, &args.devices)?;
-            print(common, &args.form, &document)
+            print(common, &args.output, &document)
         }
         IrqCommand::Plan(args) => {
-            print(common, &args.form, &planned_document(&Machine::pick(common)?, args)?)
+            print(common, &args.output, &planned_document(&Machine::pick(common)?, args)?)
         }
         IrqCommand::Apply(args) if args.dry_run => {
-            print(common, &args.plan.form, &planned_document(&Machine::pick(common)?, &args.plan)?)
+            print(common, &args.plan.output, &planned_document(&Machine::pick(common)?, &args.plan)?)
         }
         IrqCommand::Apply(args) => apply(common, args),
         IrqCommand::Undo(args) => undo_devices(common, &args.devices),
     }
 }
 
-fn print(common: &Common, form: &FormArgs, document: &IrqDocument) -> Result<ExitCode, Failure> {
-    let text = match form.json {
+fn print(common: &Common, output_args: &OutputArgs, document: &IrqDocument) -> Result<ExitCode, Failure> {
+    let text = match output_args.json {
         true => json(document)?,
         false => numaio_report::irq_text(document, &output::style(common)),
     };
-    match &form.output {
+    match &output_args.output {
         Some(path) => drop(output::write(path, &text)?),
         None => output::print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The devices as they are.
+/// Reads the current state of devices; without handles, of all that move data.
 fn inspect(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocument), Failure> {
     let topology = discover(machine);
     let devices = match handles {
         [] => topology.devices.iter().filter(|it| it.moves_data() && !it.irqs.is_empty()).collect(),
         handles => resolve_devices(machine, &topology, handles)?,
     };
-    // Of two controllers of one name each is told, changed and taken back alone.
-    let of = |device: &Device| DeviceIrqs {
+    // Controllers with equal names need distinct ones, to be shown, changed and reverted
+    // separately.
+    let device_irqs = |device: &Device| DeviceIrqs {
         device: device.distinct_name(&topology.devices),
         ..read_device(machine, device)
     };
@@ -143,28 +152,28 @@ fn inspect(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocume
         machine: topology.identity.fingerprint.clone(),
         irqbalance: conditions::read(machine).irqbalance,
         sock_flow_entries: steering::sock_flow_entries(machine),
-        devices: devices.into_iter().map(of).collect(),
+        devices: devices.into_iter().map(device_irqs).collect(),
         plan: None,
     };
     Ok((topology, document))
 }
 
-/// The devices that handles lead to, each once; every one has interrupts.
+/// Resolves handles to distinct devices. A device without interrupts is an error.
 fn resolve_devices<'a>(
     machine: &Machine,
     topology: &'a Topology,
     handles: &[Handle],
 ) -> Result<Vec<&'a Device>, Failure> {
-    let ground = ResolveContext { root: machine, locate: machine, topology };
+    let context = ResolveContext { root: machine, locate: machine, topology };
     let mut found: Vec<&Device> = Vec::new();
     for handle in handles {
-        let resolved = resolve(ground, handle);
+        let resolved = resolve(context, handle);
         if resolved.devices.is_empty() {
             return Err(failure::unresolved(&resolved));
         }
         for device in resolved.devices.iter().filter_map(|near| topology.devices.get(near.index)) {
             if device.irqs.is_empty() {
-                return Err(without_interrupts(device));
+                return Err(no_interrupts(device));
             }
             if !found.iter().any(|other| other.path == device.path) {
                 found.push(device);
@@ -174,13 +183,13 @@ fn resolve_devices<'a>(
     Ok(found)
 }
 
-fn without_interrupts(device: &Device) -> Failure {
-    let failure = Failure::new(format!("{} has no interrupts of its own", device.name()));
+fn no_interrupts(device: &Device) -> Failure {
+    let failure = Failure::new(format!("device '{}' has no interrupts", device.name()));
     match (&device.driver, device.pci) {
-        (None, Some(_)) => failure.hint("no driver is bound to it: load one, and look again"),
-        (_, None) => failure.hint("it is not on PCI: its interrupts are those of the controller it hangs on"),
+        (None, Some(_)) => failure.hint("no driver is bound to it: load the driver, and retry"),
+        (_, None) => failure.hint("it is not a PCI device: name its controller, which has the interrupts"),
         _ => failure
-            .hint("an interface that is down has none with many drivers: ip link set it up, and look again"),
+            .hint("many drivers allocate interrupts only while the interface is up: set it up by ip link, and retry"),
     }
 }
 
@@ -205,7 +214,7 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let mut document = planned_document(&Machine::pick(common)?, &args.plan)?;
     let changes = document.plan.as_mut().map(|plan| std::mem::take(&mut plan.changes)).unwrap_or_default();
     if changes.is_empty() {
-        output::remark(common, "nothing is to change: run numaio irq plan for the reasons");
+        output::remark(common, "nothing to change: numaio irq plan shows the reasons");
         return Ok(ExitCode::SUCCESS);
     }
     check_irqbalance(common, args, &document, &changes)?;
@@ -214,12 +223,14 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     for irq in unmovable {
         output::remark(
             common,
-            &format!("interrupt {irq} is left where it is: the kernel manages it for its driver, or its controller moves none"),
+            &format!(
+                "skipped interrupt {irq}: the kernel manages its affinity, or its controller does not support a change"
+            ),
         );
     }
     if changes.is_empty() {
         return Err(Failure::new("none of these interrupts can be moved").hint(
-            "the kernel spreads managed interrupts over all CPUs by itself; tasks on a CPU use the queue of that CPU",
+            "the kernel spreads managed interrupts over all CPUs; tasks on a CPU use the queue of that CPU",
         ));
     }
     let mut receipt = receipts::planned_receipt(&kernel, &document.machine, changes);
@@ -227,17 +238,18 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let (id, done) = receipts::apply_irq(&kernel, receipt)
         .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
     let count = done.applied.len();
-    output::remark(common, &format!("{count} settings are changed; numaio undo {id} takes them back"));
+    output::remark(common, &format!("changed {count} settings; numaio undo {id} reverts them"));
     let machine = Machine::Live(kernel);
     let (_, after) = inspect(&machine, &args.plan.devices)?;
-    print(common, &args.plan.form, &after)
+    print(common, &args.plan.output, &after)
 }
 
-/// What changing interrupts and steering needs.
-const PERMISSION_HINT: &str = "nothing is changed. Interrupts need rights to the files of root (root, or CAP_DAC_OVERRIDE), packet steering \
-    CAP_NET_ADMIN too, and a container sees /proc and /sys for reading only: run as root on the host";
+/// Hint with the privileges that changes require.
+const PERMISSION_HINT: &str =
+    "nothing was changed. Interrupts require root or CAP_DAC_OVERRIDE, packet steering also CAP_NET_ADMIN. \
+    Containers mount /proc and /sys read-only: run as root on the host";
 
-/// Two masters of the same interrupts are one too many.
+/// Rejects changes of interrupts that irqbalance would undo.
 fn check_irqbalance(
     common: &Common,
     args: &ApplyArgs,
@@ -248,15 +260,15 @@ fn check_irqbalance(
     match document.irqbalance {
         Some(true) if moves && !args.despite_irqbalance => {
             let banned = numaio_report::irqbalance_ban(changes);
-            Err(Failure::new("irqbalance runs, and would move these interrupts again within seconds").hint(format!(
-                "tell it to leave them alone ({banned} in /etc/default/irqbalance or /etc/sysconfig/irqbalance, and \
-                 restart it) or stop it, and give --despite-irqbalance if it still runs"
+            Err(Failure::new("irqbalance is running and would move these interrupts again").hint(format!(
+                "exclude them ({banned} in /etc/default/irqbalance or /etc/sysconfig/irqbalance, then restart it) \
+                 or stop irqbalance; if it must run, pass --despite-irqbalance"
             )))
         }
         None if moves => {
             output::remark(
                 common,
-                "whether irqbalance runs is not to be seen here; it would move interrupts again",
+                "cannot determine whether irqbalance is running; it would move the interrupts again",
             );
             Ok(())
         }
@@ -277,8 +289,8 @@ fn undo_devices(common: &Common, devices: &[String]) -> Result<ExitCode, Failure
     if let Some(device) =
         devices.iter().find(|device| !all.iter().any(|stored| matches_device(stored, device)))
     {
-        return Err(Failure::new(format!("numaio changed nothing about {device} that is still in force"))
-            .hint("numaio undo --list shows what was changed"));
+        return Err(Failure::new(format!("no changes of numaio to device '{device}' are in force"))
+            .hint("numaio undo --list shows changes in force"));
     }
     let mut chosen = all
         .iter()
@@ -289,7 +301,7 @@ fn undo_devices(common: &Common, devices: &[String]) -> Result<ExitCode, Failure
         })
         .peekable();
     if chosen.peek().is_none() {
-        output::remark(common, "there are no changes of interrupts to take back on this machine");
+        output::remark(common, "no changes of interrupts to undo on this machine");
     }
     undo::undo_each(common, &kernel, chosen, &all)?;
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! `numaio jobs`: list, cancel and resume transfers.
 
 use super::{copy, json};
-use crate::args::{self, Common};
+use crate::args::{self, integer, Common};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::{jobs, output};
 use clap::{Args, Parser, Subcommand};
@@ -34,7 +34,7 @@ pub enum JobAction {
     /// Show one job with its failures
     Show {
         /// Number of the job; the newest by default
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = integer(1..=u32::MAX))]
         id: Option<u32>,
     },
     /// Run the command of a job again in the same directory: it continues where it stopped
@@ -43,13 +43,13 @@ pub enum JobAction {
     /// the relevant variables.
     Resume {
         /// Number of the job
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = integer(1..=u32::MAX))]
         id: u32,
     },
     /// Interrupt a job as Ctrl-C does, and wait until it has stopped
     Cancel {
         /// Number of the job
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ID", value_parser = integer(1..=u32::MAX))]
         id: u32,
     },
 }

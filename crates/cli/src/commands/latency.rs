@@ -17,17 +17,21 @@ use numaio_model::latency_views;
 use numaio_report::TextStyle;
 use std::process::ExitCode;
 
+/// Options of `numaio latency`.
 #[derive(Debug, Args)]
 pub struct LatencyArgs {
-    /// Latency against bandwidth too, while the other cores of the node load the same path
+    /// Also measure latency under load from the other cores of the node
     ///
-    /// From the CPUs of the nodes that views are shown of (--node, --device, --all) to every node with memory.
+    /// Measures from the CPUs of the nodes whose views are shown (--node, --device, --all) to every
+    /// node with memory.
     #[arg(long)]
     pub loaded: bool,
-    /// Bytes from place to place of the chain, a multiple of 64 up to 4096; one line lets a prefetcher help
+    /// Distance of the chain's elements in bytes, a multiple of 64 up to 4096; prefetchers help at
+    /// 64
     ///
-    /// The buffer holds four times the last-level cache in lines of 64 bytes, one at each place: it is 4 * cache * BYTES / 64
-    /// large, as 8 GiB for a cache of 32 MiB and 4096 bytes. To lay it takes time beside --time-limit.
+    /// The chain has four times as many elements as the last-level cache has lines of 64 bytes, so
+    /// the buffer takes 4 * cache * BYTES / 64 bytes, for example 8 GiB for a cache of 32 MiB and
+    /// 4096 bytes. Time to initialize it is added to --time-limit.
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = stride, allow_negative_numbers = true)]
     pub stride: u32,
     #[command(flatten)]
@@ -36,6 +40,7 @@ pub struct LatencyArgs {
     pub rounds: RoundsArgs,
 }
 
+/// Runs `numaio latency`.
 pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);
@@ -43,15 +48,17 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     let targets = args.matrix.targets(&topology, &around);
     let options = LatencyOptions {
         around,
-        loaded: if args.loaded { loaded(&targets, &topology.cpu_nodes()) } else { NodeSet::new() },
+        loaded: if args.loaded { loaded_nodes(&targets, &topology.cpu_nodes()) } else { NodeSet::new() },
         stride_bytes: args.stride,
         pages: measuring::pages(&args.rounds),
         rule: measuring::rule(&args.rounds, machine.time()),
     };
     if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
         let bytes = format_size(bytes);
-        let what = format!("buffers of {bytes} take more than a quarter of node {node}, and long to lay; a smaller --stride needs less");
-        output::remark(common, &what);
+        let message = format!(
+            "buffers of {bytes} take over a quarter of node {node}'s memory and long to initialize; reduce --stride"
+        );
+        output::remark(common, &message);
     }
     let setting =
         MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
@@ -70,8 +77,9 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     measuring::exit(saved)
 }
 
-/// Nodes whose paths are loaded: the targets that have CPUs, and every node with CPUs if no device's is known.
-fn loaded(targets: &NodeSet, cpu_nodes: &NodeSet) -> NodeSet {
+/// Returns the nodes whose paths are loaded: targets with CPUs, or all nodes with CPUs if no target
+/// is known.
+fn loaded_nodes(targets: &NodeSet, cpu_nodes: &NodeSet) -> NodeSet {
     if targets.is_empty() {
         cpu_nodes.clone()
     } else {
@@ -81,5 +89,5 @@ fn loaded(targets: &NodeSet, cpu_nodes: &NodeSet) -> NodeSet {
 
 fn stride(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|bytes| (64..=4096).contains(bytes) && bytes % 64 == 0);
-    number.ok_or_else(|| format!("{text:?} is no multiple of 64 from 64 to 4096"))
+    number.ok_or_else(|| format!("expected a multiple of 64 from 64 to 4096, got '{text}'"))
 }

@@ -1,4 +1,4 @@
-//! What `numaio stream` and `numaio latency` have in common: which part of the matrix, and what is shown of it.
+//! Options of `numaio stream` and `numaio latency`: the measured part of the matrix, and output.
 
 use super::model::node_of_device;
 use crate::args::{node, percent};
@@ -10,34 +10,36 @@ use numaio_machine::topology::Topology;
 use numaio_model::ViewSubject;
 use numaio_schema::View;
 
+/// Options of the measured part of the matrix and of output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes and output")]
 pub struct MatrixArgs {
-    /// Only the row and the column of this node; may be given several times
+    /// Measure only the row and the column of this node; can be repeated
     #[arg(long, short = 'k', value_name = "K", value_parser = node)]
     pub node: Vec<NodeId>,
-    /// Only the row and the column of this device's node: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
+    /// Measure only the row and the column of this device's node: eth0, nvme0n1, mlx5_0,
+    /// 0000:3b:00.0
     #[arg(long, short, value_name = "DEV")]
     pub device: Vec<String>,
-    /// The views of every node; the default is nodes with devices
+    /// Show the views of every node; default: nodes with devices
     #[arg(long, short, conflicts_with_all = ["node", "device"])]
     pub all: bool,
-    /// How far below a class's best its members may be, in percent
+    /// Largest difference of a class's members from its best, in percent
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
     pub level: f64,
-    /// Show number of visits, interval and drift of every figure
+    /// Show the number of visits, the interval and the drift of every value
     #[arg(long, conflicts_with = "json")]
     pub stats: bool,
-    /// Print JSON: what is saved
+    /// Print the saved document as JSON
     #[arg(long)]
     pub json: bool,
-    /// Do not save what is measured
+    /// Do not save the measurement
     #[arg(long)]
     pub no_save: bool,
 }
 
 impl MatrixArgs {
-    /// Nodes to whose row and column the matrix is restricted; empty for the whole.
+    /// Returns the nodes to whose rows and columns the matrix is restricted; empty for all.
     pub fn around(&self, topology: &Topology) -> Result<NodeSet, Failure> {
         let mut around: NodeSet = self.node.iter().copied().collect();
         for device in &self.device {
@@ -46,7 +48,7 @@ impl MatrixArgs {
         Ok(around)
     }
 
-    /// Nodes that views are shown of.
+    /// Returns the nodes whose views are shown.
     pub fn targets(&self, topology: &Topology, around: &NodeSet) -> NodeSet {
         if self.all {
             topology.cpu_nodes().union(&topology.memory_nodes())
@@ -57,10 +59,10 @@ impl MatrixArgs {
         }
     }
 
-    /// Views of every node, as `of` finds them.
-    pub fn views(&self, topology: &Topology, of: impl Fn(&ViewSubject) -> Vec<View>) -> Vec<View> {
+    /// Returns the views of every node, computed by `views_of`.
+    pub fn views(&self, topology: &Topology, views_of: impl Fn(&ViewSubject) -> Vec<View>) -> Vec<View> {
         let (machine, level) = (&topology.identity.fingerprint, self.level);
         let targets = topology.nodes.iter().map(|node| node.id);
-        targets.flat_map(|target| of(&ViewSubject { machine, target, level })).collect()
+        targets.flat_map(|target| views_of(&ViewSubject { machine, target, level })).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What every command that measures does: options as they were meant, campaigns with progress, saving.
+//! Common steps of measuring commands: options, campaigns with progress, and saving.
 
 use super::json;
 use crate::args::{Common, MeasuringArgs, RoundsArgs};
@@ -25,7 +25,7 @@ use numaio_schema::{
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Options of copies as they were meant; targets and directions are added by the command.
+/// Returns the options of a campaign of copies; the command adds targets and directions.
 pub fn options(measuring: &MeasuringArgs, seed: u64) -> Options {
     let threads = match (measuring.threads, measuring.hyper_threads) {
         (Some(count), _) => Threads::Count(count),
@@ -45,7 +45,7 @@ pub fn options(measuring: &MeasuringArgs, seed: u64) -> Options {
     }
 }
 
-/// When to stop.
+/// Returns the stopping rule.
 pub fn rule(rounds: &RoundsArgs, seed: u64) -> Rule {
     Rule {
         precision: rounds.precision,
@@ -55,7 +55,7 @@ pub fn rule(rounds: &RoundsArgs, seed: u64) -> Rule {
     }
 }
 
-/// Pages behind buffers.
+/// Returns the kind of pages of the buffers.
 pub fn pages(rounds: &RoundsArgs) -> Pages {
     if rounds.hugepages {
         Pages::Huge
@@ -64,27 +64,29 @@ pub fn pages(rounds: &RoundsArgs) -> Pages {
     }
 }
 
-/// The machine that is measured.
+/// The measured machine.
 #[derive(Clone)]
 pub struct MeasuredMachine<'a> {
+    /// Its files.
     pub root: &'a dyn Sysfs,
+    /// The probe that runs workloads.
     pub probe: &'a dyn Probe,
+    /// Its topology.
     pub topology: &'a Topology,
+    /// Its source, for documents.
     pub source: MachineSource,
 }
 
-/// The machine that the options name, if it can be measured.
+/// Opens the machine that the options select, if it can be measured.
 pub fn pick(common: &Common) -> Result<Machine, Failure> {
     match Machine::pick(common)? {
-        Machine::Copied(_) => Err(Failure::usage("a copied tree of files can be seen and not measured")
-            .hint(
-                "numaio topology --sysroot DIR shows it; numaio record makes a tape that holds measurements",
-            )),
+        Machine::Copied(_) => Err(Failure::usage("a copied file tree cannot be measured")
+            .hint("numaio topology --sysroot DIR shows it; numaio record writes a tape with measurements")),
         machine => Ok(machine),
     }
 }
 
-/// Copies between nodes.
+/// Measures copies between nodes.
 pub fn measure(
     common: &Common,
     machine: MeasuredMachine,
@@ -94,7 +96,7 @@ pub fn measure(
     run(common, machine, now, |setting, on_event| campaign::run(setting, options, on_event))
 }
 
-/// STREAM, its pairs classed.
+/// Measures STREAM and classifies its pairs.
 pub fn measure_stream(
     common: &Common,
     machine: MeasuredMachine,
@@ -106,7 +108,7 @@ pub fn measure_stream(
     Ok(record)
 }
 
-/// Latency.
+/// Measures latency.
 pub fn measure_latency(
     common: &Common,
     machine: MeasuredMachine,
@@ -116,7 +118,7 @@ pub fn measure_latency(
     run(common, machine, now, |setting, on_event| latency::run(setting, options, on_event))
 }
 
-/// I/O of a device.
+/// Measures I/O of a device.
 pub fn measure_io(
     common: &Common,
     machine: MeasuredMachine,
@@ -128,7 +130,7 @@ pub fn measure_io(
     run(common, machine, now, |setting, on_event| io::run(setting, engine, device, options, on_event))
 }
 
-/// I/O through a network. The devices are the one here and the one there.
+/// Measures I/O through a network between the local and the remote device.
 pub fn measure_net(
     common: &Common,
     machine: MeasuredMachine,
@@ -141,14 +143,14 @@ pub fn measure_net(
     run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
 }
 
-/// Runs a campaign, with progress; Ctrl-C ends it early.
+/// Runs a campaign with a progress line; Ctrl-C ends it early.
 fn run<T>(
     common: &Common,
     machine: MeasuredMachine,
     now: u64,
     campaign: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<T, CampaignError>,
 ) -> Result<T, Failure> {
-    interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+    interrupt::install().map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
     let MeasuredMachine { root, probe, topology, source } = machine;
     let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
     let progress = Progress::new(common);
@@ -163,16 +165,16 @@ fn run<T>(
     }
 }
 
-/// Whether what is measured is to be saved; that it can be is found out before the long work.
+/// Returns whether to save the measurement; checks before the measurement that it can be saved.
 pub fn should_save(machine: &Machine, no_save: bool, kind: Kind, fingerprint: &str) -> Result<bool, Failure> {
-    let keep = machine.is_live() && !no_save;
-    if keep {
+    let is_saved = machine.is_live() && !no_save;
+    if is_saved {
         store::check(kind, fingerprint)?;
     }
-    Ok(keep)
+    Ok(is_saved)
 }
 
-/// Saves what was measured, and the machine as it was seen, for later reports.
+/// Saves a measurement, and the topology for later reports.
 pub fn save(
     common: &Common,
     kind: Kind,
@@ -182,31 +184,33 @@ pub fn save(
 ) -> Result<(), Failure> {
     let (fingerprint, measured_at) = (&provenance.machine.fingerprint, provenance.measured_at);
     let path = store::save(kind, fingerprint, measured_at, &json(document)?)?;
-    let seen = json(&TopologyDocument::with_time(topology.clone(), Some(measured_at)))?;
-    store::save(Kind::Topology, fingerprint, measured_at, &seen)?;
-    let what = match kind {
-        Kind::Model => "the model",
-        _ => "the measurement",
+    let topology = json(&TopologyDocument::with_time(topology.clone(), Some(measured_at)))?;
+    store::save(Kind::Topology, fingerprint, measured_at, &topology)?;
+    let name = match kind {
+        Kind::Model => "model",
+        _ => "measurement",
     };
-    output::remark(common, &format!("{what} is saved in {}", path.display()));
+    output::remark(common, &format!("saved the {name} in '{}'", path.display()));
     Ok(())
 }
 
-/// Exit status of a command that did what it was asked for, or was interrupted. What was measured has been
-/// shown by now, even if it could not be `saved`.
+/// Returns the exit status of a completed or interrupted command, after its output was printed.
+///
+/// # Errors
+/// The measurement could not be saved.
 pub fn exit(saved: Option<Result<(), Failure>>) -> Result<ExitCode, Failure> {
     saved.transpose()?;
     Ok(if interrupt::interrupted() { ExitCode::from(failure::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Files from this length on are filled for so long that people wonder.
-const LONG_TO_FILL: u64 = 256 << 20;
+/// Minimum size of a file whose creation is announced.
+const ANNOUNCED_FILL_BYTES: u64 = 256 << 20;
 
-/// Says that a file is filled before anything is measured, if that may take long.
+/// Announces that a large file is filled before the measurement.
 pub fn announce_fill(common: &Common, file: &Path, bytes: u64) {
-    // What is there already is refused.
-    if bytes >= LONG_TO_FILL && (file.is_dir() || !file.exists()) {
+    // An existing file is rejected later.
+    if bytes >= ANNOUNCED_FILL_BYTES && (file.is_dir() || !file.exists()) {
         let size = format_size(bytes);
-        output::remark(common, &format!("first a file of {size} is filled: {}", file.display()));
+        output::remark(common, &format!("filling a file of {size} first: {}", file.display()));
     }
 }

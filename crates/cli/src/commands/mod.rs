@@ -5,7 +5,7 @@ pub mod compare;
 pub mod copy;
 pub mod doctor;
 pub mod export;
-mod generate;
+pub mod generate;
 pub mod irq;
 pub mod jobs;
 pub mod keygen;

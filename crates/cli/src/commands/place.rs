@@ -1,4 +1,4 @@
-//! `numaio place`: where tasks should run, as a plan that a person can read and other programs can use.
+//! `numaio place`: placement of tasks near devices, as text or as input of other programs.
 
 use super::json;
 use super::placement::{self, PlacementArgs};
@@ -14,56 +14,60 @@ use numaio_schema::PlacementPlan;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Arguments of `numaio place`.
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
     #[command(flatten)]
     pub near: PlacementArgs,
-    /// Places from a plan: of a transfer, as numaio plan --json writes it, or of tasks; - for standard input
+    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for
+    /// standard input
     ///
-    /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
+    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread
+    /// of the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "strict", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
-    /// Show how each handle led to its device
+    /// Show how each handle was resolved to its device
     #[arg(long)]
     pub explain: bool,
-    /// Form of the output
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: Form,
-    /// Print JSON: a plan for numaio run --plan; the same as --format json
+    /// Print JSON: a plan for numaio run --plan; same as --format json
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Write into FILE in place of standard output
+    /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// Forms in which places can be written.
+/// Output format of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// For people
+    /// Readable text
     Text,
-    /// The plan, for numaio run --plan
+    /// Plan for numaio run --plan
     Json,
     /// Commands for numactl(8)
     Numactl,
-    /// Drop-ins for services
+    /// Drop-ins for systemd services
     Systemd,
-    /// A batch script for sbatch
+    /// Batch script for sbatch
     Slurm,
-    /// Options of docker run, and of podman
+    /// Options of docker run and podman run
     Docker,
-    /// A pod, and how kubelet must be set for it
+    /// Pod, and the kubelet settings that it requires
     Kubernetes,
-    /// Elements of a virtual machine's domain
+    /// Elements of a libvirt domain
     Libvirt,
-    /// Environment of OpenMP programs
+    /// Environment variables for OpenMP programs
     Openmp,
-    /// A rankfile of Open MPI, and what Hydra takes
+    /// Rankfile for Open MPI, and options for Hydra
     Mpi,
-    /// A job file of fio
+    /// Job file for fio
     Fio,
 }
 
+/// Runs `numaio place`.
 pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
@@ -71,7 +75,7 @@ pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
         Some(path) => placement::read(&machine, &topology, path)?,
         None => placement::plan(common, &machine, &topology, &args.near)?,
     };
-    let text = text(common, args, &topology, &plan)?;
+    let text = render(common, args, &topology, &plan)?;
     match &args.output {
         Some(path) => output::write(path, &text).map(|_| ())?,
         None => output::print(&text)?,
@@ -79,7 +83,7 @@ pub fn run(common: &Common, args: &PlaceArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(
+fn render(
     common: &Common,
     args: &PlaceArgs,
     topology: &Topology,

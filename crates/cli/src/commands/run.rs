@@ -1,4 +1,4 @@
-//! `numaio run`: start any program in its place.
+//! `numaio run`: start of a program with its placement applied.
 
 use super::json;
 use super::placement::{self, PlacementArgs};
@@ -21,52 +21,59 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// As shells say it: the program is there and cannot be executed.
+/// Exit status, as in shells, if the program exists but cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
-/// As shells say it: there is no such program.
+/// Exit status, as in shells, if the program does not exist.
 const NOT_FOUND: u8 = 127;
-/// Time from the start to the first look of `--verify`; each look waits twice as long as the one before.
+/// Time from the start to the first sample of `--verify`. The pause doubles after each sample.
 const FIRST_SAMPLE: Duration = Duration::from_millis(20);
-/// Longest time between looks.
+/// Longest pause between samples.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
+/// Arguments of `numaio run`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct RunArgs {
     #[command(flatten)]
     pub near: PlacementArgs,
-    /// Places from a plan that numaio place --json or numaio plan --json wrote; - for standard input
+    /// Read the plan from FILE, as written by numaio place --json or numaio plan --json; - for
+    /// standard input
     ///
-    /// Of the plan of a transfer one program gets, on each memory node, as many cores as the plan runs threads there.
+    /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread
+    /// of the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "needs", "model", "weights"])]
     pub plan: Option<PathBuf>,
-    /// Say where the program runs, and why
+    /// Print where the program runs, and why
     #[arg(long)]
     pub explain: bool,
-    /// Watch the program while it runs, and report how much of its memory, CPU time and I/O was where the plan says
+    /// Sample the program while it runs, and report the shares of its memory, CPU time and I/O that
+    /// match the plan
     #[arg(long)]
     pub verify: bool,
-    /// With --verify: write what was seen as JSON into FILE
+    /// With --verify: write the result as JSON to FILE
     #[arg(long, value_name = "FILE", requires = "verify")]
     pub verify_json: Option<PathBuf>,
-    /// The program and its arguments; with --tasks it is started so often, {task} being the number from 0
+    /// Program and its arguments; with --tasks, it is started for each task, and {task} is replaced
+    /// by the task's number, starting at 0
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
 const AFTER_HELP: &str = "\
-Environment: with --tasks, also that of --plan, a program finds its number, from 0, in NUMAIO_TASK,
-and how many there are in NUMAIO_TASKS.
+Environment: if the plan has tasks (--tasks), NUMAIO_TASK is the number of the task, starting at 0,
+and NUMAIO_TASKS is the number of tasks.
 
-Exit status: that of the program; of several that of the first that failed, by number. Where a
-signal ended it numaio ends by that signal. 127 there is no such program; 126 it cannot be executed;
-1 it was not started, or what --verify saw cannot be written; 2 wrong usage.";
+Exit status: that of the program; of several tasks, that of the failed task with the lowest number.
+If a signal terminated the program, numaio terminates by the same signal. 127: the program does not
+exist; 126: it cannot be executed; 1: it was not started, or the result of --verify cannot be
+written; 2: invalid usage.";
 
+/// Runs `numaio run`.
 pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if !machine.is_live() {
         return Err(Failure::usage("a recorded machine cannot run programs")
-            .hint("numaio place shows the places there; leave out --machine and --sysroot to run here"));
+            .hint("numaio place shows placements there; omit --machine and --sysroot to run here"));
     }
     let topology = discover_quick(&machine);
     let plan = match &args.plan {
@@ -82,107 +89,111 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     let strict = args.near.strict || plan.request.strict;
     match (plan.tasks.as_slice(), args.verify) {
         ([task], false) => {
-            let place = prepare(common, ProgramBinding::apply_here(&task.cpus, &task.memory, strict))?;
+            let binding = prepare(common, ProgramBinding::apply_here(&task.cpus, &task.memory, strict))?;
             let program = program(args, &plan, 0);
-            Err(not_started(&program, &become_program(&program, &place)))
+            Err(not_started(&program, &become_program(&program, &binding)))
         }
         (tasks, _) => {
-            let settled = |task: &TaskPlacement| {
+            let probe = |task: &TaskPlacement| {
                 prepare(common, ProgramBinding::probe(&task.cpus, &task.memory, strict))
             };
-            let places = tasks.iter().map(settled).collect::<Result<Vec<_>, _>>()?;
-            supervise(common, args, &machine, &topology, &plan, &places)
+            let bindings = tasks.iter().map(probe).collect::<Result<Vec<_>, _>>()?;
+            supervise(common, args, &machine, &topology, &plan, &bindings)
         }
     }
 }
 
-/// What this kernel takes of a task's place; what it does otherwise is said.
+/// Returns the binding of a task as the kernel accepts it, and logs deviations.
 fn prepare(
     common: &Common,
-    settled: Result<ProgramBinding, BindingError>,
+    binding: Result<ProgramBinding, BindingError>,
 ) -> Result<ProgramBinding, Failure> {
-    let settled = settled.map_err(|why| {
-        let failure = Failure::new(&why);
-        match why {
-            BindingError::Cpus { .. } => failure.hint("make the plan anew: CPUs or the cpuset have changed"),
+    let binding = binding.map_err(|error| {
+        let failure = Failure::new(&error);
+        match error {
+            BindingError::Cpus { .. } => {
+                failure.hint("create the plan again: CPUs or the cpuset have changed")
+            }
             BindingError::Memory { .. } => failure.hint(
-                "containers often forbid set_mempolicy by seccomp: allow it (docker: --cap-add SYS_NICE), or leave out --strict",
+                "containers often forbid set_mempolicy by seccomp: allow it (docker: --cap-add SYS_NICE), \
+                 or omit --strict",
             ),
         }
     })?;
-    settled.notes.iter().for_each(|note| output::remark(common, note));
-    Ok(settled)
+    binding.notes.iter().for_each(|note| output::remark(common, note));
+    Ok(binding)
 }
 
-/// The program of one task: `{task}` in its arguments is the task's number.
+/// Returns the program of a task, with `{task}` in its arguments replaced by the task's number.
 fn program(args: &RunArgs, plan: &PlacementPlan, task: usize) -> Program {
     let number = task.to_string();
-    let several = plan.request.tasks.is_some();
-    let filled = |word: &OsString| match word.to_str().filter(|word| several && word.contains("{task}")) {
+    let has_tasks = plan.request.tasks.is_some();
+    let substitute = |word: &OsString| match word.to_str().filter(|word| has_tasks && word.contains("{task}"))
+    {
         Some(word) => word.replace("{task}", &number).into(),
         None => word.clone(),
     };
-    let mut words = args.command.iter().map(filled);
+    let mut words = args.command.iter().map(substitute);
     let env = [("NUMAIO_TASK", number.clone()), ("NUMAIO_TASKS", plan.tasks.len().to_string())];
-    let env = env.map(|(name, value)| (name.to_owned(), value)).into_iter().filter(|_| several).collect();
+    let env = env.map(|(name, value)| (name.to_owned(), value)).into_iter().filter(|_| has_tasks).collect();
     Program { name: words.next().unwrap_or_default(), args: words.collect(), env }
 }
 
 fn not_started(program: &Program, error: &io::Error) -> Failure {
     let name = program.name.to_string_lossy();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
-    let why = match error.kind() {
-        ErrorKind::NotFound => format!("{name}: there is no such program"),
-        _ => format!("{name} cannot be executed: {error}"),
+    let message = match error.kind() {
+        ErrorKind::NotFound => format!("cannot execute '{name}': no such program"),
+        _ => format!("cannot execute '{name}': {error}"),
     };
-    Failure { code, ..Failure::new(why) }
+    Failure { code, ..Failure::new(message) }
 }
 
-/// Starts all tasks, watches them if asked to, and waits for their ends.
+/// Starts all tasks, samples them with `--verify`, and waits for their exits.
 fn supervise(
     common: &Common,
     args: &RunArgs,
     machine: &Machine,
     topology: &Topology,
     plan: &PlacementPlan,
-    places: &[ProgramBinding],
+    bindings: &[ProgramBinding],
 ) -> Result<ExitCode, Failure> {
-    let cannot = |error: io::Error| Failure::new(format!("cannot watch programs: {error}"));
-    let mut team = ProgramGroup::new().map_err(cannot)?;
+    let wait_failure = |error: io::Error| Failure::new(format!("cannot wait for programs: {error}"));
+    let mut group = ProgramGroup::new().map_err(wait_failure)?;
     let mut watch = args.verify.then(|| PlacementWatch::new(machine, plan, &topology.devices));
-    let began = Instant::now();
-    for (task, place) in places.iter().enumerate() {
+    let started = Instant::now();
+    for (task, binding) in bindings.iter().enumerate() {
         let program = program(args, plan, task);
-        if let Err(error) = team.start(&program, place) {
-            // Half of the tasks are of no use.
-            team.signal(numaio_linux::launch::SIGTERM);
-            while !team.running().is_empty() {
-                team.wait(None).map_err(cannot)?;
+        if let Err(error) = group.start(&program, binding) {
+            // An incomplete set of tasks is useless.
+            group.signal(numaio_linux::launch::SIGTERM);
+            while !group.running().is_empty() {
+                group.wait(None).map_err(wait_failure)?;
             }
             return Err(not_started(&program, &error));
         }
     }
     let mut pause = FIRST_SAMPLE;
-    let mut next = began + pause;
-    while team.exits().contains(&None) {
-        let left = next.saturating_duration_since(Instant::now());
-        team.wait(watch.as_ref().map(|_| left)).map_err(cannot)?;
+    let mut next = started + pause;
+    while group.exits().contains(&None) {
+        let remaining = next.saturating_duration_since(Instant::now());
+        group.wait(watch.as_ref().map(|_| remaining)).map_err(wait_failure)?;
         if let Some(watch) = watch.as_mut().filter(|_| Instant::now() >= next) {
-            sample(machine, watch, &team);
+            sample(machine, watch, &group);
             pause = (pause * 2).min(MAX_PAUSE);
             next = Instant::now() + pause;
         }
     }
     if let Some(watch) = watch {
-        report_verification(common, args, plan, &watch.finish(machine, began.elapsed()))?;
+        report_verification(common, args, plan, &watch.finish(machine, started.elapsed()))?;
     }
-    Ok(exit_code(common, &team.exits()))
+    Ok(exit_code(common, &group.exits()))
 }
 
-fn sample(root: &dyn Sysfs, watch: &mut PlacementWatch, team: &ProgramGroup) {
-    let running = team.running();
+fn sample(root: &dyn Sysfs, watch: &mut PlacementWatch, group: &ProgramGroup) {
+    let running = group.running();
     let pids: Vec<Option<u32>> =
-        team.pids().into_iter().map(|pid| Some(pid).filter(|pid| running.contains(pid))).collect();
+        group.pids().into_iter().map(|pid| Some(pid).filter(|pid| running.contains(pid))).collect();
     watch.sample(root, &pids, true);
 }
 
@@ -190,23 +201,26 @@ fn report_verification(
     common: &Common,
     args: &RunArgs,
     plan: &PlacementPlan,
-    seen: &Verification,
+    verification: &Verification,
 ) -> Result<(), Failure> {
     if let Some(path) = &args.verify_json {
-        output::write(path, &json(seen)?)?;
+        output::write(path, &json(verification)?)?;
     }
-    output::remark(common, &numaio_report::verification_text(plan, seen, &output::stderr_style(common)));
+    output::remark(
+        common,
+        &numaio_report::verification_text(plan, verification, &output::stderr_style(common)),
+    );
     Ok(())
 }
 
-/// As the program's own: of several the first that failed.
-fn exit_code(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
-    let failed = ended.iter().enumerate().filter(|(_, ended)| **ended != Some(ProgramExit::Status(0)));
+/// Returns the exit status of the program; of several tasks, that of the first failed one.
+fn exit_code(common: &Common, exits: &[Option<ProgramExit>]) -> ExitCode {
+    let failed = exits.iter().enumerate().filter(|(_, exit)| **exit != Some(ProgramExit::Status(0)));
     let failed: Vec<(usize, ProgramExit)> =
-        failed.filter_map(|(task, ended)| Some((task, (*ended)?))).collect();
-    if ended.len() > 1 {
-        for (task, ended) in &failed {
-            let how = match ended {
+        failed.filter_map(|(task, exit)| Some((task, (*exit)?))).collect();
+    if exits.len() > 1 {
+        for (task, exit) in &failed {
+            let how = match exit {
                 ProgramExit::Status(status) => format!("with status {status}"),
                 ProgramExit::Signal(signal) => format!("by signal {signal}"),
             };
@@ -218,7 +232,7 @@ fn exit_code(common: &Common, ended: &[Option<ProgramExit>]) -> ExitCode {
         Some((_, ProgramExit::Status(status))) => ExitCode::from(*status),
         Some((_, ProgramExit::Signal(signal))) => {
             exit_by_signal(*signal);
-            // Signals that end nobody by default come back.
+            // Reached only for signals that do not terminate a process by default.
             ExitCode::from(128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)))
         }
     }

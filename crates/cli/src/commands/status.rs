@@ -1,4 +1,4 @@
-//! `numaio status`: where running programs are, and which are remote to their devices.
+//! `numaio status`: the nodes of running processes, and which are remote to their devices.
 
 use super::{json, placement};
 use crate::args::Common;
@@ -15,15 +15,16 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::process::ExitCode;
 
+/// Options of `numaio status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Processes, by number
+    /// Process IDs
     #[arg(value_name = "PID", required_unless_present = "all")]
     pub pids: Vec<u32>,
-    /// All that use a device and can be seen; those of other users need root
+    /// Show all visible processes that use a device; those of other users need root
     #[arg(long, conflicts_with = "pids")]
     pub all: bool,
-    /// Show what leads each program to its devices
+    /// Show the path from each process to its devices
     #[arg(long, conflicts_with = "json")]
     pub explain: bool,
     /// Print JSON
@@ -31,11 +32,12 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// Runs `numaio status`.
 pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if !machine.is_live() {
-        return Err(Failure::usage("nothing runs on a recorded machine")
-            .hint("leave out --machine and --sysroot to see this one"));
+        return Err(Failure::usage("a recorded machine has no running processes")
+            .hint("omit --machine and --sysroot to examine this machine"));
     }
     let topology = discover(&machine);
     let models = placement::models(common, &machine, &topology, None)?;
@@ -48,19 +50,21 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         processes: Vec::new(),
         unseen: Vec::new(),
     };
-    let others = |pid: &u32| *pid != std::process::id();
+    let is_other = |pid: &u32| *pid != std::process::id();
     let pids = match args.all {
-        true => process::pids(&machine).into_iter().filter(others).collect(),
+        true => process::pids(&machine).into_iter().filter(is_other).collect(),
         false => args.pids.clone(),
     };
     for pid in pids {
         match inspect(&machine, &topology, pid, &best) {
             Ok(process) if args.all && process.devices.is_empty() => {}
             Ok(process) => status.processes.push(process),
-            // Of all programs those that cannot be seen, or that have ended meanwhile, were not asked for.
+            // --all skips processes that are not readable or have ended.
             Err(_) if args.all => {}
             Err(ReadErrorKind::Absent) => {
-                return Err(Failure::new(format!("there is no process {pid}")).hint("ps -e lists them"));
+                return Err(
+                    Failure::new(format!("process {pid} not found")).hint("ps -e lists all processes")
+                );
             }
             Err(why) => status.unseen.push(UnreadableProcess { pid, why: why.to_string() }),
         }

@@ -17,24 +17,25 @@ use numaio_report::TextStyle;
 use numaio_schema::StreamScope;
 use std::process::ExitCode;
 
+/// Options of `numaio stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
     /// Operation of STREAM: copy, scale, add, triad or all
     ///
-    /// copy is what Li et al. compared with. Bandwidth counts the bytes that a loop reads and writes, as STREAM
-    /// does: two for each byte copied.
+    /// Li et al. used copy. Bandwidth counts the bytes that a loop reads and writes, as STREAM
+    /// does: two for each copied byte.
     #[arg(long, value_name = "OP", default_value = "copy", value_parser = ops)]
     pub op: Ops,
-    /// Threads on each CPU node; without it one on each core
+    /// Threads on each CPU node; default: one per core
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub threads: Option<u32>,
-    /// One thread on each hardware thread
+    /// Use one thread per hardware thread
     #[arg(long, conflicts_with = "threads")]
     pub hyper_threads: bool,
-    /// Each core alone to every node, and whether the cores of one node agree
+    /// Measure each core alone to every node, and compare the cores of a node
     #[arg(long, conflicts_with_all = ["threads", "hyper_threads"])]
     pub per_core: bool,
-    /// Loop: ordinary, avx512, avx2 or stnp; without it the fastest here for each operation
+    /// Loop: ordinary, avx512, avx2 or stnp; default: the fastest for each operation
     #[arg(long, value_name = "LOOP", value_parser = stream_loop)]
     pub stream_loop: Option<StreamLoop>,
     #[command(flatten)]
@@ -43,10 +44,11 @@ pub struct StreamArgs {
     pub rounds: RoundsArgs,
 }
 
-/// Operations that were asked for.
+/// The requested operations.
 #[derive(Debug, Clone)]
 pub struct Ops(Vec<StreamOp>);
 
+/// Runs `numaio stream`.
 pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);
@@ -87,14 +89,13 @@ fn ops(text: &str) -> Result<Ops, String> {
     }
     let found = StreamOp::ALL.into_iter().find(|op| op.name() == text);
     found.map(|op| Ops(vec![op])).ok_or_else(|| {
-        format!(
-            "{text:?} is no operation of STREAM; there are copy, scale, add, triad, and all for these four"
-        )
+        let names = StreamOp::ALL.map(StreamOp::name).join(", ");
+        format!("expected one of {names}, all; got '{text}'")
     })
 }
 
 fn stream_loop(text: &str) -> Result<StreamLoop, String> {
     let names = StreamLoop::ALL.map(StreamLoop::name).join(", ");
     let found = StreamLoop::ALL.into_iter().find(|stream_loop| stream_loop.name() == text);
-    found.ok_or_else(|| format!("{text:?} is no loop of STREAM; there are {names}"))
+    found.ok_or_else(|| format!("expected one of {names}; got '{text}'"))
 }

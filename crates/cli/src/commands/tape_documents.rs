@@ -1,4 +1,4 @@
-//! Everything that a tape holds, measured again from it.
+//! Replays all measurements of a tape.
 
 use super::measuring::{self, MeasuredMachine};
 use super::{compare, tape_io};
@@ -10,8 +10,8 @@ use numaio_machine::topology::Topology;
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use numaio_schema::Document;
 
-/// Copies of every target, STREAM's copy, idle latency, I/O as it was measured, and of each node with devices the
-/// comparison of its views. What the tape does not hold is said.
+/// Replays copies of every target, STREAM copy, idle latency and I/O, and compares the views of
+/// each node with devices. Reports what the tape does not contain.
 pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
     let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     let now = machine.time();
@@ -20,24 +20,26 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     let classes = numaio_model::ClassOptions::default();
     let model = measuring::measure(common, setting.clone(), now, &copies)
         .map(|record| Document::Model(Box::new(numaio_model::fit(record, topology, classes))));
-    let asked = StreamOptions { rule, ..StreamOptions::default() };
-    let stream = measuring::measure_stream(common, setting.clone(), now, &asked)
+    let stream_options = StreamOptions { rule, ..StreamOptions::default() };
+    let stream = measuring::measure_stream(common, setting.clone(), now, &stream_options)
         .map(|record| Document::Stream(Box::new(record)));
-    let asked = LatencyOptions { rule, ..LatencyOptions::default() };
-    let latency = measuring::measure_latency(common, setting, now, &asked)
+    let latency_options = LatencyOptions { rule, ..LatencyOptions::default() };
+    let latency = measuring::measure_latency(common, setting, now, &latency_options)
         .map(|record| Document::Latency(Box::new(record)));
     let mut documents = Vec::new();
-    for (what, document) in [("copies", model), ("STREAM", stream), ("latency", latency)] {
+    for (name, document) in [("copies", model), ("STREAM", stream), ("latency", latency)] {
         match document {
             Ok(document) => documents.push(document),
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-            Err(failure) => output::remark(common, &format!("no {what} on the tape: {}", failure.message)),
+            Err(failure) => {
+                output::remark(common, &format!("the tape contains no {name}: {}", failure.message))
+            }
         }
     }
     let io = tape_io::records(common, machine, topology)?;
     documents.extend(io.into_iter().map(|record| Document::Io(Box::new(record))));
     for target in topology.device_nodes().iter() {
-        // Where nothing was measured, there is nothing to compare.
+        // Without measurements there is nothing to compare.
         let comparison = compare::of_documents(topology, &documents, target).ok();
         documents.extend(comparison.map(|comparison| Document::Comparison(Box::new(comparison))));
     }

@@ -1,4 +1,4 @@
-//! Measured I/O that a tape holds, judged anew from its runs.
+//! Measured I/O on a tape, evaluated again from its runs.
 
 use super::measuring::{self, MeasuredMachine};
 use crate::args::Common;
@@ -13,17 +13,19 @@ use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{IoCell, IoEngine, IoRecord};
 
-/// Every record of I/O on a tape. Those of disks and GPUs are made again from the raw runs, with what was asked then;
-/// others stand as they were made when it was recorded.
+/// Returns every I/O record of a tape.
+///
+/// Records of disks and GPUs are computed again from the raw runs with the recorded options; others
+/// are returned unchanged.
 ///
 /// # Errors
-/// After Ctrl-C.
+/// Ctrl-C was pressed.
 pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
     let Some(tape) = machine.tape() else { return Ok(Vec::new()) };
     let quiet = Common { quiet: true, ..common.clone() };
     let mut records = Vec::new();
-    for (made, (first, end)) in &tape.documents {
-        let Ok(stored) = IoRecord::from_json(&made.to_string()) else { continue };
+    for (document, (first, end)) in &tape.documents {
+        let Ok(stored) = IoRecord::from_json(&document.to_string()) else { continue };
         let runs = tape.runs.get(*first..*end).unwrap_or_default().iter().map(|(workload, _)| workload);
         let Some((engine, window, most_bytes)) =
             runs.into_iter().find_map(|workload| engine(&stored, workload))
@@ -42,8 +44,9 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     Ok(records)
 }
 
-/// What ran a workload of a record, its window, and the bytes after which a run ended early; none if that cannot be made
-/// again, or the workload is no measurement.
+/// Returns the engine of a recorded workload, its window, and its byte limit.
+///
+/// None if the engine cannot be replayed, or the workload is not a measurement.
 fn engine(stored: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sampling, Option<u64>)> {
     match (stored.method.engine, workload) {
         (IoEngine::Disk, Workload::Io(io)) => match &io.through {
@@ -65,7 +68,7 @@ fn engine(stored: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sa
     }
 }
 
-/// The campaign of a record once more, on what was recorded.
+/// Repeats the campaign of a record on the recorded runs.
 fn replay(
     common: &Common,
     machine: &Machine,
@@ -73,22 +76,24 @@ fn replay(
     stored: &IoRecord,
     (engine, window, most_bytes): (&dyn Engine, Sampling, Option<u64>),
 ) -> Result<IoRecord, Failure> {
-    let asked = &stored.method.rounds;
+    let requested = &stored.method.rounds;
     let rule = Rule {
-        precision: asked.precision,
-        time_limit_s: asked.time_limit_s,
-        seed: asked.seed,
+        precision: requested.precision,
+        time_limit_s: requested.time_limit_s,
+        seed: requested.seed,
         ..Rule::default()
     };
     let (window_ms, slices) = match window {
         Sampling::Window { milliseconds, slices } => (milliseconds, slices),
-        Sampling::Repetitions { .. } => return Err(Failure::new("it was not sampled by a window")),
+        Sampling::Repetitions { .. } => {
+            return Err(Failure::new("cannot replay runs that were not sampled by a time window"))
+        }
     };
     let mut block_bytes: Vec<u64> = Vec::new();
     let mut mixes: Vec<Vec<MixPart>> = Vec::new();
     for cell in &stored.cells {
-        push_new(&mut block_bytes, cell.block_bytes);
-        push_new(&mut mixes, mix_parts(cell));
+        push_unique(&mut block_bytes, cell.block_bytes);
+        push_unique(&mut mixes, mix_parts(cell));
     }
     let what = IoSelection::Mixes(mixes);
     let (depth, operations) = (stored.method.depth, vec![None]);
@@ -100,9 +105,9 @@ fn replay(
     Ok(record)
 }
 
-fn push_new<T: PartialEq>(to: &mut Vec<T>, value: T) {
-    if !to.contains(&value) {
-        to.push(value);
+fn push_unique<T: PartialEq>(list: &mut Vec<T>, value: T) {
+    if !list.contains(&value) {
+        list.push(value);
     }
 }
 

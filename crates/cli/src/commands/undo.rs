@@ -1,4 +1,4 @@
-//! `numaio undo`: take back what numaio changed on this machine.
+//! `numaio undo`: reverts settings that numaio changed on this machine.
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -10,29 +10,31 @@ use numaio_place::ReassignedIrq;
 use std::fs;
 use std::process::ExitCode;
 
-/// Take back what numaio changed on this machine.
+/// Revert settings that numaio changed on this machine.
 ///
-/// That is interrupts and packet steering, interleave weights, and NUMA balancing. Every change leaves a receipt before it is made, so this works also after numaio was killed. Nothing that numaio
-/// changes outlives a restart of the machine: then there is nothing to take back, and the receipt is dropped.
+/// The settings are interrupts, packet steering, interleave weights and NUMA balancing. numaio
+/// saves a receipt before each change, so that undo works even after numaio was killed. A reboot
+/// reverts all changes; then undo only removes the receipts.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
-    /// Which change, as --list names it; without it the newest
+    /// ID of the change, as shown by --list; default: the newest
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Show what can be taken back, newest first, and change nothing
+    /// List the changes that can be reverted, newest first, and change nothing
     #[arg(long, conflicts_with_all = ["all", "forget"])]
     pub list: bool,
-    /// Take back everything, newest first
+    /// Revert all changes, newest first
     #[arg(long, conflicts_with_all = ["id", "forget"])]
     pub all: bool,
-    /// Drop the receipt and leave the settings as they are, as when the device is gone
+    /// Remove the receipt and keep the settings, for example if the device was removed
     #[arg(long, requires = "id")]
     pub forget: bool,
-    /// With --list: print JSON
+    /// Print JSON with --list
     #[arg(long, requires = "list")]
     pub json: bool,
 }
 
+/// Runs `numaio undo`.
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::live_kernel(common)?;
     let _lock = (!args.list).then(|| receipts::lock(common));
@@ -43,23 +45,23 @@ pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     if args.forget {
         let stored = find_receipt(&all, args.id.as_deref())?;
         fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
-        output::remark(common, &format!("{} is forgotten; what it set stays", stored.id));
+        output::remark(common, &format!("removed the receipt '{}'; its settings stay in effect", stored.id));
         return Ok(ExitCode::SUCCESS);
     }
     if args.all {
         undo_each(common, &kernel, all.iter().rev(), &all)?;
     } else if args.id.is_none() && all.is_empty() {
-        output::remark(common, "there is nothing to take back on this machine");
+        output::remark(common, "numaio has no changes to revert on this machine");
     } else {
         undo_one(common, &kernel, find_receipt(&all, args.id.as_deref())?, &all)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes receipts back one after the other, also where one cannot be.
+/// Undoes receipts in order, and continues after a failure.
 ///
 /// # Errors
-/// The first; the others are said before.
+/// The first failure; later ones are reported here.
 pub fn undo_each<'a>(
     common: &Common,
     kernel: &Kernel,
@@ -78,7 +80,7 @@ pub fn undo_each<'a>(
     first.map_or(Ok(()), Err)
 }
 
-/// Takes one receipt back, and says so.
+/// Undoes a receipt and reports it.
 fn undo_one(
     common: &Common,
     kernel: &Kernel,
@@ -87,15 +89,16 @@ fn undo_one(
 ) -> Result<(), Failure> {
     let id = &stored.id;
     let text = match receipts::undo(kernel, stored, all)? {
-        UndoOutcome::Done { settings, foreign } => {
-            for ReassignedIrq { irq, was, is } in foreign {
-                let left = format!("interrupt {irq} is left alone: it was {was}, and is {is} now");
-                output::remark(common, &output::sanitize(&left));
+        UndoOutcome::Done { settings, reassigned } => {
+            for ReassignedIrq { irq, was, is } in reassigned {
+                let message =
+                    format!("kept interrupt {irq}: it belonged to '{was}', and now belongs to '{is}'");
+                output::remark(common, &output::sanitize(&message));
             }
-            format!("{id} is taken back: {}", count(settings))
+            format!("reverted {id}: {}", count(settings))
         }
         UndoOutcome::Rebooted => {
-            format!("{id}: the machine was started anew since, which took it back; nothing is left to do")
+            format!("{id}: a reboot has already reverted it")
         }
     };
     output::remark(common, &text);
@@ -104,26 +107,26 @@ fn undo_one(
 
 fn count(settings: usize) -> String {
     match settings {
-        1 => "1 setting is as it was".to_owned(),
-        settings => format!("{settings} settings are as they were"),
+        1 => "restored 1 setting".to_owned(),
+        settings => format!("restored {settings} settings"),
     }
 }
 
-/// The receipt of that name, or the newest.
+/// Finds the receipt with an ID, or the newest.
 fn find_receipt<'a>(all: &'a [StoredReceipt], id: Option<&str>) -> Result<&'a StoredReceipt, Failure> {
     let found = match id {
-        // A machine whose fingerprint has changed may have two of a name: the newer one goes first.
+        // After a change of the fingerprint, two receipts may have the same ID: the newer is first.
         Some(id) => all.iter().rfind(|stored| stored.id == id),
         None => all.last(),
     };
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|stored| stored.id.as_str()).collect();
-        let failure =
-            Failure::usage(format!("there is no change {} to take back here", id.unwrap_or_default()));
+        let failure = Failure::usage(format!("change '{}' not found", id.unwrap_or_default()));
         match names.is_empty() {
-            true => failure.hint("numaio changed nothing on this machine, or all was taken back"),
-            false => failure
-                .hint(format!("there are {}; numaio undo --list tells what they are", names.join(", "))),
+            true => failure.hint("numaio has no changes to revert on this machine"),
+            false => {
+                failure.hint(format!("changes: {}; numaio undo --list describes them", names.join(", ")))
+            }
         }
     })
 }

@@ -1,4 +1,4 @@
-//! `numaio validate`: the copy model beside measured I/O, class by class.
+//! `numaio validate`: compares the copy model with measured I/O, class by class.
 
 use super::json;
 use super::model::node_of_device;
@@ -17,44 +17,48 @@ use numaio_schema::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of `numaio validate`.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
-    /// Against measured I/O of this device: eth0, nvme0n1, mlx5_0; without it of all devices of the target
+    /// Validate by measured I/O of this device, for example eth0, nvme0n1 or mlx5_0; default: all
+    /// devices of the target
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
-    /// The target; without it the node of the device, or the one whose devices were measured last
+    /// Target node; default: the node of the device, or the one whose devices were measured last
     #[arg(long, short = 'k', value_name = "K", value_parser = node)]
     pub node: Option<NodeId>,
-    /// Against measurements of this engine alone: disk, fio, tcp, iperf3, perftest, cuda, nvbandwidth
+    /// Use only measurements of this engine: disk, fio, tcp, iperf3, perftest, cuda, nvbandwidth
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<IoEngine>,
-    /// Documents of one machine in place of those that are saved of this one
+    /// Use these documents of one machine instead of the saved ones of this machine
     ///
-    /// Written by numaio model, bench, stream and topology with --json. Of several that measure the same the newest
-    /// counts, and of models one that was interrupted only if there is no other.
+    /// numaio model, bench, stream and topology write them with --json. Of several that measure the
+    /// same, the newest counts. An interrupted model counts only if there is no other.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    /// How nodes are put into classes; without it as in the model
+    /// Rule by which nodes are classified; default: that of the model
     #[arg(long, value_name = "RULE", value_parser = ["measured", "paper", "kmeans"])]
     pub classes: Option<String>,
-    /// How far below a class's best its members may be, in percent; without it as in the model
+    /// Largest difference of a class's members from its best, in percent; default: that of the
+    /// model
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub level: Option<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write into FILE in place of standard output
+    /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
+/// Runs `numaio validate`.
 pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let known = KnownDocuments::read(common, &machine, &args.from)?;
     let target = target(args, &known)?;
     let model = known.model_of(target).ok_or_else(|| {
-        Failure::new(format!("no model of node {target} is known"))
-            .hint(format!("numaio model --node {target} makes it"))
+        Failure::new(format!("found no model of node {target}"))
+            .hint(format!("numaio model --node {target} measures it"))
     })?;
     let rule = rule(args, model, target);
     let model = reclassify(args, model, &known, rule);
@@ -71,35 +75,37 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The node whose model is validated.
+/// Returns the node whose model is validated.
 fn target(args: &ValidateArgs, known: &KnownDocuments) -> Result<NodeId, Failure> {
     let of_device = |name: &String| match (known.device(name)?.node, &known.topology) {
         (Some(node), _) => Ok(node),
         (None, Some(topology)) => node_of_device(topology, name),
-        (None, None) => Err(Failure::new(format!("no document tells on which node {name} is"))
-            .hint("name the target by --node K")),
+        (None, None) => Err(Failure::new(format!("no document contains the node of '{name}'"))
+            .hint("specify the target by --node K")),
     };
     match (args.node, &args.device) {
         (Some(node), _) => Ok(node),
         (None, Some(name)) => of_device(name),
         (None, None) => {
-            let wanted = |record: &&IoRecord| args.engine.is_none_or(|engine| record.method.engine == engine);
-            let newest = known.records.iter().filter(wanted).find_map(|record| record.device.node);
+            let is_selected =
+                |record: &&IoRecord| args.engine.is_none_or(|engine| record.method.engine == engine);
+            let newest = known.records.iter().filter(is_selected).find_map(|record| record.device.node);
             newest.ok_or_else(|| known.nothing_measured(None, args.engine))
         }
     }
 }
 
-/// How nodes are put into classes on the whole page: as it is asked for, else as in the model.
+/// Returns the classification options: the requested ones, or those of the model.
 fn rule(args: &ValidateArgs, model: &Model, target: NodeId) -> ClassOptions {
     let of_target = model.targets.iter().filter(|of_target| of_target.target == target);
-    let own = of_target.flat_map(|it| &it.directions).next();
-    let own = own.map_or(ClassOptions::default(), |it| ClassOptions { classes: it.rule, level: it.level });
+    let in_model = of_target.flat_map(|it| &it.directions).next();
+    let in_model =
+        in_model.map_or(ClassOptions::default(), |it| ClassOptions { classes: it.rule, level: it.level });
     let classes = args.classes.as_ref().and_then(|name| name.parse::<ClassRule>().ok());
-    ClassOptions { classes: classes.unwrap_or(own.classes), level: args.level.unwrap_or(own.level) }
+    ClassOptions { classes: classes.unwrap_or(in_model.classes), level: args.level.unwrap_or(in_model.level) }
 }
 
-/// The model with the classes that are asked for.
+/// Classifies the model again if options request it.
 fn reclassify(args: &ValidateArgs, model: &Model, known: &KnownDocuments, rule: ClassOptions) -> Model {
     if args.classes.is_none() && args.level.is_none() {
         return model.clone();
@@ -117,21 +123,21 @@ fn validation(
     subject: &ViewSubject,
 ) -> Result<Validation, Failure> {
     let device = args.device.as_ref().map(|name| known.device(name)).transpose()?.map(|device| device.name);
-    let wanted = |record: &&IoRecord| {
+    let is_selected = |record: &&IoRecord| {
         device.as_ref().is_none_or(|device| record.device.name == *device)
             && args.engine.is_none_or(|engine| record.method.engine == engine)
     };
     let mut measured: Vec<View> = Vec::new();
     let mut used: Vec<&IoRecord> = Vec::new();
     let mut record_of: Vec<&IoRecord> = Vec::new();
-    for record in known.records.iter().filter(wanted) {
+    for record in known.records.iter().filter(is_selected) {
         let views = numaio_model::io_views(record, subject);
-        let fresh: Vec<View> =
+        let new_views: Vec<View> =
             views.into_iter().filter(|view| measured.iter().all(|other| other.name != view.name)).collect();
-        if !fresh.is_empty() {
+        if !new_views.is_empty() {
             used.push(record);
-            record_of.extend(fresh.iter().map(|_| record));
-            measured.extend(fresh);
+            record_of.extend(new_views.iter().map(|_| record));
+            measured.extend(new_views);
         }
     }
     let (baselines, stream) = baselines(known, subject);
@@ -152,9 +158,8 @@ fn validation(
     let mut warnings = prediction_inputs::incomplete(model, subject.target);
     warnings.extend(prediction_inputs::warnings(provenances()));
     if stream.is_none() {
-        let what =
-            "STREAM was not measured, so what it would have said is unknown: numaio stream measures it";
-        warnings.push(Warning { rule: "missing-stream".to_owned(), what: what.to_owned() });
+        let message = "STREAM was not measured, so it cannot be compared; numaio stream measures it";
+        warnings.push(Warning { rule: "missing-stream".to_owned(), what: message.to_owned() });
     }
     Ok(Validation {
         schema: VALIDATION_SCHEMA.to_owned(),
@@ -168,7 +173,8 @@ fn validation(
     })
 }
 
-/// What else could have been believed: hop distance, and STREAM's copy from both sides, with its record.
+/// Returns the views to compare with: hop distance, and STREAM copy from both sides, with its
+/// record.
 fn baselines<'a>(known: &'a KnownDocuments, subject: &ViewSubject) -> (Vec<View>, Option<&'a StreamRecord>) {
     let mut baselines: Vec<View> =
         known.topology.iter().flat_map(|topology| numaio_model::slit_views(topology, subject)).collect();

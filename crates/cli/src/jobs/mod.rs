@@ -100,7 +100,7 @@ fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
     Ok(read_record(path)?.map(|mut job| {
         if job.state.is_alive() {
             job.state = JobState::Interrupted;
-            job.why = "its process is gone".to_owned();
+            job.why = "its process no longer exists".to_owned();
         }
         job
     }))
@@ -131,8 +131,8 @@ fn prune(folder: &Path, host: &LocalHost) {
         let written = entry.metadata().and_then(|found| found.modified());
         written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > MAX_AGE))
     };
-    let left = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
-    entries.iter().filter(left).for_each(|entry| drop(fs::remove_file(entry.path())));
+    let abandoned = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
+    entries.iter().filter(abandoned).for_each(|entry| drop(fs::remove_file(entry.path())));
     let numbers = numbers(folder).unwrap_or_default();
     let surplus = &numbers[..numbers.len().saturating_sub(MAX_JOBS)];
     for entry in &entries {
@@ -164,7 +164,7 @@ impl LocalHost {
         Self { host: root.as_ref().map(|root| hostname(root)).unwrap_or_default(), boot, root }
     }
 
-    /// Whether a job's process exists, or runs on another host, which cannot be checked.
+    /// Returns whether a job's process exists, or runs on another host, which cannot be checked.
     fn may_run(&self, job: &Job) -> bool {
         let JobProcess { pid, began, boot, host } = &job.process;
         let Some(root) = &self.root else { return true };
@@ -179,13 +179,13 @@ impl LocalHost {
     }
 }
 
-/// Whether a job's process is on this host.
+/// Returns whether a job's process is on this host.
 pub fn is_local(job: &Job) -> bool {
     LocalHost::current().host == job.process.host
 }
 
 /// Converts a command-line argument for a job record.
-pub fn to_word(bytes: &OsStr) -> CommandArg {
+pub fn to_command_arg(bytes: &OsStr) -> CommandArg {
     match bytes.to_str() {
         Some(text) => CommandArg::Text(text.to_owned()),
         None => CommandArg::Bytes(bytes.as_bytes().to_vec()),
@@ -193,8 +193,8 @@ pub fn to_word(bytes: &OsStr) -> CommandArg {
 }
 
 /// Converts an argument of a job record back.
-pub fn to_os_string(word: &CommandArg) -> OsString {
-    match word {
+pub fn to_os_string(arg: &CommandArg) -> OsString {
+    match arg {
         CommandArg::Text(text) => text.into(),
         CommandArg::Bytes(bytes) => OsString::from_vec(bytes.clone()),
     }

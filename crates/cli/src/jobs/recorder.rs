@@ -1,6 +1,6 @@
 //! Records a running transfer as a job.
 
-use super::{file, folder, numbers, prune, to_word, LocalHost};
+use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::now;
@@ -41,7 +41,7 @@ impl JobRecorder {
             return;
         }
         match new_job(places) {
-            Ok(noted) => *self.active() = Some(noted),
+            Ok(active) => *self.active() = Some(active),
             Err(failure) => output::remark(
                 common,
                 &format!("cannot record this transfer as a job: {}; --no-job skips it", failure.message),
@@ -62,64 +62,64 @@ impl JobRecorder {
         job.totals = JobTotals::default();
         job.problems.clear();
         job.add_line(now(), "resumed".to_owned());
-        let mut noted = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
-        noted.write().map_err(|error| failure::cannot_write(&noted.path, &error))?;
-        *self.active() = Some(noted);
+        let mut active = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
+        active.write().map_err(|error| failure::cannot_write(&active.path, &error))?;
+        *self.active() = Some(active);
         Ok(())
     }
 
     /// Records the progress.
     pub fn update(&self, totals: JobTotals) {
-        self.change(|noted| {
-            noted.job.totals = totals;
-            if numaio_linux::interrupt::interrupted() && noted.job.state == JobState::Running {
-                noted.job.state = JobState::Cancelling;
-                noted.job.add_line(now(), "asked to end".to_owned());
+        self.change(|active| {
+            active.job.totals = totals;
+            if numaio_linux::interrupt::interrupted() && active.job.state == JobState::Running {
+                active.job.state = JobState::Cancelling;
+                active.job.add_line(now(), "interrupt requested".to_owned());
                 return true;
             }
             false
         });
     }
 
-    /// Clears the recorded problems: a retry meets those that persist again.
+    /// Clears the recorded problems before a retry, which records persistent ones again.
     pub fn clear_problems(&self) {
-        self.change(|noted| {
-            noted.job.problems.clear();
+        self.change(|active| {
+            active.job.problems.clear();
             false
         });
     }
 
     /// Records a problem.
     pub fn problem(&self, problem: JobProblem) {
-        self.change(|noted| {
-            noted.job.add_problem(problem);
+        self.change(|active| {
+            active.job.add_problem(problem);
             false
         });
     }
 
     /// Records the end, once.
-    pub fn end(&self, ended: &Result<ExitCode, Failure>) {
-        self.change(|noted| {
-            if !noted.job.state.is_alive() {
+    pub fn end(&self, result: &Result<ExitCode, Failure>) {
+        self.change(|active| {
+            if !active.job.state.is_alive() {
                 return false;
             }
-            let (state, why) = end_state(ended, &noted.job.totals);
+            let (state, why) = end_state(result, &active.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
-            noted.job.state = state;
-            noted.job.why = Job::truncate_text(why);
-            noted.job.add_line(now(), line);
+            active.job.state = state;
+            active.job.why = Job::truncate_text(why);
+            active.job.add_line(now(), line);
             true
         });
     }
 
     /// Changes the record; writes it if `change` returns true, or after [`WRITE_INTERVAL`].
     fn change(&self, change: impl FnOnce(&mut ActiveJob) -> bool) {
-        let mut noted = self.active();
-        let Some(noted) = noted.as_mut() else { return };
-        let write_now = change(noted);
-        if write_now || noted.written.elapsed() >= WRITE_INTERVAL {
+        let mut active = self.active();
+        let Some(active) = active.as_mut() else { return };
+        let write_now = change(active);
+        if write_now || active.written.elapsed() >= WRITE_INTERVAL {
             // A disk that is full at the moment must not stop the transfer.
-            drop(noted.write());
+            drop(active.write());
         }
     }
 
@@ -143,7 +143,7 @@ pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
 }
 
 fn no_state_directory() -> Failure {
-    Failure::new("there is no state directory").hint("set XDG_STATE_HOME or HOME")
+    Failure::new("no state directory").hint("set XDG_STATE_HOME or HOME")
 }
 
 /// Returns the variables of [`ENVIRONMENT`] that are set.
@@ -156,8 +156,8 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
     let folder = folder().ok_or_else(no_state_directory)?;
     // Commands and file names are private.
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.map_err(|error| Failure::file(&folder, error))?;
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    created.map_err(|error| Failure::file(&folder, error))?;
     let host = LocalHost::current();
     prune(&folder, &host);
     let directory = std::env::current_dir().map_err(Failure::new)?;
@@ -165,8 +165,8 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
         schema: JOB_SCHEMA.to_owned(),
         id: numbers(&folder).unwrap_or_default().last().map_or(1, |last| last.saturating_add(1)),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args_os().skip(1).map(|typed| to_word(&typed)).collect(),
-        directory: to_word(directory.as_os_str()),
+        command: std::env::args_os().skip(1).map(|arg| to_command_arg(&arg)).collect(),
+        directory: to_command_arg(directory.as_os_str()),
         environment: environment().collect(),
         places,
         process: host.process(),
@@ -180,7 +180,7 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
         problems: Vec::new(),
         log: Vec::new(),
     };
-    job.add_line(job.started_at, "began".to_owned());
+    job.add_line(job.started_at, "started".to_owned());
     loop {
         let path = file(&folder, job.id);
         let failed = |error| failure::cannot_write(&path, &error);
@@ -189,16 +189,17 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
         }
         // Another transfer has taken the number.
-        job.id = job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "it has the highest number"))?;
+        job.id =
+            job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "the highest job number is taken"))?;
     }
 }
 
 /// Returns the state of a finished transfer, by its exit status.
-fn end_state(ended: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
-    match ended {
+fn end_state(result: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
+    match result {
         Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),
         Ok(code) if *code == ExitCode::from(failure::INTERRUPTED) => {
-            (JobState::Interrupted, "it was interrupted".to_owned())
+            (JobState::Interrupted, "interrupted".to_owned())
         }
         Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
         Err(failure) if numaio_linux::interrupt::interrupted() => {

@@ -1,6 +1,6 @@
 //! `numaio copy --compress`: files arrive unchanged, and fewer bytes are sent.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -49,14 +49,14 @@ const OLDER: &str = "\
 sh -c \"$*\" |
 { IFS= read -r answer; printf '%s\\n' \"$answer\" | sed 's/,\"packs\":true//'; exec cat; }";
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "-a", "--json", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let command = &mut home.numaio(&args);
-    Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
+    CommandOutput::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
 }
 
 /// Bytes of files and bytes sent, from the last event of a successful copy.
-fn byte_counts(output: Said) -> (u64, u64) {
+fn byte_counts(output: CommandOutput) -> (u64, u64) {
     let out = output.ok();
     let end: Value = serde_json::from_str(out.lines().last().expect("an end")).expect("an event");
     let number = |field: &str| end[field].as_u64().expect(field);
@@ -154,7 +154,8 @@ fn local_copies_are_not_compressed() {
         ["copy", "-a", "--tunnel", "--compress", "zstd", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
     let mut command = home.numaio(&[&words[..], &["src/", "host:other"]].concat());
     let output =
-        Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio")).ok();
+        CommandOutput::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
+            .ok();
     assert!(output.contains(" sent after compression\n"), "{output}");
     let job = home.run(&["jobs", "--json"]).ok();
     let jobs: Value = serde_json::from_str(&job).expect("jobs");

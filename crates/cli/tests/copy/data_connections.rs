@@ -1,6 +1,6 @@
 //! `numaio copy` over separate data connections: encryption, authentication, and reconnection.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -59,10 +59,10 @@ fn calls(home: &Home) -> usize {
 }
 
 /// Runs `numaio copy -a` with that program in place of ssh.
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let command = &mut home.numaio(&args);
-    Said::of(
+    CommandOutput::of(
         command
             .env("NUMAIO_SSH", home.0.join("ssh"))
             .env_remove("SSH_CONNECTION")
@@ -404,8 +404,8 @@ fn rejects_invalid_connection_options() {
     let home = Home::new();
     for (args, message) in [
         (&["--tunnel", "--streams", "2"][..], "cannot be used with"),
-        (&["--streams", "0"], "no whole number from 1 to 32"),
-        (&["--streams", "33"], "no whole number from 1 to 32"),
+        (&["--streams", "0"], "expected an integer from 1 to 32"),
+        (&["--streams", "33"], "expected an integer from 1 to 32"),
         (&["--data-port", "7-5"], "expected a port"),
         (&["--data-security", "ssl"], "possible values"),
         (&["--retry", "-1"], "unexpected"),

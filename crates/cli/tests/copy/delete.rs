@@ -1,9 +1,9 @@
 //! What `numaio copy --delete` must keep.
 
-use crate::support::{Home, Said};
+use crate::support::{CommandOutput, Home};
 use std::fs;
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy", "--no-job", "-r", "--delete"], args].concat())
 }
 

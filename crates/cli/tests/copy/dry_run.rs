@@ -1,6 +1,6 @@
 //! `numaio copy --dry-run`: its report for local and remote endpoints, and that it changes nothing.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use crate::trees;
 use serde_json::Value;
 use std::fs;
@@ -26,10 +26,10 @@ fn home() -> Home {
     home
 }
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let mut command = home.numaio(&args);
-    Said::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
+    CommandOutput::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
 }
 
 /// A source, and a destination with some equal, some different and some extra files.

@@ -1,7 +1,7 @@
 //! Existing objects at the destination: what replaces them, and which of them stay.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{skipped, Home, Limited, Said};
+use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -450,7 +450,7 @@ fn set_id_bits_need_the_owner() {
     set_mode(&home, "from/program", 0o6755);
     set_mode(&home, "from/plain", 0o750);
     let by = home.command_by(&without, &["copy", "-a", "from/", "to/"]).limited_output().expect("numaio");
-    Said::of(by).failed(3, &["cannot set owner"]);
+    CommandOutput::of(by).failed(3, &["cannot set owner"]);
     assert_eq!((mode(&home, "to/program"), mode(&home, "to/plain")), (0o755, 0o750));
     copy(&home, &["-a", "from/", "to/"]).ok();
     assert_eq!(mode(&home, "to/program"), 0o6755, "once the owner can be set, the mode is complete");
@@ -478,12 +478,12 @@ fn unprivileged_copy_drops_set_id_bits_of_other_owners() {
         return skipped("another user: needs setpriv, and a numaio that other users can run");
     }
     let again = || home.command_by(&by, &["copy", "--no-job", "-a", "from/", "to/"]).limited_output();
-    Said::of(again().expect("numaio")).ok();
+    CommandOutput::of(again().expect("numaio")).ok();
     let modes = || programs.map(|(name, ..)| mode(&home, &format!("to/{name}")));
     assert_eq!(modes(), programs.map(|(.., mode)| mode));
     let changed = |name| fs::metadata(home.0.join("to").join(name)).expect("a file").ctime_nsec();
     let before = programs.map(|(name, ..)| changed(name));
-    Said::of(again().expect("numaio")).ok();
+    CommandOutput::of(again().expect("numaio")).ok();
     assert_eq!(programs.map(|(name, ..)| changed(name)), before, "the second run changed a file");
 }
 
@@ -494,7 +494,7 @@ fn file_beyond_the_size_limit_fails_alone() {
     home.file("from/large", &"x".repeat(3 << 20));
     let output =
         home.command_by(&["prlimit", "--fsize=1000000"], &["copy", "-r", "from/", "to/"]).limited_output();
-    Said::of(output.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
+    CommandOutput::of(output.expect("prlimit")).failed(3, &["large: cannot write: file too large"]);
     assert!(!exists(&home, "to/large") && exists(&home, "to/small") && exists(&home, "to/other"));
 }
 

@@ -2,7 +2,7 @@
 //! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
 //! final name, and the same command completes the copy.
 
-use crate::support::{until, Home, Limited, Said};
+use crate::support::{until, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
@@ -16,7 +16,7 @@ fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -58,10 +58,10 @@ fn written(folder: &Path) -> u64 {
 
 /// Runs a script with permission to mount and to create network interfaces; None if that fails,
 /// which the script reports by status 99.
-fn run_unshared(home: &Home, script: &str) -> Option<Said> {
+fn run_unshared(home: &Home, script: &str) -> Option<CommandOutput> {
     let script = format!("numaio={NUMAIO}\n{script}");
     let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
-    let output = Said::of(output);
+    let output = CommandOutput::of(output);
     // unshare itself fails without permission.
     (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
@@ -117,8 +117,8 @@ impl Drop for SmallFileSystem<'_> {
     }
 }
 
-fn sh(home: &Home, script: &str) -> Said {
-    Said::of(home.command("sh", &["-c", script]).limited_output().expect("sh"))
+fn sh(home: &Home, script: &str) -> CommandOutput {
+    CommandOutput::of(home.command("sh", &["-c", script]).limited_output().expect("sh"))
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn reports_an_unwritable_destination() {
         if is_root { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let mut command = home.command_by(starter, &["copy", "--no-job", "-r", "src/", "dst"]);
     let Ok(output) = command.limited_output() else { return skipped("another user: needs setpriv") };
-    let output = Said::of(output);
+    let output = CommandOutput::of(output);
     if output.code != Some(3) {
         return skipped(&format!("another user cannot access the directory of the test: {}", output.err));
     }
@@ -196,7 +196,7 @@ fn reports_a_vanished_file_and_copies_the_others() {
         for name in ["00", "39"] {
             fs::remove_file(home.0.join("src").join(name)).expect("removed");
         }
-        let output = Said::of(child.limited_output().expect("an end"));
+        let output = CommandOutput::of(child.limited_output().expect("an end"));
         if output.code == Some(0) {
             return false;
         }
@@ -356,7 +356,8 @@ fn reports_a_peer_of_another_version() {
     let home = Home::new();
     files(&home.0.join("src"), 10);
     ssh(&home, "127.0.0.1", "sed -u 's/\"numaio_copy\":1,/\"numaio_copy\":99,/' | sh -c \"$*\"");
-    let output = Said::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
+    let output =
+        CommandOutput::of(remote_copy(&home, &["src/", "host:there"]).limited_output().expect("numaio"));
     assert!(
         output.code == Some(1) && output.err.contains("the other numaio speaks version 99"),
         "{}",
@@ -368,8 +369,9 @@ fn reports_a_peer_of_another_version() {
     fs::create_dir(home.0.join("there")).expect("a folder");
     home.file("there/own", "its own");
     ssh(&home, "127.0.0.1", "sh -c \"$*\" | python3 newer.py");
-    let output =
-        Said::of(remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"));
+    let output = CommandOutput::of(
+        remote_copy(&home, &["--tunnel", "src/", "host:there"]).limited_output().expect("numaio"),
+    );
     assert!(output.code == Some(1) && output.err.contains("protocol version 99"), "{}", output.err);
     assert!(output.err.contains("use the same numaio at both ends"), "{}", output.err);
     assert!(!home.0.join("there/large").exists());
@@ -396,7 +398,10 @@ fn killed_client_leaves_no_remote_process_and_no_partial_names() {
                 check_finished_files(&home, "src", "there") < 21,
                 "killed too late: the copy was complete"
             );
-            Said::of(remote_copy(&home, &[options, &paths].concat()).limited_output().expect("numaio")).ok();
+            CommandOutput::of(
+                remote_copy(&home, &[options, &paths].concat()).limited_output().expect("numaio"),
+            )
+            .ok();
             same(&home, "src", "there");
             fs::remove_dir_all(home.0.join("there")).expect("removed");
         }
@@ -476,7 +481,7 @@ fn sparse_file_of_10_tib_needs_seconds_and_little_memory() {
             "ulimit -d 700000; export NUMAIO_SSH={}; exec {NUMAIO} copy --remote-numaio {NUMAIO} {args}",
             home.path("ssh")
         );
-        Said::of(home.command("sh", &["-c", &script]).limited_output().expect("sh")).ok()
+        CommandOutput::of(home.command("sh", &["-c", &script]).limited_output().expect("sh")).ok()
     };
     let would = limited("-n huge there");
     assert_eq!(would, "would be copied: there\n1 would be moved, 0 unchanged; 3 MiB of data\n");

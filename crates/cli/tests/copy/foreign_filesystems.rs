@@ -1,7 +1,7 @@
 //! `numaio copy` to and from exFAT, which ignores the case of names and stores neither owners nor
 //! inode numbers.
 
-use crate::support::{skipped, Home, Limited, Said};
+use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 
 /// Mounts exFAT at `to`, and runs a script.
@@ -13,10 +13,10 @@ eval \"$0\"
 ";
 
 /// Output of a script with exFAT mounted at `to`; None if it cannot be mounted.
-fn on_exfat(home: &Home, script: &str) -> Option<Said> {
+fn on_exfat(home: &Home, script: &str) -> Option<CommandOutput> {
     let mut command = home.command("unshare", &["-m", "sh", "-c", EXFAT, script]);
     let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let output = Said::of(output);
+    let output = CommandOutput::of(output);
     (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 

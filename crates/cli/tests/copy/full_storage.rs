@@ -1,6 +1,6 @@
 //! A tree of small files and a large one, copied to storage with room for half of it.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 
@@ -21,10 +21,10 @@ echo leftovers $(count -name '.numaio*')
 ";
 
 /// Runs the script with these shell commands; None without permission to mount.
-fn fill(home: &Home, mount: &str, enlarge: &str) -> Option<Said> {
+fn fill(home: &Home, mount: &str, enlarge: &str) -> Option<CommandOutput> {
     let script = format!("eval \"$1\" || exit 99\n{FILL}");
     let mut command = home.command("unshare", &["-m", "sh", "-c", &script, "sh", mount, enlarge]);
-    let output = Said::of(command.env("NUMAIO", NUMAIO).limited_output().ok()?);
+    let output = CommandOutput::of(command.env("NUMAIO", NUMAIO).limited_output().ok()?);
     (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
 }
 

@@ -1,11 +1,11 @@
 //! Hard links affected by options, failures, or objects at the destination.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -75,7 +75,7 @@ fn link_to_an_unreadable_file_leaves_the_destination_unchanged() {
         env!("CARGO_BIN_EXE_numaio")
     );
     drop(home.command("chown", &["-R", "65534:65534", "."]).limited_output());
-    let output = Said::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
+    let output = CommandOutput::of(home.command("sh", &["-c", &script]).limited_output().expect("a shell"));
     if !output.out.contains("code 3") {
         let _ = writeln!(std::io::stderr(), "skipped: another user: needs root and setpriv: {}", output.err);
         return;
@@ -125,7 +125,7 @@ fn manifest_omits_links_that_failed() {
         env!("CARGO_BIN_EXE_numaio")
     );
     let output = home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare");
-    let output = Said::of(output);
+    let output = CommandOutput::of(output);
     if output.code == Some(99) || output.err.contains("unshare: ") {
         let _ = writeln!(std::io::stderr(), "skipped: no permission to mount a small file system");
         return;

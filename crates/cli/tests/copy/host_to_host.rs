@@ -1,7 +1,7 @@
 //! Transfers between two remote hosts, and to hosts without numaio. A program in place of ssh maps
 //! each host to a directory.
 
-use crate::support::{kill, until, Home, Limited, Said};
+use crate::support::{kill, until, CommandOutput, Home, Limited};
 use numaio_schema::{Job, JobState, JobTotals};
 use std::ffi::OsStr;
 use std::fs;
@@ -44,9 +44,9 @@ impl Hosts {
         command
     }
 
-    fn copy(&self, args: &[&str]) -> Said {
+    fn copy(&self, args: &[&str]) -> CommandOutput {
         let args = [&["copy", "--remote-numaio", NUMAIO], args].concat();
-        Said::of(self.command(&args).limited_output().expect("numaio"))
+        CommandOutput::of(self.command(&args).limited_output().expect("numaio"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -159,7 +159,7 @@ fn quiet_copy_still_records_progress() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     until(|| hosts.jobs().iter().any(|job| job.totals.moved == 1), || "the job does not record progress");
     kill("-INT", child.id());
-    let output = Said::of(child.limited_output().expect("ended"));
+    let output = CommandOutput::of(child.limited_output().expect("ended"));
     assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (Some(130), "", ""));
     assert_eq!(hosts.jobs()[0].totals.moved, 1);
 }
@@ -171,7 +171,7 @@ fn totals_beyond_u64_do_not_overflow() {
     let most = u64::MAX;
     let event = progress(JobTotals { moved: most, unchanged: most, bytes: most, ..JobTotals::default() });
     let fake_numaio = hosts.program("far", &format!("echo '{event}'; kill -9 $$"));
-    let output = Said::of(
+    let output = CommandOutput::of(
         hosts
             .command(&["copy", "--retry", "0", "--remote-numaio", &fake_numaio, "one:f", "two:f"])
             .limited_output()
@@ -193,7 +193,7 @@ fn truncates_overlong_names_in_the_job() {
         .program("far", &format!("for i in $(seq 80); do cat \"$HERE/problem\"; done; echo '{end}'; exit 3"));
     for json in [&["--json"][..], &[]] {
         let words = [&["copy"], json, &["--remote-numaio", &fake_numaio, "one:f", "two:f"]].concat();
-        let output = Said::of(hosts.command(&words).limited_output().expect("numaio"));
+        let output = CommandOutput::of(hosts.command(&words).limited_output().expect("numaio"));
         assert_eq!(output.code, Some(3), "{}", output.err.chars().take(2_000).collect::<String>());
         let job = hosts.jobs().pop().expect("a job");
         let kept = job.problems.iter().filter_map(|problem| problem.name.as_ref()).map(String::len);
@@ -215,7 +215,7 @@ fn interrupted_copy_reports_completed_work() {
     let printed = || fs::read_to_string(&events_path).expect("a file");
     until(|| printed().contains("progress"), || "no progress was reported");
     kill("-INT", child.id());
-    let output = Said::of(child.limited_output().expect("ended"));
+    let output = CommandOutput::of(child.limited_output().expect("ended"));
     assert_eq!((output.code, output.err.as_str()), (Some(130), ""));
     let end: serde_json::Value =
         serde_json::from_str(printed().lines().last().expect("an end")).expect("JSON");
@@ -233,10 +233,10 @@ fn errors_name_the_host_that_failed() {
     hosts.copy(&["one:file", "three:to"]).failed(1, &["one: no numaio answers on three"]);
     hosts.copy(&["three:file", "one:to"]).failed(1, &["no numaio answers on three", "/ssh three true"]);
     let output = hosts.command(&["copy", "one:file", "two:to"]).limited_output().expect("numaio");
-    Said::of(output).failed(1, &["no numaio answers on one", "--bootstrap"]);
+    CommandOutput::of(output).failed(1, &["no numaio answers on one", "--bootstrap"]);
     // A program that prints anything but events is not numaio.
     let echo = hosts.command(&["copy", "--remote-numaio", "echo", "one:file", "two:to"]).limited_output();
-    Said::of(echo.expect("numaio")).failed(1, &["expected an event"]);
+    CommandOutput::of(echo.expect("numaio")).failed(1, &["expected an event"]);
     assert!(hosts.jobs().iter().all(|job| job.state == JobState::Failed));
 }
 
@@ -271,7 +271,7 @@ fn interrupt_ends_the_processes_on_both_hosts() {
 fn bootstrap_installs_numaio_on_a_host() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");
-    let copy = |args: &[&str]| Said::of(hosts.command(args).limited_output().expect("numaio"));
+    let copy = |args: &[&str]| CommandOutput::of(hosts.command(args).limited_output().expect("numaio"));
     copy(&["copy", "f", "one:g"]).failed(1, &["no numaio answers on one", "--bootstrap"]);
     copy(&["copy", "--bootstrap", "f", "one:g"]).ok();
     assert_eq!(fs::read(hosts.path("one/g")).ok(), Some(b"content".to_vec()));
@@ -313,7 +313,7 @@ fn reports_why_a_bootstrap_failed() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let copy = |host: &str| {
         let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
-        Said::of(command.env("PATH", &path).limited_output().expect("numaio"))
+        CommandOutput::of(command.env("PATH", &path).limited_output().expect("numaio"))
     };
     copy("three:g").failed(1, &["cannot identify the system of three", "/ssh three true"]);
     program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
@@ -348,7 +348,7 @@ exec {NUMAIO} \"$@\"
     fs::create_dir(hosts.path("one/dst")).expect("a folder");
     let args =
         ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
-    let output = Said::of(hosts.command(&args).limited_output().expect("numaio"));
+    let output = CommandOutput::of(hosts.command(&args).limited_output().expect("numaio"));
     output.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
     assert!(!hosts.path("one/dst/large").exists());
     hosts.copy(&[&src, "one:dst"]).ok();
@@ -374,7 +374,7 @@ fn restarts_a_lost_process_on_either_host() {
         until(|| there() > 3 << 20, || "the copy wrote too little");
         let pids = fs::read_to_string(hosts.path(&format!("{lost}/numaio.pids"))).expect("processes");
         kill("-KILL", pids.lines().last().and_then(|pid| pid.parse().ok()).expect("a process"));
-        let output = Said::of(child.limited_output().expect("ended"));
+        let output = CommandOutput::of(child.limited_output().expect("ended"));
         assert!(output.err.contains("retrying in 0.5 s"), "{lost}: {}", output.err);
         let events: Vec<serde_json::Value> =
             output.out.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();

@@ -1,7 +1,7 @@
 //! A hostile source: no packet can change anything outside of the destination, and the sink reports
 //! why it fails.
 
-use crate::support::{Home, Limited, Said, LIMIT};
+use crate::support::{CommandOutput, Home, Limited, LIMIT};
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
 use numaio_machine::port::{Digest, NameMatching, BLOCK};
@@ -357,7 +357,7 @@ fn names(home: &Home, folder: &str) -> Vec<String> {
 type Change<'a> = (&'a str, &'a str);
 
 /// Copies from a host that receives a modified request, and so sends unrequested entries.
-fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Said {
+fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> CommandOutput {
     let change = |(from, to): &Change| format!("s/{from}/{to}/;");
     let changes: String = changes.iter().map(change).collect();
     let script = format!(
@@ -367,7 +367,7 @@ fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Sa
     let ssh = home.file("ssh", &script);
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
     let args = [&["copy", "--tunnel", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    Said::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
+    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::image::Image;
 use crate::slow_copy::start_slow_copy;
-use crate::support::{until, Home, Limited, Said};
+use crate::support::{until, CommandOutput, Home, Limited};
 use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
 use std::io::Write;
@@ -87,10 +87,10 @@ fn killed_copy_is_interrupted_and_resumes() {
     until(|| show_job(&home, 1).state == JobState::Interrupted, || "the job is not interrupted");
     assert_eq!(stored_job(&home, 1).state, JobState::Running, "no process could record the end");
     child.limited_status().expect("ended");
-    assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process is gone"));
+    assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process no longer exists"));
     // From any directory; the rate limit is part of the command.
     let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
-    let output = Said::of(elsewhere.expect("numaio")).ok();
+    let output = CommandOutput::of(elsewhere.expect("numaio")).ok();
     assert!(output.contains(" resumed"), "{output}");
     same(&home, "dst");
     let job = show_job(&home, 1);
@@ -179,9 +179,9 @@ fn cancels_a_running_job() {
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
     assert!(output.code == Some(0) && output.err.contains("numaio jobs resume 1"), "{}", output.err);
     let job = stored_job(&home, 1);
-    assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "it was interrupted"));
+    assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
-    assert_eq!(log, ["began", "asked to end", "it was interrupted"]);
+    assert_eq!(log, ["started", "interrupt requested", "interrupted"]);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is cut"]);
     home.run(&["copy", "-r", "src/", "dst"]).ok();
     same(&home, "dst");

@@ -1,7 +1,7 @@
 //! `numaio copy` of local trees: copied files, reports, and the state after a kill.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -298,7 +298,7 @@ fn reports_unreadable_files_and_copies_the_others() {
     if !home.0.join("dst").exists() {
         return skipped("another user cannot access the directory of the test");
     }
-    let output = Said::of(output);
+    let output = CommandOutput::of(output);
     assert_eq!(output.code, Some(3), "{}", output.err);
     assert!(
         output.err.contains("secret: cannot open for reading: permission denied (source)"),
@@ -346,8 +346,9 @@ fn unprivileged_user_sets_own_groups() {
     }
     std::os::unix::fs::chown(home.0.join("src/file"), None, Some(65_533)).expect("a group");
     let again = again.iter().map(|arg| arg.to_str().expect("text")).collect::<Vec<_>>();
-    let output =
-        Said::of(home.command(program.to_str().expect("text"), &again).limited_output().expect("numaio"));
+    let output = CommandOutput::of(
+        home.command(program.to_str().expect("text"), &again).limited_output().expect("numaio"),
+    );
     if output.err.contains("dst: ") {
         return skipped("another user cannot access the directory of the test");
     }
@@ -372,7 +373,7 @@ fn fills_read_only_directories_and_keeps_their_mode() {
         else {
             return skipped("another user: needs setpriv");
         };
-        let output = Said::of(output);
+        let output = CommandOutput::of(output);
         if output.err.contains("dst: ") {
             return skipped("another user cannot access the directory of the test");
         }
@@ -397,8 +398,9 @@ fn full_disk_is_reported_and_leaves_no_partial_files() {
          for f in [0-9]*; do cmp $f ../src/$f || echo differs $f; done",
         env!("CARGO_BIN_EXE_numaio")
     );
-    let output =
-        Said::of(home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare"));
+    let output = CommandOutput::of(
+        home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare"),
+    );
     if !output.out.contains("code ") {
         return skipped("no permission to mount a small file system");
     }
@@ -460,7 +462,7 @@ fn copies_to_and_from_another_host() {
     let ssh = ssh(&home);
     let remote_copy = |args: &[&str]| {
         let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-        Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
+        CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
     };
     let output = remote_copy(&["-a", "src/", "host:dst"]).ok();
     assert!(!output.contains("failed"), "{output}");
@@ -474,7 +476,8 @@ fn copies_to_and_from_another_host() {
     let output = remote_copy(&["src/a", "host:no/such/folder/"]);
     assert!(output.code == Some(1) && output.err.contains("no/such/folder"), "{}", output.err);
     let args = ["copy", "--remote-numaio", "/no/numaio", "src/a", "host:x"];
-    let output = Said::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
+    let output =
+        CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"));
     assert!(output.code == Some(1) && output.err.contains("no numaio answers on host"), "{}", output.err);
 }
 

@@ -1,7 +1,7 @@
 //! Options of `numaio copy`: placement, comparison, and selection of files.
 
 use crate::support::limits::read_all;
-use crate::support::{until, Home, Limited, Said};
+use crate::support::{until, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
 use rustix::fs::XattrFlags;
@@ -26,7 +26,7 @@ storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, mo
 network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
 "#;
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
@@ -208,11 +208,13 @@ fn rejects_unsuitable_plans() {
     copy(&home, &["--plan", &send, "--threads", "2", "from", "to"]).failed(2, &["--threads"]);
     let other = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic", "eth0", "--json"];
     let other = home.file("other.json", &home.run(&other).ok());
-    copy(&home, &["--plan", &other, "from", "to"]).failed(1, &["it is a plan for machine", "and this is"]);
+    copy(&home, &["--plan", &other, "from", "to"])
+        .failed(1, &["it is a plan for machine", "not for this machine"]);
     let invalid = fs::read_to_string(&send).expect("a plan").replace("\"threads\": 1", "\"threads\": 9");
     let invalid = home.file("invalid.json", &invalid);
     copy(&home, &["--plan", &invalid, "from", "to"]).failed(1, &["invalid.json"]);
-    copy(&home, &["--plan", "from", "from", "to"]).failed(1, &["numaio plan --json writes such files"]);
+    copy(&home, &["--plan", "from", "from", "to"])
+        .failed(1, &["numaio plan --json writes plans of transfers"]);
     assert!(!home.0.join("to").exists());
     let output = copy(&home, &["-nv", "--plan", &send, "from", "to"]);
     assert!(output.err.contains("source, placed by the plan: 1 thread on CPU "), "{}", output.err);
@@ -454,9 +456,9 @@ fn other_accounts(home: &Home) -> Option<String> {
     Some(ssh_wrapper(home, Some("root:x:0:0::/root:/bin/sh\ndaemon:x:4711:1::/:/bin/false\n")))
 }
 
-fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> Said {
+fn copy_remote(home: &Home, ssh: &str, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    Said::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
+    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
 
 #[test]

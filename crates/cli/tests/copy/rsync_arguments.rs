@@ -1,15 +1,15 @@
 //! Arguments of `numaio copy`, many of which are those of rsync.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 
-fn copy(home: &Home, args: &[&str]) -> Said {
+fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
 /// Copies to and from other hosts; every host name leads to this machine.
-fn copy_remote(home: &Home, args: &[&str]) -> Said {
+fn copy_remote(home: &Home, args: &[&str]) -> CommandOutput {
     let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
     let ssh = home.file("ssh", script);
     fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
@@ -18,8 +18,8 @@ fn copy_remote(home: &Home, args: &[&str]) -> Said {
 }
 
 /// Copies with this program in place of ssh.
-fn copy_with_ssh(home: &Home, ssh: &str, args: &[&str]) -> Said {
-    Said::of(home.numaio(args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
+fn copy_with_ssh(home: &Home, ssh: &str, args: &[&str]) -> CommandOutput {
+    CommandOutput::of(home.numaio(args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }
 
 /// A home with a directory `s` that contains a file.
@@ -56,7 +56,7 @@ fn hints_at_recursive_option_for_a_directory() {
 #[test]
 fn help_explains_host_daemon_and_slash_syntax() {
     let home = home();
-    home.run(&["generate", "man", "man"]).ok();
+    home.run(&["generate", "man", "--dir", "man"]).ok();
     let page = fs::read_to_string(home.0.join("man/numaio-copy.1")).expect("a man page");
     let page = page.replace("\\-", "-").replace('\n', " ");
     let long = copy(&home, &["--help"]).ok().split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,7 +1,7 @@
 //! Peers that send nothing, or no numaio reply, before a transfer starts; and ssh password prompts.
 
 use crate::support::limits::accept_from;
-use crate::support::{kill, until, Home, Limited, Said, HEED_SIGNALS};
+use crate::support::{kill, until, CommandOutput, Home, Limited, HEED_SIGNALS};
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -38,13 +38,13 @@ fn remote_runs(home: &Home) -> bool {
     runs(&fs::read_to_string(home.0.join("far.pid")).expect("a process"))
 }
 
-fn send_signal(mut client: Child, signal: &str) -> Said {
+fn send_signal(mut client: Child, signal: &str) -> CommandOutput {
     kill(signal, client.id());
-    Said::of(client.limited_output().expect("an end"))
+    CommandOutput::of(client.limited_output().expect("an end"))
 }
 
 /// Interrupts numaio while the peer is silent, and returns its output.
-fn interrupt(home: &Home, client: Child, signal: &str) -> Said {
+fn interrupt(home: &Home, client: Child, signal: &str) -> CommandOutput {
     until(|| home.0.join("far.pid").exists(), || "ssh did not start");
     let output = send_signal(client, signal);
     assert!(!remote_runs(home), "the remote process still runs");
@@ -133,7 +133,7 @@ fn reports_output_of_a_remote_program_that_is_not_numaio() {
         let home = home(run);
         for args in [["file", "host:to"], ["host:file", "to"]] {
             // Endless output would fill the memory if numaio read it without a limit.
-            let output = Said::of(command(&home, &args).limited_output().expect("numaio"));
+            let output = CommandOutput::of(command(&home, &args).limited_output().expect("numaio"));
             output.failed(1, &["numaio: the program on host is not numaio: ", words, "ssh host true"]);
             assert!(!remote_runs(&home), "the remote process still runs: {run}");
             assert!(!home.0.join("to").exists());
@@ -169,7 +169,7 @@ fn on_a_terminal(home: &Home, typed: &str) -> String {
     let line = ["terminal.py", typed, NUMAIO, "copy", "--remote-numaio", NUMAIO, "file", "host:to"];
     let mut command = home.command(HEED_SIGNALS[0], &[&[HEED_SIGNALS[1], "python3"], &line[..]].concat());
     command.env("NUMAIO_SSH", home.0.join("ssh"));
-    Said::of(command.limited_output().expect("python3")).ok()
+    CommandOutput::of(command.limited_output().expect("python3")).ok()
 }
 
 #[test]

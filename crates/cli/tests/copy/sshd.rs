@@ -1,6 +1,6 @@
 //! `numaio copy` through the system's ssh, to a private sshd on this machine.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -68,9 +68,11 @@ impl Server {
         None
     }
 
-    fn copy(&self, args: &[&str]) -> Said {
+    fn copy(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.home.numaio(&[&["copy"], args].concat());
-        Said::of(command.env("NUMAIO_SSH", self.home.0.join("ssh")).limited_output().expect("numaio"))
+        CommandOutput::of(
+            command.env("NUMAIO_SSH", self.home.0.join("ssh")).limited_output().expect("numaio"),
+        )
     }
 }
 

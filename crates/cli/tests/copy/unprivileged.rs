@@ -1,6 +1,6 @@
 //! Copies without root, and directories that are closed to their own owner.
 
-use crate::support::{skipped, Home, Limited, Said};
+use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
 
 /// Runs a script without root, as the owner of everything in the home, and returns its output; None
 /// if that is impossible here.
-fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
+fn run_as_other_user(home: &Home, script: &str) -> Option<CommandOutput> {
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
     }
@@ -29,15 +29,16 @@ fn run_as_other_user(home: &Home, script: &str) -> Option<Said> {
 
 /// Runs a script without root, and returns its output; None if it did not start or exited with
 /// status 99.
-fn run(home: &Home, script: &str) -> Option<Said> {
+fn run(home: &Home, script: &str) -> Option<CommandOutput> {
     let reached = home.0.join("reached");
     let _ = fs::remove_file(&reached);
     let script = format!("[ -x \"$NUMAIO\" ] && : >reached || exit 99\n{script}");
     let user: &[&str] =
         if is_root(home) { &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] } else { &[] };
     let command = [user, &["sh", "-c", &script]].concat();
-    let output =
-        Said::of(home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?);
+    let output = CommandOutput::of(
+        home.command(command[0], &command[1..]).env("NUMAIO", NUMAIO).limited_output().ok()?,
+    );
     // If setpriv fails, the script did not start, whatever the status.
     (reached.exists() && output.code != Some(99)).then_some(output)
 }

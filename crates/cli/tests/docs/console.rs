@@ -4,41 +4,41 @@ use crate::support::Home;
 use std::fs::File;
 use std::path::Path;
 
-/// Names of `--machine` that are built into numaio.
+/// Names of the built-in machines for `--machine`.
 const MACHINES: [&str; 3] = ["amd-dl585-g7", "intel-r820", "amd-2p"];
 
-/// Consecutive parts of a page; put together they are the page.
+/// A part of a page. The parts of a page in order make up the complete page.
 pub enum Part<'a> {
-    /// Anything but examples, fences of blocks included.
+    /// Text other than examples, including the fences of blocks.
     Text(&'a str),
-    /// Content of a console block.
+    /// A console block.
     Console(Block),
 }
 
-/// Content of a console block.
+/// The content of a console block.
 pub struct Block {
-    /// Number of the line after the opening fence, from 1.
+    /// Line number after the opening fence, from 1.
     pub line: usize,
-    /// Its commands; text before the first one is an example without a command.
+    /// Its commands, with text before the first one as an example without a command.
     pub examples: Vec<Example>,
 }
 
 /// A command and the output that the page shows.
 pub struct Example {
-    /// Lines of the block before it.
+    /// Number of lines in the block before it.
     pub offset: usize,
     /// The command as typed, without `$ `; empty for text before the first command.
     pub command: String,
-    /// Lines of the command as they stand in the page; more than one if lines end with a backslash.
+    /// Lines of the command in the page; several if lines end with a backslash.
     typed: Vec<String>,
-    /// Output without blank lines at its end.
+    /// Output without trailing blank lines.
     pub shown: Vec<String>,
-    /// Blank lines after the output.
+    /// Number of blank lines after the output.
     blank: usize,
 }
 
 impl Example {
-    /// Words of the command; none if it needs a shell.
+    /// Returns the words of the command; `None` if it needs a shell.
     pub fn words(&self) -> Option<Vec<String>> {
         if self.command.contains(['|', '>', '<', '&', ';', '$', '`', '"', '\'', '*', '#']) {
             return None;
@@ -46,7 +46,7 @@ impl Example {
         Some(self.command.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// The lines of the page with this output.
+    /// Returns the lines of the page with this output.
     pub fn with_output(&self, output: &[String]) -> String {
         let blank = vec![String::new(); self.blank];
         let lines = self.typed.iter().chain(output).chain(&blank);
@@ -116,7 +116,8 @@ fn examples(block: &str) -> Vec<Example> {
     examples
 }
 
-/// Whether the output is the same on every host: from a shipped machine or a problem in docs.
+/// Returns whether the output is the same on every host: from a shipped machine or a problem in
+/// docs.
 pub fn is_reproducible(words: &[String]) -> bool {
     let value = |option: &str| {
         let at = words.iter().position(|word| word == option)?;
@@ -130,7 +131,7 @@ pub fn is_reproducible(words: &[String]) -> bool {
         && (value("--machine").is_some_and(is_shipped) || value("--file").is_some_and(is_problem))
 }
 
-/// How many examples of a page are run.
+/// Returns the number of examples of a page that are run.
 pub fn reproducible_examples(page: &str) -> usize {
     let blocks = parts(page).into_iter().filter_map(|part| match part {
         Part::Console(block) => Some(block.examples),
@@ -171,24 +172,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_is_split_into_examples_and_put_together_again() {
+    fn splits_a_page_into_examples_and_reassembles_it() {
         let page =
             "text\n```sh\n$ numaio no\n```\n```console\n$ numaio a \\\n  --b\nout\n\n$ c | d\n```\nend\n";
-        let mut whole = String::new();
+        let mut reassembled = String::new();
         let mut commands = Vec::new();
         for part in parts(page) {
             match part {
-                Part::Text(text) => whole.push_str(text),
+                Part::Text(text) => reassembled.push_str(text),
                 Part::Console(block) => {
                     assert_eq!(block.line, 6);
                     for example in block.examples {
-                        whole.push_str(&example.with_output(&example.shown));
+                        reassembled.push_str(&example.with_output(&example.shown));
                         commands.push((example.offset, example.words()));
                     }
                 }
             }
         }
-        assert_eq!(whole, page);
+        assert_eq!(reassembled, page);
         let words = ["numaio", "a", "--b"].map(str::to_owned).to_vec();
         assert_eq!(commands, [(0, Some(words)), (4, None)]);
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Lines of a page with their numbers, without code blocks.
+/// Returns the lines of a page with their numbers, without code blocks.
 pub fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -13,23 +13,23 @@ pub fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Targets of the links of a page.
+/// Returns the link targets of a page.
 pub fn targets(text: &str) -> Vec<String> {
-    prose(text).flat_map(|(_, line)| on_line(line)).map(str::to_owned).collect()
+    prose(text).flat_map(|(_, line)| links_on_line(line)).map(str::to_owned).collect()
 }
 
-fn on_line(line: &str) -> impl Iterator<Item = &str> {
+fn links_on_line(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link)
 }
 
-/// The fragment of a heading, as code hosts and mdBook derive it.
+/// Returns the fragment of a heading, as code hosts and mdBook derive it.
 fn anchor(heading: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
-    heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    heading.chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Links of a page that lead nowhere, in words.
+/// Returns messages about the broken links of a page.
 pub fn broken(root: &Path, page: &Path) -> Vec<String> {
     let path = root.join(page);
     let text = fs::read_to_string(&path).expect("a page");
@@ -49,7 +49,7 @@ pub fn broken(root: &Path, page: &Path) -> Vec<String> {
         let has_it = prose(&text).any(|(_, line)| line.starts_with('#') && anchor(line) == heading);
         (!has_it).then(|| format!("{} has no heading #{heading}", to.display()))
     };
-    let links = prose(&text).flat_map(|(number, line)| on_line(line).map(move |link| (number, link)));
+    let links = prose(&text).flat_map(|(number, line)| links_on_line(line).map(move |link| (number, link)));
     links
         .filter_map(|(number, link)| Some(format!("{}:{number}: {}", page.display(), check(link)?)))
         .collect()

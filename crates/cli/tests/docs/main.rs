@@ -17,10 +17,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use support::Home;
 
-/// Set to rewrite pages instead of comparing them.
+/// Environment variable that rewrites pages instead of comparing them.
 const UPDATE: &str = "NUMAIO_UPDATE_DOCS";
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the repository")
 }
@@ -29,7 +29,7 @@ fn is_update() -> bool {
     std::env::var_os(UPDATE).is_some_and(|value| !value.is_empty())
 }
 
-/// README.md and every page below docs, as paths relative to the root, sorted.
+/// Returns README.md and every page below docs, sorted, as paths relative to the root.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![PathBuf::from("README.md")];
     let mut dirs = vec![PathBuf::from("docs")];
@@ -58,7 +58,7 @@ fn write_if_changed(page: &Path, before: &str, after: &str) {
     }
 }
 
-/// A home in which the relative paths of examples resolve as they do in the root of the repository.
+/// Creates a home in which the relative paths of examples resolve as in the root of the repository.
 fn home_of_examples() -> Home {
     let home = Home::new();
     for dir in ["machines", "docs"] {
@@ -67,7 +67,7 @@ fn home_of_examples() -> Home {
     home
 }
 
-/// Runs the examples of one page and returns its new text; problems are appended to `problems`.
+/// Runs the examples of one page and returns its new text. Appends problems to `problems`.
 fn check_page(page: &Path, text: &str, problems: &mut Vec<String>) -> String {
     let home = home_of_examples();
     let mut new = String::new();
@@ -93,7 +93,7 @@ fn check_page(page: &Path, text: &str, problems: &mut Vec<String>) -> String {
     new
 }
 
-/// The lines that the page should show below an example's command.
+/// Returns the output that the page should show for an example.
 fn check_example(
     home: &Home,
     example: &Example,
@@ -129,7 +129,7 @@ fn console_examples_show_what_is_printed() {
         if is_update() {
             write_if_changed(&page, &text, &new);
         } else {
-            assert_eq!(text, new, "{}: a page is parsed and put together without a change", page.display());
+            assert_eq!(text, new, "{}: the reassembled page differs", page.display());
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n\n"));
@@ -150,7 +150,7 @@ fn command_reference_equals_the_help() {
 }
 
 #[test]
-fn links_lead_to_files_and_headings() {
+fn links_resolve_to_files_and_headings() {
     let problems: Vec<String> = pages().iter().flat_map(|page| links::broken(&root(), page)).collect();
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }

@@ -2,8 +2,8 @@
 
 use crate::links;
 
-const MOST_WORDS_OF_SENTENCE: usize = 30;
-const MOST_WORDS_OF_PARAGRAPH: usize = 80;
+const MAX_WORDS_OF_SENTENCE: usize = 30;
+const MAX_WORDS_OF_PARAGRAPH: usize = 80;
 
 /// Returns the paragraphs and sentences of a page that are too long. An item of a list is a
 /// paragraph; tables are not checked.
@@ -16,12 +16,12 @@ pub fn too_long(page: &str, text: &str) -> Vec<String> {
         let line = line.trim();
         let starts_item =
             line.starts_with("- ") || line.split_once(". ").is_some_and(|(n, _)| n.parse::<u8>().is_ok());
-        let is_apart = line.is_empty() || line.starts_with('#') || line.starts_with('|');
-        if is_apart || starts_item || number != expected {
+        let is_separator = line.is_empty() || line.starts_with('#') || line.starts_with('|');
+        if is_separator || starts_item || number != expected {
             check(page, first, &paragraph, &mut found);
             paragraph.clear();
         }
-        if !is_apart {
+        if !is_separator {
             if paragraph.is_empty() {
                 first = number;
             }
@@ -36,11 +36,11 @@ pub fn too_long(page: &str, text: &str) -> Vec<String> {
 fn check(page: &str, line: usize, paragraph: &str, found: &mut Vec<String>) {
     let words =
         |text: &str| text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
-    if words(paragraph) > MOST_WORDS_OF_PARAGRAPH {
+    if words(paragraph) > MAX_WORDS_OF_PARAGRAPH {
         found.push(format!("{page}:{line}: a paragraph of {} words", words(paragraph)));
     }
     let sentences = paragraph.split(". ").flat_map(|part| part.split([';', ':', '?']));
-    for sentence in sentences.filter(|sentence| words(sentence) > MOST_WORDS_OF_SENTENCE) {
+    for sentence in sentences.filter(|sentence| words(sentence) > MAX_WORDS_OF_SENTENCE) {
         found.push(format!("{page}:{line}: a sentence of {} words: {}", words(sentence), sentence.trim()));
     }
 }

@@ -1,4 +1,4 @@
-//! The page of the command reference, made of `--help`.
+//! The command reference, generated from `--help`.
 
 use crate::support::Home;
 use std::fmt::Write;
@@ -13,10 +13,10 @@ command](#options-of-every-command). `make man` writes the same as man pages, an
 This page is generated; do not edit it.
 ";
 
-/// The heading under which help lists the options of every command.
+/// Heading of the options of every command in help.
 const COMMON: &str = "Common:";
 
-/// The page.
+/// Returns the generated page.
 pub fn page(home: &Home) -> String {
     let overview = help(home, &[]);
     let mut page = HEAD.to_owned();
@@ -45,11 +45,11 @@ fn help(home: &Home, command: &[&str]) -> String {
     text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
 }
 
-/// Names below `Commands:`.
+/// Returns the names below `Commands:`.
 fn subcommands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
-    // A description that is wrapped is indented further.
+    // Wrapped descriptions are indented further.
     let named = lines.filter(|line| !line.starts_with("   "));
     let names = named.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
@@ -59,7 +59,7 @@ fn is_heading(line: &str) -> bool {
     !line.starts_with(' ') && line.ends_with(':')
 }
 
-/// Help without the options of every command, which end at the next heading or at text.
+/// Removes the options of every command, which end at the next heading or at text.
 fn without_common(help: &str) -> String {
     let mut is_common = false;
     let kept = help.lines().filter(|line| {

@@ -1,19 +1,19 @@
-//! Output that a page shows in part: a line `...` stands for any lines.
+//! Partially shown output: a line `...` represents any lines.
 
 const GAP: &str = "...";
 
-/// Lines less alike than this are not taken for the same line with other words.
-const LEAST_SIMILARITY: f64 = 0.5;
+/// Minimum similarity of a line to its reworded version.
+const MIN_SIMILARITY: f64 = 0.5;
 
-/// Lines by which a short part may grow or shrink to end at its last line.
-const MOST_LINES_MORE: usize = 3;
+/// Maximum difference in lines for a short part that is adjusted to end at its last line.
+const MAX_LINES_CHANGED: usize = 3;
 
-/// The parts between lines `...`.
+/// Splits lines at `...`.
 fn parts(shown: &[String]) -> Vec<&[String]> {
     shown.split(|line| line == GAP).collect()
 }
 
-/// Whether the shown lines match the output.
+/// Returns whether the shown lines match the output.
 pub fn matches(shown: &[String], printed: &[String]) -> bool {
     let parts = parts(shown);
     let [first, between @ .., last] = &parts[..] else {
@@ -88,40 +88,41 @@ pub fn resynchronize(shown: &[String], printed: &[String]) -> (Vec<String>, Vec<
     (lines, lost)
 }
 
-/// Number of blank lines at the start of a part that has other lines too.
+/// Returns the number of blank lines at the start of a part that also has other lines.
 fn blank_lines(part: &[String]) -> usize {
     part.iter().position(|line| !line.is_empty()).unwrap_or(0)
 }
 
-/// Where a part starts: its first line that is not blank is there, after as many blank lines.
+/// Returns where a part starts: at the line of its first nonblank line, minus its leading blank
+/// lines.
 fn start_of(part: &[String], printed: &[String]) -> Option<usize> {
     let blank = blank_lines(part);
     Some(position(printed, &part[blank])?.saturating_sub(blank))
 }
 
-/// The index after the last line of a part that starts at `start`.
+/// Returns the index after the last line of a part that starts at `start`.
 fn end_of(part: &[String], start: usize, printed: &[String]) -> usize {
     let same_length = (start + part.len()).min(printed.len());
-    // Farther away it is another line of the same text.
-    let most = MOST_LINES_MORE.max(part.len() / 2);
-    let is_end = |at: &usize| Some(&printed[*at]) == part.last() && (at + 1).abs_diff(same_length) <= most;
+    // A line farther away is another line with the same text.
+    let limit = MAX_LINES_CHANGED.max(part.len() / 2);
+    let is_end = |at: &usize| Some(&printed[*at]) == part.last() && (at + 1).abs_diff(same_length) <= limit;
     let ends = (start..printed.len()).filter(is_end);
     let nearest = ends.min_by_key(|at| (at + 1).abs_diff(same_length));
     nearest.filter(|at| !printed[*at].is_empty()).map_or(same_length, |at| at + 1)
 }
 
-/// Where a line stands, or the one most like it.
+/// Returns the position of a line, or of the most similar one.
 fn position(lines: &[String], wanted: &str) -> Option<usize> {
     if let Some(same) = lines.iter().position(|line| line == wanted) {
         return Some(same);
     }
-    let likeness = lines.iter().map(|line| similarity(line, wanted)).enumerate();
-    // Of equally similar lines the first one.
-    let best = likeness.rev().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (best.1 >= LEAST_SIMILARITY).then_some(best.0)
+    let similarities = lines.iter().map(|line| similarity(line, wanted)).enumerate();
+    // The first one of equally similar lines.
+    let best = similarities.rev().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (best.1 >= MIN_SIMILARITY).then_some(best.0)
 }
 
-/// Share of words that two lines have in common, from 0 to 1 (Dice's coefficient).
+/// Returns the share of words that two lines have in common, from 0 to 1 (Dice's coefficient).
 fn similarity(a: &str, b: &str) -> f64 {
     let words = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_lowercase).collect() };
     let (a, mut b) = (words(a), words(b));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_stands_for_any_lines() {
+    fn gap_matches_any_lines() {
         for shown in ["a b c d", "a ... d", "... c d", "a b ...", "a ... b c ... d", "... b ..."] {
             assert!(matches(&lines(shown), &lines("a b c d")), "{shown}");
         }
@@ -169,9 +170,9 @@ mod tests {
         // A later one starts at its first line, or one with most of its words.
         check("a ... d e ...", "x c d f g", "x ... d f ...");
         check("a ... the_old_line e", "x c the_new_line f g", "x ... the_new_line f g");
-        // Blank lines at its start are not looked for.
+        // Blank lines at the start are not compared.
         check("a ...  d ...", "x  c  d e", "x ...  d ...");
-        // A last line far away is not its end.
+        // A distant last line does not end a part.
         check("a ... d e ...", "x d f g h i j k e l", "x ... d f ...");
     }
 

@@ -1,20 +1,20 @@
-//! `numaio bench gpu`, with a driver that has no GPU (../../linux/tests/support/fake_cuda.c), built here, and a feigned
-//! nvbandwidth. It has not been tried on a real GPU.
+//! `numaio bench gpu` with a CUDA driver without GPU (../../linux/tests/support/fake_cuda.c), built
+//! here, and a fake nvbandwidth. Not tested with a real GPU.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoEngine, IoRecord};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Builds the driver in a home; false, with the reason told, where it cannot be.
-fn driver(home: &Home, definitions: &[&str]) -> bool {
+/// Builds the driver in a home. Returns false, and reports why, if that is not possible.
+fn build_driver(home: &Home, definitions: &[&str]) -> bool {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tests/support/fake_cuda.c");
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-pthread", "-O1", "-o", &home.path("libcuda.so.1"), source]);
     cc.args(definitions.iter().map(|definition| format!("-D{definition}")));
-    let why = match cc.limited_output() {
+    let reason = match cc.limited_output() {
         _ if cfg!(target_feature = "crt-static") => "skipped: a static program loads no library",
         Err(_) => "skipped: no C compiler to build a driver without a GPU",
         Ok(output) => {
@@ -22,19 +22,19 @@ fn driver(home: &Home, definitions: &[&str]) -> bool {
             return true;
         }
     };
-    let _ = writeln!(std::io::stderr(), "{why}");
+    let _ = writeln!(std::io::stderr(), "{reason}");
     false
 }
 
-/// `numaio bench gpu`, which finds the home's driver and programs first, and is content with any figure.
-fn bench(home: &Home, args: &[&str]) -> Said {
+/// Runs `numaio bench gpu` with the driver and programs of the home, and with loose precision.
+fn bench(home: &Home, args: &[&str]) -> CommandOutput {
     let mut command = home.numaio(&["bench", "gpu", "--window", "60", "--seconds", "60"]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(args).env("LD_LIBRARY_PATH", &home.0).env("PATH", format!("{}:{path}", home.0.display()));
-    Said::of(command.limited_output().expect("numaio"))
+    CommandOutput::of(command.limited_output().expect("numaio"))
 }
 
-fn script(home: &Home, name: &str, lines: &str) {
+fn write_script(home: &Home, name: &str, lines: &str) {
     home.file(name, &format!("#!/bin/sh\n{lines}\n"));
     std::fs::set_permissions(home.path(name), std::fs::Permissions::from_mode(0o755)).expect("a program");
 }
@@ -44,39 +44,40 @@ fn median(record: &IoRecord, is: impl Fn(&IoCell) -> bool) -> f64 {
     cell.bytes_per_s.median().expect("a figure")
 }
 
-fn is_of(direction: Direction) -> impl Fn(&IoCell) -> bool {
+fn has_direction(direction: Direction) -> impl Fn(&IoCell) -> bool {
     move |cell| cell.groups.len() == 1 && cell.groups[0].direction == direction
 }
 
 #[test]
-fn download_readback_and_both_at_once_are_measured() {
+fn measures_download_readback_and_both_at_once() {
     let home = Home::new();
-    if !driver(&home, &["WRITE_RATE=200e6", "READ_RATE=40e6"]) {
+    if !build_driver(&home, &["WRITE_RATE=200e6", "READ_RATE=40e6"]) {
         return;
     }
-    let said =
+    let output =
         bench(&home, &["--sizes", "1M", "--precision", "99", "--json", "--cpu-nodes", "0", "-d", "cuda:1"]);
-    let record = IoRecord::from_json(&said.ok()).expect("a record");
+    let record = IoRecord::from_json(&output.ok()).expect("a record");
     assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Cuda, "cuda:1"));
     assert_eq!(record.device.pci.as_deref(), Some("0000:f1:00.0"));
     assert_eq!((record.device.model.as_str(), record.cells.len()), ("Fake GPU B", 3));
-    let (down, back) = (median(&record, is_of(Direction::Write)), median(&record, is_of(Direction::Read)));
-    // The driver moves no more than its rates; a busy machine may see less.
-    assert!(down < 220e6 && back < 44e6, "{down} {back}");
+    let (download, readback) =
+        (median(&record, has_direction(Direction::Write)), median(&record, has_direction(Direction::Read)));
+    // The driver limits the rates; a busy machine may get less.
+    assert!(download < 220e6 && readback < 44e6, "{download} {readback}");
     let both = record.cells.iter().find(|cell| cell.groups.len() == 2).expect("both at once");
     assert_eq!(both.of_groups.len(), 2);
     assert!(both.bytes_per_s.median().expect("a figure") < 264e6);
 }
 
 #[test]
-fn the_table_has_a_column_for_each_way() {
+fn prints_a_column_for_each_direction() {
     let home = Home::new();
-    if !driver(&home, &[]) {
+    if !build_driver(&home, &[]) {
         return;
     }
-    let asked = ["--sizes", "512K,1M", "--precision", "99", "--cpu-nodes", "0", "--device", "0000:f0:00.0"];
-    let said = bench(&home, &asked);
-    let page = said.ok();
+    let args = ["--sizes", "512K,1M", "--precision", "99", "--cpu-nodes", "0", "--device", "0000:f0:00.0"];
+    let output = bench(&home, &args);
+    let page = output.ok();
     assert!(page.contains("Device: cuda:0, Fake GPU A, 0000:f0:00.0"), "{page}");
     let titles = page.lines().find(|line| line.contains("DOWNLOAD")).expect("a table");
     let titles: Vec<&str> = titles.split_whitespace().collect();
@@ -90,93 +91,93 @@ fn the_table_has_a_column_for_each_way() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_is_said() {
+fn reports_a_lost_gpu() {
     let home = Home::new();
-    if !driver(&home, &["LOST_AFTER=3"]) {
+    if !build_driver(&home, &["LOST_AFTER=3"]) {
         return;
     }
-    let said = bench(&home, &["--sizes", "1M", "--precision", "99"]);
-    assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(said.err.contains("CUDA_ERROR_UNKNOWN"), "{}", said.err);
+    let output = bench(&home, &["--sizes", "1M", "--precision", "99"]);
+    assert_eq!(output.code, Some(1), "{}", output.out);
+    assert!(output.err.contains("CUDA_ERROR_UNKNOWN"), "{}", output.err);
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_named_with_those_that_are() {
+fn unknown_gpu_is_rejected_with_the_list_of_gpus() {
     let home = Home::new();
-    if !driver(&home, &[]) {
+    if !build_driver(&home, &[]) {
         return;
     }
     for wrong in ["cuda:2", "eth0", "0000:f2:00.0", "cuda:x", ""] {
-        let said = bench(&home, &["--device", wrong]);
-        assert_eq!(said.code, Some(2), "{}", said.err);
-        assert!(said.err.contains("there are cuda:0, cuda:1"), "{}", said.err);
+        let output = bench(&home, &["--device", wrong]);
+        assert_eq!(output.code, Some(2), "{}", output.err);
+        assert!(output.err.contains("available: cuda:0, cuda:1"), "{}", output.err);
     }
-    assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("there are cuda:0, cuda:1"));
+    assert!(bench(&home, &["--precision", "99", "--sizes", "1M"]).err.contains("found cuda:0, cuda:1"));
 }
 
 #[test]
-fn no_library_no_device_and_no_permission_are_three_sentences() {
-    let ways: [(&[&str], &str); 3] = [
+fn distinguishes_missing_library_device_and_permission() {
+    let cases: [(&[&str], &str); 3] = [
         (&["DEVICES=0"], "no GPU found: the CUDA driver library finds no device"),
         (&["INIT_CODE=100"], "no GPU found: the CUDA driver library finds no device"),
         (&["INIT_CODE=800"], "no permission to use the GPU: cuInit: CUDA_ERROR_NOT_PERMITTED"),
     ];
-    for (definitions, sentence) in ways {
+    for (definitions, message) in cases {
         let home = Home::new();
-        if !driver(&home, definitions) {
+        if !build_driver(&home, definitions) {
             return;
         }
-        let said = bench(&home, &[]);
-        assert_eq!(said.code, Some(1));
-        assert!(said.err.contains(sentence) && said.err.contains("hint: "), "{}", said.err);
+        let output = bench(&home, &[]);
+        assert_eq!(output.code, Some(1));
+        assert!(output.err.contains(message) && output.err.contains("hint: "), "{}", output.err);
     }
-    // An empty file is no library, so that of a driver which this machine may have is not found.
+    // An empty library file hides a driver that this machine may have.
     let home = Home::new();
     home.file("libcuda.so.1", "");
-    let said = bench(&home, &[]);
-    assert!(said.err.contains("no GPU found: cannot load the CUDA driver library"), "{}", said.err);
+    let output = bench(&home, &[]);
+    assert!(output.err.contains("no GPU found: cannot load the CUDA driver library"), "{}", output.err);
 }
 
 #[test]
-fn nvbandwidth_checks_our_own_engine() {
+fn nvbandwidth_is_compared_with_the_built_in_engine() {
     let home = Home::new();
-    if !driver(&home, &[]) {
+    if !build_driver(&home, &[]) {
         return;
     }
     home.file("capture.json", include_str!("../../../measure/tests/nvbandwidth/readme-0.8.json"));
     let version = "case \"$*\" in --help) echo 'nvbandwidth Version: v0.8'; exit;; esac";
-    // The capture has two measurements, as of both at once.
-    script(&home, "nvbandwidth", &format!("{version}\ncat {}", home.path("capture.json")));
-    let asked = ["--both-at-once", "--sizes", "1M", "--precision", "99", "--cpu-nodes", "0"];
-    let page = bench(&home, &[&asked[..], &["--engine", "nvbandwidth"]].concat()).ok();
+    // The capture has two measurements, as for both directions at once.
+    write_script(&home, "nvbandwidth", &format!("{version}\ncat {}", home.path("capture.json")));
+    let args = ["--both-at-once", "--sizes", "1M", "--precision", "99", "--cpu-nodes", "0"];
+    let page = bench(&home, &[&args[..], &["--engine", "nvbandwidth"]].concat()).ok();
     assert!(page.contains("Method: nvbandwidth v0.8; ") && !page.contains("in flight"), "{page}");
     let row = page.lines().find(|line| line.trim_start().starts_with("0 ")).expect("node 0");
     assert_eq!(row.split_whitespace().collect::<Vec<&str>>(), ["0", "44.59", "26.03", "18.56"], "{page}");
-    let page = bench(&home, &[&asked[..], &["--engine", "all"]].concat()).ok();
+    let page = bench(&home, &[&args[..], &["--engine", "all"]].concat()).ok();
     assert!(page.contains("built-in CUDA") && page.contains("over 1 cell: median"), "{page}");
 }
 
 #[test]
-fn nvbandwidth_that_is_missing_or_fails_is_said() {
+fn reports_a_missing_or_failing_nvbandwidth() {
     let home = Home::new();
-    if !driver(&home, &[]) {
+    if !build_driver(&home, &[]) {
         return;
     }
-    let said = bench(&home, &["--engine", "nvbandwidth"]);
-    if !said.out.is_empty() {
+    let output = bench(&home, &["--engine", "nvbandwidth"]);
+    if !output.out.is_empty() {
         let _ = writeln!(std::io::stderr(), "skipped: this machine has an nvbandwidth");
         return;
     }
-    assert!(said.err.contains("nvbandwidth"), "{}", said.err);
-    assert!(said.err.contains("https://github.com/NVIDIA/nvbandwidth"), "{}", said.err);
+    assert!(output.err.contains("nvbandwidth"), "{}", output.err);
+    assert!(output.err.contains("https://github.com/NVIDIA/nvbandwidth"), "{}", output.err);
     let loader = "error while loading shared libraries: libnvidia-ml.so.1";
-    script(&home, "nvbandwidth", &format!("echo '{loader}' >&2; exit 127"));
-    let said = bench(&home, &["--engine", "nvbandwidth"]);
-    assert!(said.code == Some(1) && said.err.contains(loader), "{}", said.err);
+    write_script(&home, "nvbandwidth", &format!("echo '{loader}' >&2; exit 127"));
+    let output = bench(&home, &["--engine", "nvbandwidth"]);
+    assert!(output.code == Some(1) && output.err.contains(loader), "{}", output.err);
 }
 
 #[test]
-fn wrong_input_is_wrong_usage() {
+fn invalid_options_are_wrong_usage() {
     let home = Home::new();
     let wrong: [&[&str]; 6] = [
         &["--sizes", "0"],
@@ -189,6 +190,6 @@ fn wrong_input_is_wrong_usage() {
     for args in wrong {
         assert_eq!(bench(&home, args).code, Some(2), "{args:?}");
     }
-    let said = bench(&home, &["--machine", "amd-2p"]);
-    assert!(said.code == Some(1) && said.err.contains("not on the tape"), "{}", said.err);
+    let output = bench(&home, &["--machine", "amd-2p"]);
+    assert!(output.code == Some(1) && output.err.contains("not on the tape"), "{}", output.err);
 }

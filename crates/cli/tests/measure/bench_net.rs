@@ -1,14 +1,14 @@
-//! `numaio bench net` and `bench rdma` as a user sees them, over the loopback and between two network namespaces.
+//! `numaio bench net` and `bench rdma`, over the loopback and between two network namespaces.
 
 use crate::support::limits::read_line;
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
-/// Short, and settled at once.
+/// Options for a short campaign that settles at once.
 const SHORT: [&str; 6] = ["--window", "100", "--precision", "90", "--seconds", "20"];
 
 fn net<'a>(args: &[&'a str]) -> Vec<&'a str> {
@@ -24,11 +24,11 @@ fn records(json: &str) -> Vec<IoRecord> {
     }
 }
 
-fn say(line: &str) {
+fn print_skip(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn has(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())
@@ -37,14 +37,14 @@ fn has(program: &str) -> bool {
         .is_ok()
 }
 
-/// A server that a user started by hand.
-struct Serving {
+/// A manually started server.
+struct Server {
     child: Child,
     port: String,
     token: String,
 }
 
-impl Serving {
+impl Server {
     fn start(home: &Home, starter: &[&str], args: &[&str]) -> Self {
         let mut command = home.command_by(starter, &[&["bench", "net", "--serve"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a server");
@@ -56,7 +56,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.limited_status();
@@ -64,10 +64,10 @@ impl Drop for Serving {
 }
 
 #[test]
-fn the_loopback_is_measured_shown_and_saved() {
+fn measures_the_loopback_and_saves_the_record() {
     let home = Home::new();
-    let said = home.run(&net(&["--peer", "localhost", "--streams", "1", "--sizes", "64K,1K"]));
-    let text = said.ok();
+    let output = home.run(&net(&["--peer", "localhost", "--streams", "1", "--sizes", "64K,1K"]));
+    let text = output.ok();
     for part in
         ["I/O through lo with 127.0.0.1:", "Device write (this machine sends)", "64 KiB", "CPU s/GB LOCAL"]
     {
@@ -78,29 +78,32 @@ fn the_loopback_is_measured_shown_and_saved() {
 }
 
 #[test]
-fn a_record_tells_both_ends() {
+fn record_describes_both_ends() {
     let home = Home::new();
     let args =
         ["--peer", "localhost", "--streams", "1,2", "--side", "both", "--matrix", "cpu-memory", "--json"];
-    let said = home.run(&net(&args)).ok();
-    let record = records(&said).remove(0);
+    let output = home.run(&net(&args)).ok();
+    let record = records(&output).remove(0);
     assert_eq!((record.method.engine, record.device.name.as_str()), (IoEngine::Tcp, "lo"));
     assert_eq!(record.remote.expect("the other end's device").name, "lo");
-    // Both directions, both numbers of streams, and the one placement of a machine with one node at each end.
+    // Both directions, both numbers of streams, and at least one placement at each end.
     assert!(record.cells.len() >= 8, "{}", record.cells.len());
     for cell in &record.cells {
         assert!(cell.bytes_per_s.median().is_some_and(|rate| rate > 0.0), "{cell:?}");
         assert!(cell.cpu_ns_per_byte.is_some_and(|ns| ns > 0.0), "{cell:?}");
-        let there = cell.remote.as_ref().expect("the other end");
-        assert!(there.cpu_ns_per_byte.is_some_and(|ns| ns > 0.0) && !there.cpu_nodes.is_empty(), "{there:?}");
+        let remote = cell.remote.as_ref().expect("the other end");
+        assert!(
+            remote.cpu_ns_per_byte.is_some_and(|ns| ns > 0.0) && !remote.cpu_nodes.is_empty(),
+            "{remote:?}"
+        );
         assert_eq!(cell.operation, None);
     }
 }
 
 #[test]
-fn iperf3_and_our_own_streams_stand_side_by_side() {
-    if !has("iperf3") {
-        return say("skipped: there is no iperf3");
+fn iperf3_and_built_in_streams_are_compared() {
+    if !is_installed("iperf3") {
+        return print_skip("skipped: no iperf3");
     }
     let home = Home::new();
     let args = ["--peer", "localhost", "--streams", "2", "--direction", "read", "--engine", "all"];
@@ -116,82 +119,84 @@ fn iperf3_and_our_own_streams_stand_side_by_side() {
 }
 
 #[test]
-fn a_server_that_is_there_wants_its_token_once() {
+fn running_server_requires_its_token_once() {
     let home = Home::new();
-    let serving = Serving::start(&home, &[], &["--bind", "127.0.0.1"]);
+    let server = Server::start(&home, &[], &["--bind", "127.0.0.1"]);
     let peer =
-        ["--peer", "localhost", "--port", serving.port.as_str(), "--streams", "1", "--direction", "write"];
-    home.run(&net(&peer)).failed(2, &["wants a token", "NUMAIO_TOKEN"]);
+        ["--peer", "localhost", "--port", server.port.as_str(), "--streams", "1", "--direction", "write"];
+    home.run(&net(&peer)).failed(2, &["requires a token", "NUMAIO_TOKEN"]);
     let wrong = [&peer[..], &["--token", "0123456789abcdef0123456789abcdef"]].concat();
-    home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints it"]);
+    home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints"]);
     let mut right = home.numaio(&net(&peer));
-    Said::of(right.env("NUMAIO_TOKEN", &serving.token).limited_output().expect("numaio")).ok();
-    let again = [&peer[..], &["--token", serving.token.as_str()]].concat();
+    CommandOutput::of(right.env("NUMAIO_TOKEN", &server.token).limited_output().expect("numaio")).ok();
+    let again = [&peer[..], &["--token", server.token.as_str()]].concat();
     home.run(&net(&again)).failed(1, &["127.0.0.1", "token"]);
 }
 
 #[test]
-fn who_is_not_there_is_named() {
+fn unreachable_peers_and_unknown_devices_are_reported() {
     let home = Home::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port().to_string();
     drop(listener);
-    let nobody = ["--peer", "localhost", "--port", &port, "--token", "x"];
-    home.run(&net(&nobody)).failed(1, &["cannot reach 127.0.0.1:", "--via"]);
-    home.run(&net(&[])).failed(2, &["there is no other host", "--peer"]);
+    let unreachable = ["--peer", "localhost", "--port", &port, "--token", "x"];
+    home.run(&net(&unreachable)).failed(1, &["cannot reach 127.0.0.1:", "--via"]);
+    home.run(&net(&[])).failed(2, &["no other host specified", "--peer"]);
     home.run(&net(&["--peer", "-oProxyCommand=x"])).failed(2, &[]);
-    home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"])).failed(2, &["no network to measure"]);
-    home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["sizes go from 1 byte"]);
+    home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"]))
+        .failed(2, &["cannot measure the network"]);
+    home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["expected sizes from 1"]);
     home.run(&net(&["--peer", "localhost", "--device", "nope0"])).failed(2, &["there is no device 'nope0'"]);
     home.run(&net(&["--peer", "localhost", "--cpu-nodes", "900"])).failed(2, &["there is no node 900"]);
 }
 
-/// A program that is called ssh, first on PATH.
-fn with_ssh(home: &Home, script: &str, args: &[&str]) -> Said {
+/// Runs numaio with a program named ssh first on PATH.
+fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> CommandOutput {
     let bin = home.0.join("bin");
     fs::create_dir_all(&bin).expect("a folder");
     fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).expect("a script");
     fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).expect("its mode");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = home.numaio(&net(args));
-    Said::of(command.env("PATH", path).limited_output().expect("numaio"))
+    CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio"))
 }
 
 #[test]
-fn the_other_host_is_reached_over_ssh() {
+fn reaches_the_other_host_over_ssh() {
     let home = Home::new();
-    // As ssh does: the name's real one for -G, and the words after the host to a shell.
+    // Like ssh: resolves the name for -G, and runs the words after the host in a shell.
     let script = r#"
         if [ "$1" = -G ]; then echo "hostname 127.0.0.1"; exit; fi
         while [ "$1" != -- ]; do shift; done
         echo "host $2" >> ssh.log
         shift 2
         exec sh -c "$*""#;
-    let own = env!("CARGO_BIN_EXE_numaio");
-    let args = ["--peer", "me@example", "--remote-numaio", own, "--streams", "1", "--direction", "read"];
-    let text = with_ssh(&home, script, &args).ok();
+    let numaio = env!("CARGO_BIN_EXE_numaio");
+    let args = ["--peer", "me@example", "--remote-numaio", numaio, "--streams", "1", "--direction", "read"];
+    let text = run_with_ssh(&home, script, &args).ok();
     assert!(text.contains("with 127.0.0.1:"), "{text}");
     assert_eq!(fs::read_to_string(home.0.join("ssh.log")).expect("a log"), "host me@example\n");
     let absent = ["--peer", "example", "--remote-numaio", "/no/such 'program'"];
-    with_ssh(&home, script, &absent).failed(1, &["no numaio serves on example", "--remote-numaio"]);
-    with_ssh(&home, "echo no route >&2; exit 255", &["--peer", "example"])
+    run_with_ssh(&home, script, &absent).failed(1, &["cannot start numaio on 'example'", "--remote-numaio"]);
+    run_with_ssh(&home, "echo no route >&2; exit 255", &["--peer", "example"])
         .failed(1, &["no route", "ssh failed to connect"]);
-    // Started by one that ignores the ends of children, too.
+    // Also when started by a program that ignores SIGCHLD.
     let mut command = home.command_by(&["env", "--ignore-signal=CHLD"], &net(&["--peer", "example"]));
     let path = format!("{}:{}", home.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
-    let said = Said::of(command.env("PATH", path).limited_output().expect("started"));
-    said.failed(1, &["no route", "ssh failed to connect"]);
+    let output = CommandOutput::of(command.env("PATH", path).limited_output().expect("started"));
+    output.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
-    with_ssh(&home, other, &["--peer", "example"])
-        .failed(1, &["speaks version 99", "same numaio at both ends"]);
-    with_ssh(&home, "echo welcome to example", &["--peer", "example"]).failed(1, &["no numaio serves"]);
+    run_with_ssh(&home, other, &["--peer", "example"])
+        .failed(1, &["uses protocol version 99", "same version of numaio on both hosts"]);
+    run_with_ssh(&home, "echo welcome to example", &["--peer", "example"])
+        .failed(1, &["cannot start numaio"]);
 }
 
-/// Two namespaces joined by veth; removed when dropped.
+/// Two network namespaces connected by veth; removed on drop.
 struct Namespaces([String; 2]);
 
 impl Namespaces {
-    /// Why there are none, if there are none.
+    /// Creates the namespaces, or returns why that is not possible.
     fn new() -> Result<Self, String> {
         let id = std::process::id();
         let namespaces = Self([format!("numaio-a{id}"), format!("numaio-b{id}")]);
@@ -227,27 +232,27 @@ impl Drop for Namespaces {
 }
 
 #[test]
-fn two_network_namespaces_are_two_hosts() {
+fn measures_between_two_network_namespaces() {
     let namespaces = match Namespaces::new() {
         Ok(namespaces) => namespaces,
-        Err(why) => return say(&format!("skipped: no network namespaces: {why}")),
+        Err(reason) => return print_skip(&format!("skipped: no network namespaces: {reason}")),
     };
     let [a, b] = &namespaces.0;
     let home = Home::new();
-    let serving = Serving::start(&home, &["ip", "netns", "exec", b], &[]);
-    let peer = ["--peer", "198.51.100.2", "--port", serving.port.as_str(), "--token", serving.token.as_str()];
+    let server = Server::start(&home, &["ip", "netns", "exec", b], &[]);
+    let peer = ["--peer", "198.51.100.2", "--port", server.port.as_str(), "--token", server.token.as_str()];
     let args = net(&[&peer[..], &["--streams", "2", "--json"]].concat());
     let mut command = home.command_by(&["ip", "netns", "exec", a], &args);
-    let json = Said::of(command.limited_output().expect("numaio")).ok();
+    let json = CommandOutput::of(command.limited_output().expect("numaio")).ok();
     let record = records(&json).remove(0);
     assert_eq!((record.device.name.as_str(), record.remote.expect("its device").name.as_str()), ("va", "vb"));
     assert!(record.cells.iter().all(|cell| cell.bytes_per_s.median().is_some()), "{:?}", record.cells);
 }
 
 #[test]
-fn rdma_without_its_device_says_so() {
+fn reports_a_missing_rdma_device() {
     let home = Home::new();
     let args = |device| vec!["bench", "rdma", "--peer", "localhost", "--device", device];
-    home.run(&args("../x")).failed(2, &["is no RDMA device", "rdma link"]);
+    home.run(&args("../x")).failed(2, &["invalid RDMA device '../x'", "rdma link"]);
     home.run(&args("mlx5_99")).failed(2, &["there is no device 'mlx5_99'"]);
 }

@@ -1,4 +1,4 @@
-//! `numaio stream`, `latency`, `bench` and `record --bench`, as a user runs them.
+//! `numaio stream`, `latency`, `bench` and `record --bench` at the command line.
 
 mod bench_disk;
 mod bench_gpu;

@@ -1,4 +1,4 @@
-//! Measured I/O on a tape: `numaio record --bench`, and what works on the tape.
+//! Measured I/O on a tape: `numaio record --bench`, and commands that use the tape.
 
 use crate::support::{Home, Limited};
 use numaio_machine::ids::NodeId;
@@ -10,20 +10,20 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// As few and short copies as there may be.
+/// Options for as few and short copies as possible.
 const QUICK: [&str; 6] = ["--precision", "95", "--time-limit", "20", "--no-baselines", "--quiet"];
 
 fn has_fio() -> bool {
     Command::new("fio").arg("--version").limited_output().is_ok_and(|output| output.status.success())
 }
 
-/// Records this machine with a bench of a file; gives the tape's name and what the bench printed.
+/// Records this machine with a benchmark of a file; returns the tape's name and the output.
 fn record(home: &Home, bench: &str) -> (String, String) {
     let tape = home.path("my.tape");
     let bench =
         format!("disk --file . --area 8M --streams 1,2 --precision 95 --window 50 --json --no-save {bench}");
-    let said = home.run(&[&["record", "-o", &tape, "--bench", &bench], &QUICK[..]].concat()).ok();
-    (tape, said)
+    let output = home.run(&[&["record", "-o", &tape, "--bench", &bench], &QUICK[..]].concat()).ok();
+    (tape, output)
 }
 
 fn records(json: &str) -> Vec<IoRecord> {
@@ -37,25 +37,26 @@ fn records(json: &str) -> Vec<IoRecord> {
 }
 
 #[test]
-fn what_a_tape_holds_is_made_again_from_its_runs() {
+fn bench_replays_from_the_runs_of_a_tape() {
     let home = Home::new();
     let fio = has_fio();
     let engine = if fio { "--engine all" } else { "--engine disk" };
-    let (tape, said) = record(&home, engine);
+    let (tape, output) = record(&home, engine);
     let text = fs::read_to_string(&tape).expect("a tape");
     if fio {
         assert!(text.contains("fio-") && text.contains("io_bytes"), "fio's own JSON is on the tape");
     }
-    let words: Vec<&str> = engine.split(' ').collect();
-    let replay = [&["bench", "disk", "--machine", &tape, "--file", ".", "--json"], words.as_slice()].concat();
-    let again = records(&home.run(&replay).ok());
-    let first = records(&said);
-    assert_eq!(again.len(), first.len());
-    for (again, first) in again.iter().zip(&first) {
-        assert_eq!((&again.cells, &again.device), (&first.cells, &first.device));
-        assert_eq!(again.method.version, first.method.version);
+    let engine_args: Vec<&str> = engine.split(' ').collect();
+    let replay =
+        [&["bench", "disk", "--machine", &tape, "--file", ".", "--json"], engine_args.as_slice()].concat();
+    let replayed = records(&home.run(&replay).ok());
+    let first = records(&output);
+    assert_eq!(replayed.len(), first.len());
+    for (replayed, first) in replayed.iter().zip(&first) {
+        assert_eq!((&replayed.cells, &replayed.device), (&first.cells, &first.device));
+        assert_eq!(replayed.method.version, first.method.version);
     }
-    // Raw runs are what counts: where these failed, there are no figures.
+    // Only raw runs count: without the failed ones, there are no results.
     let mut changed = Tape::parse(&text).expect("a tape");
     for (workload, outcome) in &mut changed.runs {
         if matches!(workload, Workload::Io(io) if io.streams() == 2) {
@@ -71,29 +72,32 @@ fn what_a_tape_holds_is_made_again_from_its_runs() {
 }
 
 #[test]
-fn a_tape_is_validated_and_predicted_from() {
+fn validate_and_predict_use_a_tape() {
     let home = Home::new();
-    let (tape, said) = record(&home, "--engine disk");
-    let first = records(&said).remove(0);
+    let (tape, output) = record(&home, "--engine disk");
+    let first = records(&output).remove(0);
     let json = home.run(&["validate", "--machine", &tape, "--node", "0", "--json"]).ok();
-    let found = Validation::from_json(&json).expect("a validation");
-    assert_eq!((found.target, found.devices.as_slice()), (NodeId(0), &[first.device.name.clone()][..]));
+    let validation = Validation::from_json(&json).expect("a validation");
+    assert_eq!(
+        (validation.target, validation.devices.as_slice()),
+        (NodeId(0), &[first.device.name.clone()][..])
+    );
     let json = home
         .run(&["predict", "--machine", &tape, "--device", &first.device.name, "--mix", "0:2", "--json"])
         .ok();
-    let found = IoPrediction::from_json(&json).expect("a prediction").mix.expect("of the mix");
+    let prediction = IoPrediction::from_json(&json).expect("a prediction").mix.expect("the mix");
     let two = first.cells.iter().find(|cell| {
         cell.groups[0].streams == 2 && cell.groups[0].direction == numaio_machine::workload::Direction::Read
     });
-    assert_eq!(Some(found.limits.bytes_per_s), two.and_then(|cell| cell.bytes_per_s.median()));
+    assert_eq!(Some(prediction.limits.bytes_per_s), two.and_then(|cell| cell.bytes_per_s.median()));
 }
 
 #[test]
-fn a_bench_that_cannot_be_is_wrong_usage() {
+fn impossible_bench_is_wrong_usage() {
     let home = Home::new();
-    let of = |bench: &str| home.run(&["record", "-o", "my.tape", "--bench", bench]);
-    of("").failed(2, &["--bench"]);
-    of("disk --no-such").failed(2, &["--no-such"]);
-    of("net --serve").failed(2, &["--serve measures nothing"]);
+    let record = |bench: &str| home.run(&["record", "-o", "my.tape", "--bench", bench]);
+    record("").failed(2, &["--bench"]);
+    record("disk --no-such").failed(2, &["--no-such"]);
+    record("net --serve").failed(2, &["--serve is not a measurement"]);
     assert!(!Path::new(&home.path("my.tape")).exists());
 }

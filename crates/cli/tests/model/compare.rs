@@ -157,7 +157,7 @@ fn a_view_of_something_else_is_refused_by_file_and_field() {
     refused(&text_of(&negative), &["nodes[1].value"]);
     let good = text_of(&measured_io(&machine, 7));
     refused(&good.replace("view/1", "view/2"), &["numaio/view/2", "newer"]);
-    refused(&good[..good.len() / 2], &["no JSON"]);
+    refused(&good[..good.len() / 2], &["not JSON"]);
     refused(&good.replace("\"n\":10", "\"n\":\"ten\""), &["field `nodes[0].n`"]);
     refused(&good.replace("bytes-per-s", "furlongs"), &["field `quantity`", "furlongs"]);
     let topology = home.run(&["topology", "--machine", DL585, "--json"]).ok();

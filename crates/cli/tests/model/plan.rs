@@ -1,6 +1,6 @@
 //! `numaio plan`, and plans of transfers given to `place` and `run`, as a user types them.
 
-use crate::support::{expect, Home, Limited, Said};
+use crate::support::{expect, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_model::check_plan;
 use numaio_schema::{Objective, PlacementPlan, Plan, PlanMethod, PlanProblem, SimpleRule, Transfer};
@@ -16,7 +16,7 @@ fn example() -> String {
     std::fs::read_to_string(path).expect("the example")
 }
 
-fn plan_of(said: Said) -> Plan {
+fn plan_of(said: CommandOutput) -> Plan {
     let plan = Plan::from_json(&said.ok()).expect("a plan");
     check_plan(&plan).expect("it holds");
     plan
@@ -73,7 +73,7 @@ fn pins_reserved_cores_and_threads_are_kept() {
 fn both_methods_and_both_objectives_are_to_be_had() {
     let home = Home::new();
     let said = home.run(&[&DL585[..], &["eth0", "--json", "--method", "both"]].concat());
-    assert!(said.err.contains("both methods prove the same"), "{}", said.err);
+    assert!(said.err.contains("both solvers prove the same optimum"), "{}", said.err);
     let divide = plan_of(said);
     let mixed = plan_of(home.run(&[&DL585[..], &["eth0", "--json", "--method", "mixed"]].concat()));
     assert_eq!((divide.method, mixed.method), (PlanMethod::Divide, PlanMethod::Mixed));
@@ -105,12 +105,12 @@ fn a_problem_goes_through_files_pipes_and_plans() {
 }
 
 /// Runs numaio with a text on its standard input.
-fn piped(home: &Home, args: &[&str], text: &str) -> Said {
+fn piped(home: &Home, args: &[&str], text: &str) -> CommandOutput {
     let mut command = home.numaio(args);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("numaio");
     child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("written");
-    Said::of(child.limited_output().expect("ended"))
+    CommandOutput::of(child.limited_output().expect("ended"))
 }
 
 /// The problem in docs/internals/planning.md is the one of its example where the objectives disagree.
@@ -188,7 +188,7 @@ fn flows_are_drawn() {
     let toml = home.file("dtn.toml", &example().replace("nvme0n1", "<b>&\\u001b[2J"));
     let path = home.path("flows.svg");
     let said = home.run(&["plan", "--file", &toml, "--svg", &path]);
-    assert!(said.err.contains("the drawing is in"), "{}", said.err);
+    assert!(said.err.contains("wrote the drawing to"), "{}", said.err);
     assert!(said.ok().contains("Bottleneck"));
     let svg = std::fs::read_to_string(path).expect("a drawing");
     let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
@@ -293,10 +293,10 @@ fn a_file_that_is_no_problem_is_told_with_its_line() {
     let none = home.file("none.json", "{\"nodes\": []}");
     home.run(&["plan", "--file", &none]).failed(1, &["no field `schema`", "numaio/plan-problem/1"]);
     let cut = home.file("cut.json", "{\"schema\": \"numaio/plan-problem/1\", ");
-    home.run(&["plan", "--file", &cut]).failed(1, &["no JSON", "cut short"]);
+    home.run(&["plan", "--file", &cut]).failed(1, &["not JSON", "cut short"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let other = home.file("topology.json", &topology);
-    home.run(&["plan", "--file", &other]).failed(1, &["no problem of planning", "--problem"]);
+    home.run(&["plan", "--file", &other]).failed(1, &["not a planning problem", "--problem"]);
     home.run(&["plan", "--file", "nowhere.toml"]).failed(1, &["nowhere.toml"]);
 }
 
@@ -306,7 +306,7 @@ fn wrong_options_are_told_with_a_hint() {
     let dl585 = |more: &[&str]| home.run(&[&DL585[..], &["eth0"], more].concat());
     home.run(&["plan"]).failed(2, &["--data"]);
     home.run(&["plan", "--data", "nvme0n1=2TB"]).failed(2, &["--nic"]);
-    home.run(&["plan", "--data", "nvme0n1", "--nic", "eth0"]).failed(2, &["has no size"]);
+    home.run(&["plan", "--data", "nvme0n1", "--nic", "eth0"]).failed(2, &["expected HANDLE=SIZE"]);
     home.run(&["plan", "--data", "nvme0n1=2parsecs", "--nic", "eth0"]).failed(2, &["invalid size"]);
     home.run(&["plan", "--data", "nvme0n1=99999999P", "--nic", "eth0"]).failed(2, &["exceeds 2^64"]);
     dl585(&["--data", "nvme0n1=15E"]).failed(1, &["below 2^53"]);
@@ -316,11 +316,11 @@ fn wrong_options_are_told_with_a_hint() {
     dl585(&["--reserve", "8:1"]).failed(2, &["node 8", "numaio topology"]);
     dl585(&["--reserve", "7:3"])
         .failed(1, &["node 7: 3 cores are reserved, but it has 2 threads", "--reserve"]);
-    dl585(&["--reserve", "seven"]).failed(2, &["no NODE:CORES"]);
+    dl585(&["--reserve", "seven"]).failed(2, &["expected NODE:CORES"]);
     dl585(&["--threads-per-node", "1"]).failed(1, &["no node may run more than 1", "--threads-per-node"]);
     dl585(&["--no-threads-on", "0,1,2,3,4,5,6,7"]).failed(1, &["no node may run more than 0"]);
     dl585(&["--capacity", "eth0=0"]).failed(1, &["bandwidth of NIC \"eth0\" is 0"]);
-    dl585(&["--capacity", "eth1=1GB"]).failed(2, &["--capacity eth1", "nvme0n1, eth0"]);
+    dl585(&["--capacity", "eth1=1GB"]).failed(2, &["'eth1' for --capacity", "nvme0n1, eth0"]);
     dl585(&["--send", "--receive"]).failed(2, &["--receive"]);
     dl585(&["--time-limit", "0"]).failed(2, &["above 0"]);
     dl585(&["--time-limit", "nan"]).failed(2, &["above 0"]);
@@ -409,7 +409,7 @@ fn plans_that_do_not_hold_here_have_no_places() {
     };
     let file = home.document("other.json", &plan);
     home.run(&["place", "--machine", "amd-2p", "--plan", &file])
-        .failed(1, &["it is a plan for machine", "make it anew"]);
+        .failed(1, &["it is a plan for machine", "create it again"]);
     let mut tampered = plan.clone();
     tampered.storage_paths[0].bytes += 1;
     place(&tampered, &["infeasible plan", "numaio plan --json"]);
@@ -418,7 +418,7 @@ fn plans_that_do_not_hold_here_have_no_places() {
     place(&tampered, &["infeasible plan"]);
     let file = home.document("problem.json", &plan.problem);
     home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file])
-        .failed(1, &["no plan", "numaio plan --json"]);
+        .failed(1, &["not a plan", "numaio plan --json"]);
     home.run(&["place", "--plan", "x", "--near", "eth0"]).failed(2, &["--near"]);
 }
 

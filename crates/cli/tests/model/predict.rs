@@ -283,7 +283,7 @@ fn what_is_missing_is_said_with_the_command_that_measures_it() {
     let (io, model, topology) = (files["io"].as_str(), files["model"].as_str(), files["topology"].as_str());
     let validate = |args: &[&str]| home.run(&[&["validate"], args].concat());
     validate(&["--from", model, topology]).failed(1, &["no I/O was measured", "numaio bench disk"]);
-    validate(&["--from", io]).failed(1, &["no model of node 7 is known", "numaio model --node 7"]);
+    validate(&["--from", io]).failed(1, &["found no model of node 7", "numaio model --node 7"]);
     validate(&["--device", "eth0", "--from", model, topology, io])
         .failed(1, &["no I/O of eth0", "numaio bench net"]);
     validate(&["--device", "sda", "--from", model, io])
@@ -297,7 +297,7 @@ fn what_is_missing_is_said_with_the_command_that_measures_it() {
     predict(&["--mix", "9:1"]).failed(2, &["there is no node 9", "nodes 0-7"]);
     predict(&["--mix", "1:0"]).failed(2, &["\"0\" is no number of streams"]);
     predict(&["--mix", "1"]).failed(2, &["\"1\" is no part of a mix"]);
-    predict(&["--mix", "x:1"]).failed(2, &["\"x\" is no node"]);
+    predict(&["--mix", "x:1"]).failed(2, &["expected a node number"]);
     predict(&["--mix", "1:99999"]).failed(2, &["is no number of streams from 1 to 4096"]);
     predict(&["--mix", "1:4096,2:1"]).failed(2, &["too many streams: 4097"]);
     predict(&["--best", "0"]).failed(2, &["--best"]);
@@ -343,7 +343,7 @@ fn machines_are_not_mixed() {
     model.record.provenance.machine.fingerprint = "another".into();
     let other = home.document("other.json", &model);
     let said = home.run(&["validate", "--from", &files["io"], &other]);
-    said.failed(1, &["is of machine another"]);
+    said.failed(1, &["describes machine another"]);
 }
 
 /// A generator of random numbers (SplitMix64), for machines of random shape.

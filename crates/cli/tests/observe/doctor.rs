@@ -1,4 +1,4 @@
-//! `numaio doctor`, as a user types it.
+//! `numaio doctor` at the command line.
 
 use crate::recorded;
 use crate::stacks;
@@ -12,16 +12,17 @@ use std::fs;
 
 const TAPE: &str = "amd-dl585-g7";
 
-/// The paper's machine with other files.
-fn tape(home: &Home, change: impl FnOnce(&mut Tree)) -> String {
+/// Writes the tape of the paper's machine with modified files.
+fn modified_tape(home: &Home, change: impl FnOnce(&mut Tree)) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/amd-dl585-g7.tape");
     let mut tape = Tape::parse(&fs::read_to_string(path).expect("a tape")).expect("a tape");
     change(&mut tape.files);
     home.file("changed.tape", &tape.to_text())
 }
 
-/// The same, ill: interrupts of eth0 on node 4, a node that spills, and settings.
-fn ill(files: &mut Tree) {
+/// Misconfigures the machine: interrupts of eth0 on node 4, a node that allocates on others, and
+/// kernel settings.
+fn misconfigure(files: &mut Tree) {
     for irq in irqs_of(files, "eth0") {
         files.file(&format!("/proc/irq/{irq}/smp_affinity_list"), "8-9\n");
         files.file(&format!("/proc/irq/{irq}/effective_affinity_list"), "8\n");
@@ -34,7 +35,7 @@ fn ill(files: &mut Tree) {
     );
 }
 
-/// Numbers of a device's interrupts.
+/// Returns the interrupt numbers of a device.
 fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
     let device =
         discover(files).devices.into_iter().find(|device| device.has_name(name)).expect("the device");
@@ -42,9 +43,9 @@ fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
 }
 
 fn diagnosis(home: &Home, args: &[&str], code: i32) -> Diagnosis {
-    let said = home.run(&[&["doctor", "--json"], args].concat());
-    assert_eq!(said.code, Some(code), "{args:?}: {}", said.err);
-    Diagnosis::from_json(&said.out).expect("a diagnosis")
+    let output = home.run(&[&["doctor", "--json"], args].concat());
+    assert_eq!(output.code, Some(code), "{args:?}: {}", output.err);
+    Diagnosis::from_json(&output.out).expect("a diagnosis")
 }
 
 fn of_rule<'d>(diagnosis: &'d Diagnosis, rule: &str) -> &'d DiagnosedFinding {
@@ -53,12 +54,12 @@ fn of_rule<'d>(diagnosis: &'d Diagnosis, rule: &str) -> &'d DiagnosedFinding {
 }
 
 #[test]
-fn an_ill_machine_is_told_what_it_costs_and_what_mends_it() {
+fn misconfigured_machine_gets_costs_and_fixes() {
     let home = Home::new();
-    let tape = tape(&home, ill);
-    let said = home.run(&["doctor", "--machine", &tape]);
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    expect("doctor-ill.txt", &said.out);
+    let tape = modified_tape(&home, misconfigure);
+    let output = home.run(&["doctor", "--machine", &tape]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    expect("doctor-ill.txt", &output.out);
     let diagnosis = diagnosis(&home, &["--machine", &tape], 1);
     let irqs = of_rule(&diagnosis, "irq-foreign-node");
     match &irqs.cost {
@@ -70,12 +71,12 @@ fn an_ill_machine_is_told_what_it_costs_and_what_mends_it() {
         other => panic!("{other:?}"),
     }
     assert_eq!(irqs.mend.commands, ["numaio irq apply eth0"]);
-    assert_eq!(diagnosis.findings[0], *irqs, "the dearest stands first");
+    assert_eq!(diagnosis.findings[0], *irqs, "the most costly finding is first");
     assert!(matches!(of_rule(&diagnosis, "zone-reclaim").cost, Cost::Unknown { .. }));
 }
 
 #[test]
-fn a_sound_machine_has_notes_alone() {
+fn correctly_configured_machine_has_notes_only() {
     let home = Home::new();
     let found = diagnosis(&home, &["--machine", TAPE], 0);
     assert!(!found.has_faults() && !found.unseen.is_empty());
@@ -85,7 +86,7 @@ fn a_sound_machine_has_notes_alone() {
 }
 
 #[test]
-fn what_spans_sockets_is_told_of_a_tape_too() {
+fn bond_across_sockets_is_found_on_a_tape_too() {
     let home = Home::new();
     let mut machine = stacks::Machine::new();
     for (address, name, node) in [("0000:00:01.0", "eth0", 0), ("0000:00:02.0", "eth1", 1)] {
@@ -105,41 +106,43 @@ fn what_spans_sockets_is_told_of_a_tape_too() {
     }
     let (root, tape) = (home.path("root"), home.path("bond.tape"));
     numaio_sim::write_tree(&machine.tree, std::path::Path::new(&root)).expect("a tree");
-    let spans = |named: [&str; 2]| {
-        let found = Diagnosis::from_json(&home.run(&["doctor", "--json", named[0], named[1]]).out);
+    let finding = |machine: [&str; 2]| {
+        let found = Diagnosis::from_json(&home.run(&["doctor", "--json", machine[0], machine[1]]).out);
         let found = found.expect("a diagnosis");
-        found.findings.into_iter().find(|it| it.finding.rule == "spans-sockets").expect("it spans").finding
+        found.findings.into_iter().find(|it| it.finding.rule == "spans-sockets").expect("a finding").finding
     };
-    let seen = spans(["--sysroot", &root]);
+    let seen = finding(["--sysroot", &root]);
     assert_eq!(seen.subject, "bond0");
     home.run(&["record", "--sysroot", &root, "--no-measure", "-o", &tape]).ok();
-    assert_eq!(spans(["--machine", &tape]), seen);
+    assert_eq!(finding(["--machine", &tape]), seen);
 }
 
 #[test]
-fn of_one_device_others_are_left_out() {
+fn device_option_excludes_other_devices() {
     let home = Home::new();
-    let tape = tape(&home, ill);
+    let tape = modified_tape(&home, misconfigure);
     let rules = |device: &str| -> Vec<String> {
         let found = diagnosis(&home, &["--machine", &tape, "--device", device], 1);
         assert_eq!(found.devices, [device]);
         found.findings.into_iter().map(|found| found.finding.rule).collect()
     };
     assert!(rules("eth0").contains(&"irq-foreign-node".to_owned()));
-    let of_drive = rules("nvme0n1");
-    assert!(!of_drive.contains(&"irq-foreign-node".to_owned()), "{of_drive:?}");
-    assert!(of_drive.contains(&"node-spills".to_owned()) && of_drive.contains(&"zone-reclaim".to_owned()));
+    let drive_rules = rules("nvme0n1");
+    assert!(!drive_rules.contains(&"irq-foreign-node".to_owned()), "{drive_rules:?}");
+    assert!(
+        drive_rules.contains(&"node-spills".to_owned()) && drive_rules.contains(&"zone-reclaim".to_owned())
+    );
     home.run(&["doctor", "--machine", TAPE, "--device", "nvme0n9"]).failed(2, &["nvme0n9", "nvme0n1"]);
-    home.run(&["doctor", "--machine", TAPE, "--model", &tape]).failed(1, &["it is a tape"]);
+    home.run(&["doctor", "--machine", TAPE, "--model", &tape]).failed(1, &["found a tape"]);
     home.run(&["doctor", "nvme0n1"]).failed(2, &["nvme0n1"]);
 }
 
 #[test]
-fn without_a_model_the_cost_is_unknown_and_not_invented() {
+fn cost_is_unknown_without_a_model() {
     let home = Home::new();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/amd-dl585-g7.tape");
     let mut tape = Tape::parse(&fs::read_to_string(shipped).expect("a tape")).expect("a tape");
-    ill(&mut tape.files);
+    misconfigure(&mut tape.files);
     tape.runs.clear();
     let path = home.file("unmeasured.tape", &tape.to_text());
     let found = diagnosis(&home, &["--machine", &path], 1);
@@ -151,26 +154,26 @@ fn without_a_model_the_cost_is_unknown_and_not_invented() {
     assert!(found.unseen.iter().any(|unseen| unseen.contains("no model")), "{:?}", found.unseen);
 }
 
-/// This machine, whatever it is, and as many others as are at hand.
+/// Diagnoses this machine and all available recorded ones.
 #[test]
-fn every_machine_can_be_looked_at() {
+fn diagnoses_every_machine() {
     let home = Home::new();
-    let looked_at = |args: &[&str]| {
-        let said = home.run(&[&["doctor", "--json", "--quiet"], args].concat());
-        assert!(matches!(said.code, Some(0 | 1)) && said.err.is_empty(), "{args:?}: {}", said.err);
-        let found = Diagnosis::from_json(&said.out).expect("a diagnosis");
-        assert_eq!(said.code == Some(1), found.has_faults(), "{args:?}");
+    let diagnose = |args: &[&str]| {
+        let output = home.run(&[&["doctor", "--json", "--quiet"], args].concat());
+        assert!(matches!(output.code, Some(0 | 1)) && output.err.is_empty(), "{args:?}: {}", output.err);
+        let found = Diagnosis::from_json(&output.out).expect("a diagnosis");
+        assert_eq!(output.code == Some(1), found.has_faults(), "{args:?}");
         found
     };
-    looked_at(&[]);
+    diagnose(&[]);
     for (name, root) in recorded::machines() {
-        let found = looked_at(&["--sysroot", &root.to_string_lossy()]);
+        let found = diagnose(&["--sysroot", &root.to_string_lossy()]);
         let text = home.run(&["doctor", "--sysroot", &root.to_string_lossy()]).out;
         assert!(text.contains("I/O bandwidth check of"), "{name}");
-        // Nothing was measured there, and registers of links are all that can tell.
+        // Without measurements, only the registers of links provide a cost.
         for diagnosed in &found.findings {
-            let by_link = diagnosed.finding.rule == "pcie-link-degraded";
-            assert!(by_link || !matches!(diagnosed.cost, Cost::Known { .. }), "{name}: {diagnosed:?}");
+            let is_link = diagnosed.finding.rule == "pcie-link-degraded";
+            assert!(is_link || !matches!(diagnosed.cost, Cost::Known { .. }), "{name}: {diagnosed:?}");
             assert!(!diagnosed.finding.evidence.trim().is_empty(), "{name}: {diagnosed:?}");
         }
     }

@@ -1,7 +1,6 @@
-//! What other programs make of what numaio exports. hwloc's own tools are the judges; where they are missing,
-//! the tests say so.
+//! Exports, as read by other programs. The tests need hwloc's tools and are skipped without them.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
@@ -11,22 +10,23 @@ use numaio_schema::{
 };
 use std::io::Write;
 
-/// Whether hwloc's tools are here.
-fn hwloc(home: &Home) -> bool {
-    let here = home.command("lstopo-no-graphics", &["--version"]).limited_output().is_ok();
-    if !here {
+/// Returns whether hwloc's tools are installed.
+fn has_hwloc(home: &Home) -> bool {
+    let found = home.command("lstopo-no-graphics", &["--version"]).limited_output().is_ok();
+    if !found {
         let _ = writeln!(std::io::stderr(), "skipped: no lstopo (hwloc) to read what is exported");
     }
-    here
+    found
 }
 
 fn lstopo(home: &Home, args: &[&str]) -> String {
-    let said = Said::of(home.command("lstopo-no-graphics", args).limited_output().expect("lstopo"));
-    assert_eq!(said.err, "", "lstopo is not content");
-    said.ok()
+    let output =
+        CommandOutput::of(home.command("lstopo-no-graphics", args).limited_output().expect("lstopo"));
+    assert_eq!(output.err, "", "lstopo reports an error");
+    output.ok()
 }
 
-/// Bandwidth of the pairs of a machine: `gib[i][j]` GiB/s from CPUs of node i to memory of node j.
+/// Returns a STREAM record: `gib[i][j]` GiB/s from CPUs of node i to memory of node j.
 fn stream(topology: &TopologyDocument, gib: &[&[f64]]) -> StreamRecord {
     let topology = &topology.topology;
     let reading = |gib: f64| Reading {
@@ -73,8 +73,8 @@ fn stream_record(path: &str) -> StreamRecord {
     StreamRecord::from_json(&text).expect("a record")
 }
 
-/// Files of a machine of four nodes and of a matrix that was measured on it.
-fn measured(home: &Home) -> [String; 2] {
+/// Writes the topology of a machine with four nodes and a STREAM record of it.
+fn write_topology_and_stream(home: &Home) -> [String; 2] {
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let document = TopologyDocument::from_json(&topology).expect("a topology");
     let rows: [&[f64]; 4] =
@@ -84,10 +84,10 @@ fn measured(home: &Home) -> [String; 2] {
 }
 
 #[test]
-fn lstopo_draws_a_recorded_machine_with_its_devices() {
+fn lstopo_reads_a_recorded_machine_with_its_devices() {
     let home = Home::new();
     let xml = home.run(&["export", "--machine", "amd-dl585-g7", "-q"]).ok();
-    if !hwloc(&home) {
+    if !has_hwloc(&home) {
         return;
     }
     let shown = lstopo(&home, &["-i", &home.file("dl585.xml", &xml)]);
@@ -102,14 +102,14 @@ fn lstopo_draws_a_recorded_machine_with_its_devices() {
 }
 
 #[test]
-fn measured_pairs_become_memory_attributes_in_xml_and_by_commands() {
+fn exports_bandwidths_as_memory_attributes_in_xml_and_commands() {
     let home = Home::new();
-    let [topology, stream] = measured(&home);
+    let [topology, stream] = write_topology_and_stream(&home);
     let xml = home.file("measured.xml", &home.run(&["export", &topology, &stream]).ok());
     let bare = home.file("bare.xml", &home.run(&["export", "-q", &topology]).ok());
     let script = home.run(&["export", "--format", "hwloc-annotate", &topology, &stream]).ok();
     assert_eq!(script.matches("\nset_value Bandwidth ").count(), 16, "{script}");
-    if !hwloc(&home) {
+    if !has_hwloc(&home) {
         return;
     }
     let attributes = |xml: &str| {
@@ -122,37 +122,40 @@ fn measured_pairs_become_memory_attributes_in_xml_and_by_commands() {
         lines.sort();
         lines
     };
-    let ours = attributes(&xml);
-    let values = ours.iter().filter(|line| line.contains("from")).count();
-    assert_eq!(values, 32, "16 pairs as Bandwidth and as STREAM triad: {ours:?}");
-    assert!(ours.iter().any(|line| line.contains("NUMANode L#3 = 3072 from")), "{ours:?}");
-    assert!(ours.iter().any(|line| line.contains("NUMANode L#1 = 4096 from cpuset 0x00000003")), "{ours:?}");
+    let exported = attributes(&xml);
+    let values = exported.iter().filter(|line| line.contains("from")).count();
+    assert_eq!(values, 32, "16 pairs as Bandwidth and as STREAM triad: {exported:?}");
+    assert!(exported.iter().any(|line| line.contains("NUMANode L#3 = 3072 from")), "{exported:?}");
+    assert!(
+        exported.iter().any(|line| line.contains("NUMANode L#1 = 4096 from cpuset 0x00000003")),
+        "{exported:?}"
+    );
     let (script, out) = (home.file("annotate.sh", &script), home.path("annotated.xml"));
-    let said = home.command("sh", &[&script, &bare, &out]).limited_output().expect("sh");
-    assert_eq!(Said::of(said).err, "");
+    let output = home.command("sh", &[&script, &bare, &out]).limited_output().expect("sh");
+    assert_eq!(CommandOutput::of(output).err, "");
     let strip = |lines: Vec<String>| -> Vec<String> {
         lines.into_iter().filter(|line| line.contains("from")).collect()
     };
-    assert_eq!(strip(attributes(&out)), strip(ours.clone()), "the commands say what the XML says");
-    // Once more upon what has the attributes already.
+    assert_eq!(strip(attributes(&out)), strip(exported.clone()), "the commands and the XML agree");
+    // Again, on a file that already has the attributes.
     let again = home.path("again.xml");
-    let said = home.command("sh", &[&script, &out, &again]).limited_output().expect("sh");
-    assert_eq!((said.status.code(), Said::of(said).err.as_str()), (Some(0), ""));
-    assert_eq!(strip(attributes(&again)), strip(ours));
-    // Where hwloc refuses, nothing is left that is half done.
+    let output = home.command("sh", &[&script, &out, &again]).limited_output().expect("sh");
+    assert_eq!((output.status.code(), CommandOutput::of(output).err.as_str()), (Some(0), ""));
+    assert_eq!(strip(attributes(&again)), strip(exported));
+    // If hwloc fails, no partial file remains.
     let text = std::fs::read_to_string(&out).expect("the XML");
     let name = "<memattr name=\"numaio-stream-triad\" flags=\"";
     assert!(text.contains(name), "{text}");
     let other = home.file("other.xml", &text.replace(&format!("{name}5"), &format!("{name}6")));
-    let never = home.path("never.xml");
-    let said = home.command("sh", &[&script, &other, &never]).limited_output().expect("sh");
-    assert!(!said.status.success());
+    let rejected = home.path("rejected.xml");
+    let output = home.command("sh", &[&script, &other, &rejected]).limited_output().expect("sh");
+    assert!(!output.status.success());
     let left = std::fs::read_dir(home.path(".")).expect("a folder").flatten();
-    assert!(!left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("never")));
+    assert!(!left.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("rejected")));
 }
 
 #[test]
-fn a_saved_document_that_cannot_be_read_does_not_keep_the_others_from_being_exported() {
+fn exports_other_documents_if_a_saved_one_is_unreadable() {
     let home = Home::new();
     let text = home.run(&["topology", "--json"]).ok();
     let topology = TopologyDocument::from_json(&text).expect("a topology");
@@ -162,13 +165,13 @@ fn a_saved_document_that_cannot_be_read_does_not_keep_the_others_from_being_expo
     home.file(&format!("{saved}/000000000002.json"), "{");
     let args = ["export", "--format", "weights", "--json"];
     let output = home.numaio(&args).env("XDG_STATE_HOME", home.path("state")).limited_output();
-    let said = Said::of(output.expect("numaio"));
-    assert!(said.err.contains("skipped") && said.err.contains("000000000002.json"), "{}", said.err);
-    assert!(said.ok().contains("weight"));
+    let output = CommandOutput::of(output.expect("numaio"));
+    assert!(output.err.contains("skipped") && output.err.contains("000000000002.json"), "{}", output.err);
+    assert!(output.ok().contains("weight"));
 }
 
 #[test]
-fn ids_that_no_machine_has_are_refused() {
+fn rejects_ids_above_the_limit() {
     let home = Home::new();
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let mut document: serde_json::Value = serde_json::from_str(&topology).expect("JSON");
@@ -181,16 +184,16 @@ fn ids_that_no_machine_has_are_refused() {
 }
 
 #[test]
-fn weights_follow_bandwidth() {
+fn weights_are_proportional_to_bandwidth() {
     let home = Home::new();
-    let [topology, stream] = measured(&home);
+    let [topology, stream] = write_topology_and_stream(&home);
     let weights = |args: &[&str]| {
         let text =
             home.run(&[&["export", "--format", "weights", "--json", &topology, &stream], args].concat()).ok();
         let weights: numaio_schema::InterleaveWeights = serde_json::from_str(&text).expect("weights");
         weights.nodes.iter().map(|node| node.weight).collect::<Vec<u32>>()
     };
-    assert_eq!(weights(&[]), [3, 3, 3, 2], "node 3 is reached at 4 at best, the others at 6");
+    assert_eq!(weights(&[]), [3, 3, 3, 2], "node 3 gets at most 4, the others 6");
     assert_eq!(weights(&["--node", "0"]), [3, 2, 1, 1]);
     let text = home.run(&["export", "--format", "weights", &topology, &stream]).ok();
     assert!(text.contains("27.3 %") && text.contains("18.2 %"), "{text}");
@@ -198,24 +201,24 @@ fn weights_follow_bandwidth() {
     older.provenance.measured_at = 0;
     older.cells.truncate(4);
     let older = home.file("older.json", &serde_json::to_string(&older).expect("JSON"));
-    assert_eq!(weights(&[&older]), [3, 3, 3, 2], "of two measurements the newer one counts");
+    assert_eq!(weights(&[&older]), [3, 3, 3, 2], "the newer of two measurements counts");
     home.run(&["export", "--format", "weights", &topology, &stream, "--node", "9"]).failed(2, &["node 9"]);
     home.run(&["export", "--format", "weights", &topology, &stream, "--apply"])
         .failed(1, &["this is machine"]);
-    home.run(&["export", "--format", "weights", "--undo"]).failed(1, &["no weights were set"]);
+    home.run(&["export", "--format", "weights", "--undo"]).failed(1, &["has not set any weights"]);
 }
 
 #[test]
-fn wrong_documents_are_named() {
+fn errors_name_unsuitable_documents() {
     let home = Home::new();
-    let [topology, stream] = measured(&home);
+    let [topology, stream] = write_topology_and_stream(&home);
     let other = home.run(&["topology", "--machine", "intel-r820", "--json"]).ok();
     let other = home.file("other.json", &other);
-    home.run(&["export", &topology, &stream, &other]).failed(1, &["other.json", "is of machine"]);
+    home.run(&["export", &topology, &stream, &other]).failed(1, &["other.json", "it describes machine"]);
     home.run(&["export", &stream]).failed(1, &["another machine", "numaio topology --json"]);
     home.run(&["export", &home.path("absent.json")]).failed(1, &["absent.json"]);
-    let cut = std::fs::read_to_string(&stream).expect("a file");
-    let cut = home.file("cut.json", &cut[..cut.len() - 9]);
-    home.run(&["export", &topology, &cut]).failed(1, &["cut.json", "no JSON"]);
+    let truncated = std::fs::read_to_string(&stream).expect("a file");
+    let truncated = home.file("cut.json", &truncated[..truncated.len() - 9]);
+    home.run(&["export", &topology, &truncated]).failed(1, &["cut.json", "not JSON"]);
     home.run(&["export", "--apply"]).failed(2, &["--format weights"]);
 }

@@ -1,10 +1,10 @@
-//! `numaio near`, `doctor` and `export`, as a user runs them.
+//! `numaio near`, `doctor` and `export` at the command line.
 
 mod doctor;
 mod export;
 mod hwloc_corpus;
 mod near;
-// Tests of crates/machine use the rest of these.
+// Tests of crates/machine use the rest of these modules.
 #[allow(dead_code)]
 #[path = "../../../machine/tests/machine/support/mod.rs"]
 mod recorded;

@@ -1,18 +1,25 @@
-//! `numaio near`: on recorded machines, and on this one with real stacks where root may build them.
+//! `numaio near` on recorded machines, and on this one with device stacks that need root.
 
-use crate::support::{Home, Limited, Said};
+use crate::support::{CommandOutput, Home, Limited};
 use numaio_schema::NearDocument;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn near(args: &[&str]) -> Said {
+fn near(args: &[&str]) -> CommandOutput {
     Home::new().run(&[&["near"], args].concat())
 }
 
+/// Returns the chain of the first handle on one line.
+fn chain(output: &CommandOutput) -> String {
+    let document = NearDocument::from_json(&output.out);
+    let document = document.unwrap_or_else(|error| panic!("{error}: {}", output.err));
+    document.handles[0].lines().join("; ")
+}
+
 #[test]
-fn devices_of_a_recorded_machine() {
+fn resolves_devices_of_a_recorded_machine() {
     let machine = ["--machine", "amd-dl585-g7"];
     let text = near(&[&machine[..], &["eth0", "nvme0n1"]].concat()).ok();
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(" -> ")).collect();
@@ -27,7 +34,7 @@ fn devices_of_a_recorded_machine() {
 }
 
 #[test]
-fn what_is_unknown_or_no_handle_is_wrong_usage() {
+fn unknown_or_invalid_handle_is_wrong_usage() {
     let machine = ["--machine", "amd-dl585-g7"];
     near(&[&machine[..], &["ethO"]].concat()).failed(2, &["there is no device \"ethO\"", "eth0"]);
     near(&["pid:x"]).failed(2, &["invalid handle", "process number"]);
@@ -36,17 +43,17 @@ fn what_is_unknown_or_no_handle_is_wrong_usage() {
 }
 
 #[test]
-fn what_leads_to_no_device_says_why_and_fails() {
-    let said = near(&["--machine", "amd-dl585-g7", "/data"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.out.contains("near-not-on-tape"), "{}", said.out);
-    let said = near(&["/proc/self"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.out.contains("near-no-device"), "{}", said.out);
+fn reports_why_a_handle_has_no_device() {
+    let output = near(&["--machine", "amd-dl585-g7", "/data"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.out.contains("near-not-on-tape"), "{}", output.out);
+    let output = near(&["/proc/self"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.out.contains("near-no-device"), "{}", output.out);
 }
 
 #[test]
-fn a_tape_keeps_what_its_handles_need() {
+fn tape_replays_its_recorded_handles() {
     let home = Home::new();
     let (tape, folder) = (home.path("my.tape"), home.path(""));
     home.run(&["record", "--no-measure", "--near", &folder, "--near", "host:127.0.0.1", "-o", &tape]).ok();
@@ -58,37 +65,37 @@ fn a_tape_keeps_what_its_handles_need() {
 }
 
 #[test]
-fn files_of_a_process() {
+fn resolves_open_files_of_a_process() {
     let home = Home::new();
     let path = home.file("held", "");
     let file = fs::File::open(&path).expect("the file");
     let mut child = home.command("sleep", &["100"]).stdin(Stdio::from(file)).spawn().expect("a process");
-    let told = home.run(&["near", &format!("pid:{}", child.id())]);
-    let own = home.run(&["near", &path]);
+    let by_process = home.run(&["near", &format!("pid:{}", child.id())]);
+    let by_path = home.run(&["near", &path]);
     drop(child.kill().and_then(|()| child.limited_status()));
-    // Wherever the file lies: what its process is near to is what it is near to.
-    assert_eq!(told.code, own.code, "{}{}", told.out, own.out);
-    assert!(own.code == Some(1) || told.out.contains("held"), "{}", told.out);
+    // The process and its file lead to the same device, if any.
+    assert_eq!(by_process.code, by_path.code, "{}{}", by_process.out, by_path.out);
+    assert!(by_path.code == Some(1) || by_process.out.contains("held"), "{}", by_process.out);
 }
 
-// --- what only root can build -------------------------------------------------
+// --- device stacks that need root ---
 
-/// Runs commands as root would, and takes back what they built.
-struct Built {
+/// Device stacks set up by root; drop undoes the commands.
+struct DeviceStack {
     home: Home,
     undo: Vec<Vec<String>>,
 }
 
-fn skip(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+fn print_skip(test: &str, reason: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
 }
 
-impl Built {
+impl DeviceStack {
     fn new() -> Self {
         Self { home: Home::new(), undo: Vec::new() }
     }
 
-    /// What a command says, or why it did not do it.
+    /// Runs a command and returns its output, or its error.
     fn run(&self, command: &str) -> Result<String, String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let output = Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).limited_output();
@@ -96,21 +103,21 @@ impl Built {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
-            // Without the names that differ from run to run: reasons are counted once each.
+            // Reasons are counted once each, so they omit names that change between runs.
             false => {
                 Err(format!("{}: {}", words[0], text(&output.stderr).lines().next().unwrap_or_default()))
             }
         }
     }
 
-    /// Runs a command, and one later that takes it back.
+    /// Runs a command, and registers the command that undoes it.
     fn build(&mut self, command: &str, undo: &str) -> Result<String, String> {
-        let said = self.run(command)?;
+        let output = self.run(command)?;
         self.undo.push(undo.split_whitespace().map(str::to_owned).collect());
-        Ok(said)
+        Ok(output)
     }
 
-    /// A file of some megabytes with holes, as a disk.
+    /// Creates a sparse file as a disk image.
     fn image(&self, name: &str, megabytes: u64) -> String {
         let path = self.home.path(name);
         let file = fs::File::create(&path).expect("a file");
@@ -118,7 +125,7 @@ impl Built {
         path
     }
 
-    /// A loop device upon a file.
+    /// Attaches a loop device to an image.
     fn attach(&mut self, image: &str) -> Result<String, String> {
         let device = self.run(&format!("losetup --find --show {image}"))?;
         self.undo.push(["losetup", "--detach", &device].map(str::to_owned).to_vec());
@@ -126,31 +133,24 @@ impl Built {
     }
 
     fn mount(&mut self, kind: &str, source: &str, options: &str, name: &str) -> Result<String, String> {
-        let place = self.folder(name);
-        self.build(&format!("mount -t {kind} -o {options} {source} {place}"), &format!("umount {place}"))?;
-        Ok(place)
+        let target = self.directory(name);
+        self.build(&format!("mount -t {kind} -o {options} {source} {target}"), &format!("umount {target}"))?;
+        Ok(target)
     }
 
-    fn folder(&self, name: &str) -> String {
+    fn directory(&self, name: &str) -> String {
         let path = self.home.path(name);
         fs::create_dir_all(&path).expect("a folder");
         path
     }
 
-    /// The first line of the chain of a handle, whole on one line.
+    /// Returns the chain of a handle on one line.
     fn line(&self, handle: &str) -> String {
-        self.document(&["near", handle, "--json"])
-    }
-
-    fn document(&self, args: &[&str]) -> String {
-        let said = self.home.run(args);
-        NearDocument::from_json(&said.out).unwrap_or_else(|error| panic!("{error}: {}", said.err)).handles[0]
-            .lines()
-            .join("; ")
+        chain(&self.home.run(&["near", handle, "--json"]))
     }
 }
 
-impl Drop for Built {
+impl Drop for DeviceStack {
     fn drop(&mut self) {
         for command in self.undo.iter().rev() {
             drop(Command::new(&command[0]).args(&command[1..]).limited_output());
@@ -158,44 +158,44 @@ impl Drop for Built {
     }
 }
 
-/// Does what root may, and says why where that cannot be done here.
-fn where_permitted(test: &str, build: impl FnOnce(&mut Built) -> Result<(), String>) {
-    let mut built = Built::new();
-    if let Err(why) = build(&mut built) {
-        skip(test, &why);
+/// Runs a test that needs root, and reports why if it is not possible here.
+fn with_device_stack(test: &str, build: impl FnOnce(&mut DeviceStack) -> Result<(), String>) {
+    let mut stack = DeviceStack::new();
+    if let Err(reason) = build(&mut stack) {
+        print_skip(test, &reason);
     }
 }
 
-fn name_of(device: &str) -> &str {
+fn device_name(device: &str) -> &str {
     Path::new(device).file_name().and_then(|name| name.to_str()).expect("a name")
 }
 
 #[test]
-fn a_file_system_in_a_file_in_a_file_system() {
-    where_permitted("loop device", |built| {
-        let image = built.image("disk.img", 16);
-        built.run(&format!("mkfs.ext4 -q {image}"))?;
-        let device = built.attach(&image)?;
-        let place = built.mount("ext4", &device, "ro", "mounted")?;
-        let (line, below) = (built.line(&place), built.line(&image));
-        let wanted = format!("{place} -> ext4 on {device} -> {} -> {below}", name_of(&device));
-        assert_eq!(line, wanted);
-        assert_eq!(built.line(&device), format!("{device} -> {} -> {below}", name_of(&device)));
+fn resolves_a_loop_mounted_file_system() {
+    with_device_stack("loop device", |stack| {
+        let image = stack.image("disk.img", 16);
+        stack.run(&format!("mkfs.ext4 -q {image}"))?;
+        let device = stack.attach(&image)?;
+        let mounted = stack.mount("ext4", &device, "ro", "mounted")?;
+        let (line, below) = (stack.line(&mounted), stack.line(&image));
+        let expected = format!("{mounted} -> ext4 on {device} -> {} -> {below}", device_name(&device));
+        assert_eq!(line, expected);
+        assert_eq!(stack.line(&device), format!("{device} -> {} -> {below}", device_name(&device)));
         Ok(())
     });
 }
 
 #[test]
-fn a_btrfs_of_two_disks() {
-    where_permitted("btrfs", |built| {
-        let devices = [built.image("a.img", 128), built.image("b.img", 128)];
-        let devices = [built.attach(&devices[0])?, built.attach(&devices[1])?];
-        built.run(&format!("mkfs.btrfs -q -f {} {}", devices[0], devices[1]))?;
+fn resolves_btrfs_on_two_disks() {
+    with_device_stack("btrfs", |stack| {
+        let devices = [stack.image("a.img", 128), stack.image("b.img", 128)];
+        let devices = [stack.attach(&devices[0])?, stack.attach(&devices[1])?];
+        stack.run(&format!("mkfs.btrfs -q -f {} {}", devices[0], devices[1]))?;
         let options = format!("device={}", devices[1]);
-        let place = built.mount("btrfs", &devices[0], &options, "mounted")?;
-        built.run(&format!("btrfs subvolume create {place}/sub"))?;
-        let line = built.line(&format!("{place}/sub"));
-        let mut names = devices.each_ref().map(|device| name_of(device));
+        let mounted = stack.mount("btrfs", &devices[0], &options, "mounted")?;
+        stack.run(&format!("btrfs subvolume create {mounted}/sub"))?;
+        let line = stack.line(&format!("{mounted}/sub"));
+        let mut names = devices.each_ref().map(|device| device_name(device));
         names.sort();
         assert!(
             line.contains(&format!(" -> btrfs on {} -> {}, {} -> ", devices[0], names[0], names[1])),
@@ -206,78 +206,76 @@ fn a_btrfs_of_two_disks() {
 }
 
 #[test]
-fn a_linear_volume() {
-    where_permitted("device mapper", |built| {
-        let image = built.image("disk.img", 16);
-        let device = built.attach(&image)?;
+fn resolves_a_linear_device_mapper_volume() {
+    with_device_stack("device mapper", |stack| {
+        let image = stack.image("disk.img", 16);
+        let device = stack.attach(&image)?;
         let name = format!("numaio-{}", std::process::id());
-        let table = PathBuf::from(built.home.file("table", &format!("0 2048 linear {device} 0\n")));
+        let table = PathBuf::from(stack.home.file("table", &format!("0 2048 linear {device} 0\n")));
         let create = format!("dmsetup create {name} {}", table.display());
-        built.build(&create, &format!("dmsetup remove {name}"))?;
-        let line = built.line(&format!("/dev/mapper/{name}"));
-        assert!(line.contains(&format!(" -> {} -> {image} -> ", name_of(&device))), "{line}");
+        stack.build(&create, &format!("dmsetup remove {name}"))?;
+        let line = stack.line(&format!("/dev/mapper/{name}"));
+        assert!(line.contains(&format!(" -> {} -> {image} -> ", device_name(&device))), "{line}");
         assert!(line.contains(" -> dm-"), "{line}");
         Ok(())
     });
 }
 
 #[test]
-fn a_file_of_an_overlay() {
-    where_permitted("overlay", |built| {
-        // Not every file system can be the upper layer of another; one of memory can.
-        let memory = built.mount("tmpfs", "tmpfs", "size=1m", "memory")?;
-        for folder in ["memory/up", "memory/work", "low"] {
-            built.folder(folder);
+fn resolves_a_file_of_an_overlay() {
+    with_device_stack("overlay", |stack| {
+        // The upper layer of an overlay needs a suitable file system, such as tmpfs.
+        let memory = stack.mount("tmpfs", "tmpfs", "size=1m", "memory")?;
+        for directory in ["memory/up", "memory/work", "low"] {
+            stack.directory(directory);
         }
-        let low = built.home.file("low/x", "");
+        let low = stack.home.file("low/x", "");
         let options =
-            format!("lowerdir={},upperdir={memory}/up,workdir={memory}/work", built.home.path("low"));
-        let place = built.mount("overlay", "overlay", &options, "merged")?;
+            format!("lowerdir={},upperdir={memory}/up,workdir={memory}/work", stack.home.path("low"));
+        let mounted = stack.mount("overlay", "overlay", &options, "merged")?;
         assert_eq!(
-            built.line(&format!("{place}/x")),
-            format!("{place}/x -> overlay on overlay -> {}", built.line(&low))
+            stack.line(&format!("{mounted}/x")),
+            format!("{mounted}/x -> overlay on overlay -> {}", stack.line(&low))
         );
-        fs::write(format!("{place}/x"), "changed").expect("it is copied up");
-        let line = built.line(&format!("{place}/x"));
-        assert_eq!(line, format!("{place}/x -> overlay on overlay -> {memory}/up/x -> tmpfs on tmpfs"));
+        fs::write(format!("{mounted}/x"), "changed").expect("a copy in the upper layer");
+        let line = stack.line(&format!("{mounted}/x"));
+        assert_eq!(line, format!("{mounted}/x -> overlay on overlay -> {memory}/up/x -> tmpfs on tmpfs"));
         Ok(())
     });
 }
 
-/// A network namespace, and numaio in it.
+/// A network namespace in which numaio runs.
 struct Network<'b> {
-    built: &'b mut Built,
+    stack: &'b mut DeviceStack,
     name: String,
 }
 
 impl<'b> Network<'b> {
-    fn new(built: &'b mut Built, test: &str) -> Result<Self, String> {
+    fn new(stack: &'b mut DeviceStack, test: &str) -> Result<Self, String> {
         let name = format!("numaio-{test}-{}", std::process::id());
-        built.build(&format!("ip netns add {name}"), &format!("ip netns del {name}"))?;
-        let network = Self { built, name };
+        stack.build(&format!("ip netns add {name}"), &format!("ip netns del {name}"))?;
+        let network = Self { stack, name };
         network.ip("link set lo up")?;
         Ok(network)
     }
 
     fn ip(&self, command: &str) -> Result<String, String> {
-        self.built.run(&format!("ip -n {} {command}", self.name))
+        self.stack.run(&format!("ip -n {} {command}", self.name))
     }
 
     fn line(&self, handle: &str) -> String {
         let inside = ["ip", "netns", "exec", &self.name];
-        let said = Said::of(
-            self.built.home.command_by(&inside, &["near", handle, "--json"]).limited_output().expect("ip"),
+        let output = CommandOutput::of(
+            self.stack.home.command_by(&inside, &["near", handle, "--json"]).limited_output().expect("ip"),
         );
-        NearDocument::from_json(&said.out).unwrap_or_else(|error| panic!("{error}: {}", said.err)).handles[0]
-            .lines()
-            .join("; ")
+        chain(&output)
     }
 }
 
 #[test]
-fn pairs_and_bridges() {
-    where_permitted("bridge and veth", |built| {
-        let network = Network::new(built, "bridge")?;
+fn resolves_veth_pairs_and_bridges() {
+    with_device_stack("bridge and veth", |stack| {
+        let network = Network::new(stack, "bridge")?;
         network.ip("link add in0 type veth peer name out0")?;
         network.ip("link add br0 type bridge")?;
         network.ip("link set out0 master br0")?;
@@ -290,9 +288,9 @@ fn pairs_and_bridges() {
 }
 
 #[test]
-fn interfaces_upon_interfaces() {
-    where_permitted("VLAN and macvlan", |built| {
-        let network = Network::new(built, "vlan")?;
+fn resolves_vlan_and_macvlan() {
+    with_device_stack("VLAN and macvlan", |stack| {
+        let network = Network::new(stack, "vlan")?;
         network.ip("link add in0 type veth peer name out0")?;
         network.ip("link add link in0 name in0.5 type vlan id 5")?;
         network.ip("link add link in0.5 name mv0 type macvlan")?;
@@ -302,9 +300,9 @@ fn interfaces_upon_interfaces() {
 }
 
 #[test]
-fn a_bond() {
-    where_permitted("bond", |built| {
-        let network = Network::new(built, "bond")?;
+fn resolves_a_bond() {
+    with_device_stack("bond", |stack| {
+        let network = Network::new(stack, "bond")?;
         for name in ["a", "b"] {
             network.ip(&format!("link add {name}0 type veth peer name {name}1"))?;
         }
@@ -318,9 +316,9 @@ fn a_bond() {
 }
 
 #[test]
-fn routes_are_the_kernels_own() {
-    where_permitted("routes", |built| {
-        let network = Network::new(built, "route")?;
+fn follows_routes_of_the_kernel() {
+    with_device_stack("routes", |stack| {
+        let network = Network::new(stack, "route")?;
         for (name, address) in [("a", "10.1.0.2/24"), ("b", "10.2.0.2/24")] {
             network.ip(&format!("link add {name}0 type veth peer name {name}1"))?;
             network.ip(&format!("addr add {address} dev {name}0"))?;
@@ -335,7 +333,7 @@ fn routes_are_the_kernels_own() {
         assert_eq!(network.line("host:10.7.0.1"), "10.7.0.1");
         network.ip("route add 10.6.0.0/24 nexthop via 10.1.0.1 weight 1 nexthop via 10.2.0.1 weight 3")?;
         assert_eq!(network.line("host:10.6.0.1"), "10.6.0.1 -> a0, b0 -> a1, b1");
-        // A rule of policy, and one for the source address that the first table chooses.
+        // A policy rule, and one for the source address that the first table chooses.
         network.ip("route add 10.9.0.0/24 via 10.2.0.1 table 100")?;
         network.ip("rule add to 10.9.0.128/25 lookup 100")?;
         assert_eq!(network.line("host:10.9.0.129"), "10.9.0.129 -> b0 -> b1");

@@ -1,6 +1,6 @@
-//! `--pause-balancing`, with a file of its own in place of the kernel's setting: nothing of the machine that runs them is changed.
+//! Tests of `--pause-balancing`. A file is mounted over the kernel's setting, which is not changed.
 
-use crate::support::{skipped, until, Home, Limited, Said};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::control::Change;
 use numaio_schema::{AppliedChange, Receipt, TopologyDocument};
 use std::fs;
@@ -9,15 +9,15 @@ use std::process::{Child, Stdio};
 
 const MODEL: [&str; 6] = ["model", "--pause-balancing", "--no-save", "--quiet", "--node", "0"];
 
-/// A home in which the setting is a file; none where that cannot be, as without root.
+/// Creates a home whose balancing setting is a file; `None` without the rights to mount it.
 fn home() -> Option<Home> {
     let home = Home::new();
     home.file("balancing", "1\n");
-    let can = command(&home, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).limited_status();
-    if can.is_ok_and(|status| status.success()) {
+    let status = command(&home, &["--version"]).stdout(Stdio::null()).stderr(Stdio::null()).limited_status();
+    if status.is_ok_and(|status| status.success()) {
         return Some(home);
     }
-    skipped("no mount namespace of our own, or a kernel without NUMA balancing");
+    skipped("cannot create a mount namespace, or the kernel has no NUMA balancing");
     None
 }
 
@@ -40,69 +40,72 @@ fn receipt(home: &Home) -> (String, PathBuf) {
 
 fn start(home: &Home) -> Child {
     let args = [&MODEL[..], &["--time-limit", "300", "--precision", "0.0001"]].concat();
-    let quiet = || Stdio::null();
-    let child = command(home, &args).stdout(quiet()).stderr(quiet()).spawn().expect("started");
-    until(|| mode(home) == "0", || "it does not pause");
+    let child = command(home, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    until(|| mode(home) == "0", || "balancing is not paused");
     child
 }
 
 #[test]
-fn one_run_at_a_time_has_balancing_paused() {
+fn only_one_run_pauses_balancing_at_a_time() {
     let Some(home) = home() else { return };
     let mut first = start(&home);
     let args = [&MODEL[..], &["--time-limit", "1"]].concat();
-    let second = Said::of(command(&home, &args).limited_output().expect("run"));
-    assert_eq!(mode(&home), "0", "it is still paused");
-    second.failed(1, &["another run", "leave --pause-balancing out"]);
-    // What a killed run has left is taken back, and its turn is over.
+    let second = CommandOutput::of(command(&home, &args).limited_output().expect("run"));
+    assert_eq!(mode(&home), "0", "the first run is still active");
+    second.failed(1, &["another run", "omit --pause-balancing"]);
+    // The next run reverts the pause of a killed run, whose lock is released.
     first.kill().expect("killed");
     first.limited_status().expect("ended");
-    let third = Said::of(
+    let third = CommandOutput::of(
         command(&home, &args[..3]).args(["--node", "0", "--time-limit", "1"]).limited_output().expect("run"),
     );
-    assert!(third.err.contains("an earlier run was killed"), "{}", third.err);
+    assert!(third.err.contains("restored NUMA balancing"), "{}", third.err);
     assert_eq!((third.code, mode(&home).as_str()), (Some(0), "1"));
 }
 
-/// What a pause that was killed leaves.
-fn leave(home: &Home, machine: &str, path: &Path, boot: &str) {
+/// Leaves the setting and the receipt of a killed run.
+fn leave_pause(home: &Home, machine: &str, path: &Path, boot: &str) {
     let mode_to = |mode| Change::NumaBalancing { mode };
     let applied = vec![AppliedChange { change: mode_to(0), inverse: mode_to(1) }];
-    let left = Receipt::planned(machine, Some(boot.into()), 1, applied);
+    let receipt = Receipt::planned(machine, Some(boot.into()), 1, applied);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(path, serde_json::to_string(&left).expect("JSON")).expect("a receipt");
+    fs::write(path, serde_json::to_string(&receipt).expect("JSON")).expect("a receipt");
     home.file("balancing", "0\n");
 }
 
 #[test]
-fn a_pause_before_the_fingerprint_changed_is_taken_back() {
+fn reverts_pause_recorded_under_another_fingerprint() {
     let Some(home) = home() else { return };
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it tells its start");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
     let path = receipt(&home).1.with_file_name("0123456789abcdef-balancing.json");
-    leave(&home, "0123456789abcdef", &path, boot.trim());
+    leave_pause(&home, "0123456789abcdef", &path, boot.trim());
     let run = || {
         let args = ["model", "--pause-balancing", "--no-save", "--node", "0", "--time-limit", "1"];
-        Said::of(command(&home, &args).limited_output().expect("run"))
+        CommandOutput::of(command(&home, &args).limited_output().expect("run"))
     };
-    // One that has it paused still.
-    let turn = fs::File::create(path.with_extension("lock")).expect("a file");
-    turn.lock().expect("locked");
+    // The lock of a run that is still active.
+    let lock = fs::File::create(path.with_extension("lock")).expect("a file");
+    lock.lock().expect("locked");
     run().failed(1, &["another run"]);
     assert_eq!((mode(&home).as_str(), path.exists()), ("0", true));
-    drop(turn);
-    let said = run();
-    assert!(said.err.contains("an earlier run was killed"), "{}", said.err);
-    assert_eq!((said.code, mode(&home).as_str(), path.exists()), (Some(0), "1", false));
+    drop(lock);
+    let output = run();
+    assert!(output.err.contains("restored NUMA balancing"), "{}", output.err);
+    assert_eq!((output.code, mode(&home).as_str(), path.exists()), (Some(0), "1", false));
 }
 
 #[test]
-fn a_pause_of_an_earlier_start_of_the_kernel_is_not_taken_back() {
+fn does_not_revert_pause_from_before_a_reboot() {
     let Some(home) = home() else { return };
     let (machine, path) = receipt(&home);
-    leave(&home, &machine, &path, "another start");
-    let said = Said::of(
+    leave_pause(&home, &machine, &path, "another boot");
+    let output = CommandOutput::of(
         command(&home, &[&MODEL[..], &["--time-limit", "1"]].concat()).limited_output().expect("run"),
     );
-    said.ok();
-    assert_eq!((mode(&home).as_str(), path.exists()), ("0", false), "it was switched off for good since");
+    output.ok();
+    assert_eq!(
+        (mode(&home).as_str(), path.exists()),
+        ("0", false),
+        "balancing was disabled permanently after the reboot"
+    );
 }

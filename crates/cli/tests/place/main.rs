@@ -1,4 +1,4 @@
-//! `numaio place`, `run`, `irq`, `undo` and `--pause-balancing`, as a user runs them.
+//! End-to-end tests of `numaio place`, `run`, `irq`, `undo` and `--pause-balancing`.
 
 mod balancing;
 mod irq;

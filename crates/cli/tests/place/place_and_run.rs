@@ -1,21 +1,21 @@
-//! `numaio place` and `numaio run`, as a user types them.
+//! End-to-end tests of `numaio place` and `numaio run`.
 
 use crate::support::limits::read_line;
-use crate::support::{device, kill, skipped, until, Home, Limited, Said};
+use crate::support::{device, kill, skipped, until, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
 use std::process::Stdio;
 
 #[test]
-fn places_on_the_papers_machine_follow_its_classes() {
+fn placement_follows_the_classes_of_the_model() {
     let home = Home::new();
     let place = |direction: &str, more: &[&str]| {
         let args =
             ["place", "--machine", "amd-dl585-g7", "--near", "nvme0n1", "--direction", direction, "--json"];
-        let said = home.run(&[&args, more].concat());
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        PlacementPlan::from_json(&said.out).expect("a plan")
+        let output = home.run(&[&args, more].concat());
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        PlacementPlan::from_json(&output.out).expect("a plan")
     };
     let nodes = |plan: &PlacementPlan| -> Vec<u32> {
         plan.tasks.iter().flat_map(|task| task.cpu_nodes.iter().map(|node| node.0)).collect()
@@ -24,17 +24,17 @@ fn places_on_the_papers_machine_follow_its_classes() {
     let mut spread = nodes(&place("read", &["--tasks", "8", "--spread"]));
     spread.sort_unstable();
     assert_eq!(spread, [2, 2, 3, 3, 6, 6, 7, 7]);
-    let whole = place("read", &["--spread"]);
-    assert_eq!(whole.tasks[0].cpus, CpuSet::parse_list("4-7,12-15").expect("a list"));
+    let one_program = place("read", &["--spread"]);
+    assert_eq!(one_program.tasks[0].cpus, CpuSet::parse_list("4-7,12-15").expect("a list"));
     assert!(
-        whole.rejected.iter().any(|node| node.node.0 == 4 && node.why.contains("54 %")),
+        one_program.rejected.iter().any(|node| node.node.0 == 4 && node.why.contains("54 %")),
         "{:?}",
-        whole.rejected
+        one_program.rejected
     );
 }
 
 #[test]
-fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
+fn run_binds_to_the_plan_and_forwards_output_and_status() {
     let home = Home::new();
     let device = device(&home);
     if device.is_empty() {
@@ -43,8 +43,8 @@ fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
     }
     let plan = home.0.join("plan.json");
     let path = plan.to_string_lossy();
-    let said = home.run(&["place", "--near", &device, "--tasks", "1", "--json", "-o", &path]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    let output = home.run(&["place", "--near", &device, "--tasks", "1", "--json", "-o", &path]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
     let cpus = PlacementPlan::from_json(&fs::read_to_string(&plan).expect("a file")).expect("a plan").tasks
         [0]
     .cpus
@@ -55,12 +55,12 @@ fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
         &["--near", &device, "--tasks", "1"],
         &["--near", &device, "--tasks", "1", "--verify"],
     ] {
-        let said = home.run(&[&["run"], more, &["--", "sh", "-c", line]].concat());
-        assert_eq!(said.code, Some(7), "{more:?}: {}", said.err);
-        assert!(said.out.contains(&format!("Cpus_allowed_list:\t{cpus}\n")), "{cpus}: {}", said.out);
-        assert!(said.out.contains(" prefer") || !said.out.contains("kernelpagesize"), "{}", said.out);
+        let output = home.run(&[&["run"], more, &["--", "sh", "-c", line]].concat());
+        assert_eq!(output.code, Some(7), "{more:?}: {}", output.err);
+        assert!(output.out.contains(&format!("Cpus_allowed_list:\t{cpus}\n")), "{cpus}: {}", output.out);
+        assert!(output.out.contains(" prefer") || !output.out.contains("kernelpagesize"), "{}", output.out);
     }
-    // Standard input, output and a signal's end pass through.
+    // Standard input, output and a terminating signal pass through.
     let mut command =
         home.numaio(&["run", "--near", &device, "--", "sh", "-c", "read x; echo got $x; kill -TERM $$"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
@@ -71,28 +71,28 @@ fn a_program_runs_where_its_plan_says_and_ends_as_it_would_alone() {
 }
 
 #[test]
-fn several_tasks_get_cores_of_their_own() {
+fn several_tasks_get_separate_cores() {
     let home = Home::new();
     let device = device(&home);
     let line = "grep Cpus_allowed_list /proc/self/status; test {task} = $NUMAIO_TASK; exit {task}";
-    let said = home.run(&["run", "--near", &device, "--tasks", "2", "--", "sh", "-c", line]);
-    if said.err.contains("may use 1") || device.is_empty() {
+    let output = home.run(&["run", "--near", &device, "--tasks", "2", "--", "sh", "-c", line]);
+    if output.err.contains("may use 1") || device.is_empty() {
         skipped("this needs a device and two cores");
         return;
     }
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(said.err.contains("task 1 ended with status 1"), "{}", said.err);
-    let lists: Vec<&str> = said.out.lines().collect();
+    assert_eq!(output.code, Some(1), "{}", output.err);
+    assert!(output.err.contains("task 1 ended with status 1"), "{}", output.err);
+    let lists: Vec<&str> = output.out.lines().collect();
     assert!(lists.len() == 2 && lists[0] != lists[1], "{lists:?}");
 }
 
 #[test]
-fn what_runs_is_watched_and_a_program_that_goes_elsewhere_is_found_out() {
+fn verify_detects_a_program_that_changes_its_affinity() {
     let home = Home::new();
     let device = device(&home);
-    let seen = home.0.join("seen.json");
-    let watched = |line: &str| {
-        let said = home.run(&[
+    let path = home.0.join("verification.json");
+    let verify = |line: &str| {
+        let output = home.run(&[
             "run",
             "--near",
             &device,
@@ -100,31 +100,31 @@ fn what_runs_is_watched_and_a_program_that_goes_elsewhere_is_found_out() {
             "1",
             "--verify",
             "--verify-json",
-            &seen.to_string_lossy(),
+            &path.to_string_lossy(),
             "--",
             "sh",
             "-c",
             line,
         ]);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        Verification::from_json(&fs::read_to_string(&seen).expect("a file")).expect("a verification")
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        Verification::from_json(&fs::read_to_string(&path).expect("a file")).expect("a verification")
     };
     if device.is_empty() {
         skipped("this machine has no device that moves data");
         return;
     }
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-    let stays = watched(busy);
-    assert_eq!(stays.tasks[0].threads_unbound, 0);
-    assert!(stays.tasks[0].ticks > 0 && stays.time_in_place() == Some(1.0), "{stays:?}");
-    assert!(stays.tasks[0].bytes_in_place.is_none_or(|bytes| bytes > 0), "{stays:?}");
+    let bound = verify(busy);
+    assert_eq!(bound.tasks[0].threads_unbound, 0);
+    assert!(bound.tasks[0].ticks > 0 && bound.time_in_place() == Some(1.0), "{bound:?}");
+    assert!(bound.tasks[0].bytes_in_place.is_none_or(|bytes| bytes > 0), "{bound:?}");
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if cpus < 2 {
-        skipped("with one CPU nobody can leave his place");
+        skipped("a program cannot leave the only CPU");
         return;
     }
-    let leaves = watched(&format!("taskset -p -a -c 0-{} $$ >/dev/null; {busy}", cpus - 1));
-    assert_eq!(leaves.tasks[0].threads_unbound, 1, "{leaves:?}");
+    let unbound = verify(&format!("taskset -p -a -c 0-{} $$ >/dev/null; {busy}", cpus - 1));
+    assert_eq!(unbound.tasks[0].threads_unbound, 1, "{unbound:?}");
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn signals_reach_the_program() {
 }
 
 #[test]
-fn what_another_has_open_is_not_said_to_be_nothing() {
+fn unreadable_descriptors_of_a_process_are_reported() {
     let home = Home::new();
     let pid = std::process::id();
     let starters = [
         &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"][..],
-        // Root that may list what a process has open, and not see what that is.
+        // Root without ptrace rights may list the descriptors, but not resolve them.
         &["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"],
     ];
     for starter in starters {
@@ -160,13 +160,15 @@ fn what_another_has_open_is_not_said_to_be_nothing() {
             .stderr(Stdio::null())
             .limited_status();
         if !can_run.is_ok_and(|status| status.success()) {
-            skipped("no way to have fewer rights");
+            skipped("cannot drop privileges");
             return;
         }
-        let run = |args: &[&str]| Said::of(home.command_by(starter, args).limited_output().expect("setpriv"));
-        let said = run(&["status", &pid.to_string(), "--json"]);
-        assert_eq!(said.code, Some(1), "{}", said.out);
-        let status = numaio_schema::Status::from_json(&said.out).expect("a status");
+        let run = |args: &[&str]| {
+            CommandOutput::of(home.command_by(starter, args).limited_output().expect("setpriv"))
+        };
+        let output = run(&["status", &pid.to_string(), "--json"]);
+        assert_eq!(output.code, Some(1), "{}", output.out);
+        let status = numaio_schema::Status::from_json(&output.out).expect("a status");
         let unseen: Vec<(u32, &str)> = status.unseen.iter().map(|it| (it.pid, it.why.as_str())).collect();
         assert_eq!((status.processes.len(), unseen), (0, vec![(pid, "permission denied")]));
         let near = run(&["near", &format!("pid:{pid}")]);
@@ -175,7 +177,7 @@ fn what_another_has_open_is_not_said_to_be_nothing() {
 }
 
 #[test]
-fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
+fn exit_status_is_reported_with_sigchld_ignored() {
     let home = Home::new();
     let device = device(&home);
     let starter = ["timeout", "-s", "KILL", "300", "env", "--ignore-signal=CHLD"];
@@ -185,26 +187,26 @@ fn ends_are_seen_also_by_one_that_was_started_to_ignore_them() {
         .stderr(Stdio::null())
         .limited_status();
     if device.is_empty() || !can_run.is_ok_and(|status| status.success()) {
-        skipped("no device that moves data, or no way to ignore signals");
+        skipped("no device that moves data, or cannot ignore signals");
         return;
     }
     let run = |command: &[&str]| {
         let args = [&["run", "--near", &device, "--verify", "--"], command].concat();
-        Said::of(home.command_by(&starter, &args).limited_output().expect("started"))
+        CommandOutput::of(home.command_by(&starter, &args).limited_output().expect("started"))
     };
     assert_eq!(run(&["sh", "-c", "exit 7"]).code, Some(7));
     run(&["/no/such/program"]).failed(127, &["no such program"]);
-    // Bit 16 is SIGCHLD: the program finds it as it would without us.
+    // Bit 16 is SIGCHLD. The program inherits the disposition, as if started directly.
     let alone = ["run", "--near", &device, "--", "grep", "SigIgn", "/proc/self/status"];
-    let alone = Said::of(home.command_by(&starter, &alone).limited_output().expect("started"));
-    for said in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
-        let mask = u64::from_str_radix(said.out.trim_start_matches("SigIgn:").trim(), 16);
-        assert_eq!((said.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", said.err);
+    let alone = CommandOutput::of(home.command_by(&starter, &alone).limited_output().expect("started"));
+    for output in [run(&["grep", "SigIgn", "/proc/self/status"]), alone] {
+        let mask = u64::from_str_radix(output.out.trim_start_matches("SigIgn:").trim(), 16);
+        assert_eq!((output.code, mask.map(|mask| mask >> 16 & 1)), (Some(0), Ok(1)), "{}", output.err);
     }
 }
 
 #[test]
-fn a_running_program_is_shown_beside_the_device_of_its_file() {
+fn status_shows_the_device_of_an_open_file() {
     let home = Home::new();
     let file = home.0.join("data");
     fs::write(&file, "data").expect("a file");
@@ -234,19 +236,20 @@ fn a_running_program_is_shown_beside_the_device_of_its_file() {
     } else {
         skipped(format_args!("the file system of {} leads to no device", file.display()));
     }
-    home.run(&["status", "4194304"]).failed(1, &["no process 4194304", "ps -e"]);
+    home.run(&["status", "4194304"]).failed(1, &["process 4194304 not found", "ps -e"]);
     home.run(&["status"]).failed(2, &["<PID>"]);
-    home.run(&["status", "--all", "--machine", "amd-2p"]).failed(2, &["nothing runs on a recorded machine"]);
+    home.run(&["status", "--all", "--machine", "amd-2p"])
+        .failed(2, &["a recorded machine has no running processes"]);
 }
 
 #[test]
-fn wrong_input_is_told_with_a_hint() {
+fn invalid_input_fails_with_a_hint() {
     let home = Home::new();
     let device = device(&home);
-    let folder = home.0.join("file");
-    fs::write(&folder, "no program").expect("a file");
+    let file = home.0.join("file");
+    fs::write(&file, "text").expect("a file");
     let plan = home.0.join("other.json");
-    let said = home.run(&[
+    let output = home.run(&[
         "place",
         "--machine",
         "amd-2p",
@@ -256,26 +259,26 @@ fn wrong_input_is_told_with_a_hint() {
         "-o",
         &plan.to_string_lossy(),
     ]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let (folder, plan) = (folder.to_string_lossy(), plan.to_string_lossy());
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    let (file, plan) = (file.to_string_lossy(), plan.to_string_lossy());
     let cases: [(&[&str], i32, &str, &str); 11] = [
-        (&["place"], 2, "nothing to be near", "--near eth0"),
+        (&["place"], 2, "--near is missing", "--near eth0"),
         (&["place", "--near", "eth77"], 2, "eth77", "known devices"),
         (&["place", "--near", &device, "--tasks", "0"], 2, "invalid number of tasks", ""),
         (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
         (&["place", "--near", &device, "--needs", "12q"], 2, "invalid size", ""),
         (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),
-        (&["place", "--near", &device, "--model", &folder], 1, "no JSON", ""),
+        (&["place", "--near", &device, "--model", &file], 1, "no JSON", ""),
         (&["run", "--near", &device, "--", "no-such-program"], 127, "no such program", ""),
         (&["run", "--near", &device, "--verify", "--", "no-such-program"], 127, "no such program", ""),
-        (&["run", "--near", &device, "--", &folder], 126, "cannot be executed", ""),
+        (&["run", "--near", &device, "--", &file], 126, "cannot execute", ""),
         (&["run", "--plan", &plan, "--", "true"], 1, "plan for machine", "numaio place"),
     ];
     for (args, code, message, hint) in cases {
-        let said = home.run(args);
-        assert_eq!(said.code, Some(code), "{args:?}: {}", said.err);
-        assert!(said.err.contains(message) && said.err.contains(hint), "{args:?}: {}", said.err);
+        let output = home.run(args);
+        assert_eq!(output.code, Some(code), "{args:?}: {}", output.err);
+        assert!(output.err.contains(message) && output.err.contains(hint), "{args:?}: {}", output.err);
     }
-    let frozen = home.run(&["run", "--machine", "amd-2p", "--near", "nvme0n1", "--", "true"]);
-    assert!(frozen.code == Some(2) && frozen.err.contains("cannot run programs"), "{}", frozen.err);
+    let recorded = home.run(&["run", "--machine", "amd-2p", "--near", "nvme0n1", "--", "true"]);
+    assert!(recorded.code == Some(2) && recorded.err.contains("cannot run programs"), "{}", recorded.err);
 }

@@ -1,23 +1,23 @@
-//! Places in the words of other programs: what a user sees, and whether the program takes it.
+//! Tests of the formats of `numaio place`: their text, and whether the programs accept it.
 
-use crate::support::{device, expect, Home, Limited, Said};
+use crate::support::{device, expect, CommandOutput, Home, Limited};
 use numaio_schema::{PlacementPlan, TaskPlacement};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// The paper's machine: eight tasks over the best class, and one program over all of it.
+/// Eight tasks over the best class, and one program over all of it.
 const EIGHT: &[&str] = &["--spread", "--tasks", "8"];
 const WIDE: &[&str] = &["--spread"];
 
-/// Places on the paper's machine.
+/// Returns a placement on the machine of Li et al.
 fn place(home: &Home, form: &str, more: &[&str]) -> String {
     let near = ["place", "--machine", "amd-dl585-g7", "--near", "nvme0n1", "--direction", "read"];
     home.run(&[&near, more, &["--format", form]].concat()).ok()
 }
 
-/// Places on this machine, for programs that are really run: the text, and the tasks of the same plan.
+/// Returns a placement on this machine in a format, with the tasks of the same plan.
 fn place_here(home: &Home, test: &str, form: &str, more: &[&str]) -> Option<(String, Vec<TaskPlacement>)> {
     let device = device(home);
     if device.is_empty() {
@@ -32,37 +32,37 @@ fn place_here(home: &Home, test: &str, form: &str, more: &[&str]) -> Option<(Str
     Some((near(form).ok(), plan.tasks))
 }
 
-/// Counts a test that cannot run.
+/// Reports a test that cannot run.
 fn skip<T>(test: &str, why: &str) -> Option<T> {
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
     None
 }
 
-/// The first of these programs that is installed.
+/// Returns the first of these programs that is installed.
 fn installed(test: &str, programs: &[&'static str]) -> Option<&'static str> {
     let found = programs.iter().find(|program| {
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .any(|folder| folder.join(program).is_file())
     });
-    found.copied().or_else(|| skip(test, &format!("no {} is installed", programs.join(" and no "))))
+    found.copied().or_else(|| skip(test, &format!("not installed: {}", programs.join(", "))))
 }
 
-fn run(command: &mut Command) -> Said {
-    Said::of(command.limited_output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+fn run(command: &mut Command) -> CommandOutput {
+    CommandOutput::of(command.limited_output().unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
-/// Runs a line as a shell would.
-fn shell(home: &Home, line: &str) -> Said {
+/// Runs a line in a shell.
+fn shell(home: &Home, line: &str) -> CommandOutput {
     run(&mut home.command("sh", &["-c", line]))
 }
 
-/// What is no comment.
+/// Returns the lines that are not comments.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
 #[test]
-fn every_form_is_as_expected() {
+fn formats_match_the_expected_files() {
     let home = Home::new();
     for form in
         ["numactl", "systemd", "slurm", "docker", "kubernetes", "libvirt", "openmp", "mpi", "fio", "text"]
@@ -74,8 +74,8 @@ fn every_form_is_as_expected() {
 }
 
 #[test]
-fn numactl_puts_programs_there() {
-    let test = "numactl_puts_programs_there";
+fn numactl_applies_the_options() {
+    let test = "numactl_applies_the_options";
     let home = Home::new();
     let Some(numactl) = installed(test, &["numactl"]) else { return };
     if !run(&mut home.command(numactl, &["--hardware"])).out.contains("node 0") {
@@ -94,12 +94,12 @@ fn numactl_puts_programs_there() {
     }
 }
 
-/// What systemd has to say of a service with drop-ins; nothing if all is well.
-fn verified(home: &Home, drop_ins: &[(String, String)]) -> String {
+/// Returns systemd's complaints about a service with drop-ins.
+fn verify_units(home: &Home, drop_ins: &[(String, String)]) -> String {
     let units = home.0.join("units");
     fs::create_dir_all(&units).expect("a folder");
     let service = "[Service]\nExecStart=/bin/true\nCPUAffinity=0\nNUMAPolicy=bind\nNUMAMask=0\n";
-    let mut said = String::new();
+    let mut complaints = String::new();
     for (path, drop_in) in drop_ins {
         let path = units.join(path);
         let folder = path.parent().expect("a folder");
@@ -111,14 +111,14 @@ fn verified(home: &Home, drop_ins: &[(String, String)]) -> String {
         let mut verify = home.command("systemd-analyze", &["verify", "--man=no"]);
         let here = format!("{}:", units.display());
         let shown = run(verify.arg(&unit).env("SYSTEMD_UNIT_PATH", here).env("SYSTEMD_LOG_LEVEL", "info"));
-        // Complaints name the file.
-        said.extend(shown.err.lines().filter(|line| line.contains("numaio.conf")));
-        said += if shown.code == Some(0) { "" } else { "failed\n" };
+        // Complaints about a drop-in name its file.
+        complaints.extend(shown.err.lines().filter(|line| line.contains("numaio.conf")));
+        complaints += if shown.code == Some(0) { "" } else { "failed\n" };
     }
-    said
+    complaints
 }
 
-/// Each section with the name of its file, without the folder.
+/// Returns the name of the file and the text of each section.
 fn drop_ins(text: &str) -> Vec<(String, String)> {
     let sections = text.split("\n\n").skip(1).map(|section| {
         let name = section.lines().next().and_then(|line| line.split("/etc/systemd/system/").nth(1));
@@ -128,28 +128,28 @@ fn drop_ins(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn systemd_takes_the_drop_ins() {
+fn systemd_accepts_the_drop_ins() {
     let home = Home::new();
-    if installed("systemd_takes_the_drop_ins", &["systemd-analyze"]).is_none() {
+    if installed("systemd_accepts_the_drop_ins", &["systemd-analyze"]).is_none() {
         return;
     }
     for (more, number) in [(EIGHT, 8), (WIDE, 1), (&["--tasks", "2", "--strict"], 2)] {
         let found = drop_ins(&place(&home, "systemd", more));
         assert_eq!(found.len(), number);
-        assert_eq!(verified(&home, &found), "", "{found:?}");
+        assert_eq!(verify_units(&home, &found), "", "{found:?}");
     }
-    // It does read them.
+    // Invalid drop-ins are detected.
     let (name, drop_in) = drop_ins(&place(&home, "systemd", WIDE)).remove(0);
     for (from, to) in
         [("=local", "=nearby"), ("CPUAffinity=4", "CPUAffinity=x4"), ("NUMAMask=", "NUMAMasks=")]
     {
         let wrong = drop_in.replace(from, to);
-        assert_ne!(verified(&home, &[(name.clone(), wrong)]), "", "{from}");
+        assert_ne!(verify_units(&home, &[(name.clone(), wrong)]), "", "{from}");
     }
 }
 
-/// Parses a script and its srun as sbatch and srun do, which then find no cluster.
-fn slurm_takes(home: &Home, script: &str) -> Result<(), String> {
+/// Parses a script and its srun line by sbatch and srun, which then report a missing cluster.
+fn slurm_accepts(home: &Home, script: &str) -> Result<(), String> {
     let name = home.file("script", script);
     let configuration =
         "ClusterName=none\nSlurmctldHost=localhost\nSlurmctldPort=1\nMessageTimeout=1\nTaskPlugin=task/affinity\n\
@@ -158,56 +158,56 @@ fn slurm_takes(home: &Home, script: &str) -> Result<(), String> {
     let srun = lines(script).into_iter().find_map(|line| line.strip_prefix("exec srun ")).unwrap_or_default();
     let srun = format!("set true; srun --test-only {srun}");
     for line in [format!("sbatch --test-only {name} true"), srun] {
-        let said = run(home.command("sh", &["-c", &line]).env("SLURM_CONF", &configuration));
+        let output = run(home.command("sh", &["-c", &line]).env("SLURM_CONF", &configuration));
         let no_cluster = |line: &str| line.contains("Unable to contact slurm controller");
-        if said.err.is_empty() || !said.err.lines().all(no_cluster) {
-            return Err(format!("{line}: {}{}", said.out, said.err));
+        if output.err.is_empty() || !output.err.lines().all(no_cluster) {
+            return Err(format!("{line}: {}{}", output.out, output.err));
         }
     }
     Ok(())
 }
 
 #[test]
-fn slurm_takes_the_script() {
-    let test = "slurm_takes_the_script";
+fn slurm_accepts_the_script() {
+    let test = "slurm_accepts_the_script";
     let home = Home::new();
     if installed(test, &["sbatch"]).and(installed(test, &["srun"])).is_none() {
         return;
     }
     for more in [EIGHT, WIDE, &["--tasks", "2", "--cores", "2", "--strict"], &["--tasks", "3", "--strict"]] {
-        assert_eq!(slurm_takes(&home, &place(&home, "slurm", more)), Ok(()), "{more:?}");
+        assert_eq!(slurm_accepts(&home, &place(&home, "slurm", more)), Ok(()), "{more:?}");
     }
     let script = place(&home, "slurm", EIGHT);
     for (from, to) in [("map_cpu", "mop_cpu"), ("prefer,", "prefers,"), ("--exclusive", "--excluding")] {
-        assert!(slurm_takes(&home, &script.replace(from, to)).is_err(), "{to}");
+        assert!(slurm_accepts(&home, &script.replace(from, to)).is_err(), "{to}");
     }
 }
 
 #[test]
-fn docker_takes_the_options() {
+fn docker_accepts_the_options() {
     let home = Home::new();
-    let Some(docker) = installed("docker_takes_the_options", &["docker"]) else { return };
-    // No daemon, so that options are read and nothing runs.
-    let told = |line: &str| {
+    let Some(docker) = installed("docker_accepts_the_options", &["docker"]) else { return };
+    // Without a daemon, docker parses the options and runs nothing.
+    let errors = |line: &str| {
         let line = format!("{line} no-image");
         run(home.command("sh", &["-c", &line]).env("DOCKER_HOST", "unix:///nonexistent")).err
     };
-    if !told(&format!("{docker} run")).contains("daemon") {
-        return skip("docker_takes_the_options", "this docker does not look for a daemon")
+    if !errors(&format!("{docker} run")).contains("daemon") {
+        return skip("docker_accepts_the_options", "this docker does not connect to a daemon")
             .unwrap_or_default();
     }
     for more in [EIGHT, WIDE, &["--tasks", "2", "--strict"]] {
         for line in lines(&place(&home, "docker", more)) {
-            assert!(told(line).contains("daemon"), "{line}: {}", told(line));
+            assert!(errors(line).contains("daemon"), "{line}: {}", errors(line));
         }
     }
-    assert!(told("docker run --cpuset-nodes=7").contains("unknown flag"));
+    assert!(errors("docker run --cpuset-nodes=7").contains("unknown flag"));
 }
 
 #[test]
-fn kubernetes_takes_the_pod() {
+fn kubernetes_accepts_the_pod() {
     let home = Home::new();
-    let Some(kubectl) = installed("kubernetes_takes_the_pod", &["kubectl"]) else { return };
+    let Some(kubectl) = installed("kubernetes_accepts_the_pod", &["kubectl"]) else { return };
     for (more, cpus) in [(EIGHT, &["1"; 8][..]), (WIDE, &["8"])] {
         let file = home.file("pod.yaml", &place(&home, "kubernetes", more));
         let set = ["set", "image", "--local", "-f", &file, "*=busybox", "-o", "json"];
@@ -215,7 +215,7 @@ fn kubernetes_takes_the_pod() {
             serde_json::from_str(&run(&mut home.command(kubectl, &set)).ok()).expect("JSON");
         let containers = pod["spec"]["containers"].as_array().expect("containers");
         let found = containers.iter().map(|container| {
-            // CPUs of its own take requests that equal limits.
+            // Exclusive CPUs require that requests equal limits.
             assert_eq!(container["resources"]["requests"], container["resources"]["limits"]);
             container["resources"]["limits"]["cpu"].as_str().expect("a number of CPUs")
         });
@@ -223,8 +223,8 @@ fn kubernetes_takes_the_pod() {
     }
 }
 
-/// What libvirt's schema has to say of a machine with these elements.
-fn domain(home: &Home, elements: &str) -> Said {
+/// Validates a domain with these elements by libvirt's schema.
+fn domain(home: &Home, elements: &str) -> CommandOutput {
     let xml = format!(
         "<domain type='kvm'><name>a</name><memory unit='GiB'>4</memory><os><type>hvm</type></os>{elements}</domain>"
     );
@@ -233,22 +233,22 @@ fn domain(home: &Home, elements: &str) -> Said {
 }
 
 #[test]
-fn libvirt_takes_the_elements() {
-    let test = "libvirt_takes_the_elements";
+fn libvirt_accepts_the_elements() {
+    let test = "libvirt_accepts_the_elements";
     let home = Home::new();
     if installed(test, &["virt-xml-validate"]).and(installed(test, &["xmllint"])).is_none() {
         return;
     }
     if domain(&home, "").code != Some(0) {
-        return skip(test, "no schema of domains is installed").unwrap_or_default();
+        return skip(test, "the schema of domains is not installed").unwrap_or_default();
     }
     for (more, number) in [(EIGHT, 8), (WIDE, 1), (&["--spread", "--strict"], 1)] {
         let text = place(&home, "libvirt", more);
         let domains: Vec<&str> = text.split("\n\n").collect();
         assert_eq!(domains.len(), number + 1);
         for elements in domains {
-            let said = domain(&home, elements);
-            assert_eq!(said.code, Some(0), "{elements}{}{}", said.out, said.err);
+            let output = domain(&home, elements);
+            assert_eq!(output.code, Some(0), "{elements}{}{}", output.out, output.err);
         }
     }
     let wide = place(&home, "libvirt", WIDE);
@@ -258,8 +258,8 @@ fn libvirt_takes_the_elements() {
 }
 
 #[test]
-fn openmp_has_these_places() {
-    let test = "openmp_has_these_places";
+fn openmp_uses_the_places() {
+    let test = "openmp_uses_the_places";
     let home = Home::new();
     let Some((text, tasks)) = place_here(&home, test, "openmp", &[]) else { return };
     let source = home.file(
@@ -272,17 +272,17 @@ fn openmp_has_these_places() {
     if !home
         .command("cc", &["-fopenmp", "-o", &program, &source])
         .limited_output()
-        .is_ok_and(|made| made.status.success())
+        .is_ok_and(|compiler| compiler.status.success())
     {
         return skip(test, "no C compiler with OpenMP").unwrap_or_default();
     }
     let places: String = tasks[0].cpus.iter().map(|cpu| format!("{cpu} ")).collect();
     let close = 3; // omp_proc_bind_close
-    let said = shell(&home, &format!("{} {program}", lines(&text)[0]));
-    assert_eq!(said.ok(), format!("{places}{} {close}", tasks[0].cpus.len()));
+    let output = shell(&home, &format!("{} {program}", lines(&text)[0]));
+    assert_eq!(output.ok(), format!("{places}{} {close}", tasks[0].cpus.len()));
 }
 
-/// Runs what a comment of the rankfile says, and gives the CPUs of each rank, sorted.
+/// Runs the command in a comment of the rankfile, and returns the sorted CPUs of the ranks.
 fn ranks(home: &Home, text: &str, of: &str, starter: &str) -> Vec<String> {
     let file = home.file("rankfile", text);
     let command = text.lines().find_map(|line| line.strip_prefix(&format!("# {of}: "))).expect("a command");
@@ -291,10 +291,10 @@ fn ranks(home: &Home, text: &str, of: &str, starter: &str) -> Vec<String> {
     let line =
         format!("{starter} {}", options.replace("COMMAND", "grep Cpus_allowed_list /proc/self/status"));
     let mut command = home.command("timeout", &["60", "sh", "-c", &line]);
-    // Its own safeguard, which a test in a container has no need of.
+    // Open MPI refuses to run as root, which is safe in a container.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    let said = run(&mut command).ok();
-    let mut found: Vec<String> = said
+    let output = run(&mut command).ok();
+    let mut found: Vec<String> = output
         .lines()
         .filter_map(|line| line.strip_prefix("Cpus_allowed_list:\t").map(str::to_owned))
         .collect();
@@ -303,40 +303,42 @@ fn ranks(home: &Home, text: &str, of: &str, starter: &str) -> Vec<String> {
 }
 
 #[test]
-fn mpi_binds_the_ranks() {
+fn mpi_binds_ranks_to_the_cpus() {
     let home = Home::new();
-    let flavours = [("Open MPI", "mpirun.openmpi"), ("MPICH", "mpiexec.hydra")];
-    for (of, program) in flavours {
-        let Some(starter) = installed("mpi_binds_the_ranks", &[program]) else { continue };
+    let implementations = [("Open MPI", "mpirun.openmpi"), ("MPICH", "mpiexec.hydra")];
+    for (of, program) in implementations {
+        let Some(starter) = installed("mpi_binds_ranks_to_the_cpus", &[program]) else { continue };
         for more in [&["--tasks", "2"][..], &[]] {
-            let Some((text, tasks)) = place_here(&home, "mpi_binds_the_ranks", "mpi", more) else { return };
-            let mut wanted: Vec<String> = tasks.iter().map(|task| task.cpus.to_string()).collect();
-            wanted.sort();
-            assert_eq!(ranks(&home, &text, of, starter), wanted, "{of}: {text}");
+            let Some((text, tasks)) = place_here(&home, "mpi_binds_ranks_to_the_cpus", "mpi", more) else {
+                return;
+            };
+            let mut expected: Vec<String> = tasks.iter().map(|task| task.cpus.to_string()).collect();
+            expected.sort();
+            assert_eq!(ranks(&home, &text, of, starter), expected, "{of}: {text}");
         }
     }
 }
 
 #[test]
-fn fio_takes_the_jobs() {
-    let test = "fio_takes_the_jobs";
+fn fio_accepts_the_jobs() {
+    let test = "fio_accepts_the_jobs";
     let home = Home::new();
     let Some(fio) = installed(test, &["fio"]) else { return };
     let parse = |text: &str| run(&mut home.command(fio, &["--parse-only", &home.file("job.fio", text)]));
     for more in [EIGHT, WIDE, &["--tasks", "2", "--strict"]] {
-        let said = parse(&place(&home, "fio", more));
-        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{}", said.out);
+        let output = parse(&place(&home, "fio", more));
+        assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{}", output.out);
     }
     let wrong = place(&home, "fio", WIDE).replace("cpus_allowed=", "cpus_wanted=");
     assert_ne!(parse(&wrong).code, Some(0));
-    // Values are only read when jobs run.
+    // fio checks values only when jobs run.
     for more in [&["--tasks", "2"][..], &["--tasks", "2", "--strict"], &[]] {
         let Some((text, tasks)) = place_here(&home, test, "fio", more) else { return };
         let file = home.file("here.fio", &text);
-        let said =
+        let output =
             run(&mut home.command(fio, &["--ioengine=null", "--size=1M", "--output-format=json", &file]))
                 .ok();
-        let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        let found: serde_json::Value = serde_json::from_str(&output).expect("JSON");
         let jobs = found["jobs"].as_array().expect("jobs");
         assert_eq!(jobs.len(), tasks.len());
         for (job, task) in jobs.iter().zip(&tasks) {

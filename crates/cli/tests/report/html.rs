@@ -422,7 +422,7 @@ fn prefers_own_documents_over_those_of_an_identical_machine() {
         let machines = list(&bundle["machines"]).iter().map(|machine| {
             (machine["host"].as_str().expect("a host").to_owned(), list(&machine["documents"]).len())
         });
-        (machines.collect::<Vec<_>>(), stderr.contains("host its-twin"))
+        (machines.collect::<Vec<_>>(), stderr.contains("identical host 'its-twin'"))
     };
     let name = own.identity.hostname.clone();
     assert!(!name.is_empty());
@@ -449,14 +449,14 @@ fn errors_name_the_file_and_field_of_invalid_documents() {
     let newer = dir.text("newer.json", &model.replacen("numaio/model/1", "numaio/model/9", 1));
     failed(&[&newer], &["newer.json", "a newer numaio", "numaio/model/1"]);
     let cut = dir.text("cut.json", &model[..model.len() / 2]);
-    failed(&[&cut], &["cut.json", "no JSON"]);
+    failed(&[&cut], &["cut.json", "not JSON"]);
     let damaged = dir.text("damaged.json", &model.replacen("\"samples\":10", "\"samples\":\"ten\"", 1));
     failed(&[&damaged], &["damaged.json", "record.cells[0].visits[0].samples"]);
     let foreign = dir.text("foreign.json", "[1, 2]");
-    failed(&[&foreign], &["foreign.json", "no document of numaio"]);
+    failed(&[&foreign], &["foreign.json", "not a numaio document"]);
     failed(&["absent.json"], &["absent.json"]);
     let diagnosis = dir.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
-    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "a document of a machine or a measurement is wanted"]);
+    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "expected a document of a machine or a measurement"]);
 
     let applied = AppliedChange {
         change: Change::NumaBalancing { mode: 0 },

@@ -1,7 +1,7 @@
 //! `numaio serve`: permissions, sessions, limits, configuration, start and stop.
 
 use crate::daemon::Daemon;
-use crate::support::{kill, until, Home, Limited, Said, LIMIT};
+use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
 use numaio_linux::port::net::control;
 use numaio_linux::port::net::{KeyPair, PublicKey};
 use std::fs;
@@ -50,7 +50,7 @@ impl User {
         fs::write(folder.join("known_hosts"), line).expect("a file");
     }
 
-    fn copy(&self, args: &[&str]) -> Said {
+    fn copy(&self, args: &[&str]) -> CommandOutput {
         self.home.run(&[&["copy"], args].concat())
     }
 
@@ -309,7 +309,7 @@ fn ssh_host_copies_to_a_daemon_directly() {
     let args =
         ["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "h:src/", &daemon.url("data/there")];
     let mut command = user.home.numaio(&args);
-    Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio")).ok();
+    CommandOutput::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio")).ok();
     same(&user.home, "src", &daemon.home.0.join("data/there"));
 }
 
@@ -324,7 +324,7 @@ fn removes_terminal_escapes_from_peer_messages() {
             home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
         let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);
-        let output = Said::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
+        let output = CommandOutput::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
         assert!(output.err.contains("[31mred") && !output.err.contains('\u{1b}'), "{}", output.err);
     }
 }
@@ -523,7 +523,7 @@ fn killed_session_is_retried_and_the_daemon_survives() {
     kill("-KILL", session(&daemon));
     daemon.wait_for_log("was killed by signal 9");
     // The client reconnects by itself.
-    let output = Said::of(child.limited_output().expect("ended"));
+    let output = CommandOutput::of(child.limited_output().expect("ended"));
     assert!(output.err.contains("retrying"), "{}", output.err);
     output.ok();
     same(&user.home, "src", &root);
@@ -554,7 +554,7 @@ fn sigterm_interrupts_sessions_after_stop_seconds() {
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     daemon.signal("-TERM");
     assert_eq!(daemon.wait_for_exit().code(), Some(0));
-    let output = Said::of(child.limited_output().expect("ended"));
+    let output = CommandOutput::of(child.limited_output().expect("ended"));
     assert_eq!(output.code, Some(1), "{}{}", output.out, output.err);
     assert!(output.err.contains("interrupted"), "{}", output.err);
 }
@@ -719,7 +719,7 @@ fn check_reports_inaccessible_roots() {
         home.file("serve.toml", &config);
         fs::set_permissions(&root, fs::Permissions::from_mode(mode)).expect("a mode");
         let mut command = home.command_by(starter, &["serve", "--check", "--config", "serve.toml"]);
-        command.limited_output().map(Said::of)
+        command.limited_output().map(CommandOutput::of)
     };
     match check("read", 0o500) {
         Err(_) => return skipped("another user: needs setpriv"),

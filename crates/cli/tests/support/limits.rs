@@ -1,4 +1,4 @@
-//! Waiting with a limit: a test fails instead of hanging.
+//! Waiting with a time limit, so that a test fails instead of hanging.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,15 +8,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest time that any single wait of a test may take.
+/// Maximum duration of any single wait of a test.
 pub const LIMIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs `read` on a thread and returns its result; panics at the limit.
-fn limited<T: Send + 'static>(what: &str, read: impl FnOnce() -> T + Send + 'static) -> T {
+fn limited<T: Send + 'static>(operation: &str, read: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || drop(send.send(read())));
-    receive.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{what} took longer than {LIMIT:?}"))
+    receive.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{operation} took longer than {LIMIT:?}"))
 }
 
 /// Reads a pipe of a process to its end.
@@ -28,7 +28,7 @@ pub fn read_all(mut pipe: impl Read + Send + 'static) -> String {
     })
 }
 
-/// Reads the first line of a pipe, without its end. The pipe closes.
+/// Reads the first line of a pipe, without its newline, and closes the pipe.
 pub fn read_line(pipe: impl Read + Send + 'static) -> String {
     limited("a line of output", move || {
         let mut line = String::new();
@@ -37,12 +37,14 @@ pub fn read_line(pipe: impl Read + Send + 'static) -> String {
     })
 }
 
-/// Replaces the methods of `Command` and `Child` that may wait forever.
+/// Variants with a time limit of the methods of `Command` and `Child` that may block.
 pub trait Limited {
     /// Waits for the end of the process, which is killed at the limit.
     fn limited_status(&mut self) -> io::Result<ExitStatus>;
 
-    /// Collects the output of the process, which is killed at the limit. A `Command` gets pipes for both streams.
+    /// Collects the output of the process, which is killed at the limit.
+    ///
+    /// A `Command` gets pipes for both streams.
     fn limited_output(&mut self) -> io::Result<Output>;
 }
 
@@ -101,8 +103,8 @@ fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     receive
 }
 
-/// Accepts a connection of process `peer`. Connections of other processes are closed: any program on the machine may
-/// try the port.
+/// Accepts a connection from process `peer`, and closes those of other processes, because any
+/// program may connect to the port.
 pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     listener.set_nonblocking(true).expect("a listener");
     let start = Instant::now();
@@ -121,7 +123,7 @@ pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     }
 }
 
-/// Tells whether a process has a TCP socket with this local port, from proc_pid_net(5).
+/// Returns whether a process has a TCP socket with this local port, from proc_pid_net(5).
 fn owns_port(pid: u32, port: u16) -> bool {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
     let local = format!(":{port:04X}");

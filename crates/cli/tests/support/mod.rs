@@ -1,6 +1,6 @@
-//! A home of its own for each test, and what numaio said.
+//! Test support: a separate home for each test, and the output of commands.
 
-// Each test program uses what it needs of this.
+// No test program uses all of this.
 #![allow(dead_code)]
 
 pub mod limits;
@@ -17,33 +17,35 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says why a test does nothing here. Past what the harness keeps to itself of tests that pass, so that it is counted.
-pub fn skipped(why: impl Display) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+/// Reports why a test is skipped, bypassing the capture of the test harness so that the line is
+/// counted.
+pub fn skipped(reason: impl Display) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// Waits until something is so; the panic at the limit says what was not.
-pub fn until<W: Display>(ready: impl Fn() -> bool, what: impl Fn() -> W) {
-    let began = Instant::now();
+/// Waits for a condition; at the limit panics with the message.
+pub fn until<M: Display>(ready: impl Fn() -> bool, message: impl Fn() -> M) {
+    let start = Instant::now();
     while !ready() {
-        assert!(began.elapsed() < LIMIT, "{}", what());
+        assert!(start.elapsed() < LIMIT, "{}", message());
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Sends a signal, as `-TERM`.
+/// Sends a signal, such as `-TERM`.
 pub fn kill(signal: &str, process: u32) {
     let kill = Command::new("kill").args([signal, &process.to_string()]).limited_status();
     assert!(kill.expect("kill").success());
 }
 
-/// Runs a program with the default disposition of the signals that tests send.
+/// Prefix of a command to restore the default disposition of the signals that tests send.
 pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 
-/// A folder that is home, removed at the end.
+/// A home directory, removed on drop.
 pub struct Home(pub PathBuf);
 
 impl Home {
+    /// Creates a unique directory.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -53,26 +55,28 @@ impl Home {
         Self(path)
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, content: &str) -> String {
         fs::write(self.0.join(name), content).expect("a file");
         self.path(name)
     }
 
-    /// Writes a document and gives the path of its file.
-    #[allow(dead_code)] // not every test has documents
+    /// Writes a document and returns the path of its file.
     pub fn document(&self, name: &str, document: &impl serde::Serialize) -> String {
         self.file(name, &serde_json::to_string(document).expect("JSON"))
     }
 
+    /// Returns the path of a file in this directory.
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_string_lossy().into_owned()
     }
 
+    /// Returns a command that runs a program in this home.
     pub fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).env("HOME", &self.0).env("XDG_STATE_HOME", self.0.join("state"));
         command
+            .env("LC_ALL", "C.UTF-8")
             .env_remove("NO_COLOR")
             .env_remove("XDG_CONFIG_HOME")
             .current_dir(&self.0)
@@ -80,70 +84,71 @@ impl Home {
         command
     }
 
-    /// Returns a command of numaio that reacts to interrupts. Under nohup and in background jobs the tests ignore
-    /// SIGINT and SIGQUIT, and so would every program that they start.
+    /// Returns a command that runs numaio with signals enabled. Under nohup and in background jobs,
+    /// tests and the programs that they start would ignore SIGINT and SIGQUIT.
     pub fn numaio(&self, args: &[&str]) -> Command {
         self.command_by(&[], args)
     }
 
-    /// Returns a command by which the program `starter` starts numaio.
+    /// Returns a command that runs numaio through the program `starter`.
     pub fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
-        let words = [starter, &HEED_SIGNALS, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
-        self.command(words[0], &words[1..])
+        let command_line = [starter, &HEED_SIGNALS, &[env!("CARGO_BIN_EXE_numaio")], args].concat();
+        self.command(command_line[0], &command_line[1..])
     }
 
-    /// Every model that was saved.
+    /// Returns the saved models.
     pub fn saved_models(&self) -> Vec<String> {
         let folders = fs::read_dir(self.0.join("state/numaio/models")).into_iter().flatten().flatten();
         let files = folders.flat_map(|folder| fs::read_dir(folder.path()).expect("a folder").flatten());
         files.map(|file| fs::read_to_string(file.path()).expect("a model")).collect()
     }
 
-    /// Runs numaio.
-    pub fn run(&self, args: &[&str]) -> Said {
-        Said::of(self.numaio(args).limited_output().expect("numaio"))
+    /// Runs numaio and returns its output.
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.numaio(args).limited_output().expect("numaio"))
     }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
         if fs::remove_dir_all(&self.0).is_err() {
-            open(&self.0);
+            make_accessible(&self.0);
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 }
 
-/// Opens directories that a test closed to whom they belong.
-fn open(dir: &Path) {
+/// Makes directories accessible again that a test made inaccessible.
+fn make_accessible(dir: &Path) {
     let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open(&entry.path());
+            make_accessible(&entry.path());
         }
     }
 }
 
-/// Exit status and output.
-pub struct Said {
+/// The exit status and output of a command.
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
+    /// Converts the output of a process.
     pub fn of(output: Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }
 
-    /// What it printed; it succeeded.
+    /// Returns standard output after asserting success.
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self.out
     }
 
-    /// It failed with this status, and the message holds all of these.
+    /// Asserts this exit status, and an error message with all of these parts.
     pub fn failed(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         for part in parts {
@@ -153,15 +158,15 @@ impl Said {
     }
 }
 
-/// A device of this machine that moves data; empty if it has none.
+/// Returns a device of this machine that moves data; empty if there is none.
 pub fn device(home: &Home) -> String {
-    let seen = home.run(&["topology", "--json"]);
-    let document = numaio_schema::TopologyDocument::from_json(&seen.out).expect("a topology");
+    let output = home.run(&["topology", "--json"]);
+    let document = numaio_schema::TopologyDocument::from_json(&output.out).expect("a topology");
     let devices = document.topology.devices.iter().filter(|device| device.moves_data());
     devices.map(|device| device.name()).next().unwrap_or_default()
 }
 
-/// Compares with a file; UPDATE_EXPECTED=1 writes it anew.
+/// Compares text with a file of tests/expected; UPDATE_EXPECTED=1 rewrites the file.
 pub fn expect(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
     if std::env::var_os("UPDATE_EXPECTED").is_some() {

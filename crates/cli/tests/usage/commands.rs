@@ -1,12 +1,12 @@
-//! What a user types and sees.
+//! Commands at the command line, and their output.
 
-use crate::support::{expect, kill, Home, Limited, Said};
+use crate::support::{expect, kill, CommandOutput, Home, Limited};
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-fn numaio(args: &[&str]) -> Said {
+fn numaio(args: &[&str]) -> CommandOutput {
     Home::new().run(args)
 }
 
@@ -25,7 +25,7 @@ fn classes(model: &Model, target: usize) -> Vec<Vec<String>> {
 
 /// Li et al., ICPP 2013, Tables IV and V.
 #[test]
-fn the_papers_machine_has_the_papers_classes() {
+fn machine_of_the_paper_has_its_classes() {
     let listing =
         numaio(&["model", "--machine", "amd-dl585-g7", "--classes", "paper", "--format", "listing"]).ok();
     expect("dl585-paper.txt", &listing);
@@ -38,7 +38,7 @@ fn the_papers_machine_has_the_papers_classes() {
 }
 
 #[test]
-fn the_r820_has_its_factors_and_the_2p_is_symmetrical() {
+fn r820_has_its_numa_factors_and_amd_2p_is_symmetric() {
     let r820 = model(&["--machine", "intel-r820"]);
     for direction in &r820.targets[0].directions {
         for (node, wanted) in direction.nodes.iter().zip([1.8, 1.0, 1.81, 2.37]) {
@@ -52,7 +52,7 @@ fn the_r820_has_its_factors_and_the_2p_is_symmetrical() {
 }
 
 #[test]
-fn every_shipped_machine_can_be_measured_whole() {
+fn models_all_nodes_of_every_shipped_machine() {
     for (name, nodes) in [("amd-dl585-g7", 8), ("intel-r820", 4), ("amd-2p", 4)] {
         let model = model(&["--machine", name, "--all"]);
         assert_eq!(model.targets.len(), nodes, "{name}");
@@ -62,7 +62,7 @@ fn every_shipped_machine_can_be_measured_whole() {
 }
 
 #[test]
-fn options_choose_targets_directions_and_classes() {
+fn options_select_targets_directions_and_classes() {
     let one = model(&["--machine", "amd-2p", "--device", "eth0", "--direction", "read"]);
     assert_eq!(one.targets.len(), 1);
     assert_eq!((one.targets[0].target.0, one.targets[0].directions.len()), (2, 1));
@@ -73,7 +73,7 @@ fn options_choose_targets_directions_and_classes() {
 }
 
 #[test]
-fn a_saved_model_is_classed_anew_without_measuring() {
+fn reclassifies_a_saved_model_without_measuring() {
     let home = Home::new();
     let text = home.run(&["model", "--machine", "amd-dl585-g7", "--json"]).ok();
     let saved = home.file("model.json", &text);
@@ -89,7 +89,7 @@ fn a_saved_model_is_classed_anew_without_measuring() {
 }
 
 #[test]
-fn a_recording_of_a_recording_gives_the_same_model() {
+fn copy_of_a_tape_gives_the_same_model() {
     let home = Home::new();
     let tape = home.path("copy.tape");
     home.run(&["record", "--machine", "amd-2p", "-o", &tape, "--name", "copy", "--quiet"]).ok();
@@ -105,7 +105,7 @@ fn a_recording_of_a_recording_gives_the_same_model() {
 }
 
 #[test]
-fn a_rendered_machine_is_seen_below_a_root() {
+fn discovers_a_rendered_machine_below_a_root() {
     let home = Home::new();
     let spec = numaio_sim::shapes::named("sparse").expect("a shape");
     numaio_sim::write_tree(&numaio_sim::render(&spec), &home.0.join("root")).expect("a tree");
@@ -122,7 +122,7 @@ fn a_rendered_machine_is_seen_below_a_root() {
 }
 
 #[test]
-fn drawings_are_written_whole() {
+fn writes_complete_drawings() {
     let home = Home::new();
     let drawing = home.run(&["topology", "--machine", "amd-dl585-g7", "--svg", "-"]).ok();
     assert!(
@@ -134,46 +134,46 @@ fn drawings_are_written_whole() {
 }
 
 #[test]
-fn help_says_what_there_is() {
+fn help_lists_commands_and_options() {
     for command in [&[][..], &["topology"], &["model"], &["record"]] {
         let name = format!("help-{}.txt", command.first().unwrap_or(&"numaio"));
         expect(&name, &numaio(&[command, &["--help"]].concat()).ok());
     }
     assert!(numaio(&["--version"]).ok().starts_with("numaio "));
-    let told = [
+    let described = [
         ("copy", &["NUMAIO_SSH", "[alias: -P]", "at a daemon 64"][..]),
         ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
         ("keygen", &["XDG_CONFIG_HOME"]),
-        ("run", &["NUMAIO_TASK,", "NUMAIO_TASKS", "127 there is no such program"]),
+        ("run", &["NUMAIO_TASK is", "NUMAIO_TASKS", "127: the program does not"]),
         ("status", &["Exit status: 1"]),
     ];
-    for (command, words) in told {
+    for (command, phrases) in described {
         let help = numaio(&[command, "--help"]).ok();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        words.iter().for_each(|words| assert!(help.contains(words), "{words}: {help}"));
+        phrases.iter().for_each(|phrase| assert!(help.contains(phrase), "{phrase}: {help}"));
     }
 }
 
 #[test]
-fn man_pages_and_completions_are_generated() {
+fn generates_man_pages_and_completions() {
     let home = Home::new();
-    home.run(&["generate", "man", &home.path("man")]).ok();
-    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.run(&["generate", "man", "--dir", &home.path("man")]).ok();
+    home.run(&["generate", "completions", "--dir", &home.path("completions")]).ok();
     let page = fs::read_to_string(home.0.join("man/numaio-model.1")).expect("a man page");
     assert!(page.contains("\\-\\-classes"));
     for file in ["numaio.bash", "numaio.fish", "_numaio"] {
         let text = fs::read_to_string(home.0.join("completions").join(file)).expect("completions");
         assert!(text.contains("no-job") && text.contains("keygen") && text.contains("machine"), "{file}");
-        for hidden in ["attached", "human-readable", "--session", "-l session", "generate"] {
+        for hidden in ["attached", "human-readable", "--session", "-l session"] {
             assert!(!text.contains(hidden), "{file}: {hidden}");
         }
     }
 }
 
 #[test]
-fn bash_completes_names_of_files_by_itself() {
+fn bash_completes_file_names() {
     let home = Home::new();
-    home.run(&["generate", "completions", &home.path("completions")]).ok();
+    home.run(&["generate", "completions", "--dir", &home.path("completions")]).ok();
     home.file("two words", "");
     let offered = |words: &str, last: &str| {
         let script = format!(
@@ -184,49 +184,49 @@ fn bash_completes_names_of_files_by_itself() {
         Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
     };
     let Some(command) = offered("", "cop") else {
-        let _ = writeln!(std::io::stderr(), "skipped: bash_completes_names_of_files_by_itself: no bash");
+        let _ = writeln!(std::io::stderr(), "skipped: bash_completes_file_names: no bash");
         return;
     };
     assert!(command[0].contains("-o default") && command[1] == "copy", "{command:?}");
     let file = offered("copy --manifest", "tw").expect("bash");
-    assert_eq!(file.get(1).map(String::as_str), Some(""), "what is offered is not completed by bash");
+    assert_eq!(file.get(1).map(String::as_str), Some(""), "bash completes the file name");
 }
 
 #[test]
-fn wrong_options_get_one_clear_sentence() {
+fn invalid_options_get_one_clear_error() {
     let machine = ["--machine", "amd-2p"];
     let wrong =
         |args: &[&str], parts: &[&str]| numaio(&[&["model"], &machine[..], args].concat()).failed(2, parts);
     wrong(&["--node", "9"], &["there is no node 9", "0-3"]);
-    wrong(&["--node", "x"], &["\"x\" is no node"]);
+    wrong(&["--node", "x"], &["'x'", "expected a node number"]);
     wrong(&["--device", "eth9"], &["no device 'eth9'", "nvme0n1"]);
     wrong(&["--level", "0"], &["percentage"]);
     wrong(&["--level", "100"], &["percentage"]);
     wrong(&["--precision", "abc"], &["percentage"]);
-    wrong(&["--time-limit", "-1"], &["\"-1\" is no number of seconds"]);
-    wrong(&["--node", "-1"], &["\"-1\" is no node"]);
-    wrong(&["--level", "-5"], &["\"-5\" is no percentage"]);
-    wrong(&["--threads", "abc"], &["\"abc\" is no whole number from 1"]);
-    wrong(&["--threads", "0"], &["\"0\" is no whole number from 1"]);
+    wrong(&["--time-limit", "-1"], &["'-1'", "expected a number of seconds above 0"]);
+    wrong(&["--node", "-1"], &["'-1'", "expected a node number"]);
+    wrong(&["--level", "-5"], &["'-5'", "expected a percentage"]);
+    wrong(&["--threads", "abc"], &["expected an integer from 1"]);
+    wrong(&["--threads", "0"], &["expected an integer from 1"]);
     wrong(&["--repetitions", "3", "--precision", "2"], &["--repetitions", "--precision"]);
     wrong(&["--from", "a.json"], &["--from", "--machine"]);
-    wrong(&["--copy-loop", "fast"], &["no copy loop", "avx2"]);
+    wrong(&["--copy-loop", "fast"], &["expected one of", "avx2"]);
     wrong(&["--classes", "best"], &["measured", "paper", "kmeans"]);
-    wrong(&["--repetitions", "0"], &["\"0\" is no whole number from 1 to 10000"]);
+    wrong(&["--repetitions", "0"], &["expected an integer from 1 to 10000"]);
     wrong(&["--repetitions", "10001"], &["from 1 to 10000"]);
     wrong(&["--unit", "MB"], &["GB/s"]);
     wrong(&["--all", "--node", "1"], &["--all"]);
     numaio(&["nonsense"]).failed(2, &["nonsense"]);
     numaio(&["modle"]).failed(2, &["'modle'", "'model'"]);
-    numaio(&["stream", "--threads", "0"]).failed(2, &["whole number from 1"]);
-    numaio(&["latency", "--stride", "-64"]).failed(2, &["\"-64\" is no multiple of 64"]);
+    numaio(&["stream", "--threads", "0"]).failed(2, &["expected an integer from 1"]);
+    numaio(&["latency", "--stride", "-64"]).failed(2, &["expected a multiple of 64"]);
     numaio(&["export", "--machine", "amd-2p", "-o", "."]).failed(1, &["directory"]);
     numaio(&["model", "--machine", "amd-dl585"]).failed(2, &["amd-dl585", "amd-dl585-g7", "hint"]);
     numaio(&["model", "--machine", "amd-2p", "--threads", "1"]).failed(1, &["not on the tape", "hint"]);
 }
 
 #[test]
-fn broken_tapes_are_told_by_line() {
+fn errors_name_the_line_of_a_malformed_tape() {
     let home = Home::new();
     let tape = |content: &str| home.file("a.tape", content);
     let good = include_str!("../../../../machines/amd-2p.tape");
@@ -235,52 +235,52 @@ fn broken_tapes_are_told_by_line() {
     seen("").failed(1, &["header"]);
     seen(&good.replacen("numaio/tape/1", "numaio/tape/7", 1)).failed(1, &["numaio/tape/7"]);
     let lines: Vec<&str> = good.lines().collect();
-    let broken = [&lines[..4], &["{\"file\":"], &lines[4..]].concat().join("\n");
-    seen(&broken).failed(1, &["line 5"]);
-    // A tape cut short by a crash holds what came before the cut.
+    let malformed = [&lines[..4], &["{\"file\":"], &lines[4..]].concat().join("\n");
+    seen(&malformed).failed(1, &["line 5"]);
+    // A tape truncated by a crash contains everything before.
     seen(&good[..good.len() - 30]).ok();
     seen(&lines[..3].join("\n")).failed(1, &["ends before the machine", "hint"]);
     fs::write(home.0.join("b.tape"), [0xff; 1000]).expect("a file");
     home.run(&["topology", "--machine", "b.tape"]).failed(1, &["b.tape", "UTF-8", "hint"]);
     home.run(&["topology", "--machine", "."]).failed(2, &["directory", "hint"]);
-    // No tape has no end.
+    // A tape without end is rejected.
     home.run(&["topology", "--machine", "/dev/zero"]).failed(2, &["/dev/zero", "larger", "hint"]);
 }
 
 #[test]
-fn a_root_without_a_machine_is_an_error() {
+fn root_without_a_machine_is_an_error() {
     let home = Home::new();
     home.run(&["topology", "--sysroot", &home.path("absent")]).failed(1, &["absent"]);
     fs::create_dir(home.0.join("empty")).expect("a folder");
     home.run(&["topology", "--sysroot", &home.path("empty")])
         .failed(1, &["neither sys/", "nor proc/", "hint"]);
-    // It has a folder named sys, of another kind.
+    // /proc contains an unrelated directory named sys.
     home.run(&["topology", "--sysroot", "/proc"]).failed(1, &["neither sys/", "nor proc/", "hint"]);
 }
 
 #[test]
-fn colour_is_asked_for_or_left_out() {
-    let coloured =
+fn color_needs_a_terminal_or_the_option() {
+    let is_colored =
         |args: &[&str]| numaio(&[&["model", "--machine", "amd-2p"], args].concat()).ok().contains('\x1b');
-    assert!(!coloured(&[]), "no terminal, no colour");
-    assert!(coloured(&["--color", "always"]));
-    assert!(!coloured(&["--color", "never"]));
+    assert!(!is_colored(&[]), "without a terminal");
+    assert!(is_colored(&["--color", "always"]));
+    assert!(!is_colored(&["--color", "never"]));
 }
 
 #[test]
-fn units_change_the_figures_and_nothing_else() {
+fn unit_option_converts_all_values() {
     let gbit = numaio(&["model", "--machine", "amd-2p", "--unit", "Gbit/s"]).ok();
     assert!(gbit.contains("Gbit/s") && !gbit.contains("GB/s"), "{gbit}");
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
+fn closed_pipe_is_success_and_full_disk_is_failure() {
     let home = Home::new();
     let mut child = home.numaio(&["topology", "--machine", "amd-dl585-g7", "--json"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
     drop(child.stdout.take());
-    let said = Said::of(child.limited_output().expect("an end"));
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let output = CommandOutput::of(child.limited_output().expect("an end"));
+    assert_eq!((output.code, output.err.as_str()), (Some(0), ""));
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = home
         .numaio(&["topology", "--machine", "amd-2p"])
@@ -290,68 +290,68 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
         .expect("numaio")
         .limited_output()
         .expect("numaio");
-    Said::of(output).failed(1, &["standard output"]);
+    CommandOutput::of(output).failed(1, &["standard output"]);
 }
 
-/// On this machine, whatever it is: a short campaign gives a model that is saved, or one clear error.
+/// On this machine, a short campaign saves a model or fails with one error.
 #[test]
-fn this_machine_is_modelled_and_the_model_saved() {
+fn models_this_machine_and_saves_the_model() {
     let home = Home::new();
-    let said = home.run(&["model", "--time-limit", "0.5", "--json"]);
-    if said.code != Some(0) {
-        assert!(said.err.contains("numaio: "), "{}", said.err);
+    let output = home.run(&["model", "--time-limit", "0.5", "--json"]);
+    if output.code != Some(0) {
+        assert!(output.err.contains("numaio: "), "{}", output.err);
         return;
     }
-    let model = Model::from_json(&said.out).expect("a model");
+    let model = Model::from_json(&output.out).expect("a model");
     assert!(model.targets.iter().all(|target| !target.directions.is_empty()));
-    assert_eq!(home.saved_models(), [said.out]);
+    assert_eq!(home.saved_models(), [output.out]);
 }
 
-/// Two that measure in the same second both keep what they measured.
+/// Two campaigns in the same second both save their models.
 #[test]
-fn two_at_once_save_two_models() {
+fn concurrent_campaigns_save_two_models() {
     let home = Home::new();
     let start = || {
         let mut command = home.numaio(&["model", "--time-limit", "0.5", "--quiet"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("numaio")
     };
-    let ends: Vec<_> = [start(), start()].map(|mut child| child.limited_status().expect("an end")).into();
-    let good = ends.iter().filter(|status| status.success()).count();
-    assert_eq!(home.saved_models().len(), good);
+    let statuses: Vec<_> = [start(), start()].map(|mut child| child.limited_status().expect("an end")).into();
+    let successes = statuses.iter().filter(|status| status.success()).count();
+    assert_eq!(home.saved_models().len(), successes);
 }
 
-/// What cannot be written is told before anything is measured: standard output stays empty.
+/// Unwritable destinations are reported before measuring: standard output stays empty.
 #[test]
-fn where_nothing_can_be_written_nothing_is_measured() {
+fn unwritable_destination_fails_before_measuring() {
     let home = Home::new();
     home.file("state", "a file where a folder should be");
-    let early = |said: Said, parts: &[&str]| {
-        assert_eq!(said.out, "");
-        said.failed(1, parts);
+    let fails_early = |output: CommandOutput, parts: &[&str]| {
+        assert_eq!(output.out, "");
+        output.failed(1, parts);
     };
-    // What takes minutes, if it is done: timeout(1) then gives another exit status.
-    let long = |args: &[&str]| {
-        let long = ["--repetitions", "10000", "--time-limit", "3600"];
-        home.command_by(&["timeout", "20"], &[args, &long].concat())
+    // Measuring would take minutes, and timeout(1) would then return another exit status.
+    let long_campaign = |args: &[&str]| {
+        let options = ["--repetitions", "10000", "--time-limit", "3600"];
+        home.command_by(&["timeout", "20"], &[args, &options].concat())
     };
-    let run = |mut command: Command| Said::of(command.limited_output().expect("numaio"));
-    early(run(long(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
+    let run = |mut command: Command| CommandOutput::of(command.limited_output().expect("numaio"));
+    fails_early(run(long_campaign(&["model"])), &["state", "hint", "XDG_STATE_HOME", "--no-save"]);
     for command in ["stream", "latency"] {
         let args = [command, "--precision", "0.000001", "--time-limit", "3600"];
-        early(run(home.command_by(&["timeout", "20"], &args)), &["state", "hint", "--no-save"]);
+        fails_early(run(home.command_by(&["timeout", "20"], &args)), &["state", "hint", "--no-save"]);
     }
-    early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
-    let mut homeless = long(&["model"]);
+    fails_early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
+    let mut homeless = long_campaign(&["model"]);
     homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
-    early(run(homeless), &["no place to save", "hint", "HOME"]);
-    let record = |tape: &str| run(long(&["record", "-o", tape]));
-    early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
-    early(record("."), &["directory"]);
+    fails_early(run(homeless), &["no place to save", "hint", "HOME"]);
+    let record = |tape: &str| run(long_campaign(&["record", "-o", tape]));
+    fails_early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
+    fails_early(record("."), &["directory"]);
     assert_eq!(fs::read_dir(&home.0).expect("the home").count(), 1, "only the file named state");
 }
 
 #[test]
-fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
+fn replaces_files_and_writes_to_other_objects() {
     let home = Home::new();
     let draw = |to: &str| home.run(&["topology", "--machine", "amd-2p", "--svg", to]);
     let drawing = draw("-").ok();
@@ -360,40 +360,40 @@ fn a_file_is_replaced_and_what_is_no_file_is_written_to() {
     draw("link.svg").ok();
     assert!(fs::symlink_metadata(home.0.join("link.svg")).expect("the link").is_symlink());
     assert_eq!(fs::read_to_string(home.0.join("real.svg")).expect("the drawing"), drawing);
-    // A pipe stands for devices: to replace one, as /dev/null, takes a test that runs as root.
+    // The pipe represents devices: a test of replacing a device such as /dev/null would need root.
     assert!(Command::new("mkfifo").arg(home.0.join("pipe")).limited_status().expect("mkfifo").success());
     let mut reader =
         Command::new("cat").arg(home.0.join("pipe")).stdout(Stdio::piped()).spawn().expect("cat");
     draw("pipe").ok();
     let pipe = fs::symlink_metadata(home.0.join("pipe")).expect("the pipe");
     if pipe.is_file() {
-        // Else the reader would wait for ever.
+        // Otherwise the reader would wait forever.
         drop(Command::new("kill").arg(reader.id().to_string()).limited_status());
         panic!("the pipe was replaced by a file");
     }
-    assert_eq!(Said::of(reader.limited_output().expect("an end")).out, drawing);
+    assert_eq!(CommandOutput::of(reader.limited_output().expect("an end")).out, drawing);
     let tape = home.run(&["record", "--machine", "amd-2p", "--no-measure", "-o", "-"]).ok();
     home.run(&["topology", "--machine", &home.file("a.tape", &tape)]).ok();
 }
 
-/// Ctrl-C keeps what was measured, marked incomplete; so do a service manager's stop and a connection that ends.
+/// Ctrl-C, a service manager's stop and a hangup keep the results, marked incomplete.
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn interrupt_keeps_partial_results() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let home = Home::new();
-        // A precision that no machine reaches, so that it runs until it is stopped.
+        // An unreachable precision, so that the campaign runs until it is stopped.
         let mut command = home.numaio(&["model", "--json", "--precision", "0.000001", "--time-limit", "600"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
         std::thread::sleep(std::time::Duration::from_millis(2500));
         kill(signal, child.id());
-        let said = Said::of(child.limited_output().expect("an end"));
-        assert_eq!(said.code, Some(130), "{signal}: {}", said.err);
-        if said.out.is_empty() {
-            assert!(said.err.contains("interrupted before anything was measured"), "{}", said.err);
+        let output = CommandOutput::of(child.limited_output().expect("an end"));
+        assert_eq!(output.code, Some(130), "{signal}: {}", output.err);
+        if output.out.is_empty() {
+            assert!(output.err.contains("interrupted before anything was measured"), "{}", output.err);
             continue;
         }
-        let model = Model::from_json(&said.out).expect("a model");
+        let model = Model::from_json(&output.out).expect("a model");
         assert!(!model.record.provenance.complete);
-        assert_eq!(home.saved_models(), [said.out], "{signal}");
+        assert_eq!(home.saved_models(), [output.out], "{signal}");
     }
 }

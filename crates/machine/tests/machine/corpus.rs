@@ -7,7 +7,7 @@
 //! (with hwloc 2.9).
 
 use crate::support::witness::{self, Witness};
-use crate::support::{machines, say};
+use crate::support::{machines, print_note};
 use numaio_machine::conditions;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
@@ -107,7 +107,7 @@ fn topology_matches_hwloc() {
     let mut figures_of = BTreeMap::new();
     let mut compared = 0;
     let Some((lstopo, version)) = witness::lstopo() else {
-        say("skipped: no lstopo (hwloc) to compare recorded machines with");
+        print_note("skipped: no lstopo (hwloc) to compare recorded machines with");
         return;
     };
     for (name, root) in machines() {
@@ -122,7 +122,7 @@ fn topology_matches_hwloc() {
     if compared == 0 {
         return;
     }
-    say(&format!(
+    print_note(&format!(
         "{compared} recorded machines compared with hwloc {version}, {} deliberate differences",
         DELIBERATE.len()
     ));

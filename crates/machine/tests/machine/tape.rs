@@ -383,3 +383,18 @@ proptest! {
         let _ = Tape::parse_bytes(&[first.as_bytes(), &bytes].concat());
     }
 }
+
+#[test]
+fn bad_lines_are_explained_without_library_messages() {
+    let why = |line: &str| {
+        let text = format!("{}{line}\n", tape().to_text().split_inclusive('\n').next().unwrap_or_default());
+        Tape::parse(&text).expect_err(line).to_string()
+    };
+    assert!(
+        why("{\"fil\": \"/x\"}").ends_with("unknown fields or values: fil"),
+        "{}",
+        why("{\"fil\": \"/x\"}")
+    );
+    assert!(why("[1]").ends_with("expected a JSON object"));
+    assert!(why("{\"file\":").contains("invalid JSON at column"));
+}

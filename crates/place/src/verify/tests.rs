@@ -43,10 +43,10 @@ fn plan() -> PlacementPlan {
 /// Process 9, whose parent is `parent`, with one thread.
 fn process(tree: &mut Tree, pid: u32, parent: u32, cpu: u32, ticks: u64, allowed: &str, maps: &str) {
     let zeros = "0 ".repeat(23);
-    let stat = format!("{pid} (it) R {parent} 0 0 0 0 0 0 0 0 0 {ticks} 0 {zeros}{cpu} 0 0");
+    let stat = format!("{pid} (worker) R {parent} 0 0 0 0 0 0 0 0 0 {ticks} 0 {zeros}{cpu} 0 0");
     for folder in [format!("/proc/{pid}"), format!("/proc/{pid}/task/{pid}")] {
         tree.file(&format!("{folder}/stat"), stat.clone());
-        tree.file(&format!("{folder}/status"), format!("Name:\tit\nCpus_allowed_list:\t{allowed}\n"));
+        tree.file(&format!("{folder}/status"), format!("Name:\tworker\nCpus_allowed_list:\t{allowed}\n"));
     }
     tree.file(&format!("/proc/{pid}/numa_maps"), maps);
 }
@@ -58,7 +58,7 @@ fn counters(tree: &mut Tree, name: &str, bytes: u64) {
 }
 
 #[test]
-fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
+fn counts_time_pages_and_bytes_in_place_and_elsewhere() {
     let plan = plan();
     let mut tree = Tree::new();
     let devices: Vec<Device> = ["eth0", "eth1"].iter().map(|name| nic(name)).collect();
@@ -75,25 +75,25 @@ fn time_pages_and_bytes_are_seen_in_place_and_elsewhere() {
     counters(&mut tree, "eth0", 10_000);
     counters(&mut tree, "eth1", 1_050);
     watch.sample(&tree, &[Some(100)], true);
-    let seen = watch.finish(&tree, Duration::from_secs(2));
-    let task = &seen.tasks[0];
+    let result = watch.finish(&tree, Duration::from_secs(2));
+    let task = &result.tasks[0];
     assert_eq!((task.ticks, task.ticks_in_place, task.threads, task.threads_unbound), (60, 40, 2, 1));
     assert_eq!((task.bytes_in_place, task.bytes_on[&NodeId(0)]), (Some(8192), 4096));
-    assert_eq!(seen.pages_in_place(), Some(2.0 / 3.0));
-    assert_eq!(seen.io_in_place(), Some(0.9));
-    let devices: Vec<(&str, u64)> = seen.devices.iter().map(|it| (it.device.as_str(), it.bytes)).collect();
+    assert_eq!(result.pages_in_place(), Some(2.0 / 3.0));
+    assert_eq!(result.io_in_place(), Some(0.9));
+    let devices: Vec<(&str, u64)> = result.devices.iter().map(|it| (it.device.as_str(), it.bytes)).collect();
     assert_eq!(devices, [("eth0", 9000), ("eth1", 1000)]);
 }
 
 #[test]
-fn what_was_not_seen_has_no_share() {
+fn unobserved_shares_are_none() {
     let plan = plan();
     let mut watch = PlacementWatch::new(&Tree::new(), &plan, &[]);
     watch.sample(&Tree::new(), &[Some(100)], true);
     watch.sample(&Tree::new(), &[None], true);
-    let seen = watch.finish(&Tree::new(), Duration::ZERO);
-    assert_eq!((seen.pages_in_place(), seen.time_in_place(), seen.io_in_place()), (None, None, None));
-    assert_eq!(seen.samples, 2);
+    let result = watch.finish(&Tree::new(), Duration::ZERO);
+    assert_eq!((result.pages_in_place(), result.time_in_place(), result.io_in_place()), (None, None, None));
+    assert_eq!(result.samples, 2);
 }
 
 fn nic(name: &str) -> Device {

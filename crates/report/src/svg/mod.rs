@@ -90,7 +90,8 @@ fn draw_findings(canvas: &mut Canvas, findings: &[Finding], y: i32, width: i32) 
     let columns = (width - 22) as usize / 7;
     let findings = phrases::group_findings(findings);
     for finding in findings.iter().take(MOST_FINDINGS) {
-        let sentence = clean_paragraph(&finding.sentence());
+        let sentence =
+            clean_paragraph(&format!("{}: {}", phrases::severity(finding.severity), finding.sentence()));
         canvas.triangle(phrases::severity(finding.severity), MARGIN, bottom + 3, &sentence);
         for line in wrap(&sentence, columns) {
             bottom += LINE;

@@ -90,7 +90,7 @@ fn findings(page: &mut TextPage, findings: &[Finding]) {
     }
     page.heading("Findings");
     for finding in phrases::group_findings(findings) {
-        page.paragraph(2, 4, &format!("{} [{}]", finding.sentence(), finding.rule));
+        page.finding(2, finding.severity, &format!("{} [{}]", finding.sentence(), finding.rule));
         for (title, text) in
             [("evidence", phrases::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
         {

@@ -1,6 +1,6 @@
-//! `numaio bench disk`: a disk, or a file on one.
+//! `numaio bench disk`: measures a disk, or a file on one.
 
-use super::shared::{self, size, BoundsArgs, PlacesArgs};
+use super::shared::{self, size, BoundsArgs, PlacementArgs};
 use super::target::{self, Target};
 use crate::args::{count, Common};
 use crate::commands::tape_io;
@@ -18,68 +18,73 @@ use numaio_report::io_text;
 use numaio_schema::{IoEngine, IoRecord};
 use std::path::PathBuf;
 
+/// Options of `numaio bench disk`.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
 pub struct DiskArgs {
-    /// The disk or partition: nvme0n1, /dev/sdb
+    /// Disk or partition, for example nvme0n1 or /dev/sdb
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
-    /// A file that is not there yet, or a folder for one; it is removed afterwards, however numaio ends. A file that is
-    /// there is only read, with --direction read. First the whole --area of it is filled, which takes its time and bytes
-    /// beside --seconds and --bytes
+    /// New file, or a directory for a temporary file
+    ///
+    /// The file is removed at the end, even if numaio is killed. An existing file can only be read,
+    /// with
+    /// --direction read. First --area bytes of a new file are written, in addition to --seconds and
+    /// --bytes.
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Write to --device DEV, named here again: everything on it is lost
+    /// Confirm writing to --device by naming DEV again: all data on it is lost
     #[arg(long, value_name = "DEV", requires = "device")]
     pub i_know_this_destroys: Option<String>,
-    /// What moves the data; all lets disk and fio check each other
+    /// Engine that moves the data; all compares disk and fio
     #[arg(long, value_name = "ENGINE", default_value = "disk")]
     pub engine: EngineArg,
-    /// Bytes of one request
+    /// Request size
     #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size)]
     pub block: u64,
-    /// Requests of a stream in flight
+    /// Requests in flight per stream
     #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
     pub depth: u32,
-    /// Bytes of the disk or file that are touched, as 4G; streams divide them
+    /// Size of the accessed part of the disk or file, for example 4G; streams divide it
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub area: u64,
-    /// How requests are made; without it the best that is allowed here
+    /// Request method; default: the best that is permitted
     #[arg(long, value_name = "METHOD")]
     pub method: Option<MethodArg>,
-    /// Blocks at random in place of one after the other
+    /// Access blocks in random instead of sequential order
     #[arg(long)]
     pub random: bool,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub placement: PlacementArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
 
-/// What moves the data.
+/// Engines that move the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineArg {
-    /// Our own
+    /// numaio's own engine
     Disk,
     /// fio
     Fio,
-    /// Nothing is moved: our own overhead
+    /// Moves no data: measures numaio's overhead
     Null,
-    /// Our own and fio
+    /// disk and fio
     All,
 }
 
-/// How requests to a disk are made.
+/// Methods of requests to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MethodArg {
     /// io_uring, with registered buffers and file
     Uring,
     /// Linux AIO
     Aio,
-    /// A thread for each request in flight
+    /// One thread per request in flight
     Threads,
 }
 
+/// Runs `numaio bench disk`.
 pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let show = |records: &[IoRecord]| shared::pages(common, records, io_text);
@@ -92,18 +97,18 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
         _ => target::live(common, machine, &topology, args)?,
     };
     let path = path(common, args, &target);
-    let matrix = args.places.matrix(common, &topology, &target.device);
+    let matrix = args.placement.matrix(common, &topology, &target.device);
     let options = IoOptions {
         block_bytes: vec![args.block],
         depth: args.depth,
         ..args.bounds.options(matrix, machine.time())
     };
     let engines = engines(args, &path, &target);
-    let asked = (engines.as_slice(), &target.device, &options);
-    shared::bench(common, machine, &topology, &args.bounds, asked, show)
+    let campaign = (engines.as_slice(), &target.device, &options);
+    shared::bench(common, machine, &topology, &args.bounds, campaign, show)
 }
 
-/// What a tape holds of the disk or file, by the engines that are asked for.
+/// Returns the records of the disk or file on a tape by the requested engines.
 fn from_tape(
     common: &Common,
     machine: &Machine,
@@ -111,32 +116,32 @@ fn from_tape(
     args: &DiskArgs,
 ) -> Result<Vec<IoRecord>, Failure> {
     let file = args.file.as_ref().map(|file| file.display().to_string());
-    let wanted = |record: &IoRecord| {
+    let is_requested = |record: &IoRecord| {
         let device = &record.device;
-        let of_device = args
+        let same_device = args
             .device
             .as_deref()
             .is_none_or(|name| target::short(name) == device.name || device.pci.as_deref() == Some(name));
-        let of_file = file.is_none() || file == device.reached_via;
-        let by_engine = match args.engine {
+        let same_file = file.is_none() || file == device.reached_via;
+        let same_engine = match args.engine {
             EngineArg::Disk => record.method.engine == IoEngine::Disk,
             EngineArg::Fio => record.method.engine == IoEngine::Fio,
             EngineArg::All => matches!(record.method.engine, IoEngine::Disk | IoEngine::Fio),
             EngineArg::Null => false,
         };
-        of_device && of_file && by_engine
+        same_device && same_file && same_engine
     };
     let mut records = tape_io::records(common, machine, topology)?;
-    records.retain(wanted);
+    records.retain(is_requested);
     if records.is_empty() {
         let name = args.device.clone().or(file).unwrap_or_else(|| "a disk".to_owned());
-        return Err(Failure::new(format!("not on the tape: I/O of {name} by this engine"))
-            .hint("numaio record --bench \"disk ...\" keeps it"));
+        return Err(Failure::new(format!("not on the tape: I/O of '{name}' by this engine"))
+            .hint("numaio record --bench \"disk ...\" records it"));
     }
     Ok(records)
 }
 
-/// Where on the disk, and how.
+/// Returns the part of the disk to access, and the method.
 fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
     let method = match args.method {
         Some(MethodArg::Uring) => DiskMethod::Uring,
@@ -161,12 +166,12 @@ fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
 }
 
 fn engines(args: &DiskArgs, path: &DiskPath, target: &Target) -> Vec<Box<dyn Engine>> {
-    let streams = args.places.streams.iter().copied().max().unwrap_or(0);
+    let streams = args.placement.streams.iter().copied().max().unwrap_or(0);
     let buffers = args.block.saturating_mul(args.depth.into()).saturating_mul(streams.into());
     let registered = buffers <= lockable_bytes();
     let disk = || Box::new(Disk { path: path.clone() }) as Box<dyn Engine>;
     let fio = || {
-        let path = DiskPath { path: target.for_others(), ..path.clone() };
+        let path = DiskPath { path: target.path_for_tools(), ..path.clone() };
         Box::new(Fio { path, registered }) as Box<dyn Engine>
     };
     match args.engine {

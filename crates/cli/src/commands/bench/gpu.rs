@@ -1,6 +1,6 @@
-//! `numaio bench gpu`: copies between memory on each node and a GPU.
+//! `numaio bench gpu`: measures copies between memory on each node and a GPU.
 
-use super::shared::{self, BoundsArgs, PlacesArgs};
+use super::shared::{self, BoundsArgs, PlacementArgs};
 use crate::args::{count, Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -18,43 +18,44 @@ use numaio_measure::IoOptions;
 use numaio_report::gpu_text;
 use numaio_schema::{IoDevice, IoRecord};
 
-/// Largest block.
-const LARGEST: u64 = 16 << 30;
-/// Sizes at most.
-const MOST_SIZES: usize = 64;
+/// Maximum bytes of a copy.
+const MAX_BYTES: u64 = 16 << 30;
+/// Maximum number of sizes.
+const MAX_SIZES: usize = 64;
 
+/// Options of `numaio bench gpu`.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("streams", |streams| streams.default_value("1")))]
 pub struct GpuArgs {
-    /// The GPU: cuda:0, or its PCI address; without it cuda:0
+    /// GPU, by number such as cuda:0 or by PCI address; default: cuda:0
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
-    /// Only both directions at once; without it each alone too
+    /// Measure only both directions at once; default: each alone, too
     #[arg(long, conflicts_with = "direction")]
     pub both_at_once: bool,
-    /// Bytes of one copy: sizes as 64K,64M, or 1K..512M for every power of two between, as SHOC's
+    /// Copy sizes: a list such as 64K,64M, or a range such as 1K..512M (as SHOC) of powers of two
     #[arg(long, value_name = "SIZE,...", default_value = "64M", value_parser = sizes)]
     pub sizes: Sizes,
-    /// Copies of a stream in flight; 1 waits for each, as SHOC does
+    /// Copies in flight per stream; 1 waits for each, as SHOC does
     #[arg(long, value_name = "N", default_value = "2", value_parser = count)]
     pub depth: u32,
-    /// What moves the data; without it cuda, or nvbandwidth where numaio is linked statically
+    /// Engine that moves the data; default: cuda, or nvbandwidth if numaio is linked statically
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<EngineArg>,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub placement: PlacementArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
 
-/// What moves the data.
+/// Engines that move the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EngineArg {
-    /// Our own, by the CUDA driver
+    /// numaio's own engine, by the CUDA driver
     Cuda,
-    /// nvbandwidth; it has one stream, sizes of whole MiB, and chooses how much is in flight
+    /// nvbandwidth; it uses one stream and sizes in MiB, and chooses the number in flight
     Nvbandwidth,
-    /// Both, to check each other
+    /// Both, to compare them
     All,
 }
 
@@ -62,6 +63,7 @@ pub enum EngineArg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
+/// Runs `numaio bench gpu`.
 pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
     let topology = discover(machine);
     let (gpus, engine) = match machine.is_live() {
@@ -77,73 +79,74 @@ pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoR
     };
     let engines = engines(engine, gpu.index);
     let show = |records: &[IoRecord]| shared::pages(common, records, gpu_text);
-    let asked = (engines.as_slice(), &device, &options);
-    shared::bench(common, machine, &topology, &args.bounds, asked, show)
+    let campaign = (engines.as_slice(), &device, &options);
+    shared::bench(common, machine, &topology, &args.bounds, campaign, show)
 }
 
-/// The GPUs of this machine, and the engine that can reach them.
+/// Returns the GPUs of this machine, and the engine that can reach them.
 fn discover_gpus(
     common: &Common,
     machine: &Machine,
     engine: Option<EngineArg>,
 ) -> Result<(Vec<ListedGpu>, EngineArg), Failure> {
-    let absent = match cuda::gpus() {
-        Ok(gpus) => return Ok((gpus.iter().map(listed).collect(), engine.unwrap_or(EngineArg::Cuda))),
-        Err(absent) => absent,
+    let unavailable = match cuda::gpus() {
+        Ok(gpus) => return Ok((gpus.iter().map(to_listed).collect(), engine.unwrap_or(EngineArg::Cuda))),
+        Err(unavailable) => unavailable,
     };
-    // A static binary cannot ask the driver, but nvbandwidth can.
-    if absent != CudaUnavailable::Static || engine == Some(EngineArg::Cuda) {
-        return Err(absent.into());
+    // A static binary cannot load the driver, but nvbandwidth can.
+    if unavailable != CudaUnavailable::Static || engine == Some(EngineArg::Cuda) {
+        return Err(unavailable.into());
     }
     let gpus = nvbandwidth::gpus(machine).map_err(|error| match error {
-        numaio_machine::probe::ProbeError::Unsupported { .. } => absent.clone().into(),
+        numaio_machine::probe::ProbeError::Unsupported { .. } => unavailable.clone().into(),
         error => Failure::new(error),
     })?;
-    output::remark(common, &format!("{absent}: nvbandwidth measures"));
+    output::remark(common, &format!("{unavailable}; using nvbandwidth"));
     Ok((gpus, EngineArg::Nvbandwidth))
 }
 
-fn listed(gpu: &cuda::Gpu) -> ListedGpu {
+fn to_listed(gpu: &cuda::Gpu) -> ListedGpu {
     ListedGpu { index: gpu.index, name: gpu.name.clone(), pci: gpu.pci.parse().ok() }
 }
 
-/// On a tape: the name as it was given.
+/// Returns the requested GPU of a tape, by name only.
 fn gpu_on_tape(args: &GpuArgs) -> Result<Vec<ListedGpu>, Failure> {
     let name = args.device.as_deref().unwrap_or("cuda:0");
     let index = index(name).ok_or_else(|| {
-        Failure::usage(format!("{name:?} is no GPU of a recorded machine")).hint("name it as cuda:0")
+        Failure::usage(format!("invalid GPU '{name}' of a recorded machine"))
+            .hint("expected a name such as cuda:0")
     })?;
     Ok(vec![ListedGpu { index, name: String::new(), pci: None }])
 }
 
-/// `0` of `cuda:0`.
+/// Parses the index of a name such as `cuda:0`.
 fn index(name: &str) -> Option<u32> {
     name.strip_prefix("cuda:")?.parse().ok()
 }
 
-/// The GPU that is meant.
+/// Finds the requested GPU.
 fn choose<'a>(
     common: &Common,
     topology: &Topology,
     gpus: &'a [ListedGpu],
-    wanted: Option<&str>,
+    requested: Option<&str>,
 ) -> Result<&'a ListedGpu, Failure> {
     let names = || gpus.iter().map(|gpu| format!("cuda:{}", gpu.index)).collect::<Vec<String>>().join(", ");
-    let Some(name) = wanted else {
+    let Some(name) = requested else {
         if gpus.len() > 1 {
-            output::remark(common, &format!("there are {}; --device names another than the first", names()));
+            output::remark(common, &format!("found {}; using the first, --device selects another", names()));
         }
-        return gpus.first().ok_or_else(|| Failure::new("no GPU found: nvbandwidth lists none"));
+        return gpus.first().ok_or_else(|| Failure::new("nvbandwidth found no GPU"));
     };
     let address = || topology.devices.iter().find(|device| device.has_name(name)).and_then(|found| found.pci);
     let pci: Option<PciAddress> = name.parse().ok().or_else(address);
     let matches = |gpu: &&ListedGpu| index(name) == Some(gpu.index) || (pci.is_some() && gpu.pci == pci);
     gpus.iter().find(matches).ok_or_else(|| {
-        Failure::usage(format!("{name:?} is no GPU that the CUDA driver finds; there are {}", names()))
+        Failure::usage(format!("the CUDA driver found no GPU '{name}'; available: {}", names()))
     })
 }
 
-/// Where it hangs, by its PCI address.
+/// Describes a GPU, with its node and interrupts by PCI address.
 fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
     let found = topology.devices.iter().find(|device| gpu.pci.is_some() && device.pci == gpu.pci);
     let known = found.map(|found| numaio_measure::io::device(found, None));
@@ -159,8 +162,8 @@ fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
 }
 
 fn matrix(common: &Common, args: &GpuArgs, topology: &Topology, device: &IoDevice) -> Matrix {
-    let matrix = args.places.matrix(common, topology, device);
-    let both_at_once = args.places.direction == Directions::Both;
+    let matrix = args.placement.matrix(common, topology, device);
+    let both_at_once = args.placement.direction == Directions::Both;
     let directions = if args.both_at_once { Vec::new() } else { matrix.directions };
     Matrix { both_at_once, directions, ..matrix }
 }
@@ -175,20 +178,22 @@ fn engines(engine: EngineArg, device: u32) -> Vec<Box<dyn Engine>> {
     }
 }
 
-/// Sizes, each alone or `FIRST..LAST`: every power of two times the first one up to the last.
+/// Parses sizes and ranges `FIRST..LAST`, which stand for FIRST times all powers of two up to LAST.
 fn sizes(text: &str) -> Result<Sizes, String> {
     let mut sizes = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once("..").unwrap_or((part, part));
         let (first, last) = (parse_size(first)?, parse_size(last)?);
-        if first == 0 || last > LARGEST || first > last {
-            return Err(format!("{part:?}: sizes go from 1 byte to 16 GiB, the smaller one first"));
+        if first == 0 || last > MAX_BYTES || first > last {
+            return Err(format!(
+                "invalid size '{part}': expected sizes from 1 to 16G, the smaller one first"
+            ));
         }
         let doubled = std::iter::successors(Some(first), |size| Some(size * 2));
         sizes.extend(doubled.take_while(|size| *size <= last));
     }
-    match sizes.len() > MOST_SIZES {
-        true => Err(format!("{} sizes; up to {MOST_SIZES} can be had", sizes.len())),
+    match sizes.len() > MAX_SIZES {
+        true => Err(format!("expected at most {MAX_SIZES} sizes, got {}", sizes.len())),
         false => Ok(Sizes(sizes)),
     }
 }
@@ -198,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_single_or_every_power_of_two_between() {
+    fn parses_sizes_and_ranges() {
         assert_eq!(sizes("1K..8K"), Ok(Sizes(vec![1024, 2048, 4096, 8192])));
         assert_eq!(sizes("1K..512M").map(|sizes| sizes.0.len()), Ok(20), "as SHOC's");
         assert_eq!(sizes("64M,3K..7K"), Ok(Sizes(vec![64 << 20, 3072, 6144])));

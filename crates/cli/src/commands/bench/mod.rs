@@ -1,5 +1,4 @@
-//! `numaio bench`: real I/O of devices from every node. A file for each kind of device; what they share is in
-//! `shared`.
+//! `numaio bench`: measures I/O of devices from every node.
 
 pub mod disk;
 pub mod gpu;
@@ -18,24 +17,27 @@ use clap::{Args, Parser as _, Subcommand};
 use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
+/// Arguments of `numaio bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
     pub command: BenchCommand,
 }
 
+/// Subcommands of `numaio bench`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
     Disk(disk::DiskArgs),
-    /// Measure TCP between this host and another one
+    /// Measure TCP between this host and another
     Net(net::NetArgs),
-    /// Measure RDMA between this host and another one, by perftest
+    /// Measure RDMA between this host and another by perftest
     Rdma(rdma::RdmaArgs),
     /// Measure copies between memory and a GPU: download, readback, both at once
     Gpu(gpu::GpuArgs),
 }
 
+/// Runs `numaio bench`.
 pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let BenchCommand::Net(command) = &args.command {
         if command.serve {
@@ -46,7 +48,7 @@ pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     measuring::exit(None)
 }
 
-/// Measures, shows and saves; gives a record of each engine.
+/// Measures, shows and saves; returns a record of each engine.
 pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Result<Vec<IoRecord>, Failure> {
     match command {
         BenchCommand::Net(command) => net::run(common, machine, command),
@@ -56,17 +58,17 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
     }
 }
 
-/// A bench as it is typed after `numaio bench`: `disk --file /data`.
+/// Parses the arguments of `numaio bench`, for example `disk --file /data`.
 ///
 /// # Errors
-/// What clap says to it.
+/// An error of clap, or not a measurement.
 pub fn parse_line(text: &str) -> Result<BenchCommand, String> {
     let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
     match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
         Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
-            Err("--serve measures nothing".to_owned())
+            Err("--serve is not a measurement".to_owned())
         }
         Command::Bench(bench) => Ok(bench.command),
-        _ => Err("it is no bench".to_owned()),
+        _ => Err("not a command of numaio bench".to_owned()),
     }
 }

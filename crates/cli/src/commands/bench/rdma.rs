@@ -1,4 +1,4 @@
-//! `numaio bench rdma`: RDMA between two hosts by perftest, from every node.
+//! `numaio bench rdma`: measures RDMA between two hosts by perftest from every node.
 
 use super::net::endpoints::{check_device, EndpointArgs, Endpoints};
 use super::net::remote::{self, RemoteArgs};
@@ -15,35 +15,36 @@ use numaio_measure::engine::{Engine, Perftest};
 use numaio_measure::IoOptions;
 use numaio_schema::IoRecord;
 
+/// Options of `numaio bench rdma`.
 #[derive(Debug, Clone, Args)]
 pub struct RdmaArgs {
     #[command(flatten)]
     pub far: RemoteArgs,
-    /// RDMA device of this machine, as mlx5_0; rdma link lists them
+    /// RDMA device of this machine, for example mlx5_0; rdma link lists them
     #[arg(long, short, value_name = "DEV")]
     pub device: String,
-    /// RDMA device of the other host, if it has another name
+    /// RDMA device of the other host; default: the same name
     #[arg(long, value_name = "DEV")]
     pub peer_device: Option<String>,
-    /// What this machine's device does
+    /// Operation of this machine's device
     #[arg(long, value_name = "OP", default_value = "write")]
     pub op: RdmaOp,
-    /// Index of the GID here, of RoCE; without it perftest's choice
+    /// GID index of this machine's device, for RoCE; default: perftest's choice
     #[arg(long, value_name = "N")]
     pub gid: Option<u32>,
-    /// Index of the GID there, if it is another one
+    /// GID index of the other host's device; default: that of --gid
     #[arg(long, value_name = "N")]
     pub peer_gid: Option<u32>,
-    /// Bytes of a message: sizes as 1K,64K, or 1K..1M for every power of two between
+    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two
     #[arg(long, value_name = "SIZE,...", default_value = "64K", value_parser = sizes)]
     pub sizes: Sizes,
     #[command(flatten)]
-    pub sides: EndpointArgs,
+    pub endpoints: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
 
-/// Operations of RDMA.
+/// RDMA operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RdmaOp {
     /// Write the other host's memory: a device write
@@ -64,17 +65,18 @@ impl From<RdmaOp> for Op {
     }
 }
 
+/// Runs `numaio bench rdma`.
 pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<IoRecord>, Failure> {
     let remote_device = args.peer_device.as_deref().unwrap_or(&args.device);
     for device in [args.device.as_str(), remote_device] {
-        is_name(device)?;
+        check_device_name(device)?;
     }
     let kernel = live(machine)?;
     let topology = discover(machine);
-    let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
-    check_device(ground, &args.device)?;
+    let context = ResolveContext { root: machine, locate: machine, topology: &topology };
+    check_device(context, &args.device)?;
     let far = remote::connect_to(&args.far)?;
-    let endpoints = Endpoints::of(ground, &far, &args.sides, Some(&args.device))?;
+    let endpoints = Endpoints::of(context, &far, &args.endpoints, Some(&args.device))?;
     let op = Op::from(args.op);
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
@@ -82,7 +84,7 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         depth: 1,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = endpoints.options(&args.sides, io, &[op.direction()]);
+    let options = endpoints.options(&args.endpoints, io, &[op.direction()]);
     let engine = Perftest {
         far: endpoints.far.clone(),
         op,
@@ -90,17 +92,19 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
-    let session = Session::join(kernel, far);
-    let done = net::bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
+    let session = Session::open(kernel, far);
+    let result = net::bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
-    done
+    result
 }
 
-/// The peer lets no other name through, and perftest would take one that begins with a dash for an option.
-fn is_name(device: &str) -> Result<(), Failure> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
-    match (1..=64).contains(&device.len()) && device.bytes().all(plain) {
+/// Checks a device name.
+///
+/// The peer rejects other names, and perftest would read a leading dash as an option.
+fn check_device_name(device: &str) -> Result<(), Failure> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':');
+    match (1..=64).contains(&device.len()) && device.bytes().all(is_allowed) {
         true => Ok(()),
-        false => Err(Failure::usage(format!("{device:?} is no RDMA device")).hint("rdma link lists them")),
+        false => Err(Failure::usage(format!("invalid RDMA device '{device}'")).hint("rdma link lists them")),
     }
 }

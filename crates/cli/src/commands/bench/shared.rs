@@ -1,4 +1,4 @@
-//! What benches of all devices share: where streams run, how long, and what becomes of the records.
+//! Common options and steps of `numaio bench`: placement of streams, limits, and output.
 
 use crate::args::{node, percent, seconds, Common, Directions};
 use crate::commands::json;
@@ -20,61 +20,63 @@ use numaio_report::{io_agreement, TextStyle};
 use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model};
 use std::path::{Path, PathBuf};
 
+/// Options of the placement of streams.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Where streams run")]
-pub struct PlacesArgs {
+pub struct PlacementArgs {
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
-    /// Numbers of streams
+    /// Numbers of streams, each measured separately
     #[arg(long, value_name = "N,...", default_value = "1,2,4,8,16", value_delimiter = ',', value_parser = streams)]
     pub streams: Vec<u32>,
-    /// Nodes of the CPUs; without --memory-nodes their buffers are local to them
+    /// CPU nodes; without --memory-nodes, buffers are local to them
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub cpu_nodes: Vec<NodeId>,
-    /// Nodes of the buffers, each with every node of --cpu-nodes or, without it, every node with CPUs
+    /// Buffer nodes, each combined with every node of --cpu-nodes; default: every node with CPUs
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node)]
     pub memory_nodes: Vec<NodeId>,
-    /// Every pair of a node of CPUs and a node of buffers
+    /// Measure every pair of CPU node and buffer node
     #[arg(long, value_name = "MATRIX", value_parser = ["cpu-memory"])]
     pub matrix: Option<String>,
-    /// Every node, although a model tells which nodes are alike
+    /// Measure every node, even if a model provides classes of equal nodes
     #[arg(long)]
     pub exhaustive: bool,
 }
 
+/// Options of limits and output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring and output")]
 pub struct BoundsArgs {
-    /// Time to spend on the machine, in seconds; of several engines each has as much, one after the other
+    /// Time limit in seconds, for each engine
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub seconds: f64,
-    /// Bytes that may be moved in all, as 10G; by each of several engines
+    /// Maximum bytes to move, for example 10G, for each engine
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub bytes: Option<u64>,
-    /// Measure until the 95 % interval of each median is within this, in percent
+    /// Measure until the 95 % interval of each median is within this percentage
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     pub precision: f64,
-    /// Length of one visit, in milliseconds
+    /// Length of one visit in milliseconds
     #[arg(long, value_name = "MS", default_value = "500", value_parser = window)]
     pub window: u32,
-    /// Seed of the order of visits; without it the time
+    /// Seed of the order of visits; default: the time
     #[arg(long, value_name = "N", hide = true)]
     pub seed: Option<u64>,
-    /// Print JSON: what is saved
+    /// Print the saved document as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write what is measured into FILE too, as JSON; of several engines one file each, FILE-ENGINE
+    /// Also write the measurement to FILE as JSON; several engines write FILE-ENGINE
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Do not save what is measured
+    /// Do not save the measurement
     #[arg(long)]
     pub no_save: bool,
 }
 
-impl PlacesArgs {
-    /// Nodes of CPUs and of buffers.
-    pub fn places(&self) -> Placements {
+impl PlacementArgs {
+    /// Returns the nodes of CPUs and buffers.
+    pub fn placements(&self) -> Placements {
         let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
         let (cpu_nodes, memory_nodes) = (set(&self.cpu_nodes), set(&self.memory_nodes));
         match self.matrix.is_none() && memory_nodes.is_empty() {
@@ -83,13 +85,15 @@ impl PlacesArgs {
         }
     }
 
-    /// Placements of streams toward a device. With a saved model of its node, one node of each class stands for the
-    /// others, unless nodes are named or all are asked for.
+    /// Returns the placements of streams for a device.
+    ///
+    /// With a saved model of the device's node, one node represents each class, unless options name
+    /// nodes or request all.
     pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
-        let places = self.places();
-        let wanted = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
+        let places = self.placements();
+        let use_classes = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
         let directions = self.direction.list();
-        let represented = match device.node.filter(|_| wanted) {
+        let represented = match device.node.filter(|_| use_classes) {
             Some(node) => self.represented(common, topology, node),
             None => Vec::new(),
         };
@@ -102,11 +106,11 @@ impl PlacesArgs {
             let Ok(model) = Model::from_json(&text) else { continue };
             let found = io::one_per_class(&model, node, &io::local_nodes(topology), &self.direction.list());
             if found.iter().any(|class| class.nodes.len() > 1) {
-                let what = format!(
-                    "one node of each class of {} is measured; --exhaustive measures all",
+                let message = format!(
+                    "measuring one node of each class of the model '{}'; --exhaustive measures all",
                     path.display()
                 );
-                output::remark(common, &what);
+                output::remark(common, &message);
                 return found;
             }
         }
@@ -115,7 +119,7 @@ impl PlacesArgs {
 }
 
 impl BoundsArgs {
-    /// Options of a campaign within these bounds.
+    /// Returns the options of a campaign within these limits.
     pub fn options(&self, matrix: Matrix, now: u64) -> IoOptions {
         let rule = Rule {
             precision: self.precision,
@@ -133,10 +137,12 @@ impl BoundsArgs {
     }
 }
 
-/// A campaign of each engine, all of the same options; their records are shown by `text`, written, saved and given.
+/// Runs a campaign of each engine with the same options, and shows, writes and saves the records.
+///
+/// `text` renders the records.
 ///
 /// # Errors
-/// If an engine measured nothing, after what others measured was kept.
+/// An engine measured nothing; the records of the others are saved.
 pub fn bench(
     common: &Common,
     machine: &Machine,
@@ -152,10 +158,10 @@ pub fn bench(
     bench_by(common, machine, topology, bounds, engines, &measure, text)
 }
 
-/// The same, each campaign as `measure` runs it.
+/// Like [`bench`], with campaigns run by `measure`.
 ///
 /// # Errors
-/// As [`bench`].
+/// See [`bench`].
 pub fn bench_by(
     common: &Common,
     machine: &Machine,
@@ -166,7 +172,7 @@ pub fn bench_by(
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::should_save(machine, bounds.no_save, Kind::Io, fingerprint)?;
+    let is_saved = measuring::should_save(machine, bounds.no_save, Kind::Io, fingerprint)?;
     if let Some(path) = &bounds.output {
         output::check(path)?;
     }
@@ -188,7 +194,7 @@ pub fn bench_by(
             output::remark(common, &format!("hint: {hint}"));
         }
     }
-    let saved = keep.then(|| {
+    let saved = is_saved.then(|| {
         let save =
             |record: &IoRecord| measuring::save(common, Kind::Io, &record.provenance, record, topology);
         records.iter().try_for_each(save)
@@ -198,7 +204,7 @@ pub fn bench_by(
     Ok(records)
 }
 
-/// Shows records, and writes them where that is asked for.
+/// Prints records, and writes them to the requested file.
 pub fn show(
     bounds: &BoundsArgs,
     records: Vec<IoRecord>,
@@ -215,7 +221,7 @@ pub fn show(
     Ok(records)
 }
 
-/// A page for each engine, and how far they agree.
+/// Renders a page for each engine and their agreement.
 pub fn pages(
     common: &Common,
     records: &[IoRecord],
@@ -231,7 +237,7 @@ pub fn pages(
     pages.join("\n")
 }
 
-/// One file for each record.
+/// Writes a file for each record.
 fn write_all(path: &Path, records: &[IoRecord]) -> Result<(), Failure> {
     for record in records {
         let mut name = path.as_os_str().to_owned();
@@ -243,20 +249,20 @@ fn write_all(path: &Path, records: &[IoRecord]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A size above 0.
+/// Parses a size greater than 0.
 pub fn size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        0 => Err("it is nothing".to_owned()),
+        0 => Err("expected a size greater than 0".to_owned()),
         bytes => Ok(bytes),
     }
 }
 
 fn streams(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no number of streams from 1 to 1024"))
+    number.ok_or_else(|| format!("expected an integer from 1 to 1024, got '{text}'"))
 }
 
 fn window(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (50..=60_000).contains(number));
-    number.ok_or_else(|| format!("{text:?} is no number of milliseconds from 50 to 60000"))
+    number.ok_or_else(|| format!("expected an integer from 50 to 60000, got '{text}'"))
 }

@@ -1,4 +1,4 @@
-//! What `numaio bench disk` reads and writes, and what it may not.
+//! The disk or file that `numaio bench disk` accesses, and its checks.
 
 use super::disk::DiskArgs;
 use crate::args::Common;
@@ -12,42 +12,42 @@ use numaio_machine::workload::Direction;
 use numaio_schema::IoDevice;
 use std::path::Path;
 
-/// A disk or a file that may be measured.
+/// A checked disk or file to measure.
 pub struct Target {
-    /// The device it is or lies on.
+    /// The device, or the device of the file.
     pub device: IoDevice,
-    /// The name for our own engine.
+    /// The path for numaio's own engine.
     pub path: String,
-    /// Its length.
+    /// Its size.
     pub bytes: u64,
-    /// The right to write, held as long as this is.
+    /// The claim to write, held by the target.
     claim: Option<Claim>,
 }
 
 impl Target {
-    /// The name by which another program finds it.
-    pub fn for_others(&self) -> String {
+    /// Returns the path for other programs.
+    pub fn path_for_tools(&self) -> String {
         self.claim.as_ref().map_or_else(|| self.path.clone(), Claim::proc_path)
     }
 }
 
-/// On this machine. What is to be written is claimed.
+/// Checks the requested target on this machine, and claims it if it is written.
 pub fn live(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
     args: &DiskArgs,
 ) -> Result<Target, Failure> {
-    let writes = args.places.direction.list().contains(&Direction::Write);
+    let writes = args.placement.direction.list().contains(&Direction::Write);
     match (&args.device, &args.file) {
         (Some(device), _) => raw_device(machine, topology, device, args, writes),
         (None, Some(file)) => file_target(common, machine, topology, file, args, writes),
-        (None, None) => Err(Failure::usage("neither --device nor --file is given")
-            .hint("--device DEV measures a disk, --file DIR a file that is made there and removed")),
+        (None, None) => Err(Failure::usage("expected --device or --file")
+            .hint("--device DEV measures a disk, --file DIR a temporary file in DIR")),
     }
 }
 
-/// None: for the engine that moves nothing.
+/// Returns an empty target for the engine that moves no data.
 pub fn none() -> Target {
     Target { device: unknown("null"), path: String::new(), bytes: 0, claim: None }
 }
@@ -60,17 +60,19 @@ fn raw_device(
     writes: bool,
 ) -> Result<Target, Failure> {
     if let Some(confirmed) = args.i_know_this_destroys.as_ref().filter(|confirmed| *confirmed != name) {
-        return Err(Failure::usage(format!("--i-know-this-destroys {confirmed} is not --device {name}"))
-            .hint("both must name the same device"));
+        return Err(Failure::usage(format!(
+            "--i-know-this-destroys names '{confirmed}', and --device '{name}'"
+        ))
+        .hint("specify the same device twice"));
     }
     if writes && args.i_know_this_destroys.is_none() {
-        let hint = format!("add --direction read, or --i-know-this-destroys {name} to lose what is on it");
-        return Err(Failure::usage(format!("writing to {name} destroys what is on it")).hint(hint));
+        let hint = format!("add --direction read, or --i-know-this-destroys {name} to destroy its data");
+        return Err(Failure::usage(format!("writing to '{name}' destroys its data")).hint(hint));
     }
     let path = path_of(topology, name);
     let facts = facts(machine, &path)?;
     if !facts.is_device {
-        return Err(Failure::usage(format!("{path} is no block device"))
+        return Err(Failure::usage(format!("'{path}' is not a block device"))
             .hint("--file PATH measures a file; numaio topology lists devices"));
     }
     let claim = match writes {
@@ -78,10 +80,10 @@ fn raw_device(
         false => None,
     };
     let mut device = device_near(machine, topology, &path, None).unwrap_or_else(|| unknown(short(name)));
-    // A loop device or a volume is named beside the disk that it lies on.
-    let is_it =
+    // A loop device or a volume is recorded with the disk that it is on.
+    let is_disk =
         topology.devices.iter().any(|found| found.name() == device.name && found.has_name(short(name)));
-    device.reached_via = Some(path.clone()).filter(|_| !is_it && device.name != short(name));
+    device.reached_via = Some(path.clone()).filter(|_| !is_disk && device.name != short(name));
     Ok(Target { device, path, bytes: facts.bytes, claim })
 }
 
@@ -103,7 +105,7 @@ fn file_target(
         return Ok(Target { device: device(), path: name.clone(), bytes: facts.bytes, claim: None });
     }
     numaio_linux::interrupt::install()
-        .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
     measuring::announce_fill(common, file, args.area);
     let claim = Claim::file(file, args.area).map_err(claim_failure)?;
     let (path, bytes) = (claim.name().to_owned(), claim.bytes());
@@ -116,14 +118,12 @@ fn claim(machine: &Machine, path: &str) -> Result<Claim, Failure> {
 
 fn facts(machine: &Machine, path: &str) -> Result<DiskFacts, Failure> {
     io::disk_facts(machine, path).map_err(|error| {
-        let failure = Failure::new(format!("{path}: {error}"));
+        let failure = Failure::new(format!("cannot access '{path}': {error}"));
         match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                failure.hint(
-                    "raw devices are read by root and by the group disk, and in a container only if it was given them: \
-                     run as root, or measure a file by --file",
-                )
-            }
+            std::io::ErrorKind::PermissionDenied => failure.hint(
+                "reading a device requires root or the group disk, and in a container a device mapping; \
+                     or measure a file by --file",
+            ),
             std::io::ErrorKind::NotFound => failure.hint("numaio topology lists devices"),
             _ => failure,
         }
@@ -133,18 +133,17 @@ fn facts(machine: &Machine, path: &str) -> Result<DiskFacts, Failure> {
 fn claim_failure(error: ClaimError) -> Failure {
     let failure = Failure::new(&error);
     match error {
-        ClaimError::Exists { .. } => failure
-            .hint("name a file that is not there, or a folder; --direction read reads one that is there"),
-        ClaimError::InUse { .. } => {
-            failure.hint("a device in use is never written; --direction read reads it")
+        ClaimError::Exists { .. } => {
+            failure.hint("specify a new file or a directory; --direction read reads an existing file")
         }
-        ClaimError::NoSpace { .. } => failure.hint("a smaller --area needs less"),
+        ClaimError::InUse { .. } => failure.hint("devices in use are only read, by --direction read"),
+        ClaimError::NoSpace { .. } => failure.hint("reduce --area"),
         ClaimError::Interrupted => Failure { code: crate::failure::INTERRUPTED, ..failure },
         ClaimError::NotBlockDevice { .. } | ClaimError::Refused { .. } => failure,
     }
 }
 
-/// `sdb` of `/dev/sdb`.
+/// Removes the prefix `/dev/` of a device name.
 pub fn short(name: &str) -> &str {
     name.strip_prefix("/dev/").unwrap_or(name)
 }
@@ -153,20 +152,21 @@ fn device_file(name: &str) -> String {
     format!("/dev/{}", short(name))
 }
 
-/// The device file of a name: its own, or that of the disk which answers to it, as `0000:3b:00.0`.
+/// Returns the device file of a name or an alias such as `0000:3b:00.0`.
 fn path_of(topology: &Topology, name: &str) -> String {
     let own = if name.starts_with('/') { name.to_owned() } else { device_file(name) };
     let found = topology.devices.iter().find(|device| device.has_name(short(name)));
-    let others = found.into_iter().flat_map(|device| device.names.iter().map(|name| device_file(name)));
+    let aliases = found.into_iter().flat_map(|device| device.names.iter().map(|name| device_file(name)));
     let is_block = |path: &String| {
         use std::os::unix::fs::FileTypeExt;
         std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
     };
-    std::iter::once(own.clone()).chain(others).find(is_block).unwrap_or(own)
+    std::iter::once(own.clone()).chain(aliases).find(is_block).unwrap_or(own)
 }
 
-/// The device near which a path is, through volumes and file systems; of several their names, and their node if they
-/// have one in common.
+/// Resolves the device of a path through volumes and file systems.
+///
+/// Several devices are described by their joined names and their common node, if any.
 pub fn device_near(
     machine: &Machine,
     topology: &Topology,
@@ -188,7 +188,7 @@ pub fn device_near(
     }
 }
 
-/// A device of which nothing but its name is known.
+/// Returns a device with only its name.
 fn unknown(name: &str) -> IoDevice {
     IoDevice {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What no document tells of the target: measured now, or said.
+//! Measurements of the target that no document contains: taken now, or reported as missing.
 
 use super::view_set::{Duplicates, ViewSet};
 use super::CompareArgs;
@@ -15,37 +15,37 @@ use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use numaio_schema::Document;
 use std::path::Path;
 
-/// What measures a kind of view.
-pub struct Source {
-    /// Where its documents are kept.
+/// A measurement that yields views.
+pub struct ViewSource {
+    /// Kind of its saved documents.
     pub kind: Kind,
-    /// How the names of its views begin; all of them are wanted.
+    /// Prefixes of the names of its views; a complete set has a view for each prefix.
     pub names: &'static [&'static str],
-    /// Rule of the warning that it is missing.
+    /// Rule name of the warning about its absence.
     rule: &'static str,
-    /// Its name for people.
+    /// Name in messages.
     title: &'static str,
-    /// The command that measures it.
+    /// Command that measures it.
     command: &'static str,
 }
 
-/// What can be measured, in the order in which it is.
-pub const SOURCES: [Source; 3] = [
-    Source {
+/// Measurements that `--measure` takes, in this order.
+pub const SOURCES: [ViewSource; 3] = [
+    ViewSource {
         kind: Kind::Latency,
         names: &["latency-"],
         rule: "missing-latency",
         title: "latency",
         command: "numaio latency",
     },
-    Source {
+    ViewSource {
         kind: Kind::Stream,
         names: &["stream-"],
         rule: "missing-stream",
         title: "STREAM",
         command: "numaio stream",
     },
-    Source {
+    ViewSource {
         kind: Kind::Model,
         names: &["copy-write", "copy-read"],
         rule: "missing-model",
@@ -54,44 +54,45 @@ pub const SOURCES: [Source; 3] = [
     },
 ];
 
-impl Source {
-    /// Whether all of its views are known.
-    pub fn is_known(&self, found: &ViewSet) -> bool {
-        self.names.iter().all(|name| found.has_view(name))
+impl ViewSource {
+    /// Returns whether all of its views are in the set.
+    pub fn is_complete(&self, views: &ViewSet) -> bool {
+        self.names.iter().all(|prefix| views.has_view(prefix))
     }
 
-    fn missing(&self, target: NodeId, why: &str) -> String {
-        format!("{} is missing for node {target}: {why}", self.title)
+    fn missing(&self, target: NodeId, reason: &str) -> String {
+        format!("{} is missing for node {target}: {reason}", self.title)
     }
 }
 
-/// Measures what no document tells. What fails is said among the warnings, and what is there is compared.
+/// Takes the measurements that no document contains. A failure becomes a warning of the comparison,
+/// which then uses the other views.
 pub fn measure(
     common: &Common,
     args: &CompareArgs,
     machine: &Machine,
     topology: &Topology,
-    found: &mut ViewSet,
+    views: &mut ViewSet,
 ) -> Result<(), Failure> {
     for source in &SOURCES {
-        if source.is_known(found) || interrupt::interrupted() {
+        if source.is_complete(views) || interrupt::interrupted() {
             continue;
         }
-        match measure_source(common, args, source.kind, machine, topology, found.target()) {
+        match measure_source(common, args, source.kind, machine, topology, views.target()) {
             Ok(document) => {
                 if machine.is_live() && !args.no_save {
                     save(common, source.kind, &document, topology)?;
                 }
-                found.add(Path::new(""), &document, Duplicates::Replace)?;
+                views.add(Path::new(""), &document, Duplicates::Replace)?;
             }
             Err(failure) if failure.code == failure::INTERRUPTED => return Err(failure),
-            Err(failure) => found.warn(source.rule, source.missing(found.target(), &failure.message)),
+            Err(failure) => views.warn(source.rule, source.missing(views.target(), &failure.message)),
         }
     }
     Ok(())
 }
 
-/// Measures the row and the column of the target.
+/// Measures the row and the column of the target in the matrix.
 fn measure_source(
     common: &Common,
     args: &CompareArgs,
@@ -102,21 +103,21 @@ fn measure_source(
 ) -> Result<Document, Failure> {
     let (around, time_limit_s, now) = (NodeSet::one(target), args.time_limit, machine.time());
     let rule = Rule { time_limit_s, seed: now, ..Rule::default() };
-    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let measured = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
     Ok(match kind {
         Kind::Latency => {
             let options = LatencyOptions { around, rule, ..LatencyOptions::default() };
-            let record = measuring::measure_latency(common, setting, now, &options)?;
+            let record = measuring::measure_latency(common, measured, now, &options)?;
             Document::Latency(Box::new(record))
         }
         Kind::Stream => {
             let options = StreamOptions { around, rule, ..StreamOptions::default() };
-            let record = measuring::measure_stream(common, setting, now, &options)?;
+            let record = measuring::measure_stream(common, measured, now, &options)?;
             Document::Stream(Box::new(record))
         }
         _ => {
             let options = Options { targets: around, time_limit_s, seed: now, ..Options::default() };
-            let record = measuring::measure(common, setting, now, &options)?;
+            let record = measuring::measure(common, measured, now, &options)?;
             let model = numaio_model::fit(record, topology, numaio_model::ClassOptions::default());
             Document::Model(Box::new(model))
         }
@@ -132,13 +133,13 @@ fn save(common: &Common, kind: Kind, document: &Document, topology: &Topology) -
     }
 }
 
-/// Says what no document tells, and what measures it.
-pub fn warn_missing(found: &mut ViewSet) {
+/// Adds a warning for each missing measurement, with the command that takes it.
+pub fn warn_missing(views: &mut ViewSet) {
     for source in &SOURCES {
-        let is_warned = found.warnings.iter().any(|warning| warning.rule == source.rule);
-        if !source.is_known(found) && !is_warned {
-            let how = format!("{} measures it", source.command);
-            found.warn(source.rule, source.missing(found.target(), &how));
+        let is_warned = views.warnings.iter().any(|warning| warning.rule == source.rule);
+        if !source.is_complete(views) && !is_warned {
+            let reason = format!("{} measures it", source.command);
+            views.warn(source.rule, source.missing(views.target(), &reason));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `numaio compare`: views of one target beside each other.
+//! `numaio compare`: comparison of the views of one target.
 
 mod missing;
 mod target;
@@ -23,49 +23,51 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use view_set::{Duplicates, ViewSet};
 
+/// Arguments of `numaio compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The target; without it the first node that has devices
+    /// Target node; default: the first node that has devices
     #[arg(long, short = 'k', value_name = "K", value_parser = node, conflicts_with = "device")]
     pub node: Option<NodeId>,
-    /// The target is the node of this device: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
+    /// Device whose node is the target: eth0, nvme0n1, mlx5_0, 0000:3b:00.0
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
-    /// Documents of one machine in place of those that are saved of this one
+    /// Compare documents of one machine instead of the saved documents of this machine
     ///
-    /// Written by numaio model, stream, latency and topology with --json. Of several that measure the same the
-    /// newest counts.
+    /// numaio model, stream, latency and topology write them with --json. Of several documents with
+    /// the same measurement, the newest is used.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    /// Further views beside the others: documents of the form numaio/view/1, or measurements
+    /// Add views from these files: documents with schema numaio/view/1, or measurements
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub with: Vec<PathBuf>,
-    /// Every document, not only the newest of each kind
+    /// Compare every document, not only the newest of each kind
     #[arg(long)]
     pub all: bool,
-    /// Measure what is missing
+    /// Take missing measurements
     #[arg(long, conflicts_with = "from")]
     pub measure: bool,
-    /// Time to spend on each measurement that is missing, in seconds
+    /// Time limit of each missing measurement, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub time_limit: f64,
-    /// How far below a class's best its members may be, in percent
+    /// Tolerance of a class: how far a member may be below the best of its class, in percent
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
     pub level: f64,
-    /// Show every pair of nodes that a view puts in the wrong order, not only the worst
+    /// Show all misordered pairs of nodes, not only the worst
     #[arg(long)]
     pub all_pairs: bool,
-    /// Show number of measurements, interval and drift of every figure
+    /// Show the number of measurements, interval and drift of every value
     #[arg(long, conflicts_with = "json")]
     pub stats: bool,
-    /// Print JSON: what is saved, with number, interval and drift of every figure
+    /// Print JSON: the saved document, with number, interval and drift of every value
     #[arg(long)]
     pub json: bool,
-    /// Do not save what is measured and compared
+    /// Do not save the measurements and the comparison
     #[arg(long)]
     pub no_save: bool,
 }
 
+/// Runs `numaio compare`.
 pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     let from = read(&args.from)?;
     let with = read(&args.with)?;
@@ -79,36 +81,36 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
     let fingerprint = identity.fingerprint.clone();
     let subject = ViewSubject { machine: &fingerprint, target, level: args.level };
-    let mut found = ViewSet::new(subject, topology.as_ref());
+    let mut views = ViewSet::new(subject, topology.as_ref());
     match (args.from.is_empty(), &machine) {
-        (false, _) => add_given(&mut found, &from, args.all, target)?,
+        (false, _) => add_given(&mut views, &from, args.all, target)?,
         (true, Machine::Recorded(_)) => {}
-        (true, _) => add_saved(common, &mut found, args.all, &identity)?,
+        (true, _) => add_saved(common, &mut views, args.all, &identity)?,
     }
     let replay = matches!(machine, Machine::Recorded(_)) && args.from.is_empty();
-    let keep = measuring::should_save(
+    let save_comparison = measuring::should_save(
         &machine,
         args.no_save || !args.from.is_empty(),
         Kind::Comparison,
         &fingerprint,
     )?;
     if let Some(topology) = topology.as_ref().filter(|_| args.measure || replay) {
-        missing::measure(common, args, &machine, topology, &mut found)?;
+        missing::measure(common, args, &machine, topology, &mut views)?;
     }
     for (path, document) in &with {
-        if !found.add(path, document, Duplicates::Keep)? {
+        if !views.add(path, document, Duplicates::Keep)? {
             return Err(no_view(path, target));
         }
     }
-    missing::warn_missing(&mut found);
-    let comparison = build_comparison(identity, target, devices, found)
+    missing::warn_missing(&mut views);
+    let comparison = build_comparison(identity, target, devices, views)
         .map_err(|failure| failure.hint(hint_for_missing(args, &machine)))?;
-    let saved = keep.then(|| save(common, &comparison));
+    let saved = save_comparison.then(|| save(common, &comparison));
     print(common, args, &comparison)?;
     measuring::exit(saved)
 }
 
-/// Views of a target that a machine and documents about it hold, beside each other.
+/// Compares the views of a target in the topology and in documents of its machine.
 pub fn of_documents(
     topology: &Topology,
     documents: &[Document],
@@ -116,43 +118,43 @@ pub fn of_documents(
 ) -> Result<Comparison, Failure> {
     let identity = topology.identity.clone();
     let subject = ViewSubject { machine: &identity.fingerprint, target, level: LEVEL };
-    let mut found = ViewSet::new(subject, Some(topology));
+    let mut views = ViewSet::new(subject, Some(topology));
     for document in documents.iter().filter(|document| !matches!(document, Document::Comparison(_))) {
-        found.add(Path::new(""), document, Duplicates::Drop)?;
+        views.add(Path::new(""), document, Duplicates::Drop)?;
     }
     let devices = topology.devices_on(target).map(|device| device.name()).collect();
-    build_comparison(identity.clone(), target, devices, found)
+    build_comparison(identity.clone(), target, devices, views)
 }
 
-/// Documents that hold views, the newest first.
+/// Reads documents that contain views, newest first.
 fn read(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
-    let mut read = documents::read_of_one_machine(paths)?;
-    for (path, document) in &read {
+    let mut documents = documents::read_of_one_machine(paths)?;
+    for (path, document) in &documents {
         if matches!(document, Document::Comparison(_) | Document::Receipt(_)) {
-            return Err(Failure::file(path, "it holds nothing to compare").hint(
-                "numaio report shows a comparison; what numaio model, stream and latency write with --json is compared",
+            return Err(Failure::file(path, "the document has no views to compare").hint(
+                "name documents that numaio model, stream or latency wrote with --json; \
+                 numaio report shows a comparison",
             ));
         }
     }
-    read.sort_by_key(|(_, document)| std::cmp::Reverse(documents::measured_at(document)));
-    Ok(read)
+    documents.sort_by_key(|(_, document)| std::cmp::Reverse(documents::measured_at(document)));
+    Ok(documents)
 }
 
-/// How to come by what is missing.
+/// Returns the hint how to obtain missing views.
 fn hint_for_missing(args: &CompareArgs, machine: &Machine) -> &'static str {
     match machine {
         _ if !args.from.is_empty() => {
             "add documents of that machine: numaio latency, stream and model write them with --json"
         }
-        Machine::Recorded(_) => "record the machine anew, without --no-measure and --no-baselines",
-        Machine::Copied(_) => {
-            "a copied tree tells what is stated; --from adds documents of what was measured"
-        }
-        Machine::Live(_) | Machine::Recording(_) => "numaio compare --measure measures what is missing",
+        Machine::Recorded(_) => "record the machine again, without --no-measure and --no-baselines",
+        Machine::Copied(_) => "a copied tree contains no measurements; add documents by --from",
+        Machine::Live(_) | Machine::Recording(_) => "numaio compare --measure takes missing measurements",
     }
 }
 
-/// The machine as it is seen, or as a document among those given holds it; none if they are of another one.
+/// Returns the topology that a given document contains, else the discovered one; `None` if the
+/// documents belong to another machine.
 fn topology(machine: &Machine, common: &Common, from: &[(PathBuf, Document)]) -> Option<Topology> {
     let given = from.iter().find_map(|(_, document)| match document {
         Document::Topology(document) => Some(document.topology.clone()),
@@ -160,25 +162,25 @@ fn topology(machine: &Machine, common: &Common, from: &[(PathBuf, Document)]) ->
     });
     let named = common.machine.is_some() || common.sysroot.is_some();
     given.filter(|_| !named).or_else(|| {
-        let seen = discover(machine);
-        let is_it = match from.first() {
-            Some((_, first)) if !named => documents::machine_of(first) == seen.identity.fingerprint,
+        let discovered = discover(machine);
+        let same_machine = match from.first() {
+            Some((_, first)) if !named => documents::machine_of(first) == discovered.identity.fingerprint,
             _ => true,
         };
-        is_it.then_some(seen)
+        same_machine.then_some(discovered)
     })
 }
 
-/// Documents that were given.
+/// Adds the documents of `--from`.
 fn add_given(
-    found: &mut ViewSet,
+    views: &mut ViewSet,
     from: &[(PathBuf, Document)],
     all: bool,
     target: NodeId,
 ) -> Result<(), Failure> {
     let duplicates = if all { Duplicates::Keep } else { Duplicates::Drop };
     for (path, document) in from {
-        let has_views = found.add(path, document, duplicates)?;
+        let has_views = views.add(path, document, duplicates)?;
         if !has_views && !matches!(document, Document::Topology(_)) {
             return Err(no_view(path, target));
         }
@@ -187,31 +189,31 @@ fn add_given(
 }
 
 fn no_view(path: &Path, target: NodeId) -> Failure {
-    Failure::file(path, format!("it holds no view of node {target}"))
-        .hint("a measurement by single cores is no view; --node chooses another target")
+    Failure::file(path, format!("the document has no view of node {target}"))
+        .hint("choose another target by --node; measurements by single cores are not compared")
 }
 
-/// How far below a class's best its members may be, where nobody chooses.
+/// Tolerance of a class without `--level`.
 const LEVEL: f64 = 0.1;
 
-/// Saved documents of each kind that are looked at, the newest first.
+/// Limit of saved documents read of each kind, newest first.
 const MOST_SAVED: usize = 50;
 
-/// The newest saved document of each kind that tells of the target, older ones for views that it lacks; or all
+/// Adds saved documents of each kind, newest first, until the views are complete; with `all`, all
 /// of them.
-fn add_saved(common: &Common, found: &mut ViewSet, all: bool, machine: &Identity) -> Result<(), Failure> {
+fn add_saved(common: &Common, views: &mut ViewSet, all: bool, machine: &Identity) -> Result<(), Failure> {
     let duplicates = if all { Duplicates::Keep } else { Duplicates::Drop };
     for source in &SOURCES {
         for path in documents::saved(common, source.kind, machine).take(MOST_SAVED) {
-            if source.is_known(found) && !all {
+            if source.is_complete(views) && !all {
                 break;
             }
-            found.add(&path, &documents::read(&path)?, duplicates)?;
+            views.add(&path, &documents::read(&path)?, duplicates)?;
         }
     }
-    // Of I/O there may be a device and an engine in each document.
+    // Each document of I/O may cover another device and engine.
     for path in documents::saved(common, Kind::Io, machine).take(MOST_SAVED) {
-        found.add(&path, &documents::read(&path)?, duplicates)?;
+        views.add(&path, &documents::read(&path)?, duplicates)?;
     }
     Ok(())
 }
@@ -220,21 +222,21 @@ fn build_comparison(
     machine: Identity,
     target: NodeId,
     devices: Vec<String>,
-    found: ViewSet,
+    set: ViewSet,
 ) -> Result<Comparison, Failure> {
-    let views = found.views();
+    let views = set.views();
     if views.len() < 2 {
-        let what = views.first().map_or("nothing is".to_owned(), |view| format!("only {} is", view.title));
-        let why: Vec<String> = found.warnings.iter().map(|warning| warning.what.clone()).collect();
+        let available = views.first().map_or("no view".to_owned(), |view| format!("only {}", view.title));
+        let reasons: Vec<String> = set.warnings.iter().map(|warning| warning.what.clone()).collect();
         return Err(Failure::new(format!(
-            "there is nothing to compare: {what} known of node {target}; {}",
-            why.join("; ")
+            "nothing to compare: {available} is available for node {target}; {}",
+            reasons.join("; ")
         )));
     }
-    let ViewSet { warnings, measured_at, .. } = found;
+    let ViewSet { warnings, measured_at, .. } = set;
     let numaio = env!("CARGO_PKG_VERSION").to_owned();
-    let about = ComparisonContext { numaio, machine, measured_at, target, devices, warnings };
-    Ok(numaio_model::compare(about, views))
+    let context = ComparisonContext { numaio, machine, measured_at, target, devices, warnings };
+    Ok(numaio_model::compare(context, views))
 }
 
 fn save(common: &Common, comparison: &Comparison) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! What documents say of one target, collected for a comparison.
+//! Views of one target, collected from documents.
 
 use crate::documents;
 use crate::failure::Failure;
@@ -8,34 +8,34 @@ use numaio_model::ViewSubject;
 use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
-/// Beginnings of names of views, in the order of their columns; others come after.
+/// Prefixes of view names, in the order of their columns. Other views follow.
 const ORDER: [&str; 6] = ["slit", "hmat-", "latency-", "stream-", "copy-", "io-"];
 
-/// Views of one target, with where they come from.
+/// Views of one target, with the provenance of their measurements.
 #[derive(Debug)]
 pub struct ViewSet<'a> {
     subject: ViewSubject<'a>,
-    /// Views, in the order in which they were added.
+    /// Views in the order of insertion.
     views: Vec<View>,
-    /// What is doubtful in the measurements, and what is missing.
+    /// Doubtful and missing measurements.
     pub warnings: Vec<Warning>,
-    /// Seconds since 1970 of the newest measurement.
+    /// Time of the newest measurement, in seconds since 1970.
     pub measured_at: u64,
 }
 
-/// What to do with a view of a name that is there already.
+/// Handling of a view whose name is already in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Leave it out, as it is older.
+    /// Ignore the new view, which is older.
     Drop,
-    /// Keep it, with the name of its file in its title.
+    /// Add the new view, with the name of its file in its title.
     Keep,
-    /// Take it in place of the one that is there.
+    /// Replace the existing view.
     Replace,
 }
 
 impl<'a> ViewSet<'a> {
-    /// What the machine itself states, if it is at hand.
+    /// Creates a set with the views that the firmware states, if the topology is available.
     pub fn new(subject: ViewSubject<'a>, topology: Option<&Topology>) -> Self {
         let stated = topology.into_iter().flat_map(|topology| {
             let slit = numaio_model::slit_views(topology, &subject);
@@ -45,13 +45,21 @@ impl<'a> ViewSet<'a> {
         Self { subject, views, warnings: Vec::new(), measured_at: 0 }
     }
 
-    /// Adds what a document says of the target; false if that is nothing. `path` is its file, if it has one.
+    /// Adds the views of the target in a document; returns false if it has none.
+    ///
+    /// `path` is the file of the document, or empty.
+    ///
+    /// # Errors
+    /// [`Failure`]: a document of another machine, or an invalid view.
     pub fn add(&mut self, path: &Path, document: &Document, duplicates: Duplicates) -> Result<bool, Failure> {
         if documents::machine_of(document) != self.subject.machine {
-            let wanted = self.subject.machine;
+            let expected = self.subject.machine;
             let found = documents::machine_name(document);
-            return Err(Failure::file(path, format!("it is of {found}; machine {wanted} is compared"))
-                .hint("views of one machine are compared; --machine and --from choose which"));
+            return Err(Failure::file(
+                path,
+                format!("the document is of {found}, not of machine {expected}"),
+            )
+            .hint("all views must belong to one machine; choose it by --machine or --from"));
         }
         let subject = &self.subject;
         let views = match document {
@@ -87,7 +95,7 @@ impl<'a> ViewSet<'a> {
         Ok(has_views)
     }
 
-    /// The node that views are of.
+    /// Returns the target node.
     pub fn target(&self) -> NodeId {
         self.subject.target
     }
@@ -113,7 +121,7 @@ impl<'a> ViewSet<'a> {
         }
     }
 
-    /// Adds a warning, once.
+    /// Adds a warning, unless the set has it already.
     pub fn warn(&mut self, rule: &str, what: String) {
         let warning = Warning { rule: rule.to_owned(), what };
         if !self.warnings.contains(&warning) {
@@ -121,21 +129,21 @@ impl<'a> ViewSet<'a> {
         }
     }
 
-    /// Whether there is a view whose name begins so.
-    pub fn has_view(&self, beginning: &str) -> bool {
-        self.views.iter().any(|view| view.name.starts_with(beginning))
+    /// Returns whether the name of a view starts with `prefix`.
+    pub fn has_view(&self, prefix: &str) -> bool {
+        self.views.iter().any(|view| view.name.starts_with(prefix))
     }
 
-    /// The views in the order of their columns.
+    /// Returns the views in the order of their columns.
     pub fn views(&self) -> Vec<View> {
-        let place = |view: &View| ORDER.iter().position(|beginning| view.name.starts_with(beginning));
+        let column = |view: &View| ORDER.iter().position(|prefix| view.name.starts_with(prefix));
         let mut views = self.views.clone();
-        views.sort_by_key(|view| place(view).unwrap_or(ORDER.len()));
+        views.sort_by_key(|view| column(view).unwrap_or(ORDER.len()));
         views
     }
 }
 
-/// Targets of a copy model, those with devices first, with their devices.
+/// Returns the targets of a copy model with their devices; targets with devices come first.
 pub fn targets(document: &Document) -> Vec<(NodeId, Vec<String>)> {
     let Document::Model(model) = document else { return Vec::new() };
     let mut targets: Vec<(NodeId, Vec<String>)> =

@@ -7,9 +7,8 @@ use std::ffi::OsString;
 
 /// Options that are not forwarded: those for local output and job records, those that a remote
 /// numaio gets anyway, and no-ops, which an older numaio does not know.
-const NOT_FORWARDED: [&str; 9] = [
+const NOT_FORWARDED: [&str; 8] = [
     "json",
-    "verbose",
     "progress",
     "no_job",
     "attached",
@@ -35,7 +34,8 @@ impl ForwardedOptions {
             let id = arg.get_id().as_str();
             let long = if id == "compress_auto" { Some("compress=auto") } else { arg.get_long() };
             let Some(long) = long.filter(|_| !NOT_FORWARDED.contains(&id)) else { continue };
-            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            if !matches!(matches.value_source(id), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+            {
                 continue;
             }
             if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE")) {
@@ -81,6 +81,7 @@ impl FromArgMatches for ForwardedOptions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::copy_command;
     use super::super::transfer_options::Compress;
     use super::*;
     use clap::Arg;
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn keeps_the_order_and_drops_local_options() {
         let words = "copy -a --exclude x --bwlimit 10M --include=y --exclude z --json --no-job -hn a b";
-        let command = CopyArgs::augment_args(Command::new("copy"));
+        let command = copy_command();
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
         let wanted = ["--archive", "--exclude=x", "--bwlimit=10M", "--include=y", "--exclude=z", "--dry-run"];
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn accepts_no_op_options_without_forwarding_them() {
         let words = "copy -a -tlHSAX --times --links --hard-links --sparse --acls --xattrs a b";
-        let command = CopyArgs::augment_args(Command::new("copy"));
+        let command = copy_command();
         let matches = command.clone().try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
         assert_eq!(typed.options, ["--archive"]);
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn repeated_options_override_and_lists_accumulate() {
         let words = "copy -avv -aP --progress --bwlimit 1M --exclude x --bwlimit 2M --exclude y --via a,b --via c a b";
-        let command = CopyArgs::augment_args(Command::new("copy"));
+        let command = copy_command();
         let matches = command.try_get_matches_from(words.split(' ')).expect("options");
         let args = CopyArgs::from_arg_matches(&matches).expect("options");
         let wanted =
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn forwards_z_as_compress_auto() {
         let compress = |words: &str| {
-            let command = CopyArgs::augment_args(Command::new("copy"));
+            let command = copy_command();
             let matches = command.try_get_matches_from(words.split(' ')).expect("options");
             let args = CopyArgs::from_arg_matches(&matches).expect("options");
             (args.transfer.compress(), args.forwarded.options)

@@ -207,9 +207,6 @@ pub struct DisplayArgs {
     /// Print events as lines of JSON
     #[arg(long, conflicts_with = "verbose")]
     pub json: bool,
-    /// Print the name of every created or changed file
-    #[arg(long, short)]
-    pub verbose: bool,
     /// Show the progress, even if standard error is not a terminal
     #[arg(long, visible_short_alias = 'P')]
     pub progress: bool,
@@ -303,4 +300,15 @@ fn exit_code(failed: u64, given_up: bool) -> ExitCode {
 fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, Command};
+
+    /// Returns the command with its own and the common options.
+    pub fn copy_command() -> Command {
+        Common::augment_args(CopyArgs::augment_args(Command::new("copy")))
+    }
 }

@@ -30,7 +30,7 @@ pub struct NetArgs {
     pub data_port: Option<(u16, u16)>,
     /// Number of TCP connections for data; default 8, or one per two CPUs if that is less and the
     /// latency is low
-    #[arg(long, value_name = "N", value_parser = integer(1..=MAX_STREAMS))]
+    #[arg(long, value_name = "N", env = "NUMAIO_STREAMS", value_parser = integer(1..=MAX_STREAMS))]
     streams: Option<u32>,
     /// Additional addresses of the other host, for example of further network interfaces: data
     /// connections use all addresses in turn, and the first one instead of an unreachable one

@@ -141,7 +141,7 @@ impl TransferRequest {
             delete: args.delete,
             in_place: args.inplace,
             dry_run: args.dry_run,
-            reports_changes: args.dry_run || args.display.json || args.display.verbose,
+            reports_changes: args.dry_run || args.display.json || common.verbose,
             hash: args.transfer.hash as u8,
             fsync: args.transfer.fsync as u8,
             bytes_per_second: args.transfer.bwlimit.filter(|most| *most > 0),

@@ -121,17 +121,16 @@ pub fn with_unsupported_options(command: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CopyArgs;
+    use super::super::tests::copy_command;
     use super::*;
     use clap::error::ErrorKind;
-    use clap::Args;
 
     #[test]
     fn suggests_only_supported_options() {
         for (typed, proposed) in
             [("--no-permissions", None), ("--dele", None), ("--recursiv", Some("--recursive"))]
         {
-            let command = with_unsupported_options(CopyArgs::augment_args(Command::new("copy")));
+            let command = with_unsupported_options(copy_command());
             let mut error = command.try_get_matches_from(["copy", typed, "a", "b"]).expect_err(typed);
             remove_unsupported_suggestion(&mut error);
             let of = |error: &Error| error.get(ContextKind::SuggestedArg).map(ToString::to_string);
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn unsupported_options_fail_with_their_tip_and_are_not_in_the_help() {
-        let command = || with_unsupported_options(CopyArgs::augment_args(Command::new("copy")));
+        let command = || with_unsupported_options(copy_command());
         let help = command().render_long_help().to_string();
         for (spelling, tip) in
             UNSUPPORTED.iter().flat_map(|(all, tip)| all.iter().map(move |one| (*one, tip)))

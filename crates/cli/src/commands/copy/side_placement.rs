@@ -7,7 +7,6 @@ use super::request::TransferRequest;
 use super::side_plan::{self, SidePlan};
 use super::transfer_options::{Io, Placement};
 use super::work_sharing::pick_group_to_help;
-use super::DisplayArgs;
 use crate::args::{Common, Directions};
 use crate::commands::placement::{self, PlacementArgs};
 use crate::failure::Failure;
@@ -108,12 +107,10 @@ impl<'a> SideSetup<'a> {
         if let Some(here) = &self.request.local {
             let notes = self.notes.iter().chain(note.iter().flatten());
             notes.for_each(|note| output::remark(&here.common, note));
-            match here.display {
-                DisplayArgs { json: true, .. } => output::print(&self.event(network.as_ref()))?,
-                DisplayArgs { verbose: true, .. } => {
-                    output::remark(&here.common, &self.line(network.as_ref()))
-                }
-                _ => {}
+            if here.display.json {
+                output::print(&self.event(network.as_ref()))?;
+            } else {
+                output::detail(&here.common, &self.line(network.as_ref()));
             }
         }
         let most = self.worker_groups.iter().max_by_key(|group| group.threads);

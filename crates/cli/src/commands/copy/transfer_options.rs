@@ -15,7 +15,7 @@ const MAX_THREADS: u32 = 128;
 #[command(next_help_heading = "Transfer")]
 pub struct TransferArgs {
     /// Hash that verifies every part of a file; none trusts memory and network
-    #[arg(long, value_name = "HASH", default_value = "xxh3")]
+    #[arg(long, value_name = "HASH", default_value = "xxh3", env = "NUMAIO_HASH")]
     pub hash: Hash,
     /// When to sync data: none leaves it to the kernel, file before a file is renamed, end after
     /// the transfer

@@ -55,7 +55,8 @@ pub struct TransferOutput {
 impl TransferOutput {
     /// The output that the options request.
     pub fn new(common: &Common, args: &CopyArgs) -> Self {
-        let DisplayArgs { json, verbose, progress } = args.display;
+        let DisplayArgs { json, progress } = args.display;
+        let verbose = common.verbose;
         let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
         Self {
             json,

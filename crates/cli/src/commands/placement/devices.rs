@@ -1,4 +1,4 @@
-//! Handles, resolved to devices as placement sees them.
+//! Resolution of handles to the devices that placement uses.
 
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
@@ -8,10 +8,13 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::TargetDevice;
 
-/// Interrupts that may go to more CPUs than this, and whose effective CPU is not told, are not counted.
+/// Interrupts without a known effective CPU are ignored if their affinity has more CPUs than this.
 const MOST_BOUND: usize = 4;
 
-/// Devices behind a handle that carry its I/O.
+/// Returns the devices behind a handle that carry its I/O.
+///
+/// # Errors
+/// [`Failure`]: the handle does not resolve to a device.
 pub fn devices_of(
     machine: &Machine,
     topology: &Topology,
@@ -27,7 +30,7 @@ pub fn devices_of(
     if carrying.is_empty() {
         return Err(failure::unresolved(&found));
     }
-    // What all of them carry together, of which each has its share.
+    // The share of each device applies to the bandwidth of all together.
     let total: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
     let near = carrying.into_iter().map(|(near, device)| TargetDevice {
         handle: found.handle.clone(),
@@ -40,7 +43,7 @@ pub fn devices_of(
     Ok(near.collect())
 }
 
-/// A device of a plan by its name; none if the machine has none of that name.
+/// Finds a device of a plan by its name.
 pub fn find(topology: &Topology, name: &str) -> Option<TargetDevice> {
     let device = topology.devices.iter().find(|device| device.has_name(name))?;
     Some(TargetDevice {
@@ -53,21 +56,22 @@ pub fn find(topology: &Topology, name: &str) -> Option<TargetDevice> {
     })
 }
 
-/// The way as lines, and what was looked at on it.
+/// Returns the resolution path as lines, then the sources it was read from.
 fn steps(found: &Resolved) -> Vec<String> {
-    let looked = found.chain.iter().filter(|step| !step.source.is_empty());
-    let steps = looked.map(|step| format!("{}: {} says {}", step.what, step.source, step.value));
+    let sources = found.chain.iter().filter(|step| !step.source.is_empty());
+    let steps = sources.map(|step| format!("{}: {} is {}", step.what, step.source, step.value));
     found.lines().into_iter().chain(steps).collect()
 }
 
-/// CPUs to which interrupts go. One that may go to any CPU says nothing of where it goes.
+/// Returns the CPUs that serve the device's interrupts. A wide affinity does not show which CPU
+/// serves an interrupt.
 fn irq_cpus(device: &Device) -> CpuSet {
     let serving = |irq: &Irq| irq.effective.clone().unwrap_or_else(|| irq.affinity.clone());
     let bound = device.irqs.iter().filter(|irq| irq.effective.is_some() || irq.affinity.len() <= MOST_BOUND);
-    bound.map(serving).fold(CpuSet::new(), |all, one| all.union(&one))
+    bound.map(serving).fold(CpuSet::new(), |all, cpus| all.union(&cpus))
 }
 
-/// What a device can carry: its port's speed or its link's, the lesser.
+/// Returns the bandwidth of a device: the lower speed of its port and its link.
 fn bytes_per_s(device: &Device) -> Option<f64> {
     let port = device.port_bits_per_s.map(|bits| bits as f64 / 8.0);
     let link = device.link.map(|link| link.bytes_per_s());

@@ -1,4 +1,4 @@
-//! What `place` and `run` share: what to be near, and the plan that follows.
+//! Placement arguments and plans, shared by `place`, `run` and other commands.
 
 mod devices;
 mod plan_file;
@@ -22,51 +22,53 @@ use numaio_model::PlacementError;
 use numaio_schema::{Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
 use std::path::{Path, PathBuf};
 
-/// What to be near, and how.
+/// Placement arguments.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
 pub struct PlacementArgs {
-    /// What the tasks are to be near; may be repeated
+    /// Place the tasks near this device, path, host or process; may be repeated
     ///
-    /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME), another machine
-    /// (host:NAME) or a process (pid:N); numaio near shows what each leads to.
+    /// A device (eth0, nvme0n1, mlx5_0, 0000:3b:00.0, cuda:0), a path (/data/set1, file:NAME),
+    /// another machine (host:NAME) or a process (pid:N). numaio near shows the devices behind a
+    /// handle.
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
-    /// The direction that matters: write (memory to device), read (device to memory) or both
+    /// Direction to optimize: write (memory to device), read (device to memory) or both
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
-    /// Use all nodes of the best class, in proportion to their cores, in place of the best node first
+    /// Use all nodes of the best class, in proportion to their cores, instead of the best node
+    /// first
     #[arg(long)]
     pub spread: bool,
-    /// Place this many tasks, each on cores of its own; without it one program gets all good cores
+    /// Number of tasks, each on separate cores; default: one program on all good cores
     #[arg(long, value_name = "N")]
     pub tasks: Option<u32>,
     /// Cores of each task
     #[arg(long, value_name = "N", default_value = "1", requires = "tasks")]
     pub cores: u32,
-    /// What the tasks want most: bandwidth to the device, latency, or cpu (away from the device)
+    /// Resource to optimize: bandwidth to the device, latency, or cpu (away from the device)
     #[arg(long, value_name = "HINT", default_value = "bandwidth")]
     pub hint: PlacementHint,
-    /// Memory on the chosen nodes or none: fail where it does not suffice
+    /// Allocate memory only on the chosen nodes; allocations fail when they are full
     #[arg(long)]
     pub strict: bool,
-    /// Pages in turn on all nodes with memory (DRAM, HBM, CXL), by the kernel's weights: for programs wider than one
-    /// node's bandwidth
+    /// Interleave pages over all nodes with memory (DRAM, HBM, CXL), by the kernel's weights
     ///
-    /// numaio export --format weights --apply sets the weights by measured bandwidths. Kernels before Linux 6.9
-    /// interleave without weights.
+    /// For programs that need more than the bandwidth of one node. numaio export --format weights
+    /// --apply sets the weights from measured bandwidths. Kernels before Linux 6.9 interleave
+    /// without weights.
     #[arg(long, conflicts_with = "strict")]
     pub weights: bool,
-    /// Memory that each task needs, as in 8G: nodes must have it free
+    /// Free memory that each task needs, for example 8G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub needs: Option<u64>,
-    /// A model in place of the newest that is saved of this machine and not interrupted
+    /// Use the model in FILE instead of the newest saved, complete model of this machine
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
 }
 
 impl PlacementArgs {
-    /// One program near one thing.
+    /// Returns the arguments that place one program near one handle.
     pub fn of(near: Handle, direction: Directions) -> Self {
         Self {
             near: vec![near],
@@ -83,7 +85,10 @@ impl PlacementArgs {
     }
 }
 
-/// Makes the plan that was asked for.
+/// Computes the requested plan.
+///
+/// # Errors
+/// [`Failure`]: an unresolved handle, an invalid model, or tasks that do not fit.
 pub fn plan(
     common: &Common,
     machine: &Machine,
@@ -91,8 +96,8 @@ pub fn plan(
     args: &PlacementArgs,
 ) -> Result<PlacementPlan, Failure> {
     if args.near.is_empty() {
-        return Err(Failure::usage("nothing to be near was named")
-            .hint("name a device by --near, as in --near eth0; numaio topology lists them"));
+        return Err(Failure::usage("--near is missing")
+            .hint("name a device, for example --near eth0; numaio topology lists them"));
     }
     let request = PlacementRequest {
         near: args.near.iter().map(ToString::to_string).collect(),
@@ -126,21 +131,25 @@ pub fn plan(
         compromises: chosen.compromises,
     };
     check_free_memory(topology, args, &mut plan)?;
-    plan.compromises.extend(Some(args.weights).filter(|asked| *asked).and_then(|_| weights_note(machine)));
+    if args.weights {
+        plan.compromises.extend(weights_note(machine));
+    }
     Ok(plan)
 }
 
-fn placement_failure(why: PlacementError) -> Failure {
-    let failure = Failure::new(&why);
-    match why {
-        PlacementError::TooManyTasks { .. } => failure
-            .hint("ask for fewer --tasks or --cores, or widen the cpuset or container that this runs in"),
-        PlacementError::NoTasks(..) | PlacementError::NoTarget => Failure::usage(&why),
-        PlacementError::NoNode => failure.hint("widen the cpuset or container that this runs in"),
+fn placement_failure(error: PlacementError) -> Failure {
+    let failure = Failure::new(&error);
+    match error {
+        PlacementError::TooManyTasks { .. } => {
+            failure.hint("request fewer --tasks or --cores, or allow more CPUs in the cpuset or container")
+        }
+        PlacementError::NoTasks(..) | PlacementError::NoTarget => Failure::usage(&error),
+        PlacementError::NoNode => failure.hint("allow more nodes in the cpuset or container"),
     }
 }
 
-/// Checks that memory suffices: an error if the place is strict, said otherwise.
+/// Checks that the nodes have enough free memory. A lack is an error of a strict plan, else a
+/// compromise.
 fn check_free_memory(
     topology: &Topology,
     args: &PlacementArgs,
@@ -149,44 +158,46 @@ fn check_free_memory(
     let Some(each) = args.needs else { return Ok(()) };
     for node in topology.memory_nodes().iter() {
         let here = plan.tasks.iter().filter(|task| task.memory.nodes.contains(node));
-        let wanted: u64 = here.map(|task| each / task.memory.nodes.len().max(1) as u64).sum();
+        let needed: u64 = here.map(|task| each / task.memory.nodes.len().max(1) as u64).sum();
         let memory = topology.node(node).and_then(|node| node.memory);
         let free = memory.map_or(0, |memory| memory.free_bytes.saturating_add(memory.reclaimable_bytes));
-        if wanted <= free {
+        if needed <= free {
             continue;
         }
-        let what = format!(
-            "node {node} has {} free, and the tasks there need {}",
-            format_size(free),
-            format_size(wanted)
-        );
+        let lack =
+            format!("node {node} has {} free, but its tasks need {}", format_size(free), format_size(needed));
         if args.strict {
-            return Err(Failure::new(what).hint("leave out --strict, ask for fewer tasks, or use --spread"));
+            return Err(Failure::new(lack).hint("omit --strict, request fewer tasks, or use --spread"));
         }
-        plan.compromises.push(format!("{what}: what does not fit goes to other nodes"));
+        plan.compromises.push(format!("{lack}: other nodes hold the rest"));
     }
     Ok(())
 }
 
-/// What is to say of the kernel's weights; nothing if some node has more than another.
+/// Returns a note if the kernel has no weights, or equal ones.
 fn weights_note(machine: &Machine) -> Option<String> {
     let weights = match interleave::read(machine) {
         None => {
             return Some(
-                "this kernel has no weighted interleave: pages lie in turn, alike on all nodes".to_owned(),
+                "this kernel has no weighted interleave: pages are distributed evenly over all nodes"
+                    .to_owned(),
             )
         }
         Some(interleave) => interleave.weights,
     };
     let first = weights.values().next()?;
     (weights.len() > 1 && weights.values().all(|weight| weight == first)).then(|| {
-        "the kernel's weights are alike for all nodes: numaio export --format weights --apply sets those that were \
-         measured"
+        "the kernel's weights are equal for all nodes: numaio export --format weights --apply sets measured \
+         weights"
             .to_owned()
     })
 }
 
-/// Models of this machine: the one given, those that are saved, or what a tape holds.
+/// Returns the models of this machine: the given file, else the saved models, else the model of a
+/// tape.
+///
+/// # Errors
+/// [`Failure`]: the given file is not a model of this machine.
 pub fn models(
     common: &Common,
     machine: &Machine,
@@ -202,7 +213,7 @@ pub fn models(
         if found != fingerprint {
             return Err(Failure::file(
                 path,
-                format!("it is a model of machine {found}, and this is {fingerprint}"),
+                format!("the model belongs to machine {found}, not to this machine {fingerprint}"),
             )
             .hint("numaio model measures this machine"));
         }
@@ -213,7 +224,7 @@ pub fn models(
         match documents::read(&path) {
             Ok(Document::Model(model)) => models.push(*model),
             Ok(_) => {}
-            Err(failure) => output::remark(common, &format!("{} is passed over", failure.message)),
+            Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
         }
     }
     if models.is_empty() && matches!(machine, Machine::Recorded(_)) {
@@ -222,12 +233,12 @@ pub fn models(
     Ok(models)
 }
 
-/// The model that a tape holds, if copies are on it.
+/// Fits a model to the copies on a tape, if it contains any.
 fn model_from_tape(common: &Common, machine: &Machine, topology: &Topology) -> Option<Model> {
     let now = machine.time();
-    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
-    let asked = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
+    let measured = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let options = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
     let quiet = Common { quiet: true, ..common.clone() };
-    let record = measuring::measure(&quiet, setting, now, &asked).ok()?;
+    let record = measuring::measure(&quiet, measured, now, &options).ok()?;
     Some(numaio_model::fit(record, topology, numaio_model::ClassOptions::default()))
 }

@@ -1,4 +1,4 @@
-//! Plans from files, as places on this machine.
+//! Reads plans from files as placements on this machine.
 
 use super::devices;
 use crate::failure::Failure;
@@ -10,77 +10,89 @@ use numaio_schema::{Document, PlacementPlan, PlacementRequest, Plan, PLACEMENT_S
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Where plans come from.
-const PLANS: &str = "numaio place --json and numaio plan --json write such files";
+/// Hint for files that are not plans.
+const PLAN_HINT: &str = "numaio place --json and numaio plan --json write plans";
 
-/// A plan from a file, if it is this machine's: of tasks as it stands there, of a transfer as one program on the
-/// cores of its threads.
+/// Reads a plan of this machine: of tasks as stored, of a transfer as one program on the cores of
+/// its threads.
+///
+/// # Errors
+/// [`Failure`]: an unreadable or stale plan, or a plan of another machine.
 pub fn read(machine: &Machine, topology: &Topology, path: &Path) -> Result<PlacementPlan, Failure> {
     let text = input::read_text(path)?;
     let plan = match Document::from_json(&text) {
         Ok(Document::Placement(plan)) => *plan,
         Ok(Document::Plan(plan)) => place_transfer(machine, topology, path, &plan)?,
-        Ok(_) => return Err(Failure::file(path, "it is a document of numaio, and no plan").hint(PLANS)),
-        Err(error) => return Err(Failure::file(path, error).hint(PLANS)),
+        Ok(_) => return Err(Failure::file(path, "the document is not a plan").hint(PLAN_HINT)),
+        Err(error) => return Err(Failure::file(path, error).hint(PLAN_HINT)),
     };
     check_machine(topology, path, &plan.machine.fingerprint)?;
-    check_places(topology, path, &plan)?;
+    check_tasks(topology, path, &plan)?;
     Ok(plan)
 }
 
-/// The plan of a transfer from a file, if it holds on this machine, and the places of its threads here.
+/// Reads the plan of a transfer on this machine, with the placement of its threads.
+///
+/// # Errors
+/// [`Failure`]: an unreadable or stale plan, or a plan of another machine.
 pub fn read_transfer(
     machine: &Machine,
     topology: &Topology,
     path: &Path,
 ) -> Result<(Plan, PlacementPlan), Failure> {
-    let hint = "numaio plan --json writes such files";
+    let hint = "numaio plan --json writes plans of transfers";
     let text = input::read_text(path).map_err(|failure| failure.hint(hint))?;
     let plan = match Document::from_json(&text) {
         Ok(Document::Plan(plan)) => *plan,
-        Ok(_) => return Err(Failure::file(path, "it is no plan of a transfer").hint(hint)),
+        Ok(_) => return Err(Failure::file(path, "the document is not a plan of a transfer").hint(hint)),
         Err(error) => return Err(Failure::file(path, error).hint(hint)),
     };
-    let places = place_transfer(machine, topology, path, &plan)?;
-    check_places(topology, path, &places)?;
-    Ok((plan, places))
+    let placement = place_transfer(machine, topology, path, &plan)?;
+    check_tasks(topology, path, &placement)?;
+    Ok((plan, placement))
 }
 
 fn check_machine(topology: &Topology, path: &Path, found: &str) -> Result<(), Failure> {
     let here = &topology.identity.fingerprint;
     match found == here {
         true => Ok(()),
-        false => Err(Failure::file(path, format!("it is a plan for machine {found}, and this is {here}")).hint(
-            "a plan holds on the machine, and the shape of it, for which it was made: make it anew by numaio place or plan",
+        false => Err(Failure::file(
+            path,
+            format!("it is a plan for machine {found}, not for this machine {here}"),
+        )
+        .hint(
+            "a plan is valid only for an unchanged machine: create it again by numaio place or numaio plan",
         )),
     }
 }
 
-fn check_places(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Result<(), Failure> {
-    let stale = |what: String| {
-        Err(Failure::file(path, format!("it is stale: {what}")).hint("make it anew by numaio place"))
+fn check_tasks(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Result<(), Failure> {
+    let stale = |reason: String| {
+        Err(Failure::file(path, format!("the plan is stale: {reason}"))
+            .hint("create it again by numaio place or numaio plan"))
     };
     let usable = |cpu| topology.cpu(cpu).is_some_and(|cpu| cpu.online && cpu.allowed);
     let unusable = plan.tasks.iter().flat_map(|task| task.cpus.iter()).find(|cpu| !usable(*cpu));
     if let Some(cpu) = unusable {
-        return stale(format!("CPU {cpu} is offline, or not ours to use"));
+        return stale(format!("CPU {cpu} is offline or not allowed"));
     }
     let mut nodes = plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
     let usable = |node| topology.node(node).is_some_and(|node| node.memory.is_some() && node.memory_allowed);
     match nodes.find(|node| !usable(*node)) {
-        Some(node) => stale(format!("node {node} has no memory that is ours to use")),
+        Some(node) => stale(format!("node {node} has no allowed memory")),
         None => Ok(()),
     }
 }
 
-/// The places of a transfer's plan. A problem that was written by hand names no machine; its nodes are this one's.
+/// Returns the placement of a transfer's plan. A manually written problem may omit the machine;
+/// then its nodes are those of this machine.
 fn place_transfer(
     machine: &Machine,
     topology: &Topology,
     path: &Path,
     plan: &Plan,
 ) -> Result<PlacementPlan, Failure> {
-    let hint = "make it anew by numaio plan --json";
+    let hint = "create it again by numaio plan --json";
     numaio_model::check_plan(plan).map_err(|error| Failure::file(path, error).hint(hint))?;
     let identity = plan.problem.machine.as_ref().unwrap_or(&topology.identity);
     check_machine(topology, path, &identity.fingerprint)?;
@@ -90,10 +102,11 @@ fn place_transfer(
         numaio_model::place_plan(topology, plan, &near)
             .map_err(|error| Failure::file(path, error).hint(hint))?;
     if plan.problem.machine.is_none() {
-        compromises.push("the plan names no machine: its nodes are taken for this one's".to_owned());
+        compromises
+            .push("the plan names no machine: its nodes are interpreted as nodes of this machine".to_owned());
     }
     let missing = names.iter().filter(|name| near.iter().all(|near| near.device != **name));
-    compromises.extend(missing.map(|name| format!("this machine has no device {name:?} of the plan")));
+    compromises.extend(missing.map(|name| format!("device '{name}' of the plan is not on this machine")));
     Ok(PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: plan.numaio.clone(),
@@ -113,7 +126,7 @@ fn place_transfer(
     })
 }
 
-/// Devices that the plan uses.
+/// Returns the names of the devices that the plan uses.
 fn device_names(plan: &Plan) -> BTreeSet<String> {
     let pools = plan.pools();
     pools.fills.into_iter().chain(pools.drains).flat_map(|pool| pool.devices).collect()

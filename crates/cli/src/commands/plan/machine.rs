@@ -1,4 +1,4 @@
-//! The problem of this machine, or of a recorded one.
+//! Builds the planning problem of this machine or of a tape.
 
 use super::PlanArgs;
 use crate::args::Common;
@@ -14,7 +14,10 @@ use numaio_model::{PlanProblemError, PlanRequest, TargetDevice};
 use numaio_schema::{Document, IoRecord, Model, Objective, PlanNic, PlanProblem, PlanStorage, Transfer};
 use std::path::PathBuf;
 
-/// Puts together what was asked for and what is known of the machine.
+/// Builds the problem from the arguments and the properties of the machine.
+///
+/// # Errors
+/// [`Failure`]: an unresolved handle, an unknown bandwidth, or an unknown node.
 pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
@@ -35,26 +38,27 @@ pub fn problem(common: &Common, args: &PlanArgs) -> Result<PlanProblem, Failure>
     let models: Vec<&Model> = models.iter().collect();
     let measured = measured(common, &topology);
     let measured: Vec<&IoRecord> = measured.iter().collect();
-    numaio_model::plan_problem(&topology, request, &models, &measured).map_err(|why| {
-        let failure = Failure::new(&why);
-        match why {
+    numaio_model::plan_problem(&topology, request, &models, &measured).map_err(|error| {
+        let failure = Failure::new(&error);
+        match error {
             PlanProblemError::UnknownBandwidth(device) => failure.hint(format!(
-                "give it by --capacity {device}=SIZE (bytes per second), or measure it by numaio bench"
+                "set --capacity {device}=SIZE (bytes per second), or measure the device by numaio bench"
             )),
-            PlanProblemError::NoNode { .. } => Failure::usage(why).hint("numaio topology lists the nodes"),
+            PlanProblemError::NoNode { .. } => Failure::usage(error).hint("numaio topology lists the nodes"),
         }
     })
 }
 
-/// Storage with its bytes; those of a handle that leads to several devices are spread evenly over them.
+/// Returns storage with its bytes. If a handle resolves to several devices, they share its bytes
+/// evenly.
 fn storage(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<PlanStorage>, Failure> {
     let mut storage: Vec<PlanStorage> = Vec::new();
     for (handle, bytes) in &args.data {
         let devices = placement::devices_of(machine, topology, handle)?;
-        let counted = devices.len() as u64;
+        let count = devices.len() as u64;
         for (index, device) in devices.iter().enumerate() {
-            let rest = if index == 0 { bytes % counted } else { 0 };
-            let bytes = bytes / counted + rest;
+            let rest = if index == 0 { bytes % count } else { 0 };
+            let bytes = bytes / count + rest;
             let (device, node, bytes_per_s) = device_facts(args, device)?;
             match storage.iter_mut().find(|it| it.device == device) {
                 Some(it) => it.bytes = it.bytes.saturating_add(bytes),
@@ -78,37 +82,38 @@ fn nics(args: &PlanArgs, machine: &Machine, topology: &Topology) -> Result<Vec<P
     Ok(nics)
 }
 
-/// What must be known of a device: its node, and how much it can move.
+/// Returns the name, node and bandwidth of a device. Only the bandwidth may be unknown.
 fn device_facts(args: &PlanArgs, device: &TargetDevice) -> Result<(String, NodeId, Option<f64>), Failure> {
     let node = device.node.ok_or_else(|| {
-        Failure::new(format!("the node of {} is not known", device.device))
-            .hint("write the problem down (docs/internals/planning.md shows the form), and give it by --file")
+        Failure::new(format!("the node of '{}' is unknown", device.device))
+            .hint("write the problem to a file (see docs/internals/planning.md), and pass it by --file")
     })?;
     let given = args.capacity.iter().find(|(name, _)| *name == device.device);
     let bytes_per_s = given.map(|(_, rate)| *rate as f64).or(device.bytes_per_s);
     Ok((device.device.clone(), node, bytes_per_s))
 }
 
-/// A capacity of a device that the transfer does not use is a slip of the pen.
+/// Rejects the capacity of a device that the transfer does not use, which is probably a typing
+/// error.
 fn check_capacities(args: &PlanArgs, storage: &[PlanStorage], nics: &[PlanNic]) -> Result<(), Failure> {
     let devices: Vec<&str> =
         storage.iter().map(|it| it.device.as_str()).chain(nics.iter().map(|it| it.device.as_str())).collect();
     match args.capacity.iter().find(|(name, _)| !devices.contains(&name.as_str())) {
-        Some((name, _)) => {
-            Err(Failure::usage(format!("--capacity {name}: the transfer uses no such device"))
-                .hint(format!("it uses {}", devices.join(", "))))
-        }
+        Some((name, _)) => Err(Failure::usage(format!(
+            "invalid device '{name}' for --capacity: the transfer does not use it"
+        ))
+        .hint(format!("it uses {}", devices.join(", ")))),
         None => Ok(()),
     }
 }
 
-/// I/O that was measured on this machine, the newest first.
+/// Reads the I/O measurements of this machine, newest first.
 fn measured(common: &Common, topology: &Topology) -> Vec<IoRecord> {
     let read = |path: PathBuf| match documents::read(&path) {
         Ok(Document::Io(record)) => Some(*record),
         Ok(_) => None,
         Err(failure) => {
-            output::remark(common, &format!("{} is passed over", failure.message));
+            output::remark(common, &format!("skipped {}", failure.message));
             None
         }
     };

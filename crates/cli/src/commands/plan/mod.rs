@@ -1,4 +1,4 @@
-//! `numaio plan`: threads and bytes of a transfer on the nodes of an end system, proven best.
+//! `numaio plan`: optimal distribution of a transfer's threads and bytes over nodes.
 
 mod file;
 mod machine;
@@ -14,84 +14,89 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::units::parse_size;
 use numaio_model::{PlanError, PlanOptions};
-use numaio_schema::{Objective, Plan, PlanMethod, PlanProblem};
+use numaio_schema::{Objective, Plan, PlanMethod, PlanProblem, Proof};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Arguments of `numaio plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Storage, and the bytes to send from it or to receive onto it, as in nvme0n1=2TB or /data=500G; may be repeated
+    /// Storage and its bytes to send or receive, for example nvme0n1=2TB or /data=500G; may be
+    /// repeated
     #[arg(long, value_name = "HANDLE=SIZE", value_parser = sizes::data, required_unless_present = "file")]
     pub data: Vec<(Handle, u64)>,
-    /// NICs by which the data goes: eth0, or host:NAME for the way to a machine
+    /// NICs of the transfer: eth0, or host:NAME for the route to a host
     #[arg(long, value_name = "HANDLE", value_delimiter = ',', required_unless_present = "file")]
     pub nic: Vec<Handle>,
-    /// Data arrives, in place of leaving
+    /// Plan the receiving side
     #[arg(long)]
     pub receive: bool,
-    /// Data leaves; the default
+    /// Plan the sending side (default)
     #[arg(long, conflicts_with = "receive")]
     pub send: bool,
-    /// What is to be least: time of the slowest stage (the default), or sum as Li's dissertation prints it
+    /// Value to minimize: time of the slowest stage (default), or sum, as in Li's dissertation
     #[arg(long, value_name = "WHAT")]
     pub objective: Option<ObjectiveArg>,
-    /// Threads of both kinds on each node; without it as many as it has cores
+    /// Limit of threads per node, for storage and network together; default: its number of cores
     #[arg(long, value_name = "C")]
     pub threads_per_node: Option<u32>,
-    /// Nodes on which no thread may run
+    /// Nodes without threads
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = node)]
     pub no_threads_on: Vec<NodeId>,
-    /// Cores kept free on a node, as for interrupts: NODE:CORES
+    /// Cores to keep free on a node, for example for interrupts: NODE:CORES
     #[arg(long, value_name = "K:N", value_delimiter = ',', value_parser = sizes::reserve)]
     pub reserve: Vec<(NodeId, u32)>,
-    /// Bytes per second that one thread moves where its device was not measured, as in 1.5GB
+    /// Bytes per second of one thread on devices that were not measured, for example 1.5GB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub thread_bandwidth: Option<u64>,
-    /// Bytes per second that a device can move, where it does not tell or tells wrong, as in eth0=12.5GB
+    /// Bytes per second of a device that reports no or a wrong speed, for example eth0=12.5GB
     #[arg(long, value_name = "DEV=SIZE", value_delimiter = ',', value_parser = sizes::capacity)]
     pub capacity: Vec<(String, u64)>,
-    /// Any problem, of any machine, as TOML or JSON (docs/internals/planning.md); - for standard input
+    /// Read the problem from FILE as TOML or JSON (docs/internals/planning.md); - for standard
+    /// input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
     pub file: Option<PathBuf>,
-    /// How to solve it; both proves it twice
+    /// Solver; both runs both solvers and compares their results
     #[arg(long, value_name = "METHOD", default_value = "divide")]
     pub method: Method,
-    /// Stop after so many seconds with the best plan so far and its proven gap
+    /// Stop after this time with the best plan so far and its proven gap, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub time_limit: f64,
-    /// Carry the plan and the simple ones out in the simulator, chunk by chunk, and tell what they take there
+    /// Simulate the plan and its baselines chunk by chunk, and report the simulated times
     #[arg(long)]
     pub simulate: bool,
-    /// Print the problem as JSON and do not solve it; numaio plan --file takes it
+    /// Print the problem as JSON for numaio plan --file, and do not solve it
     #[arg(long, conflicts_with_all = ["simulate", "svg"])]
     pub problem: bool,
     /// Print JSON: a plan for numaio copy, run and place --plan
     #[arg(long)]
     pub json: bool,
-    /// Draw the flows as SVG into FILE
+    /// Write a drawing of the flows to FILE as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Write into FILE in place of standard output
+    /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// What is to be least.
+/// Value that a plan minimizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ObjectiveArg {
+    /// Time of the slowest stage
     Time,
+    /// Sum of the times, as in Li's dissertation
     Sum,
 }
 
-/// How a problem is solved.
+/// Solver of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// Divide and conquer over thread counts
     Divide,
-    /// One mixed-integer programme
+    /// One mixed-integer program
     Mixed,
-    /// Both, which must agree
+    /// Both, whose results must agree
     Both,
 }
 
@@ -104,6 +109,7 @@ impl ObjectiveArg {
     }
 }
 
+/// Runs `numaio plan`.
 pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
     for path in args.output.iter().chain(&args.svg) {
         output::check(path)?;
@@ -112,8 +118,8 @@ pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
         Some(path) => file::read(path)?,
         None => machine::problem(common, args)?,
     };
-    if let Some(least) = args.objective {
-        problem.objective = least.objective();
+    if let Some(objective) = args.objective {
+        problem.objective = objective.objective();
     }
     let text = if args.problem { json(&problem)? } else { solve_and_render(common, args, &problem)? };
     match &args.output {
@@ -123,7 +129,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The plan as text or JSON; its drawing is written.
+/// Solves the problem, writes the drawing, and returns the plan as text or JSON.
 fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> Result<String, Failure> {
     let mut plan = solve(common, problem, args)?;
     if args.simulate {
@@ -131,7 +137,7 @@ fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> 
     }
     if let Some(path) = &args.svg {
         if output::write(path, &numaio_report::plan_svg(&plan, common.unit))? {
-            output::remark(common, &format!("the drawing is in {}", path.display()));
+            output::remark(common, &format!("wrote the drawing to '{}'", path.display()));
         }
     }
     match args.json {
@@ -143,63 +149,63 @@ fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> 
 fn solve(common: &Common, problem: &PlanProblem, args: &PlanArgs) -> Result<Plan, Failure> {
     let time_limit = Duration::try_from_secs_f64(args.time_limit).ok();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let by = |method| {
+    let solve_by = |method| {
         let options = PlanOptions { method, time_limit, workers };
-        numaio_model::plan(problem, &options).map_err(|why| plan_failure(args, why))
+        numaio_model::plan(problem, &options).map_err(|error| plan_failure(args, error))
     };
     match args.method {
-        Method::Divide => by(PlanMethod::Divide),
-        Method::Mixed => by(PlanMethod::Mixed),
+        Method::Divide => solve_by(PlanMethod::Divide),
+        Method::Mixed => solve_by(PlanMethod::Mixed),
         Method::Both => {
-            let (plan, other) = (by(PlanMethod::Divide)?, by(PlanMethod::Mixed)?);
+            let (plan, other) = (solve_by(PlanMethod::Divide)?, solve_by(PlanMethod::Mixed)?);
             compare(common, &plan, &other)?;
             Ok(plan)
         }
     }
 }
 
-/// Both methods stop within a millionth of the optimum.
-const SAME: f64 = 3e-6;
+/// Relative tolerance of a comparison: each solver stops within a millionth of the optimum.
+const TOLERANCE: f64 = 3e-6;
 
-/// Says whether two methods agree: neither is better than the other one's bound.
+/// Compares the results of two solvers: neither may be better than the other's bound.
 fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
-    let (one, two) = (&plan.proof, &other.proof);
-    if one.value_s < two.bound_s * (1.0 - SAME) || two.value_s < one.bound_s * (1.0 - SAME) {
-        let what = format!("the methods do not agree: {} s and {} s", one.value_s, two.value_s);
-        return Err(
-            Failure::new(what).hint("this is a defect of numaio: please report it with --problem's output")
-        );
+    let (divide, mixed) = (&plan.proof, &other.proof);
+    let contradicts = |a: &Proof, b: &Proof| a.value_s < b.bound_s * (1.0 - TOLERANCE);
+    if contradicts(divide, mixed) || contradicts(mixed, divide) {
+        let message = format!("the solvers disagree: {} s and {} s", divide.value_s, mixed.value_s);
+        return Err(Failure::new(message)
+            .hint("this is a bug in numaio: please report it with the output of --problem"));
     }
-    let summary = match (one.optimal, two.optimal) {
-        (true, true) => "both methods prove the same least value".to_owned(),
+    let summary = match (divide.optimal, mixed.optimal) {
+        (true, true) => "both solvers prove the same optimum".to_owned(),
         (_, false) => format!(
-            "the mixed-integer programme was stopped before it was proven, {:.2} % apart",
-            two.gap * 100.0
+            "the mixed-integer solver reached the time limit with a gap of {:.2} %",
+            mixed.gap * 100.0
         ),
-        (false, true) => "only the mixed-integer programme proved its plan within the time limit".to_owned(),
+        (false, true) => "only the mixed-integer solver proved its plan within the time limit".to_owned(),
     };
     output::remark(common, &summary);
     Ok(())
 }
 
-fn plan_failure(args: &PlanArgs, why: PlanError) -> Failure {
+fn plan_failure(args: &PlanArgs, error: PlanError) -> Failure {
     let failure = match &args.file {
         Some(path) => {
-            return Failure::file(path, &why)
-                .hint("docs/internals/planning.md tells what a problem must hold to")
+            return Failure::file(path, &error)
+                .hint("docs/internals/planning.md lists the requirements of a problem")
         }
-        None => Failure::new(&why),
+        None => Failure::new(&error),
     };
-    match why {
-        PlanError::NoData => failure.hint("give storage with its bytes, as in --data nvme0n1=2TB"),
+    match error {
+        PlanError::NoData => failure.hint("name storage with its bytes, for example --data nvme0n1=2TB"),
         PlanError::TooFewThreads(_) | PlanError::TooFewThreadsInAll { .. } => {
-            failure.hint("allow more by --threads-per-node, or fewer nodes without threads")
+            failure.hint("raise --threads-per-node, or exclude fewer nodes by --no-threads-on")
         }
         PlanError::NoPath { .. } => {
-            failure.hint("name a NIC that these nodes reach by --nic, or allow threads on more nodes")
+            failure.hint("name a NIC by --nic that these nodes reach, or allow threads on more nodes")
         }
         PlanError::Contradiction { .. } => {
-            failure.hint("--threads-per-node, --no-threads-on and --reserve say what a node may run")
+            failure.hint("--threads-per-node, --no-threads-on and --reserve limit the threads of a node")
         }
         _ => failure,
     }

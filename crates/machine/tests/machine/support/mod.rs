@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Writes to the standard error without the capture of the test harness, to report skipped tests.
-pub fn say(text: &str) {
+pub fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -17,7 +17,7 @@ pub fn machines() -> Vec<(String, PathBuf)> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hwloc-machines");
     let corpus = std::env::var_os("NUMAIO_CORPUS").map_or(beside, PathBuf::from);
     let Ok(entries) = std::fs::read_dir(&corpus) else {
-        say("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see crates/machine/tests/machine/corpus.rs");
+        print_note("skipped: no corpus of recorded machines (NUMAIO_CORPUS); see crates/machine/tests/machine/corpus.rs");
         return Vec::new();
     };
     let mut machines = Vec::new();
@@ -26,7 +26,7 @@ pub fn machines() -> Vec<(String, PathBuf)> {
         let Some(name) = name.strip_suffix(".tar.bz2") else { continue };
         match unpack(&archive, name) {
             Ok(root) => machines.push((name.to_owned(), root)),
-            Err(why) => say(&format!("skipped: {name}: {why}")),
+            Err(why) => print_note(&format!("skipped: {name}: {why}")),
         }
     }
     machines.sort();

@@ -1,4 +1,4 @@
-//! `numaio bench net`: TCP between two hosts, from every node, with the placement of either end varied.
+//! `numaio bench net`: measures TCP between two hosts from every node of either side.
 
 pub mod endpoints;
 pub mod remote;
@@ -26,61 +26,62 @@ use remote::RemoteArgs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::process::ExitCode;
 
-/// Sizes of messages, at most.
-const MOST_SIZES: usize = 64;
-/// Bytes of a message, at most.
-const LARGEST: u64 = 64 << 20;
+/// Maximum number of message sizes.
+const MAX_SIZES: usize = 64;
+/// Maximum bytes of a message.
+const MAX_BYTES: u64 = 64 << 20;
 
+/// Options of `numaio bench net`.
 #[derive(Debug, Clone, Args)]
 pub struct NetArgs {
     #[command(flatten)]
     pub far: RemoteArgs,
-    /// Serve the other end, for numaio bench net --peer on another host; Ctrl-C ends it
+    /// Serve numaio bench net --peer of another host until Ctrl-C
     #[arg(long, conflicts_with_all = ["peer", "machine"])]
     pub serve: bool,
-    /// Address to serve at; every one of this host without it
+    /// Address to listen on; default: all addresses of this host
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     pub bind: Option<IpAddr>,
-    /// Serve the one client that started this, and end with it
+    /// Serve only the client that started this process, and end with it
     #[arg(long, hide = true, requires = "serve")]
     pub attached: bool,
-    /// What moves the data: tcp (built in), iperf3, or all, to check each other
+    /// Engine that moves the data: tcp (built in), iperf3, or all to compare them
     #[arg(long, value_name = "ENGINE", default_value = "tcp")]
     pub engine: NetEngine,
-    /// Bytes of a message: sizes as 1K,64K, or 1K..1M for every power of two between
+    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two
     #[arg(long, value_name = "SIZE,...", default_value = "128K", value_parser = sizes)]
     pub sizes: Sizes,
-    /// Messages that a stream's buffer holds; more of them than a cache does come from memory each time
+    /// Messages per stream buffer; a buffer larger than the cache is read from memory each time
     #[arg(long, value_name = "N", default_value = "1", value_parser = integer(1..=4096))]
     pub depth: u32,
-    /// Direction, named from this machine's device: a device write sends
+    /// Direction of this machine's device: a device write sends
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
-    /// This machine's interface; without it the one that has the address by which the peer is reached
+    /// Interface of this machine; default: the one with the address that reaches the peer
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
     #[command(flatten)]
-    pub sides: EndpointArgs,
+    pub endpoints: EndpointArgs,
     #[command(flatten)]
     pub bounds: BoundsArgs,
 }
 
-/// What moves data through a network.
+/// Engines that move data through a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum NetEngine {
     /// Built in
     Tcp,
     /// iperf3
     Iperf3,
-    /// Both, one after the other
+    /// Both in turn
     All,
 }
 
-/// Sizes of messages.
+/// Message sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(pub Vec<u64>);
 
-/// Serves the other end.
+/// Serves the measurements of another host.
 pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     let bind = args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
     let port = args.far.port.unwrap_or(0);
@@ -90,30 +91,31 @@ pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Runs `numaio bench net`.
 pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoRecord>, Failure> {
     let kernel = live(machine)?;
     let topology = discover(machine);
-    let ground = ResolveContext { root: machine, locate: machine, topology: &topology };
-    args.device.as_deref().map_or(Ok(()), |name| check_device(ground, name))?;
+    let context = ResolveContext { root: machine, locate: machine, topology: &topology };
+    args.device.as_deref().map_or(Ok(()), |name| check_device(context, name))?;
     let far = remote::connect_to(&args.far)?;
-    let endpoints = Endpoints::of(ground, &far, &args.sides, args.device.as_deref())?;
+    let endpoints = Endpoints::of(context, &far, &args.endpoints, args.device.as_deref())?;
     let io = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = endpoints.options(&args.sides, io, &args.direction.list());
+    let options = endpoints.options(&args.endpoints, io, &args.direction.list());
     let engines = engines(args.engine, &endpoints);
-    let session = Session::join(kernel, far);
-    let done = bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
+    let session = Session::open(kernel, far);
+    let result = bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
-    done
+    result
 }
 
-/// A campaign of each engine between here and the other host.
+/// Runs a campaign of each engine between this host and the other.
 ///
 /// # Errors
-/// As [`shared::bench`].
+/// See [`shared::bench`].
 pub fn bench(
     common: &Common,
     machine: &Machine,
@@ -138,23 +140,25 @@ pub fn bench(
     shared::bench_by(common, machine, topology, bounds, engines, &measure, text)
 }
 
-/// This machine: no tape and no copied tree has a network.
+/// Returns the kernel of this machine; tapes and copied trees have no network.
 pub fn live(machine: &Machine) -> Result<&Kernel, Failure> {
     machine.kernel().ok_or_else(|| {
-        Failure::usage("a recorded machine has no network to measure").hint("leave --machine out")
+        Failure::usage("cannot measure the network of a recorded machine")
+            .hint("omit --machine and --sysroot")
     })
 }
 
-/// A session with the other host, which the kernel holds; when this is dropped it ends, and then what was started for
-/// it.
+/// A session with the other host.
+///
+/// Dropping it disconnects the session, and then ends the started process.
 pub struct Session<'a> {
     kernel: &'a Kernel,
     _started: Option<ManagedProcess>,
 }
 
 impl<'a> Session<'a> {
-    /// Hands the session to the kernel.
-    pub fn join(kernel: &'a Kernel, far: remote::RemoteHost) -> Self {
+    /// Adds the session to the kernel's peers.
+    pub fn open(kernel: &'a Kernel, far: remote::RemoteHost) -> Self {
         kernel.add_peer(far.peer);
         Self { kernel, _started: far.started }
     }
@@ -166,31 +170,33 @@ impl Drop for Session<'_> {
     }
 }
 
-fn engines(wanted: NetEngine, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> {
+fn engines(requested: NetEngine, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> {
     let tcp = || Box::new(Tcp { far: endpoints.far.clone() }) as Box<dyn Engine>;
     let iperf3 = || Box::new(Iperf3 { far: endpoints.far.clone() }) as Box<dyn Engine>;
-    match wanted {
+    match requested {
         NetEngine::Tcp => vec![tcp()],
         NetEngine::Iperf3 => vec![iperf3()],
         NetEngine::All => vec![tcp(), iperf3()],
     }
 }
 
-/// Sizes, each alone or `FIRST..LAST`: every power of two times the first one up to the last.
+/// Parses sizes and ranges `FIRST..LAST`, which stand for FIRST times all powers of two up to LAST.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
     let mut sizes = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once("..").unwrap_or((part, part));
         let (first, last) = (parse_size(first)?, parse_size(last.trim_start_matches('='))?);
-        if first == 0 || last > LARGEST || first > last {
-            return Err(format!("{part:?}: sizes go from 1 byte to 64 MiB, the smaller one first"));
+        if first == 0 || last > MAX_BYTES || first > last {
+            return Err(format!(
+                "invalid size '{part}': expected sizes from 1 to 64M, the smaller one first"
+            ));
         }
         sizes.extend(
             std::iter::successors(Some(first), |size| Some(size * 2)).take_while(|size| *size <= last),
         );
     }
-    if sizes.len() > MOST_SIZES {
-        return Err(format!("{} sizes; up to {MOST_SIZES} can be had", sizes.len()));
+    if sizes.len() > MAX_SIZES {
+        return Err(format!("expected at most {MAX_SIZES} sizes, got {}", sizes.len()));
     }
     Ok(Sizes(sizes))
 }
@@ -200,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_single_or_every_power_of_two_between() {
+    fn parses_sizes_and_ranges() {
         assert_eq!(sizes("1k..8k"), Ok(Sizes(vec![1024, 2048, 4096, 8192])));
         assert_eq!(sizes("128K,1000,3K..7K"), Ok(Sizes(vec![131072, 1000, 3072, 6144])));
         assert_eq!(sizes("1k..1M").map(|sizes| sizes.0.len()), Ok(11));

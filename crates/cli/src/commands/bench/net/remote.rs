@@ -1,4 +1,4 @@
-//! The other host: a numaio that serves there, started by us over ssh, or found where the user says.
+//! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
 use crate::failure::Failure;
@@ -12,55 +12,56 @@ use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How long ssh and the numaio there may take until that serves.
-const START_LIMIT: Duration = Duration::from_secs(60);
-/// The arguments of a numaio that serves whoever started it.
+/// Time limit for ssh and the remote numaio to start serving.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Arguments of a numaio that serves the process that started it.
 const SERVE: [&str; 4] = ["bench", "net", "--serve", "--attached"];
-/// Longest line in which it says so.
-const LONGEST_LINE: u64 = 4096;
-/// How long it may take to end when we are done.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum bytes of its greeting.
+const MAX_LINE_BYTES: u64 = 4096;
+/// Time limit for the remote process to exit at the end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Options of the connection to the other host.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The other host")]
 pub struct RemoteArgs {
     /// The other host, as for ssh; localhost for this one
     ///
-    /// numaio starts itself there over ssh, unless --port names one that serves already.
+    /// numaio starts itself there by ssh, unless --port selects a running server.
     #[arg(long, value_name = "HOST")]
     pub peer: Option<String>,
-    /// Port of a numaio that serves there (numaio bench net --serve)
+    /// Port of a running server (numaio bench net --serve)
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// What that numaio printed; better in the environment, where no list of processes shows it
+    /// Token that the server printed; prefer the environment, which process lists do not show
     #[arg(long, value_name = "TOKEN", env = "NUMAIO_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Address of the other host by which streams go, if it is not that of its name
+    /// Address of the other host for streams, if it differs from the host name's
     #[arg(long, value_name = "ADDRESS")]
     pub via: Option<IpAddr>,
-    /// Where numaio is there, if it is not on the PATH of an ssh session; a path, not a command
+    /// Path of numaio on the other host, if it is not in PATH; a path, not a command
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::remote_path)]
     pub remote_numaio: String,
 }
 
-/// The other host.
+/// A connection to the other host.
 pub struct RemoteHost {
     /// The session.
     pub peer: Peer,
-    /// Its address without the port, as tools want it.
+    /// Its address without the port, for tools.
     pub host: String,
-    /// What we started; after the session, which ends first.
+    /// The started process, dropped after the session.
     pub started: Option<ManagedProcess>,
 }
 
-/// Begins a session with the other host.
+/// Connects to the other host, and starts a server there if necessary.
 pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
     let Some(name) = args.peer.as_deref() else {
-        return Err(Failure::usage("there is no other host")
-            .hint("name it by --peer HOST (localhost for this one), or serve one by --serve"));
+        return Err(Failure::usage("no other host specified")
+            .hint("specify --peer HOST (localhost for this one), or --serve to serve another host"));
     };
     if name.is_empty() || name.starts_with('-') {
-        return Err(Failure::usage(format!("{name:?} is no host")));
+        return Err(Failure::usage(format!("invalid host '{name}'")));
     }
     let host = match args.via {
         Some(address) => address.to_string(),
@@ -69,8 +70,8 @@ pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
     };
     if let Some(port) = args.port {
         let token = args.token.as_deref().ok_or_else(|| {
-            Failure::usage("the server wants a token")
-                .hint("it printed one: give it by NUMAIO_TOKEN or --token")
+            Failure::usage("the server requires a token")
+                .hint("it printed the token; pass it by NUMAIO_TOKEN or --token")
         })?;
         return Ok(RemoteHost { peer: connect(&host, port, token)?, host, started: None });
     }
@@ -93,16 +94,16 @@ fn is_local(name: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "::1")
 }
 
-/// This very program, in a process of its own.
+/// Returns the command that starts this program as a server.
 fn local_server(host: &str) -> Result<Command, Failure> {
     let own = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot find the program file of this process: {error}")))?;
     let mut command = Command::new(own);
     command.args(SERVE).args(["--bind", host]);
     Ok(command)
 }
 
-/// What ssh's configuration makes of a name.
+/// Returns the host name that ssh's configuration gives to a name.
 fn ssh_hostname(name: &str) -> Option<String> {
     let output = Command::new("ssh").args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -110,31 +111,31 @@ fn ssh_hostname(name: &str) -> Option<String> {
 }
 
 fn start(command: Command, name: &str) -> Result<(ManagedProcess, ServerHello), Failure> {
-    let hint = "ssh is Debian's openssh-client; or serve there by hand: numaio bench net --serve";
-    let mut started = ManagedProcess::start(command, STOP_LIMIT, hint)?;
+    let hint = "install ssh (Debian: openssh-client), or start numaio bench net --serve on the other host";
+    let mut started = ManagedProcess::start(command, STOP_TIMEOUT, hint)?;
     let stdout = started.stdout.take();
-    let (to, from) = channel();
+    let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut line = String::new();
-        let read = stdout.map(|stdout| BufReader::new(stdout.take(LONGEST_LINE)).read_line(&mut line));
-        drop(to.send(read.is_some_and(|read| read.is_ok()).then_some(line)));
+        let read = stdout.map(|stdout| BufReader::new(stdout.take(MAX_LINE_BYTES)).read_line(&mut line));
+        drop(sender.send(read.is_some_and(|read| read.is_ok()).then_some(line)));
     });
-    let line = match from.recv_timeout(START_LIMIT) {
+    let line = match receiver.recv_timeout(START_TIMEOUT) {
         Ok(line) => line.unwrap_or_default(),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            return Err(Failure::new(format!("{name} did not answer for {} s", START_LIMIT.as_secs())));
+            return Err(Failure::new(format!("no reply from '{name}' for {} s", START_TIMEOUT.as_secs())));
         }
     };
     match serde_json::from_str::<ServerHello>(&line) {
         Ok(hello) if hello.numaio_net == PROTOCOL => Ok((started, hello)),
         Ok(hello) => Err(Failure::new(format!(
-            "the numaio on {name} speaks version {} of the protocol, and this one version {PROTOCOL}",
+            "numaio on '{name}' uses protocol version {}, and this one version {PROTOCOL}",
             hello.numaio_net
         ))
-        .hint("use the same numaio at both ends")),
+        .hint("use the same version of numaio on both hosts")),
         Err(_) => {
-            let failure = Failure::new(format!("no numaio serves on {name}"));
-            let instead = ", or serve there by hand with numaio bench net --serve and name its --port";
+            let failure = Failure::new(format!("cannot start numaio on '{name}'"));
+            let instead = ", or start numaio bench net --serve there and specify its --port";
             Err(ssh::with_hint(failure, name, started.status(), instead))
         }
     }
@@ -149,10 +150,10 @@ fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
         let failure = Failure::new(&error);
         match error {
             PeerError::Unreachable { .. } => failure.hint(
-                "a firewall may keep the port: serve with a --port that it lets through; --via names another address",
+                "a firewall may block the port: serve with a permitted --port, or specify another address by --via",
             ),
-            PeerError::Refused { .. } => failure.hint("every session has a token of its own: the server prints it"),
-            PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve tells the port to name"),
+            PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
+            PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
         }
     })
 }

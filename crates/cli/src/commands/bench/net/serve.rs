@@ -1,4 +1,4 @@
-//! `numaio bench net --serve`: the far end.
+//! `numaio bench net --serve`: the remote end of measurements.
 
 use crate::args::Common;
 use crate::failure::{self, Failure};
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
 
-/// What a server that was started by a client tells it: one line of JSON on standard output.
+/// The greeting of a server on its standard output to the client that started it: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerHello {
-    /// Version of what is said over the network.
+    /// Version of the network protocol.
     pub numaio_net: u32,
-    /// Where it listens.
+    /// Port of the server.
     pub port: u16,
-    /// What the client opens its session with.
+    /// Token that opens a session.
     pub token: String,
 }
 
@@ -28,36 +28,36 @@ pub struct ServerHello {
 pub fn run(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode, Failure> {
     let (kernel, mut server) = listen(bind, port)?;
     let address = server.address().map_err(Failure::new)?;
-    output::remark(common, &format!("serving at {address}; Ctrl-C ends it"));
+    output::remark(common, &format!("listening on {address}; press Ctrl-C to stop"));
     while !interrupt::interrupted() {
         output::print(&client_command(&address, server.token()))?;
-        let mut report = |told| report(common, &told);
+        let mut report = |event| report(common, &event);
         server.serve_session(&kernel, &interrupt::interrupted, &mut report).map_err(Failure::new)?;
     }
     Ok(ExitCode::from(failure::INTERRUPTED))
 }
 
-/// Serves the one client that started us, and ends when it goes: with it our standard input ends.
+/// Serves the client that started this process until standard input ends with the client.
 pub fn run_attached(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode, Failure> {
     let (kernel, mut server) = listen(bind, port)?;
     let port = server.address().map_err(Failure::new)?.port();
     let hello = ServerHello { numaio_net: PROTOCOL, port, token: server.token().to_owned() };
     let line = serde_json::to_string(&hello).map_err(Failure::new)?;
     output::print(&format!("{line}\n"))?;
-    let client_gone = Arc::new(AtomicBool::new(false));
-    let set_gone = client_gone.clone();
-    let watch = move || {
-        // Nobody sends anything here: this ends when the client does.
+    let client_exited = Arc::new(AtomicBool::new(false));
+    let set_exited = client_exited.clone();
+    let watch_stdin = move || {
+        // No data is expected; the end of file means that the client has exited.
         drop(io::copy(&mut io::stdin().lock().take(1 << 20), &mut io::sink()));
-        set_gone.store(true, Ordering::Relaxed);
+        set_exited.store(true, Ordering::Relaxed);
     };
-    let watching = thread::Builder::new().name("client".to_owned()).spawn(watch);
-    watching.map_err(Failure::new)?;
-    let stop = || client_gone.load(Ordering::Relaxed) || interrupt::interrupted();
-    let mut report = |told| {
-        // The client tells its user of a session's end by itself.
-        if let ServerEvent::Rejected { .. } = told {
-            self::report(common, &told);
+    let watcher = thread::Builder::new().name("client".to_owned()).spawn(watch_stdin);
+    watcher.map_err(Failure::new)?;
+    let stop = || client_exited.load(Ordering::Relaxed) || interrupt::interrupted();
+    let mut report = |event| {
+        // The client itself reports the end of its session.
+        if let ServerEvent::Rejected { .. } = event {
+            self::report(common, &event);
         }
     };
     server.serve_session(&kernel, &stop, &mut report).map_err(Failure::new)?;
@@ -65,13 +65,12 @@ pub fn run_attached(common: &Common, bind: IpAddr, port: u16) -> Result<ExitCode
 }
 
 fn listen(bind: IpAddr, port: u16) -> Result<(Kernel, Server), Failure> {
-    interrupt::install().map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
-    let kernel = Kernel::new()
-        .map_err(|error| Failure::new(format!("cannot open the root of this machine's files: {error}")))?;
+    interrupt::install().map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
+    let kernel = Kernel::new().map_err(|error| Failure::new(format!("cannot open '/': {error}")))?;
     let address = SocketAddr::new(bind, port);
     let server = Server::bind(address).map_err(|error| {
-        Failure::new(format!("cannot listen at {address}: {error}"))
-            .hint("choose another port by --port, or an address of this host by --bind")
+        Failure::new(format!("cannot listen on {address}: {error}"))
+            .hint("specify another port by --port, or an address of this host by --bind")
     })?;
     Ok((kernel, server))
 }
@@ -84,14 +83,14 @@ fn client_command(address: &SocketAddr, token: &str) -> String {
     format!("NUMAIO_TOKEN={token} numaio bench net --peer {host} --port {}\n", address.port())
 }
 
-fn report(common: &Common, told: &ServerEvent) {
+fn report(common: &Common, event: &ServerEvent) {
     output::remark(
         common,
-        &match told {
-            ServerEvent::Rejected { from, why } => format!("{from} was not let in: {why}"),
-            ServerEvent::SessionStarted { from } => format!("a session with {from} begins"),
-            ServerEvent::SessionEnded { why: None } => "the session is over".to_owned(),
-            ServerEvent::SessionEnded { why: Some(why) } => format!("the session is over: {why}"),
+        &match event {
+            ServerEvent::Rejected { from, why } => format!("rejected {from}: {why}"),
+            ServerEvent::SessionStarted { from } => format!("started a session with {from}"),
+            ServerEvent::SessionEnded { why: None } => "the session ended".to_owned(),
+            ServerEvent::SessionEnded { why: Some(why) } => format!("the session ended: {why}"),
         },
     );
 }

@@ -160,7 +160,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 #[test]
 fn documentation_lists_defaults_and_ranges() {
     let text_file = include_str!("../../../../../../docs/copy/daemon.md");
-    let table = text_file.split("| what may be left out |").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let table = text_file.split("| optional field |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
     for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

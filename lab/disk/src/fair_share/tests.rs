@@ -2,15 +2,15 @@ use super::*;
 
 const BLOCK: u64 = 128 << 10;
 
-/// Megabytes per second of each node, whose streams keep `depth` requests in flight for 5 seconds.
+/// Returns the MB/s of each node, whose streams keep `depth` requests in flight for 5 seconds.
 fn rates(nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
-    shared(Shared::Bytes, nodes, cap, depths)
+    simulate(SharedResource::Bytes, nodes, cap, depths)
 }
 
-fn shared(share: Shared, nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
+fn simulate(share: SharedResource, nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
     let scale = 1e6;
     let nodes: Vec<f64> = nodes.iter().map(|rate| rate * scale).collect();
-    let mut share = Share::new(&Rates { nodes, cap: cap * scale, share });
+    let mut share = FairShare::new(&Rates { nodes, cap: cap * scale, share });
     let mut bytes = vec![0; depths.len()];
     let mut next = 0;
     let mut owner = HashMap::new();
@@ -24,7 +24,7 @@ fn shared(share: Shared, nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
     let seconds = 5.0;
     while let Some(now) = share.next_end().filter(|&now| now < seconds) {
         while let Some(request) = share.pop_served(now) {
-            let node = owner.remove(&request).expect("a request of ours, once");
+            let node = owner.remove(&request).expect("a submitted request");
             bytes[node] += BLOCK;
             share.submit(now, now, next, &[(node, BLOCK)]);
             owner.insert(next, node);
@@ -34,14 +34,14 @@ fn shared(share: Shared, nodes: &[f64], cap: f64, depths: &[u64]) -> Vec<f64> {
     bytes.iter().map(|&bytes| bytes as f64 / seconds / scale).collect()
 }
 
-fn assert_rates(found: &[f64], wanted: &[f64]) {
-    for (one, other) in found.iter().zip(wanted) {
-        assert!((one - other).abs() <= 0.005 * other, "{found:?}, not {wanted:?}");
+fn assert_rates(found: &[f64], expected: &[f64]) {
+    for (a, b) in found.iter().zip(expected) {
+        assert!((a - b).abs() <= 0.005 * b, "{found:?}, expected {expected:?}");
     }
 }
 
 #[test]
-fn a_node_alone_gets_its_path() {
+fn a_single_node_gets_the_rate_of_its_path() {
     for depth in [1, 2, 16] {
         assert_rates(&rates(&[36.0, 57.6], 57.6, &[depth, 0]), &[36.0, 0.0]);
         assert_rates(&rates(&[36.0, 57.6], 57.6, &[0, depth]), &[0.0, 57.6]);
@@ -58,25 +58,25 @@ fn nodes_share_the_cap_max_min_fairly() {
 }
 
 #[test]
-fn nodes_share_the_engines_time() {
-    let time = |nodes: &[f64], cap, depths: &[u64]| shared(Shared::Time, nodes, cap, depths);
-    // A node alone has its path.
+fn nodes_share_the_time_of_the_engine() {
+    let time = |nodes: &[f64], cap, depths: &[u64]| simulate(SharedResource::Time, nodes, cap, depths);
+    // A single node gets the rate of its path.
     assert_rates(&time(&[20.0, 40.0], 48.0, &[16, 0]), &[20.0, 0.0]);
-    // Equation 1: each its part of the time, at the rate that it has alone.
+    // Equation 1: each node gets an equal part of the time, at its individual rate.
     assert_rates(&time(&[20.0, 40.0], 40.0, &[16, 16]), &[10.0, 20.0]);
     assert_rates(&time(&[20.0, 40.0], 48.0, &[16, 16]), &[12.0, 24.0]);
     assert_rates(&time(&[30.0, 20.0, 40.0], 40.0, &[16, 16, 16]), &[10.0, 20.0 / 3.0, 40.0 / 3.0]);
 }
 
 #[test]
-fn more_requests_of_a_node_do_not_take_from_another() {
+fn more_requests_of_one_node_do_not_slow_another() {
     assert_rates(&rates(&[57.6, 57.6], 57.6, &[64, 4]), &[28.8, 28.8]);
     assert_rates(&rates(&[57.6, 12.0], 57.6, &[64, 1]), &[45.6, 12.0]);
 }
 
 #[test]
 fn a_request_on_two_nodes_ends_with_its_last_part() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6, 2e6], cap: 1e9, share: Shared::Bytes });
+    let mut share = FairShare::new(&Rates { nodes: vec![1e6, 2e6], cap: 1e9, share: SharedResource::Bytes });
     share.submit(0.0, 0.0, 7, &[(0, 100_000), (1, 100_000)]);
     share.submit(0.0, 0.0, 8, &[(1, 100_000)]);
     assert!((share.next_end().expect("a request") - 0.05).abs() < 1e-9);
@@ -88,8 +88,8 @@ fn a_request_on_two_nodes_ends_with_its_last_part() {
 }
 
 #[test]
-fn idle_time_is_not_saved_up() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6, share: Shared::Bytes });
+fn idle_time_gives_no_credit() {
+    let mut share = FairShare::new(&Rates { nodes: vec![1e6], cap: 2e6, share: SharedResource::Bytes });
     for request in 0..10 {
         share.submit(5.0, 5.0, request, &[(0, 100_000)]);
     }
@@ -97,15 +97,16 @@ fn idle_time_is_not_saved_up() {
 }
 
 #[test]
-fn time_that_the_host_lost_is_made_good() {
-    let mut share = Share::new(&Rates { nodes: vec![1e6], cap: 2e6, share: Shared::Bytes });
+fn delay_by_the_host_is_compensated() {
+    let mut share = FairShare::new(&Rates { nodes: vec![1e6], cap: 2e6, share: SharedResource::Bytes });
     share.submit(5.0, 4.99, 1, &[(0, 100_000)]);
     assert!((share.next_end().expect("a request") - 5.09).abs() < 1e-9);
 }
 
-/// Megabytes of each of two nodes after two seconds; the second node's requests come at `second`.
+/// Returns the MB of two nodes after two seconds; the second node's requests arrive at `second`.
 fn after_two_seconds(cap: f64, megabytes: [u64; 2], second: f64) -> [usize; 2] {
-    let mut share = Share::new(&Rates { nodes: vec![10e6, 10e6], cap: cap * 1e6, share: Shared::Bytes });
+    let mut share =
+        FairShare::new(&Rates { nodes: vec![10e6, 10e6], cap: cap * 1e6, share: SharedResource::Bytes });
     let mut submit = |node: usize, now: f64| {
         for request in 0..megabytes[node] {
             share.submit(now, now, 2 * request + node as u64, &[(node, 1_000_000)]);
@@ -119,11 +120,11 @@ fn after_two_seconds(cap: f64, megabytes: [u64; 2], second: f64) -> [usize; 2] {
 
 #[test]
 fn a_starved_path_gets_no_burst() {
-    // Both have 6 MB/s for a second; then one is alone, and its path carries 10 MB/s and not the cap's 12.
+    // Both get 6 MB/s for a second. Then one is alone, and its path limits it to 10 MB/s, not the cap of 12.
     assert_eq!(after_two_seconds(12.0, [30, 6], 0.0), [16, 6]);
 }
 
 #[test]
-fn who_comes_late_gets_no_more_than_its_part() {
+fn a_late_node_gets_no_more_than_its_share() {
     assert_eq!(after_two_seconds(10.0, [30, 30], 1.0), [15, 5]);
 }

@@ -1,4 +1,4 @@
-//! Runs the target that NUMAIO_FUZZ names with libFuzzer.
+//! Runs the target that `NUMAIO_FUZZ` names with libFuzzer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,12 +1,12 @@
-//! A side of a transfer whose peer says whatever it likes.
+//! One side of a transfer whose peer sends arbitrary packets.
 
-use crate::pair::{sink_disk, sink_side, source_disk, source_side};
+use crate::simulated_transfer::{sink_disk, sink_side, source_disk, source_side};
 use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MAX_FRAME_BYTES};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_sim::mover::Disk;
 use std::time::Duration;
 
-/// Packets as an input holds them: bytes of frames and of data, each in two bytes, then both.
+/// Decodes packets from an input: the lengths of frames and data in two bytes each, then both.
 fn packets(mut input: &[u8]) -> Vec<Packet<Vec<u8>>> {
     let mut packets = Vec::new();
     while let Some((head, rest)) = input.split_first_chunk::<4>() {
@@ -20,7 +20,7 @@ fn packets(mut input: &[u8]) -> Vec<Packet<Vec<u8>>> {
     packets
 }
 
-/// An input that holds packets.
+/// Encodes packets as an input of the targets `sink` and `source`.
 pub fn input_of(packets: &[Packet<Vec<u8>>]) -> Vec<u8> {
     let mut input = Vec::new();
     for packet in packets {
@@ -33,31 +33,33 @@ pub fn input_of(packets: &[Packet<Vec<u8>>]) -> Vec<u8> {
     input
 }
 
-/// A sink that hears anything.
+/// Sends arbitrary packets to a sink.
 pub fn sink(input: &[u8]) {
-    [false, true].into_iter().for_each(|unasked| converse(sink_side(unasked), sink_disk(), packets(input)));
+    for eager in [false, true] {
+        run_side(sink_side(eager), sink_disk(), packets(input));
+    }
 }
 
-/// A source that hears anything.
+/// Sends arbitrary packets to a source.
 pub fn source(input: &[u8]) {
-    [false, true]
-        .into_iter()
-        .for_each(|unasked| converse(source_side(unasked), source_disk(), packets(input)));
+    for eager in [false, true] {
+        run_side(source_side(eager), source_disk(), packets(input));
+    }
 }
 
-/// Runs a side until it ends, or nothing more happens; then the link is closed, upon which it must end.
-fn converse<C: TransferCore<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<Packet<Vec<u8>>>) {
+/// Runs a side until it ends; asserts that it ends at the latest when its link is closed.
+fn run_side<C: TransferCore<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<Packet<Vec<u8>>>) {
     let mut packets = packets.into_iter();
     let mut closed = false;
     loop {
-        work(&mut core, &mut disk);
+        run_commands(&mut core, &mut disk);
         if core.outcome().is_some() {
             return;
         }
         match packets.next() {
             Some(packet) => core.handle(Event::Received(packet)),
             None => {
-                assert!(!closed, "a side whose link is closed ends");
+                assert!(!closed, "the side continues after its link was closed");
                 closed = true;
                 core.handle(Event::Closed("closed".to_owned()));
             }
@@ -65,8 +67,8 @@ fn converse<C: TransferCore<Vec<u8>>>(mut core: C, mut disk: Disk, packets: Vec<
     }
 }
 
-/// Does what the side wants until it wants nothing more.
-fn work<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
+/// Executes the commands of a side until it has none left.
+fn run_commands<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
     while let Some(command) = core.poll(Duration::ZERO) {
         match command {
             PortCommand::Submit(ticket, operation) => {
@@ -83,42 +85,42 @@ fn work<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) {
     core.reports();
 }
 
-/// Nothing outside a root is ever named, and no attribute set that is only ever said, whatever the peer says.
+/// Asserts that an operation names no path outside of a root and sets no wire-only attribute.
 fn check(operation: &Operation<Vec<u8>>) {
-    let good = |at: &FilePath| {
-        let good = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
+    let check_path = |at: &FilePath| {
+        let valid = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
         assert!(
-            at.root == 0 && (at.name.is_empty() || at.name.split(|&byte| byte == b'/').all(good)),
+            at.root == 0 && (at.name.is_empty() || at.name.split(|&byte| byte == b'/').all(valid)),
             "{at:?}"
         );
     };
-    let kept = |attributes: &Attributes| {
+    let check_attributes = |attributes: &Attributes| {
         let mut names = attributes.xattrs.iter().flatten().map(|(name, _)| name);
         assert!(names.all(|name| !name.starts_with(b"numaio.")), "{attributes:?}");
     };
     match operation {
-        Operation::List { directory, .. } => good(directory),
-        Operation::Stat { at, .. } | Operation::Remove(at) => at.iter().for_each(good),
-        Operation::Read { pieces, .. } => pieces.iter().for_each(|piece| good(&piece.at)),
-        Operation::HashFile(summing) => good(&summing.at),
+        Operation::List { directory, .. } => check_path(directory),
+        Operation::Stat { at, .. } | Operation::Remove(at) => at.iter().for_each(check_path),
+        Operation::Read { pieces, .. } => pieces.iter().for_each(|piece| check_path(&piece.at)),
+        Operation::HashFile(hash) => check_path(&hash.at),
         Operation::Write { puts, .. } => puts.iter().for_each(|put| {
-            good(&put.at);
+            check_path(&put.at);
             put.settle.iter().for_each(|settle| {
-                good(&settle.name);
-                kept(&settle.attributes);
+                check_path(&settle.name);
+                check_attributes(&settle.attributes);
             });
         }),
-        Operation::Create(all) => all.iter().for_each(|making| {
-            good(&making.at);
-            kept(&making.attributes);
+        Operation::Create(creations) => creations.iter().for_each(|creation| {
+            check_path(&creation.at);
+            check_attributes(&creation.attributes);
         }),
-        Operation::SetAttributes(all) => all.iter().for_each(|(at, attributes)| {
-            good(at);
-            kept(attributes);
+        Operation::SetAttributes(changes) => changes.iter().for_each(|(at, attributes)| {
+            check_path(at);
+            check_attributes(attributes);
         }),
-        Operation::OpenJournal { journal, .. } => good(journal),
+        Operation::OpenJournal { journal, .. } => check_path(journal),
         Operation::WriteJournal(record) => {
-            record.after.iter().flatten().chain([&record.journal]).for_each(good)
+            record.after.iter().flatten().chain([&record.journal]).for_each(check_path)
         }
         Operation::ListMore { .. } | Operation::Sync { .. } => {}
     }

@@ -1,6 +1,6 @@
-//! A small transfer between two simulated disks: what a fuzzer begins with.
+//! A small transfer between two simulated disks, from which seeds are made.
 
-use crate::sides::input_of;
+use crate::peers::input_of;
 use numaio_machine::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::accounts::AccountLookup;
 use numaio_mover::chunk::ChunkPolicy;
@@ -19,19 +19,21 @@ use std::time::Duration;
 
 const TRANSFER: TransferId = TransferId([7; 16]);
 
-/// Whoever has a number has a letter for a name, and at the sink the number of that.
+/// Maps an id to a letter as its name, and a name to the code of its first letter.
 const LOOKUP: AccountLookup = AccountLookup {
     name: |_, id| u8::try_from(id).ok().map(|id| vec![b'a' + id % 16]),
     id: |_, name| name.first().map(|letter| u32::from(*letter)),
 };
 
-/// Who may do what: the owner, users 1 and 2, the group, group 3, all of these together, others. What is no user or group has no number.
+/// An ACL with entries for the owner, users 1 and 2, the group, group 3, the mask, and others.
+///
+/// Entries other than users and groups have the undefined id.
 const ACL: &[u8] = b"\x02\0\0\0\
     \x01\0\x07\0\xff\xff\xff\xff\x02\0\x06\0\x01\0\0\0\x02\0\x04\0\x02\0\0\0\x04\0\x05\0\xff\xff\xff\xff\
     \x08\0\x05\0\x03\0\0\0\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
 
-/// The side with the files, which may send them unasked.
-pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
+/// Creates the source; an eager one sends data before the sink requests it.
+pub fn source_side(eager: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
@@ -47,7 +49,7 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
         by_address: true,
         limit: None,
         compress: CompressMode::Zstd,
-        eager: unasked,
+        eager,
         holes: true,
         links: true,
         changed: true,
@@ -57,15 +59,15 @@ pub fn source_side(unasked: bool) -> Source<Vec<u8>> {
     Source::new(options).expect("a policy")
 }
 
-/// The side where they go, which may take them unasked, and else compares hashes.
-pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
+/// Creates the sink; an eager one accepts unrequested data, any other compares hashes.
+pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
         preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
         writer: WriterIdentity::default(),
         devices: true,
         update: false,
         ignore_times: false,
-        checksum: !unasked,
+        checksum: !eager,
         manifest: true,
         accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
@@ -88,7 +90,7 @@ pub fn sink_side(unasked: bool) -> Sink<Vec<u8>> {
         hash: HashKind::Xxh3,
         accept_compressed: true,
         acls: true,
-        eager: unasked,
+        eager,
         is_retry: false,
         transfer: TRANSFER,
     })
@@ -110,22 +112,22 @@ fn file(bytes: &[u8]) -> Inode {
     object(Object::File(bytes.to_vec(), pages))
 }
 
-/// What the sink has at first: files as large as the source's, so that hashes are compared.
+/// Creates the sink's disk: its files have the sizes of the source's, so that hashes are compared.
 pub fn sink_disk() -> Disk {
     let mut disk = Disk::default();
     disk.put(b"d", object(Object::Directory(BTreeMap::new())));
-    disk.put(b"d/small", file(b"what is in it"));
+    disk.put(b"d/small", file(b"some contents"));
     disk.put(b"d/larger", file(&[43; 9000]));
     disk
 }
 
-/// A few objects of every kind.
+/// Creates the source's disk, with objects of every kind.
 pub fn source_disk() -> Disk {
     let mut disk = Disk::default();
     let acls = ["system.posix_acl_access", "system.posix_acl_default"];
     let xattrs = acls.map(|name| (name.as_bytes().into(), ACL.into())).into();
     disk.put(b"d", Inode { xattrs, ..object(Object::Directory(BTreeMap::new())) });
-    disk.put(b"d/small", file(b"what is in it"));
+    disk.put(b"d/small", file(b"some contents"));
     disk.put(b"d/larger", file(&[42; 9000]));
     disk.put(b"empty", file(b""));
     disk.put(b"link", object(Object::Special(Kind::Symlink(b"d/small".as_slice().into()))));
@@ -134,18 +136,18 @@ pub fn source_disk() -> Disk {
     disk
 }
 
-/// What both sides say in a transfer that goes well, as inputs of the targets `sink` and `source`, and of `stream`.
-pub fn conversation() -> [Vec<u8>; 3] {
+/// Runs a transfer, and returns its packets as inputs of the targets `sink`, `source` and `stream`.
+pub fn simulated_transfer() -> [Vec<u8>; 3] {
     let (mut source, mut sink) = (source_side(false), sink_side(false));
     let (mut from, mut to) = (source_disk(), sink_disk());
     let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
     while sink.outcome().is_none() || source.outcome().is_none() {
-        let said = take(&mut source, &mut from);
-        said.iter().for_each(|packet| sink.handle(Event::Received(copy(packet))));
-        to_sink.extend(said);
-        let said = take(&mut sink, &mut to);
-        said.iter().for_each(|packet| source.handle(Event::Received(copy(packet))));
-        to_source.extend(said);
+        let sent = run_commands(&mut source, &mut from);
+        sent.iter().for_each(|packet| sink.handle(Event::Received(copy(packet))));
+        to_sink.extend(sent);
+        let sent = run_commands(&mut sink, &mut to);
+        sent.iter().for_each(|packet| source.handle(Event::Received(copy(packet))));
+        to_source.extend(sent);
     }
     let mut stream = vec![100];
     for packet in &to_sink {
@@ -159,13 +161,14 @@ fn copy(packet: &Packet<Vec<u8>>) -> Packet<Vec<u8>> {
     Packet { frames: packet.frames.clone(), data: packet.data.clone() }
 }
 
-fn take<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
-    let mut said = Vec::new();
+/// Executes a side's commands until it has none left; returns the packets that it sent.
+fn run_commands<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
+    let mut sent = Vec::new();
     while let Some(command) = core.poll(Duration::ZERO) {
         match command {
             PortCommand::Submit(ticket, operation) => core.handle(Event::Done(ticket, disk.run(operation))),
-            PortCommand::Send(packet) => said.push(packet),
+            PortCommand::Send(packet) => sent.push(packet),
         }
     }
-    said
+    sent
 }

@@ -1,4 +1,4 @@
-"""The programs that tools/bench-copy compares: how each is started at both ends."""
+"""Programs that tools/bench-copy compares, with their commands for both ends."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 NO_SHELL = ["-oBatchMode=yes", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"]
-# Listens, or connects, and hands the socket to a program.
-RECEIVE = """import os, socket, sys
+# Accepts a connection and passes the socket to tar.
+RECEIVE_TAR = """import os, socket, sys
 server = socket.create_server(("", 9000))
 while True:
     peer, _ = server.accept()
@@ -19,18 +19,23 @@ while True:
     peer.close()
     os.wait()
 """
-SEND = """import os, socket, subprocess, sys
+# Sends the output of tar over a connection.
+SEND_TAR = """import os, socket, subprocess, sys
 peer = socket.create_connection((sys.argv[1], 9000))
 subprocess.run(["tar", "-c", "-C", sys.argv[2], "-f", "-", "."], stdout=peer, check=True)
 peer.shutdown(socket.SHUT_WR)
-peer.recv(1)  # The other end closes when all is there.
+peer.recv(1)  # The other end closes after it has written everything.
 """
 
 
 @dataclass
 class Run:
-    """What is copied where. `address` is the far side's, none on one machine; `scratch` for keys and settings; `cold` says
-    that the source is out of the cache, `fresh` that the destination is a file system of its own."""
+    """Source and destination of a copy.
+
+    `address` is that of the far side, None for a local copy. `scratch` is a directory for keys and settings.
+    `cold`: the source is not in the page cache. `fresh`: the destination is a new file system.
+    `contents` is the number of files and bytes of the source.
+    """
 
     source: str
     to: str
@@ -38,7 +43,7 @@ class Run:
     address: str | None
     cold: bool
     fresh: bool
-    holds: tuple
+    contents: tuple
 
     def write(self, name, text):
         path = f"{self.scratch}/{name}"
@@ -48,64 +53,65 @@ class Run:
 
 
 @dataclass(eq=False)
-class Way:
-    """A program. `server` gives a command for the far side and the port on which it listens."""
+class Program:
+    """A program under test. `server` returns the command for the far side and its port."""
 
     name: str
     security: str
-    programs: list
+    executables: list
     client: Callable
     server: Callable | None = None
     environment: Callable = field(default=lambda run: {})
-    # Options that its binary must have.
+    # Options that its binary must support.
     options: list = field(default_factory=list)
-    # Whether it needs a large file that is out of the cache.
+    # Whether it needs a large file that is not in the page cache.
     cold: bool = False
 
     def missing(self):
-        """Why it cannot run here; none if it can."""
+        """Returns why the program cannot run on this machine, or None."""
         path = os.environ.get("PATH", "") + ":/usr/sbin"
-        absent = [program for program in self.programs if not shutil.which(program, path=path)]
-        if absent:
-            return f"not installed: {', '.join(absent)}"
+        missing = [name for name in self.executables if not shutil.which(name, path=path)]
+        if missing:
+            return f"not installed: {', '.join(missing)}"
         for option in self.options:
-            words = subprocess.run([self.programs[0], "copy", "--help"], capture_output=True, text=True).stdout
-            if option not in words:
-                return f"not built: {option}"
+            help_text = subprocess.run([self.executables[0], "copy", "--help"], capture_output=True, text=True).stdout
+            if option not in help_text:
+                return f"option {option} is not supported"
         return None
 
 
 def numaio(binary):
-    """The name of a binary in tables, and its path: [NAME=]PATH."""
+    """Parses [NAME=]PATH; returns the name for tables and the path."""
     name, _, path = binary.rpartition("=")
     return (f"numaio {name}".strip(), os.path.abspath(path))
 
 
 def local(binaries):
-    ways = []
+    """Returns the programs for copies on one machine."""
+    programs = []
     for binary in binaries:
         name, path = numaio(binary)
         copy = [path, "copy", "-a", "--quiet"]
-        ways.append(Way(name, "hashed", [path], lambda run, copy=copy: [*copy, f"{run.source}/", f"{run.to}/"]))
-        ways.append(Way(f"{name} --hash none", "-", [path],
+        programs.append(Program(name, "hashed", [path], lambda run, copy=copy: [*copy, f"{run.source}/", f"{run.to}/"]))
+        programs.append(Program(f"{name} --hash none", "-", [path],
                         lambda run, copy=copy: [*copy, "--hash", "none", f"{run.source}/", f"{run.to}/"]))
-    ways.append(Way("cp -a", "-", ["cp"], lambda run: ["cp", "-a", f"{run.source}/.", run.to]))
-    ways.append(Way("rsync -a", "-", ["rsync"], lambda run: ["rsync", "-a", f"{run.source}/", f"{run.to}/"]))
-    return [*ways, FIO]
+    programs.append(Program("cp -a", "-", ["cp"], lambda run: ["cp", "-a", f"{run.source}/.", run.to]))
+    programs.append(Program("rsync -a", "-", ["rsync"], lambda run: ["rsync", "-a", f"{run.source}/", f"{run.to}/"]))
+    return [*programs, FIO]
 
 
 def fio(run):
-    """Reads what is copied, and writes as much, at once: what the disks give, without a word said to anybody."""
-    job = ["--ioengine=io_uring", "--direct=1", "--iodepth=16", "--bs=1M", f"--size={run.holds[1]}", "--output=/dev/null"]
+    """Reads the source and writes as many bytes in parallel: the bandwidth of the disks without a protocol."""
+    job = ["--ioengine=io_uring", "--direct=1", "--iodepth=16", "--bs=1M", f"--size={run.contents[1]}", "--output=/dev/null"]
     return ["fio", *job, "--name=read", f"--filename={run.source}/bulk", "--rw=read", "--name=write",
             f"--filename={run.to}/bulk", "--rw=write"]
 
 
-FIO = Way("fio, O_DIRECT", "-", ["fio"], fio, cold=True)
+FIO = Program("fio, O_DIRECT", "-", ["fio"], fio, cold=True)
 
 
 def sshd(run):
-    """A server of our own: keys, settings and log in the scratch directory."""
+    """Returns the command of an sshd with keys and settings in the scratch directory."""
     host, user = f"{run.scratch}/host", f"{run.scratch}/user"
     for key in (host, user):
         if not os.path.exists(key):
@@ -128,7 +134,7 @@ def ssh(run):
 
 
 def ssh_script(run):
-    """For programs that take the name of an ssh, but few of its options."""
+    """Writes a script for programs that accept the name of an ssh, but not its options."""
     script = run.write("ssh", f"#!/bin/sh\nexec ssh {' '.join(ssh(run))} \"$@\"\n")
     os.chmod(script, 0o755)
     return script
@@ -139,13 +145,13 @@ def numaio_ssh(run):
 
 
 def numaio_keys(run, path):
-    """Keys of a daemon and of its user, made once; the public ones."""
+    """Creates the keys of a daemon and its user on the first call; returns the public keys."""
     public = []
     for name in ("daemon-key", "user-key"):
         key = f"{run.scratch}/{name}"
-        made = os.path.exists(key)
-        words = [path, "keygen", *(["--public"] if made else []), key]
-        public.append(subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip())
+        exists = os.path.exists(key)
+        command = [path, "keygen", *(["--public"] if exists else []), key]
+        public.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
     return public
 
 
@@ -179,18 +185,21 @@ def xrootd(run):
     return ["xrootd", "-R", "nobody", "-c", settings], 1094
 
 
-def floor(run, *words):
-    """A command of the bare program, which is built where it is needed first."""
-    program = f"{run.scratch}/floor"
+def minimal_copy(run, *arguments):
+    """Returns a command of minimal_copy, and builds it on the first call."""
+    program = f"{run.scratch}/minimal_copy"
     if not os.path.exists(program):
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "floor.c")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "minimal_copy.c")
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
-    return [program, *words]
+    return [program, *arguments]
 
 
 def network(binaries):
-    """Programs that push from near to far; rclone fetches, as its plain server only gives."""
-    ways = []
+    """Returns the programs for copies between hosts.
+
+    They push from near to far, except rclone, whose HTTP server is read-only.
+    """
+    programs = []
     for binary in binaries:
         name, path = numaio(binary)
         for option, security in ((["--data-security", "none"], "plain"), (["--data-security", "tls"], "TLS"),
@@ -199,47 +208,49 @@ def network(binaries):
             def client(run, path=path, option=option):
                 return [path, "copy", "-a", "--quiet", "--remote-numaio", path, *option,
                         f"{run.source}/", f"{run.address}:{run.to}/"]
-            ways.append(Way(" ".join([name, *option]), security, [path, "ssh", "sshd"], client, sshd, numaio_ssh,
+            programs.append(Program(" ".join([name, *option]), security, [path, "ssh", "sshd"], client, sshd, numaio_ssh,
                             options=option[:1]))
         for option, security in ((["--data-security", "none"], "plain"), ([], "TLS")):
             def client(run, path=path, option=option):
                 daemon, _ = numaio_keys(run, path)
                 return [path, "copy", "-a", "--quiet", "--no-job", "--key", f"{run.scratch}/user-key", "--trust", daemon, *option,
                         f"{run.source}/", f"numaio://{run.address}/to/"]
-            ways.append(Way(" ".join([name, "to a daemon", *option]), security, [path], client, numaio_daemon(path),
+            programs.append(Program(" ".join([name, "to a daemon", *option]), security, [path], client, numaio_daemon(path),
                             lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=["--trust"]))
     rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
     for name, options in (("bare", []), ("bare and safe", ["safe"])):
-        ways.append(Way(name, "plain", ["cc"],
-                        lambda run, options=options: floor(run, "send", run.address, "9001", "4", run.source, *options),
-                        lambda run, options=options: (floor(run, "receive", "9001", "4", run.to, *options), 9001)))
-    return ways + [
-        Way("rsyncd", "plain", ["rsync"],
+        programs.append(Program(name, "plain", ["cc"],
+                        lambda run, options=options: minimal_copy(run, "send", run.address, "9001", "4", run.source, *options),
+                        lambda run, options=options: (minimal_copy(run, "receive", "9001", "4", run.to, *options), 9001)))
+    return programs + [
+        Program("rsyncd", "plain", ["rsync"],
             lambda run: ["rsync", "-a", f"{run.source}/", f"rsync://{run.address}:8730/to/"], rsyncd),
-        Way("tar over a socket", "plain", ["tar"], lambda run: [sys.executable, "-c", SEND, run.address, run.source],
-            lambda run: ([sys.executable, "-c", RECEIVE, run.to], 9000)),
-        Way("globus-url-copy, 4 at a time", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-cc", "4", "-p", "1"),
+        Program("tar over a socket", "plain", ["tar"], lambda run: [sys.executable, "-c", SEND_TAR, run.address, run.source],
+            lambda run: ([sys.executable, "-c", RECEIVE_TAR, run.to], 9000)),
+        Program("globus-url-copy, 4 at a time", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-cc", "4", "-p", "1"),
             gridftp_server),
-        Way("globus-url-copy, 16 streams", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-p", "16"),
+        Program("globus-url-copy, 16 streams", "plain", ["globus-url-copy", "globus-gridftp-server"], gridftp("-p", "16"),
             gridftp_server),
-        Way("rclone, http", "plain", ["rclone"],
+        Program("rclone, http", "plain", ["rclone"],
             lambda run: ["rclone", "copy", "--config", "/dev/null", "--transfers", "8", "--http-url",
                          f"http://{run.address}:8080", ":http:", run.to],
             lambda run: (["rclone", "serve", "http", "--config", "/dev/null", "--addr", ":8080", run.source], 8080)),
-        Way("xrdcp", "plain", ["xrdcp", "xrootd"],
+        Program("xrdcp", "plain", ["xrdcp", "xrootd"],
             lambda run: ["xrdcp", "-r", "-f", "-s", "--parallel", "4", f"{run.source}/", f"root://{run.address}/{run.to}/"],
             xrootd),
-        Way("rsync over ssh", "ssh", ["rsync", "ssh", "sshd"], rsync_ssh, sshd),
-        Way("scp", "ssh", ["scp", "sshd"],
+        Program("rsync over ssh", "ssh", ["rsync", "ssh", "sshd"], rsync_ssh, sshd),
+        Program("scp", "ssh", ["scp", "sshd"],
             lambda run: ["scp", "-q", "-r", "-p", *ssh(run), run.source, f"{run.address}:{run.to}/"], sshd),
-        Way("escp", "AES-GCM", ["escp", "ssh", "sshd"], escp, sshd),
+        Program("escp", "AES-GCM", ["escp", "ssh", "sshd"], escp, sshd),
         FIO,
     ]
 
 
 def escp(run):
-    """ssh starts its other end and carries the key; data goes beside it, to port 1232 or one of the ten after it. 0.9.0 compares
-    no hashes by default."""
+    """Returns the command of escp, which starts its peer through ssh and sends data to ports 1232 to 1242.
+
+    Version 0.9.0 does not verify hashes by default.
+    """
     return ["escp", "-q", "-r", "-p", "-S", ssh_script(run), "-D", shutil.which("escp"), run.source, f"{run.address}:{run.to}/"]
 
 

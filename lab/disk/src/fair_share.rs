@@ -1,58 +1,60 @@
-//! How the bytes of many requests share the disk: a model without a clock, whose times are seconds since some start.
+//! Simulates how requests share the disk. The model has no clock; times are seconds since its start.
 //!
-//! Each direction has one engine of a limited rate, and to each node of the guest's memory a path of a limited rate.
-//! Nodes with requests share the engine max-min fairly: in equal parts, where no node gets more than its path
-//! carries and what it leaves is shared by the others. Requests of one node are served in their order; no node
-//! waits for another's path.
+//! Each direction has an engine with a limited rate, and a path with a limited rate to each node of the
+//! guest's memory. Nodes with requests share the engine max-min fairly: in equal parts, limited by the
+//! rate of each path, and the rest is shared by the other nodes. Requests of one node are served in
+//! order; no node waits for the path of another.
 //!
-//! What nodes have equal parts of is either the engine's bytes, or its time. The second is an engine that can have only
-//! so many transfers under way: one to a node with a slow path is under way for longer, and the engine does less
-//! meanwhile. The mean of what the nodes get alone is then what Li et al. foretell (ICPP 2013, Equation 1).
+//! Nodes share either the engine's bytes or its time. Sharing time models an engine with a limited number
+//! of transfers in progress: transfers to a node with a slow path take longer and occupy the engine. The
+//! total is then the mean of the nodes' individual rates (Li et al., ICPP 2013, Equation 1).
 //!
-//! Bytes are served in pieces. A node is eligible when its path is free. Of the eligible nodes the one that has been
-//! served least goes first (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
+//! Bytes are served in pieces. A node is eligible when its path is free. The eligible node with the least
+//! service is next (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// Small beside a request, so that nodes share evenly while a request lasts.
+/// Bytes served at once: far less than a request, so that nodes share evenly during a request.
 const PIECE: u64 = 4096;
 
-/// How far a path may run behind its schedule and still make it good: the pieces of the other nodes may delay it,
-/// but a path that the engine had no time for gets no burst later.
+/// Largest delay of a path that it catches up, in seconds.
+///
+/// Pieces of other nodes delay a path briefly. A path that the engine could not serve for longer gets
+/// no burst later.
 const CATCH_UP: f64 = 1e-3;
 
 /// Rates of one direction, in bytes per second.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
-    /// Of the path to each node.
+    /// Rate of the path to each node.
     pub nodes: Vec<f64>,
-    /// Of all nodes together; if the engine's time is shared, of the node with the fastest path.
+    /// Total rate of all nodes; if they share time, the rate of the node with the fastest path.
     pub cap: f64,
-    /// What nodes share.
+    /// Resource that nodes share.
     #[serde(default)]
-    pub share: Shared,
+    pub share: SharedResource,
 }
 
-/// What of the engine is shared.
+/// Resource of the engine that nodes share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Shared {
-    /// A byte costs the same whatever its node.
+pub enum SharedResource {
+    /// Bytes: a byte costs the same for every node.
     #[default]
     Bytes,
-    /// A byte costs the more the slower the path to its node is.
+    /// Time: a byte costs more the slower the path to its node is.
     Time,
 }
 
 impl Rates {
-    /// What a byte of each node costs the engine, in bytes of the fastest path.
+    /// Returns the engine's cost of a byte of each node, in bytes of the fastest path.
     fn costs(&self) -> Vec<f64> {
         let fastest = self.nodes.iter().copied().fold(0.0, f64::max);
         let cost = |rate: &f64| match self.share {
-            Shared::Bytes => 1.0,
-            Shared::Time => fastest / rate,
+            SharedResource::Bytes => 1.0,
+            SharedResource::Time => fastest / rate,
         };
         self.nodes.iter().map(cost).collect()
     }
@@ -61,23 +63,23 @@ impl Rates {
 #[derive(Debug, Clone, Copy)]
 struct Path {
     rate: f64,
-    /// What a byte costs the engine.
+    /// Engine's cost of a byte.
     cost: f64,
-    /// When it can take its next piece, in seconds.
+    /// Time at which the path can take its next piece, in seconds.
     ready: f64,
-    /// The engine's time at which its last piece ends.
+    /// Virtual time of the engine at which the path's last piece ends.
     served: f64,
-    /// Bytes left of the request that it serves; 0 if it has none.
+    /// Remaining bytes of the current request; 0 if idle.
     left: u64,
 }
 
-/// What one direction's future depends on, while no requests arrive.
+/// State that determines the schedule of one direction until the next request arrives.
 #[derive(Debug, Clone)]
 struct Engine {
     cap: f64,
-    /// When it can take its next piece, in seconds.
+    /// Time at which the engine can take its next piece, in seconds.
     free: f64,
-    /// Its own time, in what a node with requests has cost.
+    /// Virtual time: the cost of a node that always has requests.
     time: f64,
     paths: Vec<Path>,
 }
@@ -89,17 +91,17 @@ impl Engine {
         Self { cap: rates.cap, free: 0.0, time: 0.0, paths }
     }
 
-    /// The node that gets the next piece, and when.
+    /// Returns the node that gets the next piece, and the time.
     fn next(&self) -> Option<(usize, f64)> {
         let waiting = || self.paths.iter().enumerate().filter(|(_, path)| path.left > 0);
         let ready = waiting().map(|(_, path)| path.ready).min_by(f64::total_cmp)?;
         let at = ready.max(self.free);
         let eligible = waiting().filter(|(_, path)| path.ready <= at);
-        let (node, _) = eligible.min_by(|(_, one), (_, other)| one.served.total_cmp(&other.served))?;
+        let (node, _) = eligible.min_by(|(_, a), (_, b)| a.served.total_cmp(&b.served))?;
         Some((node, at))
     }
 
-    /// Serves a piece and returns when it has arrived.
+    /// Serves a piece, and returns its arrival time.
     fn serve(&mut self, node: usize, at: f64) -> f64 {
         let path = &mut self.paths[node];
         let bytes = path.left.min(PIECE);
@@ -112,7 +114,7 @@ impl Engine {
         path.ready.max(self.free)
     }
 
-    /// When the first of the paths has served its request, if no other arrives before.
+    /// Returns when the first path finishes its request, unless another one arrives before.
     fn first_end(&self) -> Option<f64> {
         let mut ahead = self.clone();
         while let Some((node, at)) = ahead.next() {
@@ -125,26 +127,26 @@ impl Engine {
     }
 }
 
-/// A request that is not served yet.
+/// A request with pending parts.
 #[derive(Debug)]
-struct Open {
+struct PendingRequest {
     parts: usize,
     end: f64,
 }
 
-/// A time that orders, as every time here is a number.
+/// A time with a total order, which exists because no time is NaN.
 #[derive(Debug, PartialEq)]
-struct At(f64);
+struct OrderedTime(f64);
 
-impl Eq for At {}
+impl Eq for OrderedTime {}
 
-impl PartialOrd for At {
+impl PartialOrd for OrderedTime {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for At {
+impl Ord for OrderedTime {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
@@ -152,30 +154,31 @@ impl Ord for At {
 
 /// One direction of the disk.
 #[derive(Debug)]
-pub struct Share {
+pub struct FairShare {
     engine: Engine,
-    /// By node: requests in their order, and the bytes of each.
+    /// Requests of each node in order, with the bytes of each.
     queues: Vec<VecDeque<(u64, u64)>>,
-    open: HashMap<u64, Open>,
-    served: BinaryHeap<Reverse<(At, u64)>>,
+    pending: HashMap<u64, PendingRequest>,
+    served: BinaryHeap<Reverse<(OrderedTime, u64)>>,
 }
 
-impl Share {
-    /// A direction without requests.
+impl FairShare {
+    /// Creates a direction without requests.
     pub fn new(rates: &Rates) -> Self {
         Self {
             engine: Engine::new(rates),
             queues: vec![VecDeque::new(); rates.nodes.len()],
-            open: HashMap::new(),
+            pending: HashMap::new(),
             served: BinaryHeap::new(),
         }
     }
 
-    /// Takes a request: its bytes by node, each node at most once, and at least one byte in all. It counts as if it
-    /// had come at `since`, which may lie before `now`: what a late host owes the guest.
+    /// Submits a request with at least one byte; `parts` are its bytes by node, each node at most once.
+    ///
+    /// The request counts from `since`, which may be before `now` to compensate a delay by the host.
     pub fn submit(&mut self, now: f64, since: f64, request: u64, parts: &[(usize, u64)]) {
         self.run_until(now);
-        self.open.insert(request, Open { parts: parts.len(), end: now });
+        self.pending.insert(request, PendingRequest { parts: parts.len(), end: now });
         for &(node, bytes) in parts {
             let path = &mut self.engine.paths[node];
             if path.left == 0 {
@@ -186,11 +189,11 @@ impl Share {
         }
     }
 
-    /// The next request that is served at `now`; ask until there is none.
+    /// Returns the next request that is complete at `now`, until none is left.
     pub fn pop_served(&mut self, now: f64) -> Option<u64> {
         self.run_until(now);
         match self.served.peek() {
-            Some(Reverse((At(end), request))) if *end <= now => {
+            Some(Reverse((OrderedTime(end), request))) if *end <= now => {
                 let request = *request;
                 self.served.pop();
                 Some(request)
@@ -199,9 +202,9 @@ impl Share {
         }
     }
 
-    /// When to ask again, unless a request arrives before; none without requests.
+    /// Returns when the next request completes, unless another one arrives before; none if idle.
     pub fn next_end(&self) -> Option<f64> {
-        let known = self.served.peek().map(|Reverse((At(end), _))| *end);
+        let known = self.served.peek().map(|Reverse((OrderedTime(end), _))| *end);
         known.into_iter().chain(self.engine.first_end()).min_by(f64::total_cmp)
     }
 
@@ -219,12 +222,12 @@ impl Share {
         let ended = queue.pop_front();
         self.engine.paths[node].left = queue.front().map_or(0, |&(_, bytes)| bytes);
         let Some((request, _)) = ended else { return };
-        let Some(open) = self.open.get_mut(&request) else { return };
-        open.parts -= 1;
-        open.end = open.end.max(end);
-        if open.parts == 0 {
-            self.served.push(Reverse((At(open.end), request)));
-            self.open.remove(&request);
+        let Some(pending) = self.pending.get_mut(&request) else { return };
+        pending.parts -= 1;
+        pending.end = pending.end.max(end);
+        if pending.parts == 0 {
+            self.served.push(Reverse((OrderedTime(pending.end), request)));
+            self.pending.remove(&request);
         }
     }
 }

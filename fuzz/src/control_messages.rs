@@ -1,0 +1,320 @@
+//! Lines of the control channel that precede a transfer.
+
+use crate::displayed_text::{assert_displayable, is_displayable};
+use crate::test_world::TestWorld;
+use numaio_cli::decoders::{self, Config, DecodedRequest, Grants};
+use numaio_linux::files::Base;
+use numaio_linux::port::net::PublicKey;
+use numaio_mover::wire::Side;
+use serde_json::{json, Value};
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+/// Largest size of a hello and of a greeting, without the line end (docs/internals/protocol.md).
+const LONGEST_LINE: usize = 4_096;
+/// What the daemon grants each user.
+const STREAMS: u16 = 8;
+const BYTES_PER_SECOND: u64 = 1_000;
+/// Most threads that a request may ask for.
+const MOST_THREADS: u64 = 64;
+
+const ADA: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+const BOB: &str = "ed25519:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
+const UNKNOWN: &str = "ed25519:fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";
+
+/// A daemon with two users and three roots.
+static DAEMON: LazyLock<Config> = LazyLock::new(|| {
+    let text = format!(
+        "key = '/k'\n[root.in]\npath = '/in'\nwrite = 'ada'\n[root.out]\npath = '/out'\nread = '*'\n\
+         [root.both]\npath = '/both'\nread = 'ada'\nwrite = '*'\n[user.ada]\nkeys = '{ADA}'\n[user.bob]\nkeys = '{BOB}'\n"
+    );
+    Config::parse(&text).expect("a valid configuration")
+});
+/// Permitted transfers: user, root, and whether the root is the source.
+const PERMITTED: [(&str, &str, bool); 6] = [
+    ("ada", "in", false),
+    ("ada", "out", true),
+    ("ada", "both", true),
+    ("ada", "both", false),
+    ("bob", "out", true),
+    ("bob", "both", false),
+];
+
+fn key(text: &str) -> PublicKey {
+    text.parse().expect("a key")
+}
+
+/// Decodes an input as every kind of message.
+pub fn control_messages(input: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(input) {
+        hello(text.lines().next().unwrap_or_default());
+        if let Some((system, file)) = decoders::remote_system(text) {
+            assert!(
+                is_displayable(&system) && file.starts_with('/') && !file.contains('\n'),
+                "{system:?} {file:?}"
+            );
+        }
+    }
+    if let Some(user) = decoders::admission_request(input) {
+        assert!(input.len() <= LONGEST_LINE, "{} bytes", input.len());
+        assert!(json_of(input).is_none_or(|json| json["user"] == user), "{user:?}");
+    }
+    greeting(input);
+    peer_reply(input);
+    event(input);
+    let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    if json_of(line).is_some_and(|json| json.get("ask").is_some()) {
+        peer_request(input);
+    }
+}
+
+/// Parses a line; none if it is not JSON, or has invalid strings in fields that numaio ignores.
+fn json_of(line: &[u8]) -> Option<Value> {
+    serde_json::from_slice(line).ok()
+}
+
+/// Asserts that only authorized clients are admitted, and that others get a readable refusal.
+fn hello(text: &str) {
+    if text.len() > LONGEST_LINE {
+        return;
+    }
+    for (owner, owners_key) in [(Some("ada"), ADA), (Some("bob"), BOB), (None, UNKNOWN)] {
+        match decoders::hello(&DAEMON, key(owners_key), text) {
+            Ok(admitted) => {
+                let (user, root, is_source) = (&admitted.user, &admitted.root, admitted.is_source);
+                assert_eq!(Some(&user[..]), owner);
+                assert!(PERMITTED.contains(&(user, root, is_source)), "{admitted:?}");
+                if let Some(json) = json_of(text.as_bytes()) {
+                    assert!(json["root"] == *root && json["take"] == is_source, "{admitted:?}");
+                    assert!(json["user"].is_null() || json["user"] == *user, "{admitted:?}");
+                }
+            }
+            Err(line) => {
+                assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
+                assert!(line.len() <= LONGEST_LINE + 1, "{} bytes", line.len());
+                let refusal = decoders::greeting(line.as_bytes()).expect_err("a refusal");
+                assert!(!refusal.contains("expected a greeting"), "{refusal}");
+            }
+        }
+    }
+}
+
+/// Asserts that a greeting is within its limit, and that its error message is safe to display.
+fn greeting(input: &[u8]) {
+    match decoders::greeting(input) {
+        Ok(streams) => {
+            let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            assert!(line.len() <= LONGEST_LINE, "{} bytes", line.len());
+            assert!(json_of(line).is_none_or(|json| json["Welcome"]["streams"] == streams), "{streams}");
+        }
+        Err(message) => {
+            assert!(!message.is_empty() && message.len() < 1_200 && is_displayable(&message), "{message:?}")
+        }
+    }
+}
+
+/// Asserts that a reply survives a round trip, and that the first data address is ssh's.
+fn peer_reply(input: &[u8]) {
+    let at = IpAddr::from([192, 0, 2, 7]);
+    match decoders::peer_reply(input, at) {
+        Ok(decoded) => {
+            let copy = decoders::peer_reply(decoded.reply.as_bytes(), at).expect("the encoded reply");
+            assert_eq!((&copy.reply, &copy.addresses), (&decoded.reply, &decoded.addresses));
+            let addresses = &decoded.addresses;
+            assert!(addresses.len() <= 3, "{addresses:?}");
+            assert!(addresses.first().is_none_or(|first| first.ip() == at), "{addresses:?}");
+        }
+        Err(message) => assert!(message.len() <= 1_024 && is_displayable(&message), "{message:?}"),
+    }
+}
+
+/// Asserts that a peer's event survives a round trip, and that its text is safe to display.
+fn event(input: &[u8]) {
+    let Some((text, json, message)) = decoders::event(input) else { return };
+    let copy = decoders::event(text.as_bytes()).expect("the encoded event");
+    assert_eq!(copy.0, text);
+    assert!(is_displayable(&message), "{message:?}");
+    assert_displayable(&serde_json::from_str(&json).expect("JSON"));
+}
+
+/// Asserts that a request is granted for one side at most, and that it survives a round trip.
+fn peer_request(input: &[u8]) {
+    let world = TestWorld::new();
+    let granted = [Side::Source, Side::Sink].into_iter().filter(|side| {
+        let Ok(decoded) = checked_request(input, *side, &world) else { return false };
+        let copy = checked_request(decoded.request.as_bytes(), *side, &world).expect("the encoded request");
+        assert_eq!(copy.request, decoded.request);
+        let routes = [None, Some("\"Lanes\"\n"), Some("\"Tunnel\"\n")];
+        assert!(routes.contains(&decoded.route.as_deref()), "{:?}", decoded.route);
+        true
+    });
+    assert!(granted.count() <= 1, "a request was granted for both sides");
+}
+
+/// Decodes a request; asserts that it is within the grants and that nothing changed outside of the root.
+fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<DecodedRequest, String> {
+    let grants = Grants {
+        base: Base::below(&world.root).expect("a directory"),
+        side,
+        streams: STREAMS,
+        bytes_per_second: Some(BYTES_PER_SECOND),
+        set_id: false,
+    };
+    let decoded = decoders::peer_request(input, &grants);
+    if let Ok(decoded) = &decoded {
+        check_limits(&decoded.request, side);
+        let directories = decoded.directories.as_deref().unwrap_or_default();
+        assert!(directories.iter().all(|at| at.starts_with(&world.root)), "{directories:?}");
+    }
+    world.check();
+    decoded
+}
+
+/// Asserts that a decoded request is for the given side, and within the user's limits.
+fn check_limits(request: &str, side: Side) {
+    let request: Value = serde_json::from_str(request).expect("JSON");
+    let transfer = match side {
+        Side::Source => &request["ask"]["Source"],
+        Side::Sink => &request["ask"]["Sink"][0],
+    };
+    assert_eq!(transfer["numaio_copy"], 1);
+    assert!(transfer["limit"].as_u64().is_some_and(|limit| limit <= BYTES_PER_SECOND));
+    let threads = transfer["threads"].as_u64();
+    assert!(transfer["threads"].is_null() || threads.is_some_and(|n| (1..=MOST_THREADS).contains(&n)));
+    assert!(transfer["acls"] == false, "a daemon without root resolves no names of accounts");
+    let offer = &request["offer"];
+    let streams = offer["streams"].as_u64();
+    assert!(offer.is_null() || streams.is_some_and(|n| n <= STREAMS.into()));
+}
+
+/// Requests each line of an input as a source and as a destination.
+pub fn paths(input: &[u8]) {
+    let world = TestWorld::new();
+    for path in input.split(|&byte| byte == b'\n').take(4) {
+        checked_request(&source_request(&[path]), Side::Source, &world).expect("a request");
+        checked_request(&sink_request(path, true), Side::Sink, &world).expect("a request");
+        checked_request(&sink_request(path, false), Side::Sink, &world).expect("a request");
+    }
+}
+
+fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
+    json!({
+        "numaio_copy": 1, "from": from, "to": to, "listed": null, "recursive": true, "archive": true,
+        "rules": [{"include": false, "pattern": b"*.o"}], "sizes": [0, u64::MAX], "checksum": false,
+        "manifest": false, "numeric_ids": false, "update": false, "ignore_times": false, "delete": false,
+        "in_place": false, "rehearse": false, "told": true, "hash": 1, "fsync": 1, "limit": null,
+        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "acls": true,
+        "transfer": ([7; 16]),
+    })
+}
+
+fn line(message: &Value) -> Vec<u8> {
+    format!("{message}\n").into_bytes()
+}
+
+fn source_request(from: &[&[u8]]) -> Vec<u8> {
+    let offer = json!({"streams": 32, "ports": [1, 9], "word": {"Secret": ([9; 32])}, "ticket": ([3; 16])});
+    line(&json!({"ask": {"Source": transfer_request(from, b"x")}, "offer": offer}))
+}
+
+fn sink_request(to: &[u8], one_file: bool) -> Vec<u8> {
+    line(&json!({"ask": {"Sink": [transfer_request(&[b"x"], to), one_file]}, "offer": null}))
+}
+
+/// Returns the seeds of the target `control-messages`: a message of every kind.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut listed = transfer_request(&[b"a"], b"x");
+    listed["listed"] = json!(["b", "b/c"]);
+    (listed["threads"], listed["limit"]) = (json!(100), json!(1_000_000));
+    let opened = json!({"port": 5000, "key": [48, 42], "address": "192.0.2.9"});
+    let totals = json!({
+        "entries": 3, "size": 10, "moved": 2, "unchanged": 1, "removed": 0, "failed": 0, "bytes": 7, "sent": 7, "resumed": 0
+    });
+    let mut end = totals.clone();
+    (end["event"], end["done"], end["seconds"]) = (json!("end"), json!(true), json!(1.5));
+    let mut progress = totals;
+    progress["event"] = json!("progress");
+    let mut seeds = vec![
+        line(&json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true})),
+        line(&json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true})),
+        [source_request(&[b"a", b"in/b"]), b"\"Lanes\"\n".to_vec()].concat(),
+        [sink_request(b"a/new", false), b"\"Tunnel\"\n".to_vec()].concat(),
+        line(&json!({"ask": {"Source": listed}, "offer": null})),
+        line(&json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "packs": true}})),
+        line(&json!({"event": "did", "action": "copied", "name": "a/b", "bytes": 7})),
+        b"@numaio system Linux x86_64\n@numaio there\n@numaio sum abc\n@numaio file /home/a/.cache/x\n"
+            .to_vec(),
+    ];
+    seeds.extend([
+        json!({"Welcome": {"streams": 8}}),
+        json!({"Refused": "no"}),
+        json!({"Busy": "later"}),
+        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
+        json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
+        json!({"user": "ada"}),
+        end,
+        progress,
+    ].iter().map(line));
+    seeds
+}
+
+/// Returns the seeds of the target `paths`.
+pub fn path_seeds() -> Vec<Vec<u8>> {
+    [
+        &b"a/b/\nin/b\nnew"[..],
+        b"out/x\nup/outside\nabs/tmp\n../outside/new",
+        b"a/../../outside\n/tmp\n.\nin/../new/",
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A seed that no decoder accepts does not help a fuzzer.
+    #[test]
+    fn a_decoder_accepts_every_seed() {
+        let at = IpAddr::from([192, 0, 2, 7]);
+        let world = TestWorld::new();
+        let is_accepted = |seed: &[u8]| {
+            let text = std::str::from_utf8(seed).expect("text");
+            let grants = |side| Grants {
+                base: Base::below(&world.root).expect("a directory"),
+                side,
+                streams: STREAMS,
+                bytes_per_second: None,
+                set_id: false,
+            };
+            let is_granted = |side| {
+                decoders::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())
+            };
+            let is_refusal = text.starts_with("{\"Refused\"") || text.starts_with("{\"Busy\"");
+            is_refusal
+                && decoders::greeting(seed).is_err_and(|message| !message.contains("expected a greeting"))
+                || decoders::hello(&DAEMON, key(ADA), text).is_ok()
+                || decoders::hello(&DAEMON, key(ADA), text)
+                    .is_err_and(|line| line.contains("there is no root"))
+                || decoders::greeting(seed).is_ok()
+                || decoders::peer_reply(seed, at).is_ok_and(|reply| !reply.addresses.is_empty())
+                || decoders::peer_reply(seed, at).is_err_and(|message| message == "no port")
+                || decoders::event(seed).is_some()
+                || decoders::remote_system(text).is_some()
+                || decoders::admission_request(seed).is_some()
+                || is_granted(Side::Source)
+                || is_granted(Side::Sink)
+        };
+        for seed in seeds() {
+            assert!(is_accepted(&seed), "{}", seed.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn unsafe_characters_are_not_displayable() {
+        for text in ["a\u{1b}[2J", "a\nb", "\u{202e}"] {
+            assert!(!is_displayable(text), "{text:?}");
+        }
+        assert!(is_displayable("ä b"));
+    }
+}
