@@ -165,9 +165,7 @@ fn read_machine(common: &Common) -> Result<ExportInputs, Failure> {
                             break;
                         }
                     }
-                    Err(failure) => {
-                        output::remark(common, &format!("skipped a saved document: {}", failure.message))
-                    }
+                    Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
                 }
             }
         }

@@ -76,7 +76,7 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
     if output::write(&path, &text)? {
-        output::remark(common, &format!("the report is in {}", path.display()));
+        output::remark(common, &format!("wrote the report to '{}'", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +134,7 @@ fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
             bundle.add_as(document, &topology.identity).map_err(|error| Failure::file(&path, error))
         });
         if let Err(failure) = added {
-            output::remark(common, &format!("skipped a saved document: {}", failure.message));
+            output::remark(common, &format!("skipped {}", failure.message));
         }
     }
 }

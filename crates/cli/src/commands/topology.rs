@@ -16,7 +16,7 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
     match &args.svg {
         Some(path) => {
             if output::write(path, &numaio_report::topology_svg(&topology))? {
-                output::remark(common, &format!("the drawing is in {}", path.display()));
+                output::remark(common, &format!("wrote the drawing to '{}'", path.display()));
             }
         }
         None if args.json => {

@@ -129,7 +129,7 @@ fn read_measured_io(
         match documents::read(&path) {
             Ok(Document::Io(record)) => records.push(*record),
             Ok(_) => {}
-            Err(failure) => output::remark(common, &format!("skipped a saved document: {}", failure.message)),
+            Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
         }
     }
     Ok(records)
