@@ -1,4 +1,4 @@
-//! `numaio export`: what was measured, for other programs.
+//! `numaio export`: writes measurements in the formats of other programs.
 
 use super::{json, tape_documents};
 use crate::args::{node, Common};
@@ -15,57 +15,60 @@ use numaio_schema::{Document, LatencyRecord, Model, StreamRecord, StreamScope};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of `numaio export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// What to write
+    /// Output format
     ///
-    /// hwloc-xml: nodes, caches, devices and distances as hwloc XML, which lstopo -i draws, with every measured
-    /// bandwidth and latency as memory attributes. hwloc-annotate: the same attributes as a shell script of
-    /// hwloc-annotate commands. weights: the weights of weighted interleave that measured bandwidths imply.
+    /// hwloc-xml: nodes, caches, devices and distances as hwloc XML (for lstopo -i), with every
+    /// measured bandwidth and latency as memory attributes. hwloc-annotate: the same attributes as
+    /// a shell script of hwloc-annotate commands. weights: weights for weighted interleave, computed
+    /// from measured bandwidths.
     #[arg(long, value_name = "FORM", default_value = "hwloc-xml")]
-    pub format: Form,
+    pub format: ExportFormat,
     /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Documents of numaio stream, latency and model; without them the newest saved of this machine, or all that
-    /// the tape of --machine holds
+    /// Documents of numaio stream, latency and model; default: the newest saved ones of this
+    /// machine, or all on the tape of --machine
     #[arg(value_name = "FILE")]
     pub documents: Vec<PathBuf>,
-    /// Weights as seen from the CPUs of node K, not from those that reach each memory fastest
+    /// Compute weights for the CPUs of node K, not for those that reach each memory fastest
     #[arg(long, short = 'k', value_name = "K", value_parser = node)]
     pub node: Option<NodeId>,
-    /// Set the weights in the kernel (needs root); a receipt is kept for --undo
+    /// Set the weights in the kernel (needs root), and save the previous ones for --undo
     #[arg(long, conflicts_with_all = ["output", "undo"])]
     pub apply: bool,
-    /// Take back what --apply set
+    /// Restore the weights from before --apply
     #[arg(long, conflicts_with_all = ["output", "documents", "node"])]
     pub undo: bool,
-    /// Print weights as JSON
+    /// Print the weights as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What can be exported.
+/// Output format of `numaio export`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum ExportFormat {
     HwlocXml,
     HwlocAnnotate,
     Weights,
 }
 
-/// What was measured on one machine.
+/// Topology and measurements of one machine.
 #[derive(Default)]
-struct Found {
+struct ExportInputs {
     topology: Option<Topology>,
     stream: Option<StreamRecord>,
     latency: Option<LatencyRecord>,
     model: Option<Model>,
 }
 
+/// Runs `numaio export`.
 pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let weights = args.format == Form::Weights;
+    let weights = args.format == ExportFormat::Weights;
     if !weights && (args.apply || args.undo || args.json || args.node.is_some()) {
-        return Err(Failure::usage("--apply, --undo, --json and --node are about weights")
+        return Err(Failure::usage("--apply, --undo, --json and --node apply only to weights")
             .hint("add --format weights"));
     }
     if args.undo {
@@ -74,25 +77,27 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let found = found(common, args)?;
-    let Some(topology) = &found.topology else { return Err(no_topology()) };
+    let inputs = read_inputs(common, args)?;
+    let Some(topology) = &inputs.topology else { return Err(no_topology()) };
     let measured = MeasurementSet {
-        stream: found.stream.as_ref(),
-        latency: found.latency.as_ref(),
-        model: found.model.as_ref(),
+        stream: inputs.stream.as_ref(),
+        latency: inputs.latency.as_ref(),
+        model: inputs.model.as_ref(),
     };
-    let nothing = measured.stream.is_none() && measured.latency.is_none() && measured.model.is_none();
-    if nothing && args.format == Form::HwlocXml {
+    let is_empty = measured.stream.is_none() && measured.latency.is_none() && measured.model.is_none();
+    if is_empty && args.format == ExportFormat::HwlocXml {
         output::remark(
             common,
-            "nothing measured on this machine is saved: the XML holds no memory attributes",
+            "no measurements of this machine are saved: the XML contains no memory attributes",
         );
     }
     let text = match args.format {
-        Form::HwlocXml => numaio_report::hwloc_xml(topology, measured),
-        Form::HwlocAnnotate if nothing => return Err(nothing_measured("numaio latency or numaio stream")),
-        Form::HwlocAnnotate => numaio_report::hwloc_annotate(topology, measured),
-        Form::Weights => weights_text(common, args, &found)?,
+        ExportFormat::HwlocXml => numaio_report::hwloc_xml(topology, measured),
+        ExportFormat::HwlocAnnotate if is_empty => {
+            return Err(no_measurement("numaio latency or numaio stream"))
+        }
+        ExportFormat::HwlocAnnotate => numaio_report::hwloc_annotate(topology, measured),
+        ExportFormat::Weights => weights_text(common, args, &inputs)?,
     };
     match &args.output {
         Some(path) => output::write(path, &text).map(drop)?,
@@ -101,12 +106,12 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn weights_text(common: &Common, args: &ExportArgs, found: &Found) -> Result<String, Failure> {
-    let Some(record) = &found.stream else { return Err(nothing_measured("numaio stream")) };
+fn weights_text(common: &Common, args: &ExportArgs, inputs: &ExportInputs) -> Result<String, Failure> {
+    let Some(record) = &inputs.stream else { return Err(no_measurement("numaio stream")) };
     let weights = numaio_model::interleave_weights(record, args.node).ok_or_else(|| match args.node {
         Some(node) => Failure::usage(format!("STREAM was not measured from the CPUs of node {node}"))
-            .hint("run numaio stream, and without --per-core"),
-        None => Failure::new("STREAM was not measured by all cores of a node")
+            .hint("run numaio stream without --per-core"),
+        None => Failure::new("no STREAM measurement used all cores of a node")
             .hint("run numaio stream without --per-core"),
     })?;
     let now = interleave::current_weights(common, &weights)?;
@@ -119,57 +124,59 @@ fn weights_text(common: &Common, args: &ExportArgs, found: &Found) -> Result<Str
     }
 }
 
-/// Documents named, or the newest that are saved of the machine, or what its tape holds; and the machine.
-fn found(common: &Common, args: &ExportArgs) -> Result<Found, Failure> {
+/// Reads the requested documents, or else the newest saved ones or the tape of the machine.
+fn read_inputs(common: &Common, args: &ExportArgs) -> Result<ExportInputs, Failure> {
     if args.documents.is_empty() {
-        return of_machine(common);
+        return read_machine(common);
     }
-    let mut found = Found::default();
+    let mut inputs = ExportInputs::default();
     let mut read = documents::read_of_one_machine(&args.documents)?;
     let fingerprint = read.first().map(|(_, document)| documents::machine_of(document));
-    // Of several of a kind the newest, which comes last, stays.
+    // A later document replaces earlier ones of the same kind.
     read.sort_by_key(|(_, document)| documents::measured_at(document));
     for (path, document) in read {
-        if !found.add(document) {
-            return Err(Failure::file(&path, "it holds nothing to export").hint(KINDS));
+        if !inputs.add(document) {
+            return Err(Failure::file(&path, "the document contains nothing to export").hint(DOCUMENTS_HINT));
         }
     }
-    if found.topology.is_none() {
+    if inputs.topology.is_none() {
         let topology = discover(&Machine::pick(common)?);
-        found.topology = Some(topology).filter(|it| Some(&it.identity.fingerprint) == fingerprint.as_ref());
+        let is_same = Some(&topology.identity.fingerprint) == fingerprint.as_ref();
+        inputs.topology = Some(topology).filter(|_| is_same);
     }
-    Ok(found)
+    Ok(inputs)
 }
 
-/// Of each kind the newest document that tells something. One that cannot be read is said and passed over.
-fn of_machine(common: &Common) -> Result<Found, Failure> {
+/// Reads the newest exportable document of each kind. Unreadable ones are reported and skipped.
+fn read_machine(common: &Common) -> Result<ExportInputs, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
-    let mut found = Found::default();
+    let mut inputs = ExportInputs::default();
     if let Machine::Recorded(_) = machine {
         for document in tape_documents::measure(common, &machine, &topology)? {
-            found.add(document);
+            inputs.add(document);
         }
     } else {
         for kind in [Kind::Model, Kind::Stream, Kind::Latency] {
             for path in documents::saved(common, kind, &topology.identity) {
                 match documents::read(&path) {
                     Ok(document) => {
-                        if found.add(document) {
+                        if inputs.add(document) {
                             break;
                         }
                     }
-                    Err(failure) => output::remark(common, &format!("passed over: {}", failure.message)),
+                    Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
                 }
             }
         }
     }
-    found.topology = Some(topology);
-    Ok(found)
+    inputs.topology = Some(topology);
+    Ok(inputs)
 }
 
-impl Found {
-    /// Takes what can be exported; false if that is nothing. A core alone does not get a node's bandwidth.
+impl ExportInputs {
+    /// Adds a document, or returns false if it contains nothing to export, such as STREAM by single
+    /// cores, which do not reach the bandwidth of their node.
     fn add(&mut self, document: Document) -> bool {
         match document {
             Document::Topology(document) => self.topology = Some(document.topology),
@@ -184,13 +191,14 @@ impl Found {
     }
 }
 
-const KINDS: &str = "numaio topology, model, stream and latency write such documents with --json";
+const DOCUMENTS_HINT: &str =
+    "numaio topology, model, stream and latency write exportable documents with --json";
 
 fn no_topology() -> Failure {
-    Failure::new("the documents are of another machine than this one, and its topology is not among them")
-        .hint("add the file that numaio topology --json wrote on that machine, or name its tape by --machine")
+    Failure::new("the documents are from another machine, and none of them is its topology")
+        .hint("add the output of numaio topology --json from that machine, or select its tape with --machine")
 }
 
-fn nothing_measured(command: &str) -> Failure {
-    Failure::new("there is nothing measured on this machine to export").hint(format!("run {command} first"))
+fn no_measurement(command: &str) -> Failure {
+    Failure::new("there is no measurement to export").hint(format!("run {command} first"))
 }

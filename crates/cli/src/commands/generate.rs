@@ -101,14 +101,14 @@ fn use_bash_file_completion(script: &str) -> String {
     script.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()")
 }
 
-/// Returns the man page of numaio or of one of its commands, given as words.
-fn man_page(words: &[String]) -> Result<String, Failure> {
+/// Returns the man page of numaio or of a command, given as the names of the command and its subcommands.
+fn man_page(names: &[String]) -> Result<String, Failure> {
     let mut command = Args::command();
     command.build();
-    for word in words {
-        let found = command.find_subcommand(word).cloned();
+    for name in names {
+        let found = command.find_subcommand(name).cloned();
         command = found.ok_or_else(|| {
-            Failure::usage(format!("no command '{}'", words.join(" ")))
+            Failure::usage(format!("no command '{}'", names.join(" ")))
                 .hint("numaio --help lists the commands")
         })?;
     }

@@ -1,4 +1,4 @@
-//! One file a command: typed arguments, documents in, one call, a document out.
+//! The commands, one module each: they parse arguments, read documents and write results.
 
 pub mod bench;
 pub mod compare;
@@ -35,7 +35,7 @@ use crate::args::{Args, Command};
 use crate::failure::Failure;
 use std::process::ExitCode;
 
-/// Runs the command that was typed.
+/// Runs the requested command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::Topology(command) => topology::run(&args.common, command),
@@ -66,12 +66,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A line of JSON, for another numaio.
-fn json_line(what: &impl serde::Serialize) -> serde_json::Result<String> {
-    serde_json::to_string(what).map(|line| line + "\n")
+/// Formats a value as one line of JSON, for another numaio process.
+fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|line| line + "\n")
 }
 
-/// A document as JSON for people and programs.
+/// Formats a document as indented JSON.
 fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
     let mut text = serde_json::to_string_pretty(document).map_err(Failure::new)?;
     text.push('\n');

@@ -1,4 +1,4 @@
-//! `numaio model`: measure and class.
+//! `numaio model`: measures bandwidth between nodes and classifies them.
 
 use super::json;
 use super::measuring::{self, measure, options, MeasuredMachine};
@@ -16,6 +16,7 @@ use numaio_report::TextStyle;
 use numaio_schema::Model;
 use std::process::ExitCode;
 
+/// Runs `numaio model`.
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let rule = ClassOptions { classes: args.rule(), level: args.level };
     if let Some(path) = &args.from {
@@ -27,7 +28,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);
     let targets = targets(common, &topology, &args.targets)?;
-    let asked = Options {
+    let options = Options {
         targets,
         directions: args.targets.direction.list(),
         ..options(&args.measuring, machine.time())
@@ -35,13 +36,13 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let setting =
         MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
+    let save = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;
-    let record = measure(common, setting, machine.time(), &asked)?;
+    let record = measure(common, setting, machine.time(), &options)?;
     drop(paused);
     let model = numaio_model::fit(record, &topology, rule);
     let provenance = &model.record.provenance;
-    let saved = keep.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
+    let saved = save.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
     print(common, args, &model)?;
     measuring::exit(saved)
 }
@@ -58,12 +59,13 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
         targets = topology.device_nodes();
     }
     if targets.is_empty() {
-        output::remark(common, "no device's node is known here: every node with CPUs is a target");
+        output::remark(common, "no device has a known NUMA node: all nodes with CPUs are targets");
         targets = topology.cpu_nodes();
     }
     Ok(targets)
 }
 
+/// Returns the node of a device, which is selected by name or PCI address.
 pub(in crate::commands) fn node_of_device(
     topology: &Topology,
     name: &str,
@@ -72,15 +74,15 @@ pub(in crate::commands) fn node_of_device(
     let Some(device) = devices().find(|device| device.has_name(name)) else {
         let names: Vec<String> = devices().map(|device| device.name()).collect();
         let hint = if names.is_empty() {
-            "no device was found here".into()
+            "this machine has no devices that move data".into()
         } else {
-            format!("there are {}", names.join(", "))
+            format!("devices: {}", names.join(", "))
         };
-        return Err(Failure::usage(format!("there is no device {name:?}")).hint(hint));
+        return Err(Failure::usage(format!("there is no device '{name}'")).hint(hint));
     };
     device.locality.node.ok_or_else(|| {
-        Failure::new(format!("the kernel does not tell on which node {name} is"))
-            .hint("choose the target by --node K; the board's manual tells which slot hangs on which socket")
+        Failure::new(format!("the kernel does not report the NUMA node of '{name}'"))
+            .hint("select the target with --node K; the board's manual lists the socket of each slot")
     })
 }
 

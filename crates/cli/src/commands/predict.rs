@@ -1,4 +1,4 @@
-//! `numaio predict`: what streams of several nodes get from a device together.
+//! `numaio predict`: predicts the bandwidth of a device for streams of several nodes.
 
 use super::json;
 use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
@@ -16,52 +16,54 @@ use numaio_schema::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of `numaio predict`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["mix", "best"]))]
 pub struct PredictArgs {
-    /// The device: nvme0n1, eth0, cuda:0, 0000:3b:00.0
+    /// Device, such as nvme0n1, eth0, cuda:0 or 0000:3b:00.0
     #[arg(long, short, value_name = "DEV")]
     pub device: String,
-    /// Streams of each node, as 2:2,0:2 for two on node 2 and two on node 0; their buffers are local to them
+    /// Streams per node, with local buffers: 2:2,0:2 is two streams on node 2 and two on node 0
     #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = mix_part)]
     pub mix: Vec<NodeStreams>,
     /// Find the distribution of N streams over nodes with the highest predicted bandwidth
     #[arg(long, value_name = "N", value_parser = integer(1..=numaio_model::MAX_DISTRIBUTED_STREAMS))]
     pub best: Option<u32>,
-    /// Direction, named from the device
+    /// Direction of the I/O, as seen from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]
     pub direction: OneDirection,
-    /// From measurements of this engine: disk, fio, tcp, iperf3, perftest, cuda, nvbandwidth; without it of the newest
+    /// Use measurements by this engine: disk, fio, tcp, iperf3, perftest, cuda or nvbandwidth;
+    /// default: the engine of the newest measurement
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<IoEngine>,
-    /// What is asked of the device, as write or send of RDMA; without it what was measured first
+    /// Operation of the device, such as write or send for RDMA; default: the one measured first
     #[arg(long, value_name = "OPERATION")]
     pub operation: Option<String>,
-    /// Documents of one machine in place of those that are saved of this one
+    /// Use these documents of one machine instead of the saved ones of this machine
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    /// Measure the mix too, and print the errors
+    /// Also measure the mix, and print the prediction errors
     #[arg(long, requires = "mix", conflicts_with = "from")]
     pub measure: bool,
-    /// With --measure: a file that is not there yet, or a folder for one, for what is written; without it nothing is
+    /// With --measure: write to PATH, a new file or a directory for one; by default nothing is
     /// written
     #[arg(long, value_name = "PATH", requires = "measure")]
     pub file: Option<PathBuf>,
-    /// With --measure: write to DEV, the disk or volume that was measured: everything on it is lost
+    /// With --measure: write to DEV, the measured disk or volume; destroys all data on it
     #[arg(long, value_name = "DEV", requires = "measure", conflicts_with = "file")]
     pub i_know_this_destroys: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write into FILE in place of standard output
+    /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Do not save what is measured
+    /// Do not save the measurement
     #[arg(long)]
     pub no_save: bool,
 }
 
-/// A direction of I/O.
+/// The direction of I/O to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OneDirection {
     /// Memory to device
@@ -79,17 +81,17 @@ impl OneDirection {
     }
 }
 
-/// `2:4`: four streams on node 2.
+/// Parses `NODE:STREAMS`: `2:4` is four streams on node 2.
 fn mix_part(text: &str) -> Result<NodeStreams, String> {
-    let (of_node, streams) = text
-        .split_once(':')
-        .ok_or_else(|| format!("{text:?} is no part of a mix; node and streams are wanted, as 2:4"))?;
-    let node = node(of_node)?;
-    let wrong = || format!("{streams:?} is no number of streams from 1 to {MOST_STREAMS}");
+    let (node_text, streams) =
+        text.split_once(':').ok_or_else(|| format!("expected NODE:STREAMS, such as 2:4, got '{text}'"))?;
+    let node = node(node_text)?;
+    let invalid = || format!("expected from 1 to {MOST_STREAMS} streams, got '{streams}'");
     let streams = streams.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
-    Ok(NodeStreams { node, streams: streams.ok_or_else(wrong)? })
+    Ok(NodeStreams { node, streams: streams.ok_or_else(invalid)? })
 }
 
+/// Runs `numaio predict`.
 pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let known = KnownDocuments::read(common, &machine, &args.from)?;
@@ -112,7 +114,7 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
     super::measuring::exit(None)
 }
 
-/// Measures the mix, and where no mix was measured yet another one first that tells of the device's cap.
+/// Measures the mix, and a second one that saturates the device if its cap is only assumed.
 fn measure(
     common: &Common,
     args: &PredictArgs,
@@ -120,47 +122,54 @@ fn measure(
     known: &KnownDocuments,
     records: &[&IoRecord],
 ) -> Result<IoRecord, Failure> {
-    let (Some(topology), Some(like)) = (&known.topology, records.first()) else {
-        return Err(Failure::usage("what was measured elsewhere cannot be measured here"));
+    let (Some(topology), Some(reference)) = (&known.topology, records.first()) else {
+        return Err(Failure::usage("--measure requires documents of this machine"));
     };
     let capacities = fit(args, known, records)?;
-    // Whatever cannot be predicted is not measured either.
+    // Measure only mixes that can be predicted.
     let mix = numaio_model::predict(&capacities, &args.mix).map_err(prediction_failure)?.streams;
     let mut mixes = vec![mix];
-    let informative = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
-    if capacities.cap_source == CapSource::Assumed && !informative.is_empty() && informative != mixes[0] {
-        mixes.push(informative);
+    let saturating = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
+    if capacities.cap_source == CapSource::Assumed && !saturating.is_empty() && saturating != mixes[0] {
+        mixes.push(saturating);
     }
-    let (file, keep, destroys) = (args.file.as_deref(), !args.no_save, args.i_know_this_destroys.as_deref());
-    let wanted = MixRequest { like, capacities: &capacities, mixes: &mixes, file, destroys, keep };
-    measure_mixes(common, machine, topology, &wanted)
+    let request = MixRequest {
+        reference,
+        capacities: &capacities,
+        mixes: &mixes,
+        file: args.file.as_deref(),
+        destroys: args.i_know_this_destroys.as_deref(),
+        save: !args.no_save,
+    };
+    measure_mixes(common, machine, topology, &request)
 }
 
-/// Nodes that the machine does not have are wrong usage.
+/// Rejects a mix with a node that the machine does not have.
 fn check_nodes(known: &KnownDocuments, mix: &[NodeStreams]) -> Result<(), Failure> {
     let Some(topology) = &known.topology else { return Ok(()) };
     let nodes = topology.memory_nodes();
     match mix.iter().find(|mix_part| !nodes.contains(mix_part.node)) {
         Some(mix_part) => Err(Failure::usage(format!(
-            "there is no node {} with memory; there are nodes {nodes}",
+            "there is no node {} with memory; nodes with memory: {nodes}",
             mix_part.node
         ))),
         None => Ok(()),
     }
 }
 
+/// Computes the capacities of the device from its measurements.
 fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<Capacities, Failure> {
     let node = records.first().and_then(|record| record.device.node);
     let link = known.find_device(&args.device).and_then(|device| device.link);
-    let basis = CapacityInputs {
+    let inputs = CapacityInputs {
         records,
         model: node.and_then(|node| known.model_of(node)),
         link_bytes_per_s: link.map(|link| link.bytes_per_s()).filter(|bytes_per_s| *bytes_per_s > 0.0),
         direction: args.direction.direction(),
         operation: args.operation.as_deref(),
     };
-    numaio_model::capacities(&basis, &args.mix).map_err(|error| {
-        let hint = format!("numaio predict --direction {} may be known", other_direction(args.direction));
+    numaio_model::capacities(&inputs, &args.mix).map_err(|error| {
+        let hint = format!("--direction {} may have been measured", other_direction(args.direction));
         Failure::new(error.to_string().replace("the device", &args.device)).hint(hint)
     })
 }
@@ -172,12 +181,12 @@ fn other_direction(direction: OneDirection) -> &'static str {
     }
 }
 
-/// What the predictor says, with what to do about it.
+/// Converts an error of the predictor, with a hint.
 fn prediction_failure(error: PredictError) -> Failure {
     let failure = Failure::new(&error);
     match error {
         PredictError::NotMeasured { .. } => failure
-            .hint("numaio bench with --exhaustive measures every node; numaio model tells which are alike"),
+            .hint("measure every node with numaio bench --exhaustive, or classify nodes with numaio model"),
         PredictError::NoStreams | PredictError::TooMany { .. } => Failure::usage(error),
         PredictError::NothingMeasured { .. } => failure,
     }
@@ -195,12 +204,12 @@ fn prediction(
     };
     let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
     let best = best.transpose().map_err(prediction_failure)?;
-    let beside =
+    let add_measurement =
         |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
             Some(reading) => numaio_model::with_measurement(mix, reading),
             None => mix,
         };
-    let (mix, best) = (mix.map(beside), best.map(beside));
+    let (mix, best) = (mix.map(add_measurement), best.map(add_measurement));
     let newest = records.iter().map(|record| record.provenance.measured_at).max();
     Ok(IoPrediction {
         schema: PREDICTION_SCHEMA.to_owned(),

@@ -1,4 +1,4 @@
-//! `numaio record`: the machine and every measurement in one file.
+//! `numaio record`: records the machine and its measurements in one file.
 
 use super::bench::{self, BenchCommand};
 use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, MeasuredMachine};
@@ -16,14 +16,15 @@ use numaio_machine::{checkup, conditions};
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
 use std::process::ExitCode;
 
-/// Visits of every cell at the least: any part of a campaign then settles by itself when it is replayed.
-const LEAST_VISITS: u32 = 6;
+/// Minimum visits of every cell, so that any part of a campaign settles when it is replayed.
+const MIN_VISITS: u32 = 6;
 
+/// Runs `numaio record`.
 pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if let (Machine::Copied(_), false) = (&machine, args.no_measure) {
-        return Err(Failure::usage("a copied tree of files can be seen and not measured")
-            .hint("add --no-measure: the tape then holds the topology alone"));
+        return Err(Failure::usage("a copied file tree cannot be measured")
+            .hint("add --no-measure to record only the topology"));
     }
     output::check(&args.output)?;
     let (source, now) = (machine.source(), machine.time());
@@ -36,21 +37,23 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     };
     let fingerprint = discover(&machine).identity.fingerprint;
     let machine = Machine::Recording(Box::new(Recording::new(machine, header)));
-    // Before the machine is seen, so that the tape holds the settings it was measured with.
+    // Pause before discovery, so that the tape contains the settings of the measurement.
     let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
     let topology = discover(&machine);
-    // What numaio doctor looks at beyond that.
+    // Read the files that numaio doctor needs in addition.
     checkup::check(&machine, &topology, &conditions::read(&machine));
-    let ground = ResolveContext { root: &machine, locate: &machine, topology: &topology };
+    let context = ResolveContext { root: &machine, locate: &machine, topology: &topology };
     for handle in checkup::stacks(&machine).iter().chain(&args.near) {
-        near::resolve(ground, handle);
+        near::resolve(context, handle);
     }
     let mut measured = Ok(());
     if !args.no_measure {
         let machine = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source };
         measured = measure_all(common, args, &machine, now);
     }
-    let Machine::Recording(recording) = &machine else { return Err(Failure::new("no tape is made")) };
+    let Machine::Recording(recording) = &machine else {
+        return Err(Failure::new("the machine is not being recorded"));
+    };
     if measured.is_ok() {
         measured = args.bench.iter().try_for_each(|command| bench(common, &machine, recording, command));
     }
@@ -59,17 +62,17 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     if tape.header.name.is_empty() {
         tape.header.name = topology.identity.hostname.clone();
     }
-    // What was recorded is kept, even if the measurements failed or were interrupted.
+    // Write the tape even if measurements failed or were interrupted.
     let text = tape.to_text();
-    let file = output::write(&args.output, &text)?;
+    let is_file = output::write(&args.output, &text)?;
     measured?;
     let size = format_size(text.len() as u64);
-    let name = if file { args.output.display().to_string() } else { "the tape".to_owned() };
-    output::remark(common, &format!("{name} holds {} runs, {size}", tape.runs.len()));
+    let name = if is_file { args.output.display().to_string() } else { "the tape".to_owned() };
+    output::remark(common, &format!("{name} contains {} runs, {size}", tape.runs.len()));
     measuring::exit(None)
 }
 
-/// Measures I/O, and keeps what is made of it: runs do not tell of which device they were.
+/// Measures I/O, and records the resulting documents, since runs do not identify their device.
 fn bench(
     common: &Common,
     machine: &Machine,
@@ -78,26 +81,28 @@ fn bench(
 ) -> Result<(), Failure> {
     let first = recording.runs();
     for record in bench::measure(common, machine, command)? {
-        let made = serde_json::to_value(&record);
-        recording.record_document(made.map_err(|error| Failure::new(&error))?, first);
+        let document = serde_json::to_value(&record).map_err(|error| Failure::new(&error))?;
+        recording.record_document(document, first);
     }
     Ok(())
 }
 
-/// Copies of all targets, and of the whole matrix STREAM's copy and idle latency, so that every command works on
-/// the tape. All of it keeps to the time limit: copies take half of it at the most, STREAM half of what is left.
+/// Measures copies of all targets, and the complete matrices of STREAM copy and idle latency, so that
+/// every command works on the tape.
+///
+/// The time limit applies to the sum: copies take up to half of it, STREAM up to half of the rest.
 fn measure_all(
     common: &Common,
     args: &RecordArgs,
     machine: &MeasuredMachine,
     now: u64,
 ) -> Result<(), Failure> {
-    let rule_for_all = Rule { least_visits: LEAST_VISITS, ..rule(&args.measuring.rounds, now) };
+    let rule_for_all = Rule { least_visits: MIN_VISITS, ..rule(&args.measuring.rounds, now) };
     let limited = |time_limit_s: f64| Rule { time_limit_s, ..rule_for_all };
     let share = if args.no_baselines { 1.0 } else { 0.5 };
     let copies = Options {
         targets: machine.topology.cpu_nodes(),
-        least_visits: LEAST_VISITS,
+        least_visits: MIN_VISITS,
         time_limit_s: rule_for_all.time_limit_s * share,
         ..options(&args.measuring, now)
     };
@@ -107,17 +112,19 @@ fn measure_all(
         return Ok(());
     }
     let pages = measuring::pages(&args.measuring.rounds);
-    let asked = StreamOptions { pages, rule: limited(left_s / 2.0), ..StreamOptions::default() };
-    match measure_stream(common, machine.clone(), now, &asked) {
+    let options = StreamOptions { pages, rule: limited(left_s / 2.0), ..StreamOptions::default() };
+    match measure_stream(common, machine.clone(), now, &options) {
         Ok(record) => left_s -= record.method.rounds.elapsed_s,
-        Err(failure) => output::remark(common, &format!("no STREAM is on the tape: {}", failure.message)),
+        Err(failure) => {
+            output::remark(common, &format!("the tape contains no STREAM measurement: {}", failure.message))
+        }
     }
     if interrupt::interrupted() {
         return Ok(());
     }
-    let asked = LatencyOptions { pages, rule: limited(left_s), ..LatencyOptions::default() };
-    if let Err(failure) = measure_latency(common, machine.clone(), now, &asked) {
-        output::remark(common, &format!("no latency is on the tape: {}", failure.message));
+    let options = LatencyOptions { pages, rule: limited(left_s), ..LatencyOptions::default() };
+    if let Err(failure) = measure_latency(common, machine.clone(), now, &options) {
+        output::remark(common, &format!("the tape contains no latency measurement: {}", failure.message));
     }
     Ok(())
 }

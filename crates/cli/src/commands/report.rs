@@ -1,4 +1,4 @@
-//! `numaio report`: documents to a report that people hand around.
+//! `numaio report`: writes a report of documents.
 
 use super::tape_documents;
 use crate::args::Common;
@@ -15,25 +15,27 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Options of `numaio report`.
 #[derive(Debug, ClapArgs)]
 pub struct ReportArgs {
-    /// Documents to report, of one machine or several; without them the newest saved ones of this machine, or
-    /// all that the tape of --machine holds
+    /// Documents to report, of one machine or several; default: the newest saved ones of this
+    /// machine, or all on the tape of --machine
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Where to write: a file, a folder, or - for standard output; without it numaio-report.html here
+    /// Output file, directory, or - for standard output; default: a file such as
+    /// numaio-report.html in the current directory
     #[arg(long, short, value_name = "DIR|FILE")]
     pub output: Option<PathBuf>,
-    /// Form of the report; latex compiles by pdflatex, csv has a line for each figure, json is the documents
-    /// themselves
+    /// Format of the report; latex compiles with pdflatex, csv has a line per value, json contains
+    /// the documents
     #[arg(long, value_name = "FORM", default_value = "html")]
     pub format: Format,
-    /// Every measurement, and not only the newest of each thing
+    /// Report every measurement, not only the newest of each kind
     #[arg(long)]
     pub all: bool,
 }
 
-/// Form of a report.
+/// Format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Html,
@@ -44,7 +46,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name of the file where only a folder is given.
+    /// Returns the default file name.
     fn file_name(self) -> &'static str {
         match self {
             Self::Html => "numaio-report.html",
@@ -56,12 +58,13 @@ impl Format {
     }
 }
 
+/// Runs `numaio report`.
 pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
     let mut bundle = match args.files.as_slice() {
-        [] => of_machine(common)?,
-        files => of_files(common, files)?,
+        [] => read_machine(common)?,
+        files => read_files(common, files)?,
     };
-    let to = place(args)?;
+    let path = output_path(args)?;
     if !args.all {
         bundle.keep_newest();
     }
@@ -72,14 +75,14 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
-    if output::write(&to, &text)? {
-        output::remark(common, &format!("the report is in {}", to.display()));
+    if output::write(&path, &text)? {
+        output::remark(common, &format!("wrote the report to '{}'", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the report goes, which can be written to.
-fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
+/// Returns the path of the report, after a check that it is writable.
+fn output_path(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let name = args.format.file_name();
     let path = match &args.output {
         Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
@@ -93,8 +96,8 @@ fn place(args: &ReportArgs) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// What is known of the machine that the options name: saved documents of this one, everything on a tape.
-fn of_machine(common: &Common) -> Result<Bundle, Failure> {
+/// Reads the saved documents of this machine, or everything on the tape of the selected one.
+fn read_machine(common: &Common) -> Result<Bundle, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
     let mut bundle = Bundle::default();
@@ -109,18 +112,19 @@ fn of_machine(common: &Common) -> Result<Bundle, Failure> {
         Machine::Copied(_) => {}
     }
     if bundle.machines.iter().all(|machine| machine.provenances().is_empty()) {
-        output::remark(common, "no measurement is in the report; numaio model measures and saves one");
+        output::remark(common, "the report contains no measurements; numaio model measures and saves some");
     }
     Ok(bundle)
 }
 
+/// Adds the topology of a machine.
 fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> Result<(), Failure> {
     let document = TopologyDocument::with_time(topology.clone(), machine.seen_at());
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 
-/// Adds everything that this machine's measurements of earlier days left, also under another host's name. One that cannot
-/// be read is said and passed over, so that it does not keep the others from being reported.
+/// Adds all saved documents of this machine, also those saved under another host name. Unreadable
+/// ones are reported and skipped.
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     use crate::store::Kind;
     let kinds = [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io, Kind::Comparison];
@@ -130,53 +134,54 @@ fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
             bundle.add_as(document, &topology.identity).map_err(|error| Failure::file(&path, error))
         });
         if let Err(failure) = added {
-            output::remark(common, &format!("passed over: {}", failure.message));
+            output::remark(common, &format!("skipped {}", failure.message));
         }
     }
 }
 
-/// Documents that were named. A machine named beside them adds its topology, and no file may be of another.
-fn of_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
+/// Reads the requested documents. A machine selected by an option adds its topology, and rejects
+/// documents of other machines.
+fn read_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     let read = files.iter().map(|path| Ok((path, documents::read(path)?)));
     let mut documents: Vec<(&PathBuf, Document)> = read.collect::<Result<_, Failure>>()?;
     let mut bundle = Bundle::default();
-    let named = common.machine.is_some() || common.sysroot.is_some();
-    if named {
+    let is_selected = common.machine.is_some() || common.sysroot.is_some();
+    if is_selected {
         let machine = Machine::pick(common)?;
         add_topology(&mut bundle, &machine, &discover(&machine))?;
     }
-    // Topologies first: a record's classes want to know packages and devices. Last what tells no host: whether
-    // several machines are alike is known then.
+    // Add topologies first: the classes of a record need packages and devices. Add documents without
+    // a host name last: they can only be assigned when all machines are known.
     documents.sort_by_key(|(_, document)| {
         (documents::identity(document).hostname.is_empty(), !matches!(document, Document::Topology(_)))
     });
     for (path, document) in documents {
         let document = with_classes(&bundle, document);
         bundle.add(document).map_err(|error| Failure::file(path, error))?;
-        if let [wanted, other, ..] = bundle.machines.as_slice() {
-            if named {
+        if let [selected, other, ..] = bundle.machines.as_slice() {
+            if is_selected {
                 let host = |machine: &MachineDocuments| match machine.hostname.as_str() {
                     "" => String::new(),
-                    host => format!(", host {host:?}"),
+                    host => format!(" (host '{host}')"),
                 };
                 return Err(Failure::file(
                     path,
                     format!(
-                        "it is of machine {:?}{}, and the machine named is {:?}{}",
+                        "the document is of machine '{}'{}, but the selected machine is '{}'{}",
                         other.fingerprint,
                         host(other),
-                        wanted.fingerprint,
-                        host(wanted)
+                        selected.fingerprint,
+                        host(selected)
                     ),
                 )
-                .hint("leave --machine and --sysroot out to report several machines"));
+                .hint("omit --machine and --sysroot to report several machines"));
             }
         }
     }
     Ok(bundle)
 }
 
-/// A document that can be added; of a record without classes the model by the usual rule.
+/// Converts a record to a model with the default classes; other documents stay as they are.
 fn with_classes(bundle: &Bundle, document: Document) -> Document {
     let Document::Record(record) = document else { return document };
     let fingerprint = &record.provenance.machine.fingerprint;

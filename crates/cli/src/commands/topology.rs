@@ -1,4 +1,4 @@
-//! `numaio topology`: see a machine.
+//! `numaio topology`: shows a machine.
 
 use super::json;
 use crate::args::{Common, TopologyArgs};
@@ -9,13 +9,14 @@ use numaio_machine::discover::discover;
 use numaio_schema::TopologyDocument;
 use std::process::ExitCode;
 
+/// Runs `numaio topology`.
 pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
     match &args.svg {
         Some(path) => {
             if output::write(path, &numaio_report::topology_svg(&topology))? {
-                output::remark(common, &format!("the drawing is in {}", path.display()));
+                output::remark(common, &format!("wrote the drawing to '{}'", path.display()));
             }
         }
         None if args.json => {

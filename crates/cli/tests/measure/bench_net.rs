@@ -146,8 +146,7 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
     home.run(&net(&["--peer", "localhost", "--machine", "amd-2p"]))
         .failed(2, &["cannot measure the network"]);
     home.run(&net(&["--peer", "localhost", "--sizes", "0"])).failed(2, &["expected sizes from 1"]);
-    home.run(&net(&["--peer", "localhost", "--device", "nope0"]))
-        .failed(2, &["there is no device \"nope0\""]);
+    home.run(&net(&["--peer", "localhost", "--device", "nope0"])).failed(2, &["there is no device 'nope0'"]);
     home.run(&net(&["--peer", "localhost", "--cpu-nodes", "900"])).failed(2, &["there is no node 900"]);
 }
 
@@ -255,5 +254,5 @@ fn reports_a_missing_rdma_device() {
     let home = Home::new();
     let args = |device| vec!["bench", "rdma", "--peer", "localhost", "--device", device];
     home.run(&args("../x")).failed(2, &["invalid RDMA device '../x'", "rdma link"]);
-    home.run(&args("mlx5_99")).failed(2, &["there is no device \"mlx5_99\""]);
+    home.run(&args("mlx5_99")).failed(2, &["there is no device 'mlx5_99'"]);
 }

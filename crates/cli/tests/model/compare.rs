@@ -1,4 +1,4 @@
-//! `numaio compare`: what a user types and sees.
+//! Tests of `numaio compare`.
 
 use crate::support::Home;
 use numaio_machine::discover::discover;
@@ -19,7 +19,7 @@ fn names(comparison: &Comparison) -> Vec<&str> {
     comparison.views.iter().map(|view| view.name.as_str()).collect()
 }
 
-/// A view as another tool may write it: nodes in any order, without factors and classes.
+/// Returns a view as written by another tool: unordered nodes, no factors, no classes.
 fn measured_io(machine: &str, target: u32) -> View {
     let value = |(node, gb): (u32, f64)| NodeValue {
         node: NodeId(node),
@@ -45,8 +45,8 @@ fn measured_io(machine: &str, target: u32) -> View {
     }
 }
 
-/// A tape of a simulated machine with everything that is compared, measured around one node.
-fn whole_tape(shape: &str, target: NodeId) -> String {
+/// Returns a tape of a simulated machine with all measurements of a comparison around one node.
+fn complete_tape(shape: &str, target: NodeId) -> String {
     let spec = numaio_sim::shapes::named(shape).expect("a shape");
     let header = TapeHeader {
         tape: TAPE_SCHEMA.into(),
@@ -56,13 +56,13 @@ fn whole_tape(shape: &str, target: NodeId) -> String {
         recorded_at: 1,
     };
     let machine = numaio_sim::Simulated::new(spec).expect("a machine");
-    // Files are read by several threads, and a simulation runs in one.
-    let seen = Recording::new(machine.tree(), header.clone());
-    let tried = Recording::new(machine, header);
-    let topology = discover(&seen);
+    // Discovery reads files in several threads, but a simulation is limited to one.
+    let files = Recording::new(machine.tree(), header.clone());
+    let probes = Recording::new(machine, header);
+    let topology = discover(&files);
     let source = numaio_schema::MachineSource::Simulated;
     let setting =
-        Setting { root: &seen, probe: &tried, topology: &topology, source, now: 1, stop: &|| false };
+        Setting { root: &files, probe: &probes, topology: &topology, source, now: 1, stop: &|| false };
     let (around, rule) = (NodeSet::one(target), Rule { least_visits: 6, ..Rule::default() });
     let options = LatencyOptions { around: around.clone(), rule, ..Default::default() };
     latency::run(&setting, &options, &mut |_| {}).expect("latency");
@@ -70,24 +70,24 @@ fn whole_tape(shape: &str, target: NodeId) -> String {
     stream::run(&setting, &options, &mut |_| {}).expect("STREAM");
     let options = Options { targets: around, least_visits: 6, ..Default::default() };
     campaign::run(&setting, &options, &mut |_| {}).expect("copies");
-    Tape { runs: tried.tape().runs, ..seen.tape() }.to_text()
+    Tape { runs: probes.tape().runs, ..files.tape() }.to_text()
 }
 
-fn text_of(view: &View) -> String {
+fn to_json(view: &View) -> String {
     serde_json::to_string(view).expect("a document")
 }
 
 #[test]
-fn hop_distance_misorders_the_papers_machine() {
+fn hop_distance_misorders_the_nodes_of_the_dl585() {
     let home = Home::new();
     let found = comparison(&home, &["--machine", DL585]);
     assert_eq!((found.target, found.devices.len()), (NodeId(7), 3));
-    let of = |name: &str| {
+    let slit_with = |name: &str| {
         let pair = found.agreements.iter().find(|pair| pair.first == "slit" && pair.second == name);
         pair.expect("the pair")
     };
     for name in ["copy-write", "copy-read"] {
-        assert!(!of(name).inversions.is_empty() && !of(name).same_classes, "{name}");
+        assert!(!slit_with(name).inversions.is_empty() && !slit_with(name).same_classes, "{name}");
     }
     let page = home.run(&["compare", "--machine", DL585]).ok();
     assert!(page.contains("Device read: agreement of each view with the copy model"), "{page}");
@@ -97,11 +97,11 @@ fn hop_distance_misorders_the_papers_machine() {
 }
 
 #[test]
-fn a_tape_with_everything_gives_every_view() {
+fn compares_every_view_of_a_complete_tape() {
     let home = Home::new();
-    let tape = home.file("dl585.tape", &whole_tape("dl585", NodeId(7)));
+    let tape = home.file("dl585.tape", &complete_tape("dl585", NodeId(7)));
     let found = comparison(&home, &["--machine", &tape]);
-    let wanted = [
+    let expected = [
         "slit",
         "latency-cpu-centric",
         "latency-memory-centric",
@@ -110,24 +110,28 @@ fn a_tape_with_everything_gives_every_view() {
         "copy-write",
         "copy-read",
     ];
-    assert_eq!(names(&found), wanted);
+    assert_eq!(names(&found), expected);
     assert!(found.warnings.is_empty() && found.views.iter().all(|view| !view.incomplete), "{found:?}");
     assert!(found.views.iter().all(|view| view.nodes.len() == 8));
     assert_eq!((found.agreements.len(), found.measured_at), (21, 1));
-    // Distance tells neither direction, and the two directions differ.
+    // Hop distance predicts neither direction, and the two directions differ.
     for (first, second) in [("slit", "copy-write"), ("slit", "copy-read"), ("copy-write", "copy-read")] {
         let pair = found.agreements.iter().find(|pair| pair.first == first && pair.second == second);
         assert!(!pair.expect("the pair").inversions.is_empty(), "{first} {second}");
     }
-    let sysfs = home.run(&["compare", "--machine", &tape, "--node", "3"]);
-    assert!(sysfs.out.contains("not on the tape") || sysfs.err.contains("not on the tape"), "{}", sysfs.out);
+    let output = home.run(&["compare", "--machine", &tape, "--node", "3"]);
+    assert!(
+        output.out.contains("not on the tape") || output.err.contains("not on the tape"),
+        "{}",
+        output.out
+    );
 }
 
 #[test]
-fn a_view_from_elsewhere_is_one_more_column() {
+fn adds_a_view_of_another_tool() {
     let home = Home::new();
     let machine = comparison(&home, &["--machine", DL585]).machine.fingerprint;
-    let file = home.file("nvme.json", &text_of(&measured_io(&machine, 7)));
+    let file = home.file("nvme.json", &to_json(&measured_io(&machine, 7)));
     let found = comparison(&home, &["--machine", DL585, "--with", &file]);
     let last = found.views.last().expect("views");
     assert_eq!((last.name.as_str(), last.nodes[0].node, last.classes.len()), ("nvme-read", NodeId(0), 3));
@@ -137,43 +141,43 @@ fn a_view_from_elsewhere_is_one_more_column() {
     assert!(with_copy.same_classes && with_copy.inversions.is_empty() && with_copy.nodes.len() == 4);
     let page = home.run(&["compare", "--machine", DL585, "--with", &file]).ok();
     let (write, read) = page.split_once("Device read:").expect("both directions");
-    let verdict = |part: &str| part.contains("NVMe, measured: agrees");
-    assert_eq!((verdict(write), verdict(read)), (false, true), "{page}");
+    let agrees = |part: &str| part.contains("NVMe, measured: agrees");
+    assert_eq!((agrees(write), agrees(read)), (false, true), "{page}");
 }
 
 #[test]
-fn a_view_of_something_else_is_refused_by_file_and_field() {
+fn rejects_invalid_views_with_file_and_field() {
     let home = Home::new();
     let machine = comparison(&home, &["--machine", DL585]).machine.fingerprint;
-    let refused = |text: &str, parts: &[&str]| {
-        let file = home.file("odd.json", text);
-        let said = home.run(&["compare", "--machine", DL585, "--with", &file]);
-        said.failed(1, &[&["odd.json"], parts].concat());
+    let rejects = |text: &str, parts: &[&str]| {
+        let file = home.file("invalid.json", text);
+        let output = home.run(&["compare", "--machine", DL585, "--with", &file]);
+        output.failed(1, &[&["invalid.json"], parts].concat());
     };
-    refused(&text_of(&measured_io("0000000000000000", 7)), &["of machine 0000000000000000", &machine]);
-    refused(&text_of(&measured_io(&machine, 3)), &["field `target`", "3", "7"]);
+    rejects(&to_json(&measured_io("0000000000000000", 7)), &["of machine 0000000000000000", &machine]);
+    rejects(&to_json(&measured_io(&machine, 3)), &["field `target`", "3", "7"]);
     let mut negative = measured_io(&machine, 7);
     negative.nodes[1].value = -1.0;
-    refused(&text_of(&negative), &["nodes[1].value"]);
-    let good = text_of(&measured_io(&machine, 7));
-    refused(&good.replace("view/1", "view/2"), &["numaio/view/2", "newer"]);
-    refused(&good[..good.len() / 2], &["not JSON"]);
-    refused(&good.replace("\"n\":10", "\"n\":\"ten\""), &["field `nodes[0].n`"]);
-    refused(&good.replace("bytes-per-s", "furlongs"), &["field `quantity`", "furlongs"]);
+    rejects(&to_json(&negative), &["nodes[1].value"]);
+    let good = to_json(&measured_io(&machine, 7));
+    rejects(&good.replace("view/1", "view/2"), &["numaio/view/2", "newer"]);
+    rejects(&good[..good.len() / 2], &["not JSON"]);
+    rejects(&good.replace("\"n\":10", "\"n\":\"ten\""), &["field `nodes[0].n`"]);
+    rejects(&good.replace("bytes-per-s", "furlongs"), &["field `quantity`", "furlongs"]);
     let topology = home.run(&["topology", "--machine", DL585, "--json"]).ok();
-    refused(&topology, &["no view of node 7"]);
+    rejects(&topology, &["no view of node 7"]);
 }
 
-/// Documents of another machine than this one: its topology is missing or given as well.
+/// The documents are from another machine, with and without its topology.
 #[test]
-fn documents_are_compared_on_any_machine() {
+fn compares_documents_of_another_machine() {
     let home = Home::new();
     let model = home.run(&["model", "--machine", DL585, "--json"]).ok();
     let topology = home.run(&["topology", "--machine", DL585, "--json"]).ok();
     let [model, topology] = [home.file("m.json", &model), home.file("t.json", &topology)];
-    let alone = comparison(&home, &["--from", &model]);
-    assert_eq!(names(&alone), ["copy-write", "copy-read"]);
-    assert_eq!((alone.target, alone.devices.len()), (NodeId(7), 3));
+    let model_only = comparison(&home, &["--from", &model]);
+    assert_eq!(names(&model_only), ["copy-write", "copy-read"]);
+    assert_eq!((model_only.target, model_only.devices.len()), (NodeId(7), 3));
     let both = comparison(&home, &["--from", &model, &topology]);
     assert_eq!(names(&both), ["slit", "copy-write", "copy-read"]);
     assert_eq!(names(&comparison(&home, &["--from", &model, "--machine", DL585])), names(&both));
@@ -187,14 +191,14 @@ fn documents_are_compared_on_any_machine() {
 }
 
 #[test]
-fn of_several_documents_the_newest_counts_unless_all_are_wanted() {
+fn compares_only_the_newest_documents_unless_all_are_requested() {
     let home = Home::new();
     let model = home.run(&["model", "--machine", DL585, "--json"]).ok();
     let mut older = Model::from_json(&model).expect("a model");
     let newest = older.record.provenance.measured_at;
     older.record.provenance.measured_at -= 100;
     for cell in &mut older.record.cells {
-        let summary = cell.bytes_copied_per_s.as_mut().expect("a figure");
+        let summary = cell.bytes_copied_per_s.as_mut().expect("a value");
         (summary.median, summary.low, summary.high) = (1.0, 1.0, 1.0);
     }
     let older = serde_json::to_string(&older).expect("a document");
@@ -209,23 +213,22 @@ fn of_several_documents_the_newest_counts_unless_all_are_wanted() {
 }
 
 #[test]
-fn a_tape_says_what_it_does_not_hold() {
+fn errors_name_missing_measurements_nodes_and_devices() {
     let home = Home::new();
-    let bare = home.path("bare.tape");
-    home.run(&["record", "--machine", "amd-2p", "-o", &bare, "--no-measure"]).ok();
-    home.run(&["compare", "--machine", &bare])
+    let unmeasured = home.path("unmeasured.tape");
+    home.run(&["record", "--machine", "amd-2p", "-o", &unmeasured, "--no-measure"]).ok();
+    home.run(&["compare", "--machine", &unmeasured])
         .failed(1, &["nothing to compare", "copy model", "not on the tape"]);
-    let two = home.run(&["compare", "--machine", "amd-2p"]);
-    assert!(two.err.contains("--node chooses node"), "{}", two.err);
-    assert!(two.out.starts_with("Views of node 0"), "{}", two.out);
+    let output = home.run(&["compare", "--machine", "amd-2p"]);
+    assert!(output.err.contains("--node chooses node"), "{}", output.err);
+    assert!(output.out.starts_with("Views of node 0"), "{}", output.out);
     home.run(&["compare", "--machine", "amd-2p", "--node", "9"]).failed(2, &["no node 9", "0-3"]);
-    home.run(&["compare", "--machine", "amd-2p", "--device", "eth9"]).failed(2, &["no device \"eth9\""]);
+    home.run(&["compare", "--machine", "amd-2p", "--device", "eth9"]).failed(2, &["no device 'eth9'"]);
     home.run(&["compare", "--node", "1", "--device", "eth0"]).failed(2, &["--device"]);
 }
 
-/// On this machine: documents that were saved of it, and nothing else.
 #[test]
-fn what_is_saved_of_this_machine_is_compared_and_saved() {
+fn compares_saved_documents_of_this_machine_and_saves_the_comparison() {
     let home = Home::new();
     let topology = home.run(&["topology", "--json"]).ok();
     let topology = numaio_schema::TopologyDocument::from_json(&topology).expect("a topology").topology;
@@ -234,19 +237,19 @@ fn what_is_saved_of_this_machine_is_compared_and_saved() {
     let model = home.run(&["model", "--machine", DL585, "--json"]).ok();
     let mut model = Model::from_json(&model).expect("a model");
     model.record.provenance.machine = topology.identity;
-    let to_here = |id: &mut NodeId| *id = if *id == NodeId(7) { node } else { NodeId(id.0 + 100) };
+    let renumber = |id: &mut NodeId| *id = if *id == NodeId(7) { node } else { NodeId(id.0 + 100) };
     model.targets[0].target = node;
     for cell in &mut model.record.cells {
         cell.target = node;
-        to_here(&mut cell.flow.source);
-        to_here(&mut cell.flow.sink);
+        renumber(&mut cell.flow.source);
+        renumber(&mut cell.flow.sink);
     }
     for direction in &mut model.targets[0].directions {
-        direction.nodes.iter_mut().for_each(|value| to_here(&mut value.node));
+        direction.nodes.iter_mut().for_each(|value| renumber(&mut value.node));
     }
-    let folder = format!("{}/state/numaio", home.path(""));
-    std::fs::create_dir_all(format!("{folder}/models/{fingerprint}")).expect("a folder");
-    let saved = format!("{folder}/models/{fingerprint}/000000000001.json");
+    let state_dir = format!("{}/state/numaio", home.path(""));
+    std::fs::create_dir_all(format!("{state_dir}/models/{fingerprint}")).expect("a directory");
+    let saved = format!("{state_dir}/models/{fingerprint}/000000000001.json");
     std::fs::write(&saved, serde_json::to_string(&model).expect("a document")).expect("a saved model");
     let args = ["--node", &node.to_string()];
     let found = comparison(&home, &args);
@@ -254,8 +257,8 @@ fn what_is_saved_of_this_machine_is_compared_and_saved() {
     comparison(&home, &args);
     let other = comparison(&home, &[&args[..], &["--level", "1"]].concat());
     assert!(other.views.last().expect("views").classes.len() > 3);
-    let comparisons = std::fs::read_dir(format!("{folder}/comparisons/{fingerprint}")).expect("saved");
-    assert_eq!(comparisons.count(), 2, "one that came twice, and another of the same second");
-    std::fs::write(&saved, "{}").expect("a broken document");
+    let comparisons = std::fs::read_dir(format!("{state_dir}/comparisons/{fingerprint}")).expect("saved");
+    assert_eq!(comparisons.count(), 2, "two different comparisons, one of which ran twice");
+    std::fs::write(&saved, "{}").expect("an invalid document");
     home.run(&[&["compare"], &args[..]].concat()).failed(1, &["000000000001.json", "schema"]);
 }

@@ -1,4 +1,4 @@
-//! `numaio compare`, `predict`, `validate` and `plan`, as a user runs them.
+//! Tests of `numaio compare`, `predict`, `validate` and `plan`.
 
 mod compare;
 mod plan;

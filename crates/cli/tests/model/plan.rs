@@ -1,4 +1,4 @@
-//! `numaio plan`, and plans of transfers given to `place` and `run`, as a user types them.
+//! Tests of `numaio plan`, and of `place` and `run` with a transfer plan.
 
 use crate::support::{expect, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
@@ -10,59 +10,63 @@ use std::process::Stdio;
 
 const DL585: [&str; 6] = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic"];
 
-/// The two-socket server of docs/examples.
+/// Returns the two-socket server of docs/examples.
 fn example() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/two-socket-dtn.toml");
     std::fs::read_to_string(path).expect("the example")
 }
 
-fn plan_of(said: CommandOutput) -> Plan {
-    let plan = Plan::from_json(&said.ok()).expect("a plan");
-    check_plan(&plan).expect("it holds");
+fn plan_of(output: CommandOutput) -> Plan {
+    let plan = Plan::from_json(&output.ok()).expect("a plan");
+    check_plan(&plan).expect("a feasible plan");
     plan
 }
 
-/// Options after those of [`DL585`] with both of its NICs.
+/// Plans with the options of [`DL585`] for both NICs, and further options.
 fn on_dl585(home: &Home, more: &[&str]) -> Plan {
     plan_of(home.run(&[&DL585[..], &["eth0,eth1", "--json"], more].concat()))
 }
 
 fn memory_nodes(plan: &Plan) -> Vec<u32> {
-    let mut nodes: Vec<u32> = plan.storage_paths.iter().map(|way| way.memory_node.0).collect();
+    let mut nodes: Vec<u32> = plan.storage_paths.iter().map(|path| path.memory_node.0).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
 }
 
 #[test]
-fn devices_of_a_machine_and_their_sizes_make_a_plan() {
+fn plans_for_the_devices_of_a_machine() {
     let home = Home::new();
     let plan = on_dl585(&home, &[]);
     assert!(plan.proof.optimal && plan.problem.direction == Transfer::Send);
     assert_eq!(plan.problem.total_bytes(), 2_000_000_000_000);
-    assert!(plan.problem.assumptions.iter().any(|said| said.contains("copy model replaces a measurement")));
+    assert!(plan
+        .problem
+        .assumptions
+        .iter()
+        .any(|assumption| assumption.contains("copy model replaces a measurement")));
     for rejected in &plan.rejected {
-        let simple = rejected.predicted.as_ref().expect("it can be carried out");
+        let simple = rejected.predicted.as_ref().expect("a prediction");
         assert!(simple.time_s >= plan.predicted.time_s * (1.0 - 1e-9), "{rejected:?}");
     }
-    let back = on_dl585(&home, &["--receive"]);
-    assert_eq!(back.problem.direction, Transfer::Receive);
-    let best = |plan: &Plan| {
-        let ways = plan.problem.network_paths.iter();
-        ways.map(|way| (way.memory_node.0, way.most_bytes_per_s)).collect::<Vec<_>>()
+    let receive = on_dl585(&home, &["--receive"]);
+    assert_eq!(receive.problem.direction, Transfer::Receive);
+    let network_paths = |plan: &Plan| {
+        let paths = plan.problem.network_paths.iter();
+        paths.map(|path| (path.memory_node.0, path.most_bytes_per_s)).collect::<Vec<_>>()
     };
-    assert_ne!(best(&plan), best(&back), "nodes 2 and 3 are bad for sending, and good for receiving");
+    assert_ne!(network_paths(&plan), network_paths(&receive), "nodes 2 and 3 are slow only for sending");
 }
 
 #[test]
-fn pins_reserved_cores_and_threads_are_kept() {
+fn options_limit_nodes_threads_and_bandwidth() {
     let home = Home::new();
     let pinned = on_dl585(&home, &["--no-threads-on", "7,6,0"]);
     assert!(memory_nodes(&pinned).iter().all(|node| ![7, 6, 0].contains(node)), "{pinned:?}");
     let few = on_dl585(&home, &["--threads-per-node", "4", "--reserve", "7:2,1:2"]);
     assert!(few.problem.nodes.iter().all(|node| node.threads == Some(4)));
-    let most = |node: u32| if [1, 7].contains(&node) { 2 } else { 4 };
-    assert!((0..8).all(|node| few.threads_on(numaio_machine::ids::NodeId(node)) <= most(node)));
+    let max_threads = |node: u32| if [1, 7].contains(&node) { 2 } else { 4 };
+    assert!((0..8).all(|node| few.threads_on(numaio_machine::ids::NodeId(node)) <= max_threads(node)));
     let slow = on_dl585(&home, &["--capacity", "nvme0n1=50MB,eth0=1GB"]);
     assert!((slow.predicted.bytes_per_s / 50e6 - 1.0).abs() < 1e-6, "{:?}", slow.predicted);
     let slow = on_dl585(&home, &["--thread-bandwidth", "1MB"]);
@@ -70,17 +74,17 @@ fn pins_reserved_cores_and_threads_are_kept() {
 }
 
 #[test]
-fn both_methods_and_both_objectives_are_to_be_had() {
+fn both_solvers_and_both_objectives_work() {
     let home = Home::new();
-    let said = home.run(&[&DL585[..], &["eth0", "--json", "--method", "both"]].concat());
-    assert!(said.err.contains("both solvers prove the same optimum"), "{}", said.err);
-    let divide = plan_of(said);
+    let output = home.run(&[&DL585[..], &["eth0", "--json", "--method", "both"]].concat());
+    assert!(output.err.contains("both solvers prove the same optimum"), "{}", output.err);
+    let divide = plan_of(output);
     let mixed = plan_of(home.run(&[&DL585[..], &["eth0", "--json", "--method", "mixed"]].concat()));
     assert_eq!((divide.method, mixed.method), (PlanMethod::Divide, PlanMethod::Mixed));
     assert!((divide.proof.value_s / mixed.proof.value_s - 1.0).abs() < 3e-6);
     let sum = on_dl585(&home, &["--objective", "sum"]);
     assert_eq!((sum.problem.objective, sum.proof.value_s), (Objective::Sum, sum.predicted.sum_s));
-    // A problem of a file keeps its own objective unless another one is asked for.
+    // A problem from a file keeps its objective unless an option sets another.
     let problem = home.document("sum.json", &sum.problem);
     assert_eq!(plan_of(home.run(&["plan", "--file", &problem, "--json"])), sum);
     let time = plan_of(home.run(&["plan", "--file", &problem, "--json", "--objective", "time"]));
@@ -88,7 +92,7 @@ fn both_methods_and_both_objectives_are_to_be_had() {
 }
 
 #[test]
-fn a_problem_goes_through_files_pipes_and_plans() {
+fn reads_problems_from_toml_json_plans_and_standard_input() {
     let home = Home::new();
     let toml = home.file("dtn.toml", &example());
     let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
@@ -104,7 +108,7 @@ fn a_problem_goes_through_files_pipes_and_plans() {
     assert_eq!(Plan::from_json(&std::fs::read_to_string(out).expect("a file")).expect("a plan"), plan);
 }
 
-/// Runs numaio with a text on its standard input.
+/// Runs numaio with this standard input.
 fn piped(home: &Home, args: &[&str], text: &str) -> CommandOutput {
     let mut command = home.numaio(args);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -113,9 +117,9 @@ fn piped(home: &Home, args: &[&str], text: &str) -> CommandOutput {
     CommandOutput::of(child.limited_output().expect("ended"))
 }
 
-/// The problem in docs/internals/planning.md is the one of its example where the objectives disagree.
+/// The problem in docs/internals/planning.md has different optima for the two objectives.
 #[test]
-fn the_problem_of_the_documentation_can_be_asked() {
+fn solves_the_problem_of_the_documentation() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("docs/internals/planning.md")).expect("the documentation");
     let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a problem");
@@ -134,28 +138,28 @@ fn the_problem_of_the_documentation_can_be_asked() {
         ]));
         (plan.predicted.time_s, plan.predicted.sum_s)
     };
-    let near = |found: (f64, f64), told: (f64, f64)| {
-        (found.0 - told.0).abs() < 0.05 && (found.1 - told.1).abs() < 0.05
+    let near = |found: (f64, f64), documented: (f64, f64)| {
+        (found.0 - documented.0).abs() < 0.05 && (found.1 - documented.1).abs() < 0.05
     };
     assert!(near(best("time"), (40.0, 115.0)), "{:?}", best("time"));
     assert!(near(best("sum"), (66.66, 91.66)), "{:?}", best("sum"));
 }
 
-/// The tables of README: in the simulator the plan is at least as good as all-local and even spread.
+/// Checks the tables of the README: in the simulator, a plan beats all-local and even spread.
 #[test]
-fn plans_are_at_least_as_good_as_simple_ones_in_the_simulator() {
+fn simulated_plans_are_not_slower_than_simple_ones() {
     let home = Home::new();
     let toml = home.file("dtn.toml", &example());
     let dtn = plan_of(home.run(&["plan", "--file", &toml, "--json", "--simulate"]));
     for plan in [dtn, on_dl585(&home, &["--simulate"]), on_dl585(&home, &["--simulate", "--receive"])] {
-        let simulated = plan.predicted.simulated_s.expect("it was asked for");
-        let off = simulated / plan.predicted.time_s;
-        assert!((0.999..1.05).contains(&off), "predicted {} s, {simulated} s", plan.predicted.time_s);
+        let simulated = plan.predicted.simulated_s.expect("a simulated time");
+        let ratio = simulated / plan.predicted.time_s;
+        assert!((0.999..1.05).contains(&ratio), "predicted {} s, {simulated} s", plan.predicted.time_s);
         let rules: Vec<SimpleRule> = plan.rejected.iter().map(|rejected| rejected.rule).collect();
         assert_eq!(rules, [SimpleRule::AllLocal, SimpleRule::EvenSpread]);
         for rejected in &plan.rejected {
             let other = rejected.predicted.as_ref().and_then(|it| it.simulated_s);
-            // One chunk of the last thread is not to decide.
+            // The tolerance covers one chunk of the last thread.
             assert!(other.is_none_or(|other| simulated <= other * 1.01), "{simulated} s, {rejected:?}");
         }
     }
@@ -163,7 +167,7 @@ fn plans_are_at_least_as_good_as_simple_ones_in_the_simulator() {
 }
 
 #[test]
-fn people_get_tables_of_the_flows_and_what_was_rejected() {
+fn text_has_tables_of_flows_and_rejected_plans() {
     let home = Home::new();
     let toml = home.file("dtn.toml", &example());
     let text = home.run(&["plan", "--file", &toml, "--simulate"]).ok();
@@ -183,13 +187,13 @@ fn people_get_tables_of_the_flows_and_what_was_rejected() {
 }
 
 #[test]
-fn flows_are_drawn() {
+fn draws_the_flows() {
     let home = Home::new();
     let toml = home.file("dtn.toml", &example().replace("nvme0n1", "<b>&\\u001b[2J"));
     let path = home.path("flows.svg");
-    let said = home.run(&["plan", "--file", &toml, "--svg", &path]);
-    assert!(said.err.contains("wrote the drawing to"), "{}", said.err);
-    assert!(said.ok().contains("Bottleneck"));
+    let output = home.run(&["plan", "--file", &toml, "--svg", &path]);
+    assert!(output.err.contains("wrote the drawing to"), "{}", output.err);
+    assert!(output.ok().contains("Bottleneck"));
     let svg = std::fs::read_to_string(path).expect("a drawing");
     let plan = plan_of(home.run(&["plan", "--file", &toml, "--json"]));
     let bands = svg.matches("<path class=\"flow").count();
@@ -201,15 +205,15 @@ fn flows_are_drawn() {
     assert!(is_balanced(&svg), "{svg}");
 }
 
-/// Every element that is opened is closed.
+/// Returns whether every opened element is closed.
 fn is_balanced(svg: &str) -> bool {
     let opened = svg.matches('<').count() - svg.matches("</").count();
     let closed = svg.matches("</").count() + svg.matches("/>").count();
     opened == closed
 }
 
-/// A change of the example, and what is said of it.
-fn told(home: &Home, from: &str, to: &str, parts: &[&str]) {
+/// Asserts the parts of the error for a changed example.
+fn rejects(home: &Home, from: &str, to: &str, parts: &[&str]) {
     let changed = example().replace(from, to);
     assert_ne!(changed, example(), "{from:?} is in the example");
     let file = home.file("changed.toml", &changed);
@@ -218,51 +222,61 @@ fn told(home: &Home, from: &str, to: &str, parts: &[&str]) {
 }
 
 #[test]
-fn what_cannot_hold_is_named_of_a_file() {
+fn rejects_invalid_values_in_a_file() {
     let home = Home::new();
-    let way = "thread_bytes_per_s = 1.4e9, most_bytes_per_s = 10e9";
+    let path = "thread_bytes_per_s = 1.4e9, most_bytes_per_s = 10e9";
     let zero = "thread_bytes_per_s = 0.0, most_bytes_per_s = 10e9";
-    told(
+    rejects(
         &home,
-        way,
+        path,
         zero,
         &["bandwidth of one thread of the storage path between device node 0 and memory node 1 is 0"],
     );
-    told(&home, way, &zero.replace("0.0", "nan"), &["is NaN", "expected from 1 to 1e18"]);
-    told(&home, way, &zero.replace("0.0", "inf"), &["is inf"]);
-    told(&home, way, &zero.replace("0.0", "-3.0"), &["is -3"]);
-    told(&home, "threads_per_node = 10", "threads_per_node = 3", &["no node may run more than 1"]);
-    told(&home, "threads_per_node = 10", "threads_per_node = 1", &["2 cores are reserved, but it has 1"]);
-    told(&home, "threads_per_node = 10", "threads_per_node = 5000", &["5000", "at most 1024"]);
-    let pin = "no_threads_on = [0]\nthreads_per_node = 10";
-    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[0, 1]"), &["no node may run more than 0"]);
-    told(&home, "threads_per_node = 10", &pin.replace("[0]", "[4]"), &["no_threads_on refers to node 4"]);
+    rejects(&home, path, &zero.replace("0.0", "nan"), &["is NaN", "expected from 1 to 1e18"]);
+    rejects(&home, path, &zero.replace("0.0", "inf"), &["is inf"]);
+    rejects(&home, path, &zero.replace("0.0", "-3.0"), &["is -3"]);
+    rejects(&home, "threads_per_node = 10", "threads_per_node = 3", &["no node may run more than 1"]);
+    rejects(&home, "threads_per_node = 10", "threads_per_node = 1", &["2 cores are reserved, but it has 1"]);
+    rejects(&home, "threads_per_node = 10", "threads_per_node = 5000", &["5000", "at most 1024"]);
+    let excluded = "no_threads_on = [0]\nthreads_per_node = 10";
+    rejects(
+        &home,
+        "threads_per_node = 10",
+        &excluded.replace("[0]", "[0, 1]"),
+        &["no node may run more than 0"],
+    );
+    rejects(
+        &home,
+        "threads_per_node = 10",
+        &excluded.replace("[0]", "[4]"),
+        &["no_threads_on refers to node 4"],
+    );
     let both = "no_threads_on = [0]\nthreads_per_node = 8";
     let contradiction = example()
         .replace("threads_per_node = 10", both)
         .replace("node = 0, reserved = 2 }", "node = 0, threads = 4 }");
-    let file = home.file("pins.toml", &contradiction);
+    let file = home.file("contradiction.toml", &contradiction);
     home.run(&["plan", "--file", &file])
         .failed(1, &["node 0: no threads may run on it, but it has 4 threads"]);
-    told(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["expected below 2^53"]);
-    told(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["duplicate storage \"nvme0n1\""]);
-    told(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" refers to node 5"]);
-    let unreached = example().replace("device_node = 1, memory_node", "device_node = 0, memory_node");
-    let file = home.file("twice.toml", &unreached);
+    rejects(&home, "bytes = 1_250_000_000_000", "bytes = 9_000_000_000_000_000", &["expected below 2^53"]);
+    rejects(&home, "\"nvme1n1\"", "\"nvme0n1\"", &["duplicate storage \"nvme0n1\""]);
+    rejects(&home, "\"eth1\", node = 1", "\"eth1\", node = 5", &["NIC \"eth1\" refers to node 5"]);
+    let duplicate = example().replace("device_node = 1, memory_node", "device_node = 0, memory_node");
+    let file = home.file("duplicate.toml", &duplicate);
     home.run(&["plan", "--file", &file]).failed(1, &["duplicate storage path"]);
 }
 
 #[test]
-fn data_that_no_nic_is_reached_from_is_named() {
+fn rejects_unreachable_data_and_missing_data() {
     let home = Home::new();
     let mut problem: PlanProblem = PlanProblem::from_json(
         &home.run(&["plan", "--file", &home.file("dtn.toml", &example()), "--problem"]).ok(),
     )
     .expect("a problem");
     problem.limits.clear();
-    problem.network_paths.retain(|way| way.memory_node.0 == 0);
-    problem.storage_paths.retain(|way| way.device_node.0 == way.memory_node.0);
-    let file = home.document("cut.json", &problem);
+    problem.network_paths.retain(|path| path.memory_node.0 == 0);
+    problem.storage_paths.retain(|path| path.device_node.0 == path.memory_node.0);
+    let file = home.document("unreachable.json", &problem);
     home.run(&["plan", "--file", &file]).failed(1, &["data on node 1: no NIC is reached"]);
     problem.storage.iter_mut().for_each(|storage| storage.bytes = 0);
     let file = home.document("empty.json", &problem);
@@ -270,24 +284,24 @@ fn data_that_no_nic_is_reached_from_is_named() {
 }
 
 #[test]
-fn a_file_that_is_no_problem_is_told_with_its_line() {
+fn syntax_errors_have_a_line_number() {
     let home = Home::new();
-    told(
+    rejects(
         &home,
         "threads_per_node = 10",
         "threads_per_nodes = 10",
         &["line 5", "threads_per_nodes", "threads_per_node"],
     );
-    told(&home, "threads_per_node = 10 ", "threads_per_node = ten ", &["line 5"]);
-    told(&home, "device = \"eth0\", node = 0", "device = \"eth0\", node = -1", &["line 20"]);
-    told(&home, "bytes = 1_250_000_000_000", "bytes = 99999999999999999999", &["line 13"]);
-    told(
+    rejects(&home, "threads_per_node = 10 ", "threads_per_node = ten ", &["line 5"]);
+    rejects(&home, "device = \"eth0\", node = 0", "device = \"eth0\", node = -1", &["line 20"]);
+    rejects(&home, "bytes = 1_250_000_000_000", "bytes = 99999999999999999999", &["line 13"]);
+    rejects(
         &home,
         "\"eth0\", node = 0, bytes_per_s = 12.5e9",
         "\"eth0\", node = 0, bytes_per_s = \"fast\"",
         &["line 20", "f64"],
     );
-    told(&home, "{ node = 0, reserved = 2 },", "{ node = 0, reserved = 2 ", &["line "]);
+    rejects(&home, "{ node = 0, reserved = 2 },", "{ node = 0, reserved = 2 ", &["line "]);
     let other = home.file("other.toml", &format!("schema = \"numaio/plan-problem/9\"\n{}", example()));
     home.run(&["plan", "--file", &other]).failed(1, &["numaio/plan-problem/9", "numaio/plan-problem/1"]);
     let none = home.file("none.json", "{\"nodes\": []}");
@@ -301,7 +315,7 @@ fn a_file_that_is_no_problem_is_told_with_its_line() {
 }
 
 #[test]
-fn wrong_options_are_told_with_a_hint() {
+fn rejects_invalid_options_with_a_hint() {
     let home = Home::new();
     let dl585 = |more: &[&str]| home.run(&[&DL585[..], &["eth0"], more].concat());
     home.run(&["plan"]).failed(2, &["--data"]);
@@ -333,19 +347,20 @@ fn wrong_options_are_told_with_a_hint() {
 }
 
 #[test]
-fn a_time_limit_gives_the_best_plan_so_far_and_its_gap() {
+fn time_limit_returns_the_best_plan_and_its_gap() {
     let home = Home::new();
-    let hard = home.document("hard.json", &hard());
+    let hard = home.document("hard.json", &hard_problem());
     let plan = plan_of(home.run(&["plan", "--file", &hard, "--json", "--time-limit", "0.2"]));
     assert!(!plan.proof.optimal && plan.proof.gap > 1e-6 && plan.proof.gap < 0.5, "{:?}", plan.proof);
     let text = home.run(&["plan", "--file", &hard, "--time-limit", "0.2"]).ok();
     assert!(text.contains("% above the optimum"), "{text}");
 }
 
-/// Eight nodes, each with storage and a NIC, no bandwidth like another: nothing is scarce but threads.
-fn hard() -> PlanProblem {
+/// Returns a problem that takes long to solve: eight nodes with storage and a NIC, all with different
+/// bandwidths, where only threads are scarce.
+fn hard_problem() -> PlanProblem {
     let mut lines = vec!["threads_per_node = 8".to_owned()];
-    let rows = |one: &dyn Fn(u64) -> String| (0..8).map(one).collect::<Vec<_>>().join(", ");
+    let rows = |row: &dyn Fn(u64) -> String| (0..8).map(row).collect::<Vec<_>>().join(", ");
     lines.push(format!("nodes = [{}]", rows(&|node| format!("{{ node = {node} }}"))));
     lines.push(format!(
         "storage = [{}]",
@@ -356,21 +371,21 @@ fn hard() -> PlanProblem {
     ));
     lines.push(format!("nics = [{}]", rows(&|node| format!("{{ device = \"n{node}\", node = {node} }}"))));
     for (kind, step) in [("storage_ways", 7919u64), ("network_ways", 104_729)] {
-        let way = |number: u64| {
+        let path = |number: u64| {
             let share = |step: u64| (number * step % 1009) as f64 / 1009.0;
-            let one = 0.5e9 + 1.5e9 * share(step);
-            let most = one * (1.0 + 6.0 * share(step * 31));
+            let thread = 0.5e9 + 1.5e9 * share(step);
+            let most = thread * (1.0 + 6.0 * share(step * 31));
             let (device, memory) = (number / 8, number % 8);
-            format!("{{ device_node = {device}, memory_node = {memory}, thread_bytes_per_s = {one:.1}, most_bytes_per_s = {most:.1} }}")
+            format!("{{ device_node = {device}, memory_node = {memory}, thread_bytes_per_s = {thread:.1}, most_bytes_per_s = {most:.1} }}")
         };
-        let ways: Vec<String> = (0..64).map(way).collect();
-        lines.push(format!("{kind} = [{}]", ways.join(", ")));
+        let paths: Vec<String> = (0..64).map(path).collect();
+        lines.push(format!("{kind} = [{}]", paths.join(", ")));
     }
     toml::from_str(&lines.join("\n")).expect("a problem")
 }
 
 #[test]
-fn places_of_a_plan_are_as_many_cores_as_its_threads() {
+fn places_a_plan_on_a_core_per_thread() {
     let home = Home::new();
     let plan = on_dl585(&home, &[]);
     let file = home.document("plan.json", &plan);
@@ -378,13 +393,13 @@ fn places_of_a_plan_are_as_many_cores_as_its_threads() {
         let args = ["place", "--machine", "amd-dl585-g7", "--plan", &file];
         home.run(&[&args[..], more].concat())
     };
-    let places = PlacementPlan::from_json(&place(&["--json"]).ok()).expect("places");
-    assert_eq!(places.tasks.len(), 1);
-    let task = &places.tasks[0];
-    // The machine has a CPU a core, two of them on each node: node n has CPUs 2n and 2n + 1.
+    let placement = PlacementPlan::from_json(&place(&["--json"]).ok()).expect("a placement");
+    assert_eq!(placement.tasks.len(), 1);
+    let task = &placement.tasks[0];
+    // Node n has CPUs 2n and 2n + 1, each of which is a core.
     for node in 0..8u32 {
-        let own = task.cpus.iter().filter(|cpu| cpu.0 / 2 == node).count() as u32;
-        assert_eq!(own, plan.threads_on(numaio_machine::ids::NodeId(node)).min(2), "node {node}");
+        let cpus = task.cpus.iter().filter(|cpu| cpu.0 / 2 == node).count() as u32;
+        assert_eq!(cpus, plan.threads_on(numaio_machine::ids::NodeId(node)).min(2), "node {node}");
     }
     assert_eq!(task.memory.nodes.iter().map(|node| node.0).collect::<Vec<_>>(), memory_nodes(&plan));
     let text = place(&[]).ok();
@@ -393,14 +408,14 @@ fn places_of_a_plan_are_as_many_cores_as_its_threads() {
         "{text}"
     );
     assert!(place(&["--format", "numactl"]).ok().contains("--physcpubind"));
-    // Places that were written are plans too.
-    let file = home.document("places.json", &places);
+    // A placement is also accepted as a plan.
+    let file = home.document("placement.json", &placement);
     let again = home.run(&["place", "--machine", "amd-dl585-g7", "--plan", &file, "--json"]).ok();
-    assert_eq!(PlacementPlan::from_json(&again).expect("places"), places);
+    assert_eq!(PlacementPlan::from_json(&again).expect("a placement"), placement);
 }
 
 #[test]
-fn plans_that_do_not_hold_here_have_no_places() {
+fn rejects_plans_of_other_machines_and_infeasible_ones() {
     let home = Home::new();
     let plan = on_dl585(&home, &[]);
     let place = |plan: &Plan, parts: &[&str]| {
@@ -422,21 +437,21 @@ fn plans_that_do_not_hold_here_have_no_places() {
     home.run(&["place", "--plan", "x", "--near", "eth0"]).failed(2, &["--near"]);
 }
 
-/// A problem without a machine, of node 0 alone, as every machine has it.
+/// The problem names no machine and uses only node 0, which every machine has.
 #[test]
-fn a_program_runs_on_the_cores_of_a_plan_from_a_pipe() {
+fn runs_a_program_on_the_cores_of_a_plan_from_standard_input() {
     let home = Home::new();
     let problem = "threads_per_node = 2\nnodes = [{ node = 0 }]\n\
         storage = [{ device = \"disk\", node = 0, bytes = 1000 }]\nnics = [{ device = \"nic\", node = 0 }]\n\
         storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n\
         network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n";
     let plan = home.run(&["plan", "--file", &home.file("one.toml", problem), "--json"]).ok();
-    let line = "grep Cpus_allowed_list /proc/self/status; exit 5";
-    let said = piped(&home, &["run", "--plan", "-", "--explain", "--", "sh", "-c", line], &plan);
-    assert_eq!(said.code, Some(5), "{}", said.err);
-    assert!(said.err.contains("2 threads there, 1 for storage and 1 for the network"), "{}", said.err);
-    assert!(said.err.contains("names no machine"), "{}", said.err);
-    let list = said.out.trim().rsplit('\t').next().unwrap_or_default();
+    let script = "grep Cpus_allowed_list /proc/self/status; exit 5";
+    let output = piped(&home, &["run", "--plan", "-", "--explain", "--", "sh", "-c", script], &plan);
+    assert_eq!(output.code, Some(5), "{}", output.err);
+    assert!(output.err.contains("2 threads there, 1 for storage and 1 for the network"), "{}", output.err);
+    assert!(output.err.contains("names no machine"), "{}", output.err);
+    let list = output.out.trim().rsplit('\t').next().unwrap_or_default();
     let cpus = CpuSet::parse_list(list).expect("a list");
     let topology = numaio_schema::TopologyDocument::from_json(&home.run(&["topology", "--json"]).ok())
         .expect("a topology")

@@ -1,4 +1,4 @@
-//! A browser without a window that opens pages.
+//! A headless browser that opens pages.
 
 use crate::support::Limited;
 use serde_json::Value;
@@ -7,19 +7,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Chromium, as Debian or others name it.
+/// The command of a Chromium browser.
 pub struct Browser(String);
 
-/// What a browser made of a page.
-pub struct Opened {
+/// A page loaded by the browser.
+pub struct LoadedPage {
     /// The document after its scripts ran.
     pub dom: String,
-    /// What came on the console, as breaches of the page's policy do.
+    /// Console messages, such as violations of the content security policy.
     pub console: Vec<String>,
 }
 
 impl Browser {
-    /// The browser, or none where there is none, which is counted.
+    /// Finds a browser. Without one, prints that the test is skipped.
     pub fn find(test: &str) -> Option<Self> {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let runs = |name: &&str| {
@@ -32,14 +32,14 @@ impl Browser {
         };
         let found = names.into_iter().find(runs);
         if found.is_none() {
-            // Past the capture of the test harness: `tools/test` counts these lines.
+            // Bypass the capture of the test harness: `tools/test` counts these lines.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: no chromium is installed");
         }
         found.map(|name| Self(name.to_owned()))
     }
 
-    /// Opens a page, with nothing of the network to be reached.
-    pub fn open(&self, page: &Path, options: &[&str]) -> Opened {
+    /// Opens a page without network access.
+    pub fn open(&self, page: &Path, options: &[&str]) -> LoadedPage {
         let profile = page.with_extension("profile");
         let output = Command::new(&self.0)
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
@@ -55,14 +55,14 @@ impl Browser {
             .arg(format!("file://{}", page.display()))
             .limited_output()
             .expect("chromium");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let _ = fs::remove_dir_all(profile);
-        assert!(output.status.success(), "{said}");
-        let console = said.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
-        Opened { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
+        assert!(output.status.success(), "{stderr}");
+        let console = stderr.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
+        LoadedPage { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
     }
 
-    /// Opens a copy of a page into which a look from within is put, and tells what it saw.
+    /// Opens a copy of a page with `probe.js` added, and returns the properties that it collected.
     pub fn probe(&self, page: &Path, options: &[&str]) -> Value {
         let text = fs::read_to_string(page).expect("the page");
         let (before, policy) = text.split_once("script-src '").expect("a policy");
@@ -71,10 +71,10 @@ impl Browser {
         let probe = concat!("<script>{", include_str!("probe.js"), "}</script></body>");
         let copy: PathBuf = page.with_extension("probe.html");
         fs::write(&copy, text.replace("</body>", probe)).expect("a copy");
-        let opened = self.open(&copy, options);
-        assert!(opened.console.is_empty(), "{:?}", opened.console);
-        let (_, seen) = opened.dom.split_once("<pre id=\"probe\">").expect("the probe ran");
-        let (seen, _) = seen.split_once("</pre>").expect("it ended");
-        serde_json::from_str(seen).expect("what it saw")
+        let loaded = self.open(&copy, options);
+        assert!(loaded.console.is_empty(), "{:?}", loaded.console);
+        let (_, json) = loaded.dom.split_once("<pre id=\"probe\">").expect("the probe ran");
+        let (json, _) = json.split_once("</pre>").expect("the end of the probe");
+        serde_json::from_str(json).expect("properties of the page")
     }
 }

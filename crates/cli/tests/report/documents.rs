@@ -1,4 +1,4 @@
-//! Documents of machines that do not exist, with figures that are easy to tell apart.
+//! Documents of simulated machines, with values that are easy to distinguish.
 
 use numaio_machine::conditions::Conditions;
 use numaio_machine::discover::discover;
@@ -13,10 +13,10 @@ use numaio_model::ClassOptions;
 use numaio_schema::*;
 use numaio_sim::{shapes, Simulated};
 
-/// A time of measurement.
-pub const THEN: u64 = 1_795_000_000;
+/// The time of a measurement.
+pub const MEASURED_AT: u64 = 1_795_000_000;
 
-/// A machine of a shape that `numaio_sim` knows.
+/// Returns a machine of a named shape of `numaio_sim`.
 pub fn machine(shape: &str) -> Topology {
     discover(&numaio_sim::render(&shapes::named(shape).expect("a shape")))
 }
@@ -34,14 +34,15 @@ pub fn provenance(topology: &Topology, measured_at: u64) -> Provenance {
     }
 }
 
-/// A number between 0 and 1 that looks like noise and is the same each time.
+/// Returns a reproducible pseudo-random number from 0 to 1.
 fn noise(seed: u64) -> f64 {
     let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed >> 40) as f64 / (1u64 << 24) as f64
 }
 
-/// How much less a pair of nodes gets: nothing locally, then by package, then by what looks like noise.
+/// Returns the bandwidth of a pair of nodes relative to local bandwidth: it depends on the package
+/// and on noise.
 fn share(from: u32, to: u32, salt: u64) -> f64 {
     let noise = noise(u64::from(from) << 20 | u64::from(to) << 8 | salt);
     match (from == to, from / 4 == to / 4) {
@@ -149,7 +150,7 @@ pub fn latency(topology: &Topology, measured_at: u64) -> LatencyRecord {
     }
 }
 
-/// A queue: latency grows as the load comes near to what the path can carry.
+/// Simulates a queue: latency grows as the load approaches the capacity of the path.
 fn point(step: u32, share: f64) -> LoadPoint {
     let used = f64::from(step) / 7.4;
     let load = reading(187e9 * share * used.max(0.02), u64::from(step) + 500).summary;
@@ -160,7 +161,7 @@ fn point(step: u32, share: f64) -> LoadPoint {
     }
 }
 
-/// Copies between every pair, of each target alone.
+/// Returns a copy model of all pairs of nodes.
 pub fn model(topology: &Topology, measured_at: u64) -> Model {
     let mut cells = Vec::new();
     for (target, node) in pairs(topology) {
@@ -217,36 +218,43 @@ fn cell(topology: &Topology, target: NodeId, flow: Flow, value: f64) -> Cell {
     }
 }
 
-/// A tape of a simulated machine that holds all that a report tells.
-pub fn whole_tape(shape: &str) -> String {
+/// Returns a tape of a simulated machine with every measurement of a report.
+pub fn complete_tape(shape: &str) -> String {
     let header = TapeHeader {
         tape: TAPE_SCHEMA.into(),
         numaio: "0".into(),
         name: shape.into(),
         note: "simulated".into(),
-        recorded_at: THEN,
+        recorded_at: MEASURED_AT,
     };
     let machine = Simulated::new(shapes::named(shape).expect("a shape")).expect("a machine");
-    // Files are read by several threads, and a simulation runs in one.
-    let seen = Recording::new(machine.tree(), header.clone());
-    let tried = Recording::new(machine, header);
-    let (topology, source) = (discover(&seen), MachineSource::Simulated);
-    let setting =
-        Setting { root: &seen, probe: &tried, topology: &topology, source, now: THEN, stop: &|| false };
+    // Discovery reads files in several threads, but a simulation is limited to one.
+    let files = Recording::new(machine.tree(), header.clone());
+    let probes = Recording::new(machine, header);
+    let (topology, source) = (discover(&files), MachineSource::Simulated);
+    let setting = Setting {
+        root: &files,
+        probe: &probes,
+        topology: &topology,
+        source,
+        now: MEASURED_AT,
+        stop: &|| false,
+    };
     let rule = numaio_measure::Rule { least_visits: 6, ..Default::default() };
     let copies = Options { targets: topology.cpu_nodes(), least_visits: 6, ..Default::default() };
     campaign::run(&setting, &copies, &mut |_| {}).expect("copies");
-    let asked = StreamOptions { rule, ..Default::default() };
-    numaio_measure::stream::run(&setting, &asked, &mut |_| {}).expect("STREAM");
-    let asked = LatencyOptions { rule, ..Default::default() };
-    numaio_measure::latency::run(&setting, &asked, &mut |_| {}).expect("latency");
-    Tape { runs: tried.tape().runs, ..seen.tape() }.to_text()
+    let options = StreamOptions { rule, ..Default::default() };
+    numaio_measure::stream::run(&setting, &options, &mut |_| {}).expect("STREAM");
+    let options = LatencyOptions { rule, ..Default::default() };
+    numaio_measure::latency::run(&setting, &options, &mut |_| {}).expect("latency");
+    Tape { runs: probes.tape().runs, ..files.tape() }.to_text()
 }
 
-/// Three views of a target: hop distance, which tells little, and the copy model in both directions.
+/// Returns a comparison of three views: hop distance, and the copy model in both directions.
 pub fn comparison(topology: &Topology, model: &Model, target: NodeId) -> Comparison {
-    let of = model.targets.iter().find(|it| it.target == target).expect("a target");
-    let mut views: Vec<View> = of.directions.iter().map(|it| copy_view(topology, target, it)).collect();
+    let target_model = model.targets.iter().find(|it| it.target == target).expect("a target");
+    let mut views: Vec<View> =
+        target_model.directions.iter().map(|it| copy_view(topology, target, it)).collect();
     views.insert(0, slit(topology, target));
     let mut agreements = Vec::new();
     for (index, first) in views.iter().enumerate() {
@@ -260,7 +268,7 @@ pub fn comparison(topology: &Topology, model: &Model, target: NodeId) -> Compari
         machine: topology.identity.clone(),
         measured_at: model.record.provenance.measured_at,
         target,
-        devices: of.devices.clone(),
+        devices: target_model.devices.clone(),
         views,
         agreements,
         warnings: Vec::new(),
@@ -363,7 +371,7 @@ fn agreement(first: &View, second: &View) -> Agreement {
             }
         }
     }
-    let (same, wrong) = (f64::from(it.concordant), it.inversions.len() as f64);
-    it.tau_b = Some((same - wrong) / (same + wrong)).filter(|tau| tau.is_finite());
+    let (concordant, inverted) = (f64::from(it.concordant), it.inversions.len() as f64);
+    it.tau_b = Some((concordant - inverted) / (concordant + inverted)).filter(|tau| tau.is_finite());
     it
 }

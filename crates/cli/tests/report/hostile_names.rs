@@ -1,13 +1,13 @@
-//! A machine whose every name tries to command the program that shows it.
+//! A machine whose names contain code for the programs that show them.
 
-use crate::documents::{self, THEN};
+use crate::documents::{self, MEASURED_AT};
 use crate::support::Home;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, StreamOp};
 use numaio_schema::*;
 
-/// Names of which each is hostile in its own way.
+/// Names that are hostile in different ways.
 pub const NAMES: [&str; 10] = [
     "\\input{/etc/passwd}\\write18{id} %$#&_{}~^ \\end{document}",
     "=HYPERLINK(\"http://x.example\";\"y\")",
@@ -21,12 +21,12 @@ pub const NAMES: [&str; 10] = [
     "[2ex] * \\\\ & \\\\[1cm] %",
 ];
 
-/// A name without a blank that is wider than a page.
+/// Returns a name without blanks that is wider than a page.
 pub fn endless() -> String {
     "Waaaay-too-long/".repeat(9) + &"W".repeat(300)
 }
 
-/// Files of such a machine: topology, model, STREAM, latency, comparison, and views alone.
+/// Writes documents of such a machine: topology, model, STREAM, comparison, and single views.
 pub fn files(home: &Home) -> Vec<String> {
     let mut names = NAMES.iter().map(|name| (*name).to_owned()).chain([endless()]).cycle();
     let mut next = || names.next().expect("endless");
@@ -43,7 +43,7 @@ pub fn files(home: &Home) -> Vec<String> {
             remedy: next(),
         })
         .collect();
-    let mut model = documents::model(&machine, THEN);
+    let mut model = documents::model(&machine, MEASURED_AT);
     model.record.provenance.complete = false;
     model.record.provenance.source = MachineSource::Tape { name: next(), note: next() };
     for _ in 0..11 {
@@ -53,7 +53,7 @@ pub fn files(home: &Home) -> Vec<String> {
     let cell = &mut model.record.cells[1];
     (cell.bytes_copied_per_s, cell.settled, cell.failure) = (None, false, Some(next()));
     let model = numaio_model::fit(model.record, &machine, numaio_model::ClassOptions::default());
-    let mut stream = documents::stream(&machine, &[StreamOp::Triad], THEN);
+    let mut stream = documents::stream(&machine, &[StreamOp::Triad], MEASURED_AT);
     let reading = &mut stream.cells[3].bytes_per_s;
     (reading.summary, reading.settled, reading.failure) = (None, false, Some(next()));
     let mut comparison = documents::comparison(&machine, &model, NodeId(7));

@@ -1,4 +1,4 @@
-//! Reports in every format, as other programs read them.
+//! Tests of `numaio report` in every format, with the programs that read it.
 
 mod browser;
 mod csv_lines;
@@ -7,8 +7,8 @@ mod formats;
 mod hostile_names;
 mod html;
 mod markdown;
+mod report_documents;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
 mod tex;
-mod told;

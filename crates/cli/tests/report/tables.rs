@@ -1,42 +1,42 @@
-//! Tables of a report, in whatever form, against the documents it was made of.
+//! Compares the tables of a report with its documents, in any format.
 
-use crate::told::{shows, Told};
+use crate::report_documents::{shows, ReportDocuments};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::*;
 use std::collections::BTreeMap;
 
-/// A table as it stands in a document: its rows of texts, the head first.
+/// A table of a report: rows of cell texts, the header first.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub title: String,
     pub rows: Vec<Vec<String>>,
 }
 
-/// Texts of a matrix by the titles of row and column, its parts together. Each stands there once.
+/// Returns the cells of a matrix by row and column title. Joins its parts, and rejects duplicates.
 fn matrix(tables: &[Table], title: &str) -> BTreeMap<(String, String), String> {
     let mut texts = BTreeMap::new();
     let continued = format!("{title} continued");
     for table in tables.iter().filter(|table| table.title == title || table.title == continued) {
-        let (head, rows) = table.rows.split_first().expect("a head");
+        let (header, rows) = table.rows.split_first().expect("a header row");
         for row in rows {
-            assert_eq!(row.len(), head.len(), "{row:?}");
-            for (column, text) in head.iter().zip(row).skip(1) {
-                let known = texts.insert((row[0].clone(), column.clone()), text.clone());
-                assert!(known.is_none(), "{title}: {} {column} stands there twice", row[0]);
+            assert_eq!(row.len(), header.len(), "{row:?}");
+            for (column, text) in header.iter().zip(row).skip(1) {
+                let previous = texts.insert((row[0].clone(), column.clone()), text.clone());
+                assert!(previous.is_none(), "{title}: {} {column} is a duplicate", row[0]);
             }
         }
     }
     texts
 }
 
-/// The figures of a matrix are these, no more and no fewer; `–` where there is none.
-fn assert_matrix(tables: &[Table], title: &str, wanted: BTreeMap<(String, String), Option<f64>>) {
+/// Asserts that a matrix contains exactly these values, and `–` for missing ones.
+fn assert_matrix(tables: &[Table], title: &str, expected: BTreeMap<(String, String), Option<f64>>) {
     let texts = matrix(tables, title);
-    assert!(texts.keys().eq(wanted.keys()), "{title}: {:?}\n{:?}", texts.keys(), wanted.keys());
+    assert!(texts.keys().eq(expected.keys()), "{title}: {:?}\n{:?}", texts.keys(), expected.keys());
     for (key, text) in texts {
-        match wanted[&key] {
+        match expected[&key] {
             Some(value) => assert!(shows(&text, value), "{title} {key:?}: {text} is not {value}"),
             None => assert_eq!(text, "–", "{title} {key:?}"),
         }
@@ -47,43 +47,43 @@ fn key(row: NodeId, column: NodeId) -> (String, String) {
     (row.to_string(), column.to_string())
 }
 
-/// Every table of figures says what the documents say.
-pub fn assert_tables(tables: &[Table], told: &Told) {
-    for stream in &told.streams {
+/// Asserts that all tables contain the values of the documents.
+pub fn assert_tables(tables: &[Table], documents: &ReportDocuments) {
+    for stream in &documents.streams {
         for (op, _) in &stream.method.loops {
             let cells = stream.cells.iter().filter(|cell| cell.op == *op);
-            let wanted = cells.map(|cell| {
+            let expected = cells.map(|cell| {
                 (key(cell.cpu_node, cell.memory_node), cell.bytes_per_s.median().map(|value| value / 1e9))
             });
             let title = format!("STREAM {op}: medians per CPU and memory node (GB/s)");
-            assert_matrix(tables, &title, wanted.collect());
+            assert_matrix(tables, &title, expected.collect());
         }
         stream.classes.iter().for_each(|classes| assert_pairs(tables, classes));
     }
-    for latency in &told.latencies {
+    for latency in &documents.latencies {
         let cells = latency.cells.iter();
-        let wanted = cells.map(|cell| (key(cell.cpu_node, cell.memory_node), cell.ns_per_load.median()));
-        assert_matrix(tables, "Idle latency: medians per CPU and memory node (ns)", wanted.collect());
+        let expected = cells.map(|cell| (key(cell.cpu_node, cell.memory_node), cell.ns_per_load.median()));
+        assert_matrix(tables, "Idle latency: medians per CPU and memory node (ns)", expected.collect());
         latency.curves.iter().for_each(|curve| assert_curve(tables, curve));
     }
-    for model in &told.models {
+    for model in &documents.models {
         assert_copies(tables, model);
         for target in &model.targets {
             target.directions.iter().for_each(|direction| assert_classes(tables, target.target, direction));
         }
     }
-    told.comparisons.iter().for_each(|comparison| assert_views(tables, comparison));
+    documents.comparisons.iter().for_each(|comparison| assert_views(tables, comparison));
 }
 
-/// The table of a title, which stands there once.
+/// Returns the table with this title, of which there must be exactly one.
 pub fn find<'t>(tables: &'t [Table], title: &str) -> &'t Table {
-    let mut found = tables.iter().filter(|table| table.title == title);
-    let table = found.next().unwrap_or_else(|| panic!("no table {title:?}"));
-    assert!(found.next().is_none(), "{title} twice");
+    let mut matches = tables.iter().filter(|table| table.title == title);
+    let table = matches.next().unwrap_or_else(|| panic!("no table {title:?}"));
+    assert!(matches.next().is_none(), "{title} is a duplicate");
     table
 }
 
-/// `0.1–0.2`, or one figure.
+/// Asserts that a text is a range such as `0.1–0.2`, or a single value.
 pub fn assert_range(text: &str, min: f64, max: f64) {
     let (first, last) = text.split_once('–').unwrap_or((text, text));
     assert!(shows(first, min) && shows(last, max), "{text} is not {min} to {max}");
@@ -91,19 +91,19 @@ pub fn assert_range(text: &str, min: f64, max: f64) {
 
 fn assert_copies(tables: &[Table], model: &Model) {
     for direction in [Direction::Write, Direction::Read] {
-        let mut wanted = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         for cell in &model.record.cells {
             let value = cell.bytes_copied_per_s.as_ref().map(|summary| summary.median / 1e9);
             let node = if direction == Direction::Write { cell.flow.source } else { cell.flow.sink };
             if Flow::of(direction, cell.target, node) == cell.flow {
-                wanted.insert(key(cell.target, node), value);
+                expected.insert(key(cell.target, node), value);
             }
         }
-        assert_matrix(tables, &format!("Copies for {}, all targets (GB/s)", direction.name()), wanted);
+        assert_matrix(tables, &format!("Copies for {}, all targets (GB/s)", direction.name()), expected);
     }
 }
 
-/// Tables IV and V of Li et al.: columns are classes.
+/// Checks tables IV and V of Li et al., whose columns are classes.
 fn assert_classes(tables: &[Table], target: NodeId, model: &DirectionModel) {
     let title = format!("I/O model of node {target}, {} (GB/s)", model.direction.name());
     let table = find(tables, &title);
@@ -120,7 +120,7 @@ fn assert_classes(tables: &[Table], target: NodeId, model: &DirectionModel) {
     }
 }
 
-/// Cbench's table of classes: all pairs are in it, each in its class.
+/// Checks the class table of Cbench, which has every pair in its class.
 fn assert_pairs(tables: &[Table], classes: &PairClasses) {
     let title =
         format!("STREAM {}: bandwidth classes of all pairs, rule {} (GB/s)", classes.op, classes.rule);
@@ -144,10 +144,10 @@ fn assert_pairs(tables: &[Table], classes: &PairClasses) {
         }
     }
     for (class, mut found) in classes.classes.iter().zip(found) {
-        let mut wanted = class.pairs.clone();
-        wanted.sort();
+        let mut expected = class.pairs.clone();
+        expected.sort();
         found.sort();
-        assert_eq!(found, wanted, "class {} of {title}", class.rank);
+        assert_eq!(found, expected, "class {} of {title}", class.rank);
     }
 }
 
@@ -186,11 +186,14 @@ fn assert_views(tables: &[Table], comparison: &Comparison) {
     let title = format!("Rank agreement of the views of node {target} (Kendall's tau-b)");
     let shown = find(tables, &title);
     for it in &comparison.agreements {
-        let place = |name: &str| comparison.views.iter().position(|view| view.name == name).expect("a view");
-        let text = &shown.rows[place(&it.first) + 1][place(&it.second)];
-        let tau = text.split(' ').next().expect("a figure");
+        let index_of =
+            |name: &str| comparison.views.iter().position(|view| view.name == name).expect("a view");
+        let text = &shown.rows[index_of(&it.first) + 1][index_of(&it.second)];
+        let tau = text.split(' ').next().expect("a number");
         match it.tau_b {
-            Some(wanted) => assert!((tau.parse::<f64>().expect("tau") - wanted).abs() < 0.00501, "{text}"),
+            Some(expected) => {
+                assert!((tau.parse::<f64>().expect("tau") - expected).abs() < 0.00501, "{text}")
+            }
             None => assert_eq!(tau, "–"),
         }
         assert_eq!(text.ends_with('='), it.same_classes);

@@ -199,7 +199,7 @@ fn invalid_options_get_one_clear_error() {
         |args: &[&str], parts: &[&str]| numaio(&[&["model"], &machine[..], args].concat()).failed(2, parts);
     wrong(&["--node", "9"], &["there is no node 9", "0-3"]);
     wrong(&["--node", "x"], &["'x'", "expected a node number"]);
-    wrong(&["--device", "eth9"], &["no device \"eth9\"", "nvme0n1"]);
+    wrong(&["--device", "eth9"], &["no device 'eth9'", "nvme0n1"]);
     wrong(&["--level", "0"], &["percentage"]);
     wrong(&["--level", "100"], &["percentage"]);
     wrong(&["--precision", "abc"], &["percentage"]);

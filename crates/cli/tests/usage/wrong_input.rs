@@ -167,14 +167,14 @@ fn errors_name_documents_without_usable_content() {
         &home,
         &["export", "--format", "weights", "topology.json"],
         1,
-        &["nothing measured"],
+        &["no measurement to export"],
         &["numaio stream"],
     );
     assert_rejected(
         &home,
         &["export", "--format", "hwloc-annotate", "topology.json"],
         1,
-        &["nothing measured"],
+        &["no measurement to export"],
         &["numaio latency or numaio stream"],
     );
     for command in ["stream", "latency"] {

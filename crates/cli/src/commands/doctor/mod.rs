@@ -1,4 +1,4 @@
-//! `numaio doctor`: what on this machine costs I/O bandwidth, and what to do.
+//! `numaio doctor`: finds causes of low I/O bandwidth on this machine.
 
 mod programs;
 
@@ -19,50 +19,56 @@ use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what on this machine costs I/O bandwidth, and what to do.
+/// Report what reduces I/O bandwidth on this machine, and how to fix it.
 ///
-/// Looks at the topology, links, interrupts and queues, settings of the kernel, memory of each node, control groups, the
-/// IOMMU, and programs that are remote to their devices. Each finding has what was seen and where, what it costs by the
-/// saved model or measured I/O (never by guess: where nothing was measured, it says what to run), and the command that
-/// mends it, with what takes that back. The dearest stand first. Nothing is changed.
+/// Checks topology, links, interrupts and queues, kernel settings, memory per node, control groups,
+/// the IOMMU, and programs that are remote to their devices. Each finding has its evidence and
+/// source, its cost, the fix and how to undo it. The most costly finding is first. Nothing is
+/// changed.
 ///
-/// Exit status: 0 nothing was found, or notes alone; 1 a warning or a problem was found, or it failed; 2 wrong usage.
+/// The cost comes from measured I/O or the saved model. Without these it is unknown, and the
+/// finding names the command that measures it.
+///
+/// Exit status: 0 no findings, or only notes; 1 a warning or problem was found, or the command
+/// failed; 2 wrong usage.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Only what concerns this device: a name, a PCI address, or what else numaio near takes; may be repeated
+    /// Report only findings about this device (any handle of numaio near, such as a name or PCI
+    /// address); may be repeated
     #[arg(long, short, value_name = "DEV")]
     pub device: Vec<Handle>,
-    /// A model in place of those that are saved of this machine
+    /// Use the model in FILE instead of the saved models of this machine
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write into FILE (- for standard output)
+    /// Write to FILE (- for standard output)
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
+/// Runs `numaio doctor`.
 pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     if let Some(path) = &args.output {
         output::check(path)?;
     }
     let topology = discover(&machine);
-    let devices = requested(&machine, &topology, &args.device)?;
+    let devices = resolve_devices(&machine, &topology, &args.device)?;
     let conditions = conditions::read(&machine);
     let models = placement::models(common, &machine, &topology, args.model.as_deref())?;
-    let io = measured_io(common, &machine, &topology)?;
-    let mut unseen = unseen(&machine, &topology, &conditions, &models);
+    let io = read_measured_io(common, &machine, &topology)?;
+    let mut not_checked = not_checked(&machine, &topology, &conditions, &models);
     let mut symptoms = checkup::check(&machine, &topology, &conditions);
     symptoms.extend(spanning_stacks(&machine, &topology));
     if machine.is_live() {
-        symptoms.extend(programs::find_remote_programs(&machine, &topology, &models, &mut unseen));
+        symptoms.extend(programs::find_remote_programs(&machine, &topology, &models, &mut not_checked));
     }
     if !devices.is_empty() {
         symptoms = numaio_model::filter_by_devices(symptoms, &topology, &devices);
     }
-    let known = MachineEvidence { topology: &topology, models: &models, io: &io };
+    let evidence = MachineEvidence { topology: &topology, models: &models, io: &io };
     let name =
         |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     let diagnosis = Diagnosis {
@@ -72,8 +78,8 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         source: machine.source(),
         seen_at: machine.seen_at(),
         devices: devices.iter().filter_map(name).collect(),
-        findings: numaio_model::diagnose(&known, symptoms),
-        unseen,
+        findings: numaio_model::diagnose(&evidence, symptoms),
+        unseen: not_checked,
     };
     let text = match args.json {
         true => json(&diagnosis)?,
@@ -86,8 +92,12 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     Ok(if diagnosis.has_faults() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Indices of the devices that handles lead to, each once.
-fn requested(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Result<Vec<usize>, Failure> {
+/// Resolves handles to the indices of their devices, without duplicates.
+fn resolve_devices(
+    machine: &Machine,
+    topology: &Topology,
+    handles: &[Handle],
+) -> Result<Vec<usize>, Failure> {
     let mut found: Vec<usize> = Vec::new();
     for handle in handles {
         let resolved = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
@@ -101,46 +111,53 @@ fn requested(machine: &Machine, topology: &Topology, handles: &[Handle]) -> Resu
     Ok(found)
 }
 
-/// Bonds, RAIDs and volumes that span sockets.
+/// Finds bonds, RAIDs and volumes that span sockets.
 fn spanning_stacks(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
-    let ground = ResolveContext { root: machine, locate: machine, topology };
+    let context = ResolveContext { root: machine, locate: machine, topology };
     let stacks = checkup::stacks(machine);
-    stacks.iter().filter_map(|stack| checkup::split_stack(topology, &resolve(ground, stack))).collect()
+    stacks.iter().filter_map(|stack| checkup::split_stack(topology, &resolve(context, stack))).collect()
 }
 
-/// Measured I/O that is saved of this machine, newest first; before it what a tape holds.
-fn measured_io(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
+/// Reads I/O measurements of this machine: those on a tape, then the saved ones, newest first.
+fn read_measured_io(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+) -> Result<Vec<IoRecord>, Failure> {
     let mut records = tape_io::records(common, machine, topology)?;
     for path in documents::saved(common, Kind::Io, &topology.identity) {
         match documents::read(&path) {
             Ok(Document::Io(record)) => records.push(*record),
             Ok(_) => {}
-            Err(failure) => output::remark(common, &format!("{} is passed over", failure.message)),
+            Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
         }
     }
     Ok(records)
 }
 
-/// What cannot be looked at, whatever is found.
-fn unseen(machine: &Machine, topology: &Topology, conditions: &Conditions, models: &[Model]) -> Vec<String> {
-    let mut unseen = Vec::new();
+/// Lists what numaio could not check, and why.
+fn not_checked(
+    machine: &Machine,
+    topology: &Topology,
+    conditions: &Conditions,
+    models: &[Model],
+) -> Vec<String> {
+    let mut items = Vec::new();
     if models.is_empty() && topology.memory_nodes().len() > 1 {
-        unseen.push(
-            "What misplaced buffers cost: there is no model of this machine; numaio model makes one."
+        items.push(
+            "Cost of misplaced buffers: this machine has no saved model; numaio model measures one."
                 .to_owned(),
         );
     }
     if conditions.irqbalance.is_none() {
-        unseen.push(
-            "Whether irqbalance runs: not all processes can be seen here, as in a container.".to_owned(),
-        );
+        items.push("Whether irqbalance runs: not all processes are visible, as in a container.".to_owned());
     }
     match machine {
         Machine::Live(_) | Machine::Recording(_) => {}
-        Machine::Recorded(_) => unseen.push(
-            "Running programs: nothing runs on a recorded machine; and of settings what was recorded of them.".to_owned(),
+        Machine::Recorded(_) => items.push(
+            "Running programs, and settings that were not recorded: the machine is a recording.".to_owned(),
         ),
-        Machine::Copied(_) => unseen.push("Running programs: nothing runs on a copied tree of files.".to_owned()),
+        Machine::Copied(_) => items.push("Running programs: the machine is a copied file tree.".to_owned()),
     }
-    unseen
+    items
 }

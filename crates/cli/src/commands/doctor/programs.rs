@@ -1,4 +1,4 @@
-//! Running programs that are remote to their devices.
+//! Detection of running programs that are remote to their devices.
 
 use crate::machine::Machine;
 use numaio_machine::checkup::{self, Program, Symptom};
@@ -11,55 +11,55 @@ use numaio_schema::Model;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most processes that are looked at; a busy machine is not worth the time.
+/// Maximum processes that are checked, which limits the time on a busy machine.
 const MAX_PROCESSES: usize = 10_000;
 
-/// Time over which is seen how much a program moves, at the least.
+/// Minimum time over which the I/O of a program is measured.
 const SAMPLE_TIME: Duration = Duration::from_millis(500);
 
-/// Symptoms of all programs that can be seen; what cannot be seen is said.
+/// Returns the symptoms of all visible programs, and adds others to the list of unchecked items.
 pub fn find_remote_programs(
     machine: &Machine,
     topology: &Topology,
     models: &[Model],
-    unseen: &mut Vec<String>,
+    not_checked: &mut Vec<String>,
 ) -> Vec<Symptom> {
     if topology.cpu_nodes().len() < 2 && topology.memory_nodes().len() < 2 {
         return Vec::new();
     }
-    let others = |pid: &u32| *pid != std::process::id();
-    let pids: Vec<u32> = process::pids(machine).into_iter().filter(others).collect();
+    let is_other = |pid: &u32| *pid != std::process::id();
+    let pids: Vec<u32> = process::pids(machine).into_iter().filter(is_other).collect();
     let mut found = Vec::new();
     let mut hidden = 0;
     for pid in pids.iter().take(MAX_PROCESSES) {
         match find_remote(machine, topology, models, *pid) {
             Ok(program) => found.extend(program),
-            // It has ended meanwhile.
+            // The process has ended meanwhile.
             Err(ReadErrorKind::Absent) => {}
             Err(_) => hidden += 1,
         }
     }
     if pids.len() > MAX_PROCESSES {
-        unseen.push(format!(
-            "{} of {} programs: no more than {MAX_PROCESSES} are looked at.",
+        not_checked.push(format!(
+            "{} of {} programs: numaio checks at most {MAX_PROCESSES}.",
             pids.len() - MAX_PROCESSES,
             pids.len()
         ));
     }
     if hidden > 0 {
-        unseen.push(format!("{hidden} programs of other users: only root sees what they have open."));
+        not_checked.push(format!("{hidden} programs of other users: only root can list their open files."));
     }
-    measure(machine, &mut found);
+    measure_io(machine, &mut found);
     checkup::remote_programs(topology, &found)
 }
 
-/// How much each of them moves.
-fn measure(machine: &Machine, programs: &mut [Program]) {
+/// Measures the I/O bandwidth of each program.
+fn measure_io(machine: &Machine, programs: &mut [Program]) {
     if programs.is_empty() {
         return;
     }
-    let look = |program: &Program| (Instant::now(), process::bytes_moved(machine, program.pid));
-    let before: Vec<(Instant, Option<u64>)> = programs.iter().map(look).collect();
+    let sample = |program: &Program| (Instant::now(), process::bytes_moved(machine, program.pid));
+    let before: Vec<(Instant, Option<u64>)> = programs.iter().map(sample).collect();
     thread::sleep(SAMPLE_TIME);
     for (program, (at, before)) in programs.iter_mut().zip(before) {
         let moved = process::bytes_moved(machine, program.pid).zip(before);
@@ -68,7 +68,7 @@ fn measure(machine: &Machine, programs: &mut [Program]) {
     }
 }
 
-/// A program that is remote to a device it uses; none if it uses none, or is near.
+/// Returns the program if it is remote to a device that it uses.
 fn find_remote(
     machine: &Machine,
     topology: &Topology,
@@ -79,7 +79,7 @@ fn find_remote(
     if open.findings.iter().any(|finding| finding.rule == near::RULE_DENIED) {
         return Err(ReadErrorKind::Denied);
     }
-    // Where its pages lie takes the kernel long: only of those that use a device.
+    // The kernel takes long to locate pages, so programs without a device are skipped before.
     let Some((device, node)) = first_device(topology, &open.devices) else { return Ok(None) };
     let process: Process = process::read(machine, pid)?;
     let models: Vec<&Model> = models.iter().collect();
@@ -99,7 +99,7 @@ fn find_remote(
     }))
 }
 
-/// The device of the greatest share whose node is known.
+/// Returns the device with the largest share among those with a known node.
 fn first_device<'a>(topology: &Topology, devices: &'a [NearDevice]) -> Option<(&'a NearDevice, NodeId)> {
     let node = |near: &NearDevice| near.nodes.first().or(topology.devices.get(near.index)?.locality.node);
     let known = devices.iter().filter_map(|near| Some((near, node(near)?)));

@@ -1,4 +1,4 @@
-//! Mixes of streams, measured on a disk as its saved measurement was.
+//! Measurement of stream mixes on a disk, with the method of a saved measurement.
 
 use crate::args::Common;
 use crate::commands::bench::{device_near, short};
@@ -16,35 +16,38 @@ use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, NodeStreams};
 use std::path::Path;
 
-/// What is measured, and how it was before.
+/// The mixes to measure, and how.
 pub struct MixRequest<'a> {
-    /// The measurement that the prediction rests on.
-    pub like: &'a IoRecord,
+    /// The measurement that the prediction uses; its engine and method are repeated.
+    pub reference: &'a IoRecord,
     /// Direction, block size and operation.
     pub capacities: &'a Capacities,
-    /// The mixes, each as one run at a time.
+    /// The mixes, each measured separately.
     pub mixes: &'a [Vec<NodeStreams>],
-    /// A file that is not there yet.
+    /// New file to write to, or a directory for one.
     pub file: Option<&'a Path>,
-    /// The disk or volume on which everything may be lost. Without it, and without a file, nothing is written.
+    /// Disk or volume to write to; all data on it is lost. Without this and `file`, nothing is
+    /// written.
     pub destroys: Option<&'a str>,
-    /// Whether to save what is measured.
-    pub keep: bool,
+    /// Whether to save the measurement.
+    pub save: bool,
 }
 
-/// Bytes of the disk or file that are touched, if the measurement before does not tell.
-const AREA: u64 = 1 << 30;
+/// Bytes of the disk or file that are used, if the reference measurement does not contain them.
+const DEFAULT_AREA: u64 = 1 << 30;
 
-/// Length of a visit, in milliseconds: a mix has many requests in flight, which end in bursts on a busy machine.
+/// Length of a visit in milliseconds. It is long because the many requests of a mix complete in
+/// bursts on a busy machine.
 const WINDOW_MS: u32 = 1000;
-/// Visits at the least. A mix is measured alone, so that no other cell's noise stands in for its own, and the interval of
-/// a median by order statistics needs six.
-const LEAST_VISITS: u32 = 6;
+/// Minimum visits. The noise of other cells is not available for a mix, and the interval of a
+/// median by order statistics requires six values.
+const MIN_VISITS: u32 = 6;
 
-/// Measures mixes by the same engine, method, order, depth and block size as before, and saves them.
+/// Measures mixes with the engine, method, order, depth and block size of the reference, and saves
+/// them.
 ///
 /// # Errors
-/// If the device is no disk, if writing would destroy something, and as measurements do.
+/// If the device is not a disk, if writing would destroy data, or if the measurement fails.
 pub fn measure_mixes(
     common: &Common,
     machine: &Machine,
@@ -52,7 +55,7 @@ pub fn measure_mixes(
     request: &MixRequest,
 ) -> Result<IoRecord, Failure> {
     let fingerprint = &topology.identity.fingerprint;
-    let keep = measuring::should_save(machine, !request.keep, Kind::Io, fingerprint)?;
+    let save = measuring::should_save(machine, !request.save, Kind::Io, fingerprint)?;
     let IoTarget { path, claim, reached_via } = open_target(common, machine, topology, request)?;
     let engine = engine(request, path, claim.as_ref())?;
     let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
@@ -63,24 +66,25 @@ pub fn measure_mixes(
         ),
         block_bytes: vec![request.capacities.block_bytes],
         operations: vec![request.capacities.operation.clone()],
-        depth: request.like.method.depth,
+        depth: request.reference.method.depth,
         window_ms: WINDOW_MS,
         rule: Rule {
             seed: now,
-            precision: request.like.method.rounds.precision,
-            least_visits: LEAST_VISITS,
+            precision: request.reference.method.rounds.precision,
+            least_visits: MIN_VISITS,
             ..Rule::default()
         },
         ..IoOptions::default()
     };
-    let device = IoDevice { reached_via, ..request.like.device.clone() };
+    let device = IoDevice { reached_via, ..request.reference.device.clone() };
     let record = measuring::measure_io(common, setting, now, engine.as_ref(), device, &options)?;
-    if keep {
+    if save {
         measuring::save(common, Kind::Io, &record.provenance, &record, topology)?;
     }
     Ok(record)
 }
 
+/// Converts a mix to parts with local buffers.
 fn parts(mix: &[NodeStreams], direction: Direction) -> Vec<MixPart> {
     let part = |flow: &NodeStreams| MixPart {
         cpu_node: flow.node,
@@ -91,8 +95,9 @@ fn parts(mix: &[NodeStreams], direction: Direction) -> Vec<MixPart> {
     mix.iter().map(part).collect()
 }
 
+/// Creates the engine of the reference measurement.
 fn engine(request: &MixRequest, path: DiskPath, claim: Option<&Claim>) -> Result<Box<dyn Engine>, Failure> {
-    match request.like.method.engine {
+    match request.reference.method.engine {
         IoEngine::Disk => Ok(Box::new(Disk { path })),
         IoEngine::Fio => {
             let name = claim.map_or_else(|| path.path.clone(), Claim::proc_path);
@@ -102,66 +107,67 @@ fn engine(request: &MixRequest, path: DiskPath, claim: Option<&Claim>) -> Result
             }))
         }
         other => {
-            Err(Failure::new(format!("mixes are measured on disks; this was measured by {}", other.title()))
-                .hint("leave --measure out; numaio bench measures this device"))
+            let message = format!("mixes can only be measured on disks, not with {}", other.title());
+            Err(Failure::new(message).hint("omit --measure; numaio bench measures this device"))
         }
     }
 }
 
-/// Where to read or write.
+/// The disk or file to read from or write to.
 struct IoTarget {
     path: DiskPath,
-    /// The right to write there.
+    /// The claim that permits writing.
     claim: Option<Claim>,
-    /// The file or volume by which the disk is reached, for the record.
+    /// The file or volume through which the disk is accessed, for the record.
     reached_via: Option<String>,
 }
 
-/// The name of a device that was measured before, and the volume by which it was reached, if it was one.
+/// Returns the path to a measured device, and the volume through which it was measured, if any.
 fn device_path(device: &IoDevice, is_block: impl Fn(&str) -> bool) -> (String, Option<String>) {
     let volume = device.reached_via.clone().filter(|path| is_block(path));
     (volume.clone().unwrap_or_else(|| format!("/dev/{}", device.name)), volume)
 }
 
-/// What is lost must be named by the very path that is opened: that is one of an old document, and may be a volume on the device.
+/// Checks that the user confirmed the path that a measurement would overwrite. The path comes from
+/// an old document, and may be a volume on the device.
 fn check_destroys(destroys: Option<&str>, path: &str, writes: bool) -> Result<(), Failure> {
     let hint = format!(
-        "--file PATH writes a file that is not there, or into a folder; --i-know-this-destroys {path} loses what is on \
-         {path}"
+        "--file PATH writes to a new file; --i-know-this-destroys {path} destroys all data on '{path}'"
     );
     match destroys {
         None if writes => {
-            Err(Failure::usage("to measure what is written, a place to write to is needed").hint(hint))
+            let message = "measuring writes requires --file or --i-know-this-destroys";
+            Err(Failure::usage(message).hint(hint))
         }
-        Some(named) if writes && short(named) != short(path) => {
-            let what = format!("{path} would be written to, and --i-know-this-destroys names {named}");
-            Err(Failure::usage(what).hint(hint))
+        Some(confirmed) if writes && short(confirmed) != short(path) => {
+            let message = format!(
+                "the measurement would overwrite '{path}', but --i-know-this-destroys is '{confirmed}'"
+            );
+            Err(Failure::usage(message).hint(hint))
         }
         _ => Ok(()),
     }
 }
 
-/// A volume's name may be another one's by now, as that of a loop device.
-fn check_volume(volume: &str, then: &str, now: Option<&str>) -> Result<(), Failure> {
-    match now {
-        Some(now) if now == then => Ok(()),
-        now => {
-            let now = now.unwrap_or("no device that is known");
-            Err(Failure::new(format!("{volume} lay on {then} when it was measured, and lies on {now}"))
-                .hint(format!("numaio bench disk --device {volume} --direction read measures it as it is")))
-        }
+/// Checks that a volume is still on the measured device: names such as loop devices are reused.
+fn check_volume(volume: &str, measured: &str, current: Option<&str>) -> Result<(), Failure> {
+    if current == Some(measured) {
+        return Ok(());
     }
+    let current = current.map_or("an unknown device".to_owned(), |current| format!("'{current}'"));
+    Err(Failure::new(format!("'{volume}' was on '{measured}' when it was measured, and is now on {current}"))
+        .hint(format!("measure it again with numaio bench disk --device {volume} --direction read")))
 }
 
-/// Where to read or write. Files are made and claimed, and so is a device that is written to.
+/// Opens the disk or file. Creates and claims a file, and claims a device that is written to.
 fn open_target(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
     request: &MixRequest,
 ) -> Result<IoTarget, Failure> {
-    let method = &request.like.method;
-    let area = method.area_bytes.unwrap_or(AREA);
+    let method = &request.reference.method;
+    let area = method.area_bytes.unwrap_or(DEFAULT_AREA);
     let (disk_method, order) = method.disk.unwrap_or_else(|| (best_method().0, DiskOrder::Sequential));
     let path = |path: String, bytes: u64| {
         let bytes = bytes.min(area) / request.capacities.block_bytes * request.capacities.block_bytes;
@@ -170,10 +176,10 @@ fn open_target(
     };
     if let Some(file) = request.file {
         numaio_linux::interrupt::install()
-            .map_err(|error| Failure::new(format!("cannot watch for Ctrl-C: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
         measuring::announce_fill(common, file, area);
         let claim = Claim::file(file, area).map_err(|error| {
-            Failure::new(error).hint("--file wants a file that is not there, or a folder")
+            Failure::new(error).hint("--file expects a path that does not exist, or a directory")
         })?;
         let path = path(claim.name().to_owned(), claim.bytes());
         return Ok(IoTarget { path, claim: Some(claim), reached_via: Some(file.display().to_string()) });
@@ -182,7 +188,7 @@ fn open_target(
         true => disk_facts(machine, path).is_ok_and(|found| found.is_device),
         false => path.starts_with("/dev/"),
     };
-    let (name, reached_via) = device_path(&request.like.device, is_block);
+    let (name, reached_via) = device_path(&request.reference.device, is_block);
     if !machine.is_live() {
         return Ok(IoTarget { path: path(name, u64::MAX), claim: None, reached_via });
     }
@@ -190,19 +196,18 @@ fn open_target(
     check_destroys(request.destroys, &name, writes)?;
     if let Some(volume) = &reached_via {
         let now = device_near(machine, topology, volume, None).map(|device| device.name);
-        check_volume(volume, &request.like.device.name, now.as_deref())?;
+        check_volume(volume, &request.reference.device.name, now.as_deref())?;
     }
     let claim = match writes {
         true => Some(Claim::device(machine, &name).map_err(Failure::new)?),
         false => None,
     };
     let found = disk_facts(machine, &name).map_err(|error| {
-        Failure::new(format!("{name}: {error}")).hint("--file PATH measures a file on the disk")
+        Failure::new(format!("cannot measure '{name}': {error}"))
+            .hint("--file PATH measures a file on the disk")
     })?;
-    output::remark(
-        common,
-        &output::sanitize(&format!("{name} is {}", if writes { "written to" } else { "read" })),
-    );
+    let action = if writes { "writing to" } else { "reading from" };
+    output::remark(common, &output::sanitize(&format!("{action} '{name}'")));
     Ok(IoTarget { path: path(name, found.bytes), claim, reached_via })
 }
 
@@ -211,8 +216,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_measured_again_and_a_file_is_not() {
-        let of = |reached_via: Option<&str>| {
+    fn repeats_a_volume_but_not_a_file() {
+        let path_of = |reached_via: Option<&str>| {
             let device = IoDevice {
                 name: "sda".to_owned(),
                 model: String::new(),
@@ -221,34 +226,34 @@ mod tests {
                 reached_via: reached_via.map(str::to_owned),
                 irqs: Vec::new(),
             };
-            let (path, volume) = device_path(&device, |path| path == "/dev/mapper/data");
-            (path, volume)
+            device_path(&device, |path| path == "/dev/mapper/data")
         };
-        assert_eq!(of(None), ("/dev/sda".to_owned(), None));
-        assert_eq!(of(Some("/mnt/old.file")), ("/dev/sda".to_owned(), None));
+        assert_eq!(path_of(None), ("/dev/sda".to_owned(), None));
+        assert_eq!(path_of(Some("/mnt/old.file")), ("/dev/sda".to_owned(), None));
         let volume = "/dev/mapper/data".to_owned();
-        assert_eq!(of(Some(&volume)), (volume.clone(), Some(volume)));
+        assert_eq!(path_of(Some(&volume)), (volume.clone(), Some(volume)));
     }
 
     #[test]
-    fn nothing_is_lost_that_was_not_named() {
-        let lost =
-            |named, writes| check_destroys(named, "/dev/loop0", writes).map_err(|failure| failure.message);
-        assert_eq!(lost(Some("loop0"), true).and(lost(Some("/dev/loop0"), true)), Ok(()));
-        for named in ["vda", "/dev/vda", "/dev/loop", ""] {
-            let refused = lost(Some(named), true).expect_err("it is not the one");
-            assert!(refused.contains("/dev/loop0 would be written to"), "{refused}");
+    fn rejects_writes_to_an_unconfirmed_device() {
+        let check = |confirmed, writes| {
+            check_destroys(confirmed, "/dev/loop0", writes).map_err(|failure| failure.message)
+        };
+        assert_eq!(check(Some("loop0"), true).and(check(Some("/dev/loop0"), true)), Ok(()));
+        for confirmed in ["vda", "/dev/vda", "/dev/loop", ""] {
+            let message = check(Some(confirmed), true).expect_err("another device");
+            assert!(message.contains("would overwrite '/dev/loop0'"), "{message}");
         }
-        let failure = check_destroys(None, "/dev/loop0", true).expect_err("nothing is named");
+        let failure = check_destroys(None, "/dev/loop0", true).expect_err("no confirmation");
         assert!(failure.hint.is_some_and(|hint| hint.contains("--i-know-this-destroys /dev/loop0")));
-        assert_eq!(lost(None, false), Ok(()));
+        assert_eq!(check(None, false), Ok(()));
     }
 
     #[test]
-    fn a_volume_of_another_device_is_not_measured_as_this_ones() {
-        let checked = |now| check_volume("/dev/loop0", "vda", now).map_err(|failure| failure.message);
-        assert_eq!(checked(Some("vda")), Ok(()));
-        assert!(checked(Some("vdb")).is_err_and(|what| what.contains("lies on vdb")));
-        assert!(checked(None).is_err_and(|what| what.contains("/dev/loop0 lay on vda")));
+    fn rejects_a_volume_that_moved_to_another_device() {
+        let check = |current| check_volume("/dev/loop0", "vda", current).map_err(|failure| failure.message);
+        assert_eq!(check(Some("vda")), Ok(()));
+        assert!(check(Some("vdb")).is_err_and(|message| message.contains("now on 'vdb'")));
+        assert!(check(None).is_err_and(|message| message.contains("'/dev/loop0' was on 'vda'")));
     }
 }

@@ -1,4 +1,4 @@
-//! What `numaio validate` and `numaio predict` share: saved models and measured I/O of one device.
+//! Inputs of `numaio validate` and `numaio predict`: models and measured I/O of one device.
 
 mod mixes;
 
@@ -18,46 +18,53 @@ use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Document, IoDevice, IoEngine, IoRecord, Model, StreamRecord, Warning};
 use std::path::PathBuf;
 
-/// Saved documents of each kind that are looked at, the newest first.
-const MOST_SAVED: usize = 100;
+/// Maximum saved documents that are read per kind, newest first.
+const MAX_SAVED: usize = 100;
 
-/// Documents of one machine, the newest first.
+/// Documents of one machine, newest first.
 #[derive(Debug, Default)]
 pub struct KnownDocuments {
-    /// The machine as it is seen, or as a document holds it; none if they are of another one.
+    /// Topology of the machine, discovered or from a document; `None` if it is unknown.
     pub topology: Option<Topology>,
-    /// The machine.
+    /// Identity of the machine.
     pub machine: Identity,
+    /// Copy models.
     pub models: Vec<Model>,
+    /// STREAM measurements.
     pub streams: Vec<StreamRecord>,
+    /// I/O measurements.
     pub records: Vec<IoRecord>,
 }
 
 impl KnownDocuments {
-    /// Documents from files, those that are on a tape, or those that are saved of this machine.
+    /// Reads documents from the files `from`; if there are none, from the tape or the saved
+    /// documents of the machine.
+    ///
+    /// # Errors
+    /// If a document cannot be read, or the documents are from several machines.
     pub fn read(common: &Common, machine: &Machine, from: &[PathBuf]) -> Result<Self, Failure> {
-        let seen = discover(machine);
+        let discovered = discover(machine);
         let documents = match (from.is_empty(), machine) {
             (true, Machine::Recorded(_)) => {
                 let quiet = Common { quiet: true, ..common.clone() };
-                tape_documents::measure(&quiet, machine, &seen)?
+                tape_documents::measure(&quiet, machine, &discovered)?
             }
             (true, _) => {
-                let saved = |kind| documents::saved(common, kind, &seen.identity).take(MOST_SAVED);
+                let saved = |kind| documents::saved(common, kind, &discovered.identity).take(MAX_SAVED);
                 read(&[Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect::<Vec<_>>())?
             }
             (false, _) => read(from)?,
         };
-        let of = documents.first().map(documents::machine_of);
+        let fingerprint = documents.first().map(documents::machine_of);
         let mut known = Self::default();
         documents.into_iter().for_each(|document| known.add(document));
         known.models.sort_by_key(|model| std::cmp::Reverse(model.record.provenance.measured_at));
         known.streams.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
         known.records.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
-        let named = common.machine.is_some() || common.sysroot.is_some();
-        let is_it = of.is_none_or(|its| its == seen.identity.fingerprint);
-        if is_it || (named && known.topology.is_none()) {
-            known.topology = Some(seen);
+        let is_selected = common.machine.is_some() || common.sysroot.is_some();
+        let is_same = fingerprint.is_none_or(|it| it == discovered.identity.fingerprint);
+        if is_same || (is_selected && known.topology.is_none()) {
+            known.topology = Some(discovered);
         }
         known.machine = known.identity();
         Ok(known)
@@ -68,68 +75,68 @@ impl KnownDocuments {
             Document::Topology(document) => self.topology = Some(document.topology),
             Document::Model(model) => self.models.push(*model),
             Document::Stream(record) => self.streams.push(*record),
-            // What moves nothing tells nothing of a device.
+            // The null engine does not use a device.
             Document::Io(record) if record.method.engine != IoEngine::Null => self.records.push(*record),
             _ => {}
         }
     }
 
     fn identity(&self) -> Identity {
-        let of_records = self.records.first().map(|record| &record.provenance.machine);
-        let of_models = self.models.first().map(|model| &model.record.provenance.machine);
-        let seen = self.topology.as_ref().map(|topology| &topology.identity);
-        seen.or(of_records).or(of_models).cloned().unwrap_or_default()
+        let from_topology = self.topology.as_ref().map(|topology| &topology.identity);
+        let from_record = self.records.first().map(|record| &record.provenance.machine);
+        let from_model = self.models.first().map(|model| &model.record.provenance.machine);
+        from_topology.or(from_record).or(from_model).cloned().unwrap_or_default()
     }
 
-    /// The device of a name, as a measurement or the machine tells it.
+    /// Returns the device with this name or PCI address, from a measurement or else the topology.
     ///
     /// # Errors
-    /// If there is no such device, or none was measured.
+    /// If neither contains the device.
     pub fn device(&self, name: &str) -> Result<IoDevice, Failure> {
-        let seen = self.find_device(name);
-        let answers = |device: &IoDevice| {
+        let discovered = self.find_device(name);
+        let matches = |device: &IoDevice| {
             device.name == name
                 || device.pci.as_deref().is_some_and(|pci| pci.eq_ignore_ascii_case(name))
-                || seen.is_some_and(|seen| seen.name() == device.name)
+                || discovered.is_some_and(|it| it.name() == device.name)
         };
-        let of_records = self.records.iter().map(|record| &record.device).find(|device| answers(device));
-        let of_machine = || seen.map(|seen| numaio_measure::io::device(seen, None));
-        of_records.cloned().or_else(of_machine).ok_or_else(|| {
+        let measured = self.records.iter().map(|record| &record.device).find(|device| matches(device));
+        let from_topology = || discovered.map(|device| numaio_measure::io::device(device, None));
+        measured.cloned().or_else(from_topology).ok_or_else(|| {
             let names: Vec<&str> = self.records.iter().map(|record| record.device.name.as_str()).collect();
             let hint = match names.is_empty() {
                 true => "numaio topology lists devices".to_owned(),
-                false => format!("measured are {}", unique(&names).join(", ")),
+                false => format!("measured devices: {}", unique(&names).join(", ")),
             };
-            Failure::usage(format!("there is no device {name:?}")).hint(hint)
+            Failure::usage(format!("there is no device '{name}'")).hint(hint)
         })
     }
 
-    /// The device among those that the machine has.
+    /// Returns the device of the topology with this name.
     pub fn find_device(&self, name: &str) -> Option<&Device> {
         let topology = self.topology.as_ref()?;
         topology.devices.iter().find(|device| device.moves_data() && device.has_name(name))
     }
 
-    /// Measurements of a device by one engine, or by all.
+    /// Returns the measurements of a device by one engine, or by all.
     pub fn records_of(&self, device: &str, engine: Option<IoEngine>) -> Vec<&IoRecord> {
-        let wanted = |record: &&IoRecord| {
+        let matches = |record: &&IoRecord| {
             record.device.name == device && engine.is_none_or(|engine| record.method.engine == engine)
         };
-        self.records.iter().filter(wanted).collect()
+        self.records.iter().filter(matches).collect()
     }
 
-    /// The model that counts of a target: the newest one that is whole, or else the newest.
+    /// Returns the model of a target: the newest complete one, or else the newest.
     pub fn model_of(&self, target: NodeId) -> Option<&Model> {
         numaio_model::select_model(&self.models, target, &[Direction::Write, Direction::Read])
     }
 
-    /// That no I/O is known, and which command measures it.
+    /// Creates an error for missing I/O measurements, with the command that measures them.
     pub fn nothing_measured(&self, device: Option<&str>, engine: Option<IoEngine>) -> Failure {
         let by = engine.map(|engine| format!(" by {}", engine.title())).unwrap_or_default();
         let of = device.map(|device| format!(" of {device}")).unwrap_or_default();
-        let seen = device.and_then(|device| self.find_device(device));
-        let command = bench_command(device, seen.map(|device| device.kind));
-        Failure::new(format!("no I/O{of} was measured{by}")).hint(format!("{command} measures it"))
+        let discovered = device.and_then(|device| self.find_device(device));
+        let command = bench_command(device, discovered.map(|device| device.kind));
+        Failure::new(format!("no I/O{of} was measured{by}")).hint(format!("run {command}"))
     }
 }
 
@@ -138,7 +145,7 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
     Ok(read.into_iter().map(|(_, document)| document).collect())
 }
 
-/// The command that measures a device.
+/// Returns the command that measures a device.
 fn bench_command(device: Option<&str>, kind: Option<DeviceKind>) -> String {
     let name = device.unwrap_or("DEV");
     match kind {
@@ -146,11 +153,12 @@ fn bench_command(device: Option<&str>, kind: Option<DeviceKind>) -> String {
         Some(DeviceKind::Rdma) => format!("numaio bench rdma --peer HOST --device {name}"),
         Some(DeviceKind::Gpu | DeviceKind::Accelerator) => format!("numaio bench gpu --device {name}"),
         _ => format!(
-            "numaio bench disk --device {name} --direction read, or --file PATH with both directions,"
+            "numaio bench disk --device {name} --direction read, or with --file PATH for both directions"
         ),
     }
 }
 
+/// Removes duplicates, and keeps the order.
 pub fn unique<'a>(names: &[&'a str]) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
@@ -161,29 +169,31 @@ pub fn unique<'a>(names: &[&'a str]) -> Vec<&'a str> {
     found
 }
 
-/// That a model lacks nodes of a target, and which command measures them.
+/// Returns warnings about nodes that a model lacks, with the command that measures them.
 pub fn incomplete(model: &Model, target: NodeId) -> Vec<Warning> {
-    let of_target = model.targets.iter().filter(|of_target| of_target.target == target);
-    let lacking = of_target.flat_map(|it| &it.directions).filter(|direction| !direction.missing.is_empty());
+    let targets = model.targets.iter().filter(|it| it.target == target);
+    let incomplete = targets.flat_map(|it| &it.directions).filter(|direction| !direction.missing.is_empty());
     let warning = |direction: &DirectionModel| {
         Warning {
         rule: "incomplete-model".to_owned(),
         what: format!(
-            "the copy model is incomplete: for {}s it has no figure of {}; numaio model --node {target} measures all",
+            "the copy model is incomplete: it has no {}s for {}; numaio model --node {target} measures all nodes",
             direction.direction.name(),
             numaio_model::format_nodes(&direction.missing)
         ),
     }
     };
-    lacking.map(warning).collect()
+    incomplete.map(warning).collect()
 }
 
-/// What is doubtful in measurements, each said once.
-pub fn warnings<'a>(of: impl Iterator<Item = (&'static str, &'a numaio_schema::Provenance)>) -> Vec<Warning> {
+/// Collects the warnings of labeled measurements, without duplicates.
+pub fn warnings<'a>(
+    measurements: impl Iterator<Item = (&'static str, &'a numaio_schema::Provenance)>,
+) -> Vec<Warning> {
     let mut found: Vec<Warning> = Vec::new();
-    for (what, provenance) in of {
+    for (label, provenance) in measurements {
         for warning in &provenance.warnings {
-            let warning = Warning { rule: warning.rule.clone(), what: format!("{what}: {}", warning.what) };
+            let warning = Warning { rule: warning.rule.clone(), what: format!("{label}: {}", warning.what) };
             if !found.contains(&warning) {
                 found.push(warning);
             }
@@ -192,11 +202,14 @@ pub fn warnings<'a>(of: impl Iterator<Item = (&'static str, &'a numaio_schema::P
     found
 }
 
-/// An engine by its name.
+/// Parses the name of an engine.
+///
+/// # Errors
+/// A message with the valid names.
 pub fn engine(text: &str) -> Result<IoEngine, String> {
     use IoEngine::{Cuda, Disk, Fio, Iperf3, Nvbandwidth, Perftest, Tcp};
     let all = [Disk, Fio, Tcp, Iperf3, Perftest, Cuda, Nvbandwidth];
     let names: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
     let found = all.into_iter().find(|engine| engine.name() == text);
-    found.ok_or_else(|| format!("{text:?} is no engine; there are {}", names.join(", ")))
+    found.ok_or_else(|| format!("expected one of {}, got '{text}'", names.join(", ")))
 }

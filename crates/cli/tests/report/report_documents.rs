@@ -1,11 +1,11 @@
-//! What a report was made of, read from its JSON.
+//! Reads the documents of a report from its JSON format.
 
 use crate::support::Home;
 use numaio_schema::{Comparison, Document, LatencyRecord, Model, StreamRecord, View};
 
-/// Documents of all machines of a report.
+/// Documents of all machines of a report, by kind.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReportDocuments {
     pub models: Vec<Model>,
     pub streams: Vec<StreamRecord>,
     pub latencies: Vec<LatencyRecord>,
@@ -13,32 +13,32 @@ pub struct Told {
     pub views: Vec<View>,
 }
 
-/// The documents that a report with these arguments tells of.
-pub fn told(home: &Home, args: &[&str]) -> Told {
+/// Reads the documents of a report with these arguments.
+pub fn read_documents(home: &Home, args: &[&str]) -> ReportDocuments {
     let json = home.run(&[&["report", "-q", "--format", "json", "-o", "-"], args].concat()).ok();
     let bundle: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let mut told = Told::default();
+    let mut documents = ReportDocuments::default();
     for machine in bundle["machines"].as_array().expect("machines") {
         for document in machine["documents"].as_array().expect("documents") {
             match Document::from_json(&document.to_string()).expect("a document") {
-                Document::Model(it) => told.models.push(*it),
-                Document::Stream(it) => told.streams.push(*it),
-                Document::Latency(it) => told.latencies.push(*it),
-                Document::Comparison(it) => told.comparisons.push(*it),
-                Document::View(it) => told.views.push(*it),
+                Document::Model(it) => documents.models.push(*it),
+                Document::Stream(it) => documents.streams.push(*it),
+                Document::Latency(it) => documents.latencies.push(*it),
+                Document::Comparison(it) => documents.comparisons.push(*it),
+                Document::View(it) => documents.views.push(*it),
                 _ => {}
             }
         }
     }
-    told
+    documents
 }
 
-/// A report in a form, with nothing on standard error.
+/// Runs `numaio report` with a format, and returns its standard output.
 pub fn report(home: &Home, format: &str, args: &[&str]) -> String {
     home.run(&[&["report", "-q", "--format", format, "-o", "-"], args].concat()).ok()
 }
 
-/// Whether a text is this number, as exactly as its digits tell.
+/// Returns whether a text is this number, rounded to its digits.
 pub fn shows(text: &str, value: f64) -> bool {
     let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len() as i32);
     let number: f64 = text.parse().unwrap_or(f64::NAN);
