@@ -174,8 +174,8 @@ static int node_of(uint64_t phys)
  * Page tables change without notice, so a translation is valid for as many
  * bytes as a page has.
  */
-static void look_up(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
-                    uint64_t vaddr)
+static void translate(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
+                      uint64_t vaddr)
 {
     struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, vaddr);
     int n = MAX_NODES;
@@ -281,7 +281,7 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
     uint32_t size = 1u << qemu_plugin_mem_size_shift(info);
     int kind = qemu_plugin_mem_is_store(info) ? STORE : LOAD;
     if (p->number != vaddr >> PAGE_SHIFT || p->left <= 0)
-        look_up(v, p, info, vaddr);
+        translate(v, p, info, vaddr);
     p->left -= size;
     if (kind == LOAD && !is_prefetched(v->lines, vaddr >> LINE_SHIFT) &&
         wait_for_line(v, node_of_page(v, p)))
