@@ -140,8 +140,8 @@ pub struct Common {
     /// Print only errors to standard error: no progress and no remarks
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Print more to standard error: files read and written, the machine used, elapsed time; copy also
-    /// prints the names of changed files
+    /// Print details to standard error: files read and written, the machine, elapsed time; copy
+    /// also prints the names of changed files
     #[arg(long, short, global = true, overrides_with_all = ["verbose", "quiet"])]
     pub verbose: bool,
     /// When to use color; auto: on a terminal, unless NO_COLOR is set
@@ -205,8 +205,8 @@ pub enum Command {
     Place(crate::commands::place::PlaceArgs),
     /// Run a program near its device, with CPU affinity and memory policy set
     ///
-    /// With --tasks or --verify numaio waits for the programs and forwards signals to them. A signal
-    /// sent to the process group or the systemd unit therefore arrives twice: use
+    /// With --tasks or --verify numaio waits for the programs and forwards signals to them. A
+    /// signal sent to the process group or the systemd unit therefore arrives twice: use
     /// `timeout --foreground`, and KillMode=mixed in a unit.
     Run(crate::commands::run::RunArgs),
     /// Show on which nodes programs run, and which are remote to their devices
@@ -222,6 +222,7 @@ pub enum Command {
     Generate(crate::commands::generate::GenerateArgs),
 }
 
+/// Arguments of `numaio topology`.
 #[derive(Debug, ClapArgs)]
 pub struct TopologyArgs {
     /// Print JSON
@@ -232,6 +233,7 @@ pub struct TopologyArgs {
     pub svg: Option<PathBuf>,
 }
 
+/// Arguments of `numaio model`.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Classes and output")]
 pub struct ModelArgs {
@@ -292,6 +294,7 @@ pub enum Format {
     Json,
 }
 
+/// Options that select targets and directions.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Targets")]
 pub struct TargetArgs {
@@ -322,6 +325,7 @@ pub enum Directions {
 }
 
 impl Directions {
+    /// Returns the directions to measure.
     pub fn list(self) -> Vec<Direction> {
         match self {
             Self::Write => vec![Direction::Write],
@@ -340,6 +344,7 @@ impl Directions {
     }
 }
 
+/// Options of copy measurements.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasuringArgs {
@@ -380,6 +385,7 @@ pub struct RoundsArgs {
     pub seed: Option<u64>,
 }
 
+/// Arguments of `numaio record`.
 #[derive(Debug, ClapArgs)]
 pub struct RecordArgs {
     /// Tape file to write
@@ -455,6 +461,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl ModelArgs {
+    /// Returns the class rule.
     pub fn rule(&self) -> ClassRule {
         // clap admits only the names of rules.
         self.classes.parse().unwrap_or_default()

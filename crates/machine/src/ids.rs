@@ -15,6 +15,8 @@ pub trait Id: Copy + Ord {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident up to $largest:expr) => {
         $(#[$doc])*
+        ///
+        /// The number is the kernel's.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(pub u32);

@@ -76,12 +76,12 @@ impl<T: Id> IdSet<T> {
     pub fn parse_mask(text: &str) -> Result<Self, ParseSetError> {
         let bad = || ParseSetError(text.chars().take(80).collect());
         let mut set = BTreeSet::new();
-        let words: Vec<&str> = text.trim().split(',').map(str::trim).collect();
-        if words.len() as u32 > MAX_ID / 32 {
+        let groups: Vec<&str> = text.trim().split(',').map(str::trim).collect();
+        if groups.len() as u32 > MAX_ID / 32 {
             return Err(bad());
         }
-        for (index, word) in words.iter().rev().enumerate() {
-            let digits = word.strip_prefix("0x").unwrap_or(word);
+        for (index, group) in groups.iter().rev().enumerate() {
+            let digits = group.strip_prefix("0x").unwrap_or(group);
             if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return Err(bad());
             }

@@ -2,8 +2,8 @@
 //!
 //! Numeric IDs differ between machines. So an ACL is sent as the attribute
 //! `numaio.posix_acl_access` or `numaio.posix_acl_default`, whose value is the ACL in kernel format
-//! and the name of each user and group entry in order (docs/internals/protocol.md). Linux has no attributes
-//! with these names (xattr(7)), so they cannot be confused with attributes of a file.
+//! and the name of each user and group entry in order (docs/internals/protocol.md). Linux has no
+//! attributes with these names (xattr(7)), so they cannot be confused with attributes of a file.
 
 use crate::accounts::{Account, Accounts};
 use crate::entry::{is_plain, EntryError, Xattrs, MAX_ACCOUNT, MAX_XATTR_VALUE};

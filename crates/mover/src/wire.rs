@@ -1,4 +1,5 @@
-//! The wire format between source and sink, version 1, as specified in `docs/internals/protocol.md`.
+//! The wire format between source and sink, version 1, as specified in
+//! `docs/internals/protocol.md`.
 //!
 //! Every message has exactly one valid encoding, and the decoder rejects all others. So accepted
 //! streams can be compared byte by byte, and two implementations cannot interpret them differently.

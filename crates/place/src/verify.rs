@@ -38,8 +38,8 @@ impl<'a> PlacementWatch<'a> {
 
     /// Samples the tasks once.
     ///
-    /// `pids` are the processes of the plan's tasks in order; none for an ended task. The nodes of pages
-    /// are only read with `pages`, since that is slow for large processes.
+    /// `pids` are the processes of the plan's tasks in order; none for an ended task. The nodes of
+    /// pages are only read with `pages`, since that is slow for large processes.
     pub fn sample(&mut self, root: &dyn Sysfs, pids: &[Option<u32>], pages: bool) {
         self.samples += 1;
         let running: Vec<(usize, u32)> =

@@ -78,12 +78,12 @@ fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     lines(
         page,
         |page, text| page.verbatim(2, &format!("$ {text}")),
-        group.iter().flat_map(|found| found.mend.commands.clone()),
+        group.iter().flat_map(|found| found.fix.commands.clone()),
     );
     lines(
         page,
         |page, text| page.verbatim(2, &format!("undo: $ {text}")),
-        group.iter().flat_map(|found| found.mend.undo.clone()),
+        group.iter().flat_map(|found| found.fix.undo.clone()),
     );
 }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn long_commands_stay_on_one_line() {
         let command = format!("echo 4096 > /{} /{}", "long/".repeat(30), "x".repeat(90));
-        let mend = Fix { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
+        let fix = Fix { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
         let [rule, subject, what, evidence, remedy] =
             ["rule", "node 0", "The link is slow.", "file", "Reseat the card."].map(str::to_owned);
         let finding = Finding { severity: Severity::Warning, rule, subject, what, evidence, remedy };
@@ -152,7 +152,7 @@ mod tests {
             source: MachineSource::Live,
             seen_at: None,
             devices: Vec::new(),
-            findings: vec![DiagnosedFinding { finding, cost: Cost::Nothing, mend }],
+            findings: vec![DiagnosedFinding { finding, cost: Cost::Nothing, fix }],
             unseen: Vec::new(),
         };
         let text = doctor_text(&diagnosis, &TextStyle { width: 80, ..TextStyle::default() });

@@ -45,7 +45,8 @@ pub struct DiagnosedFinding {
     /// The cost.
     pub cost: Cost,
     /// The fix and its reversal.
-    pub mend: Fix,
+    #[serde(rename = "mend")]
+    pub fix: Fix,
 }
 
 /// The cost of a finding.

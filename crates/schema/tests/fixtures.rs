@@ -43,7 +43,7 @@ fn diagnosis_version_1_round_trips() {
     assert_eq!(Diagnosis::from_json(&json).expect("the same diagnosis"), diagnosis);
     assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
     assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
-    assert_eq!(diagnosis.findings[1].mend.undo, ["sysctl -w kernel.numa_balancing=1"]);
+    assert_eq!(diagnosis.findings[1].fix.undo, ["sysctl -w kernel.numa_balancing=1"]);
 }
 
 #[test]

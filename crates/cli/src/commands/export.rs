@@ -22,8 +22,8 @@ pub struct ExportArgs {
     ///
     /// hwloc-xml: nodes, caches, devices and distances as hwloc XML (for lstopo -i), with every
     /// measured bandwidth and latency as memory attributes. hwloc-annotate: the same attributes as
-    /// a shell script of hwloc-annotate commands. weights: weights for weighted interleave, computed
-    /// from measured bandwidths.
+    /// a shell script of hwloc-annotate commands. weights: weights for weighted interleave,
+    /// computed from measured bandwidths.
     #[arg(long, value_name = "FORM", default_value = "hwloc-xml")]
     pub format: ExportFormat,
     /// Write to FILE instead of standard output

@@ -101,7 +101,8 @@ fn use_bash_file_completion(script: &str) -> String {
     script.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()")
 }
 
-/// Returns the man page of numaio or of a command, given as the names of the command and its subcommands.
+/// Returns the man page of numaio or of a command, given as the names of the command and its
+/// subcommands.
 fn man_page(names: &[String]) -> Result<String, Failure> {
     let mut command = Args::command();
     command.build();

@@ -87,8 +87,8 @@ fn bench(
     Ok(())
 }
 
-/// Measures copies of all targets, and the complete matrices of STREAM copy and idle latency, so that
-/// every command works on the tape.
+/// Measures copies of all targets, and the complete matrices of STREAM copy and idle latency, so
+/// that every command works on the tape.
 ///
 /// The time limit applies to the sum: copies take up to half of it, STREAM up to half of the rest.
 fn measure_all(

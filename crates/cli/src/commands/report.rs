@@ -150,8 +150,8 @@ fn read_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
         let machine = Machine::pick(common)?;
         add_topology(&mut bundle, &machine, &discover(&machine))?;
     }
-    // Add topologies first: the classes of a record need packages and devices. Add documents without
-    // a host name last: they can only be assigned when all machines are known.
+    // Add topologies first: the classes of a record need packages and devices. Add documents
+    // without a host name last: they can only be assigned when all machines are known.
     documents.sort_by_key(|(_, document)| {
         (documents::identity(document).hostname.is_empty(), !matches!(document, Document::Topology(_)))
     });

@@ -356,8 +356,8 @@ fn time_limit_returns_the_best_plan_and_its_gap() {
     assert!(text.contains("% above the optimum"), "{text}");
 }
 
-/// Returns a problem that takes long to solve: eight nodes with storage and a NIC, all with different
-/// bandwidths, where only threads are scarce.
+/// Returns a problem that takes long to solve: eight nodes with storage and a NIC, all with
+/// different bandwidths, where only threads are scarce.
 fn hard_problem() -> PlanProblem {
     let mut lines = vec!["threads_per_node = 8".to_owned()];
     let rows = |row: &dyn Fn(u64) -> String| (0..8).map(row).collect::<Vec<_>>().join(", ");

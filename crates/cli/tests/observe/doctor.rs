@@ -70,7 +70,7 @@ fn misconfigured_machine_gets_costs_and_fixes() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(irqs.mend.commands, ["numaio irq apply eth0"]);
+    assert_eq!(irqs.fix.commands, ["numaio irq apply eth0"]);
     assert_eq!(diagnosis.findings[0], *irqs, "the most costly finding is first");
     assert!(matches!(of_rule(&diagnosis, "zone-reclaim").cost, Cost::Unknown { .. }));
 }

@@ -98,8 +98,8 @@ fn grids<'v>(page: &'v Value, what: &str) -> Vec<&'v Value> {
     list(&page["data"]["grids"]).iter().filter(|grid| grid["what"] == what).collect()
 }
 
-/// Asserts that the data of a grid, and the cell texts of a matrix, are the expected values. Returns
-/// the number of cells.
+/// Asserts that the data of a grid, and the cell texts of a matrix, are the expected values.
+/// Returns the number of cells.
 fn assert_grid(
     page: &Value,
     grid: &Value,

@@ -85,8 +85,8 @@ impl Roots {
         }
     }
 
-    /// Locks an own journal; none if another transfer holds it. Fails with [`FaultKind::Exists`] for
-    /// another user's journal, which may be locked forever.
+    /// Locks an own journal; none if another transfer holds it. Fails with [`FaultKind::Exists`]
+    /// for another user's journal, which may be locked forever.
     fn lock(&self, place: ResolvedName<'_>, file: &OwnedFd) -> Result<Option<FileStat>, Fault> {
         let look = || rustix::fs::fstat(file).map(|stat| file_stat(&stat)).map_err(fault("stat journal"));
         let found = look()?;

@@ -51,7 +51,7 @@ pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagn
         .map(|symptom| DiagnosedFinding {
             cost: cost(evidence, &symptom),
             finding: symptom.finding,
-            mend: symptom.fix,
+            fix: symptom.fix,
         })
         .collect();
     found.sort_by(|a, b| {

@@ -1,4 +1,5 @@
-//! Plans: threads and bytes on each path between storage, memory and network. See docs/internals/planning.md.
+//! Plans: threads and bytes on each path between storage, memory and network. See
+//! docs/internals/planning.md.
 
 mod baseline;
 mod branch_and_bound;

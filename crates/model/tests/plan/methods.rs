@@ -110,8 +110,8 @@ fn time_limit_returns_a_plan_with_its_proven_gap() {
     }
 }
 
-/// The example of docs/internals/planning.md: the sum keeps the two sources apart, the time shares the fast
-/// node.
+/// The example of docs/internals/planning.md: the sum keeps the two sources apart, the time shares
+/// the fast node.
 #[test]
 fn objectives_yield_different_plans() {
     let reads = [vec![(1.0, 8.0), (0.5, 4.0)], vec![(1.0, 8.0), (0.5, 4.0)]];

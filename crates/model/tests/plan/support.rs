@@ -221,9 +221,9 @@ fn spread_ids(problem: &mut PlanProblem) {
 }
 
 /// Returns measured machines, and a two-socket server with four NVMe drives and two NICs, all with
-/// eight threads per node. Bandwidths are those of the shipped recordings (docs/internals/planning.md): the
-/// copy of two threads in the device's direction is Bmax, half of it B0. Those of the two-socket
-/// server are assumed.
+/// eight threads per node. Bandwidths are those of the shipped recordings
+/// (docs/internals/planning.md): the copy of two threads in the device's direction is Bmax, half of
+/// it B0. Those of the two-socket server are assumed.
 pub fn recorded() -> Vec<(&'static str, PlanProblem)> {
     let on_one = |target: usize, comes: &[f64], goes: &[f64]| {
         let nodes = comes.len();

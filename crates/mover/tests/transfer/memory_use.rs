@@ -1,8 +1,8 @@
 //! Memory use of both sides per file, measured with virtual disks that generate any number of files
 //! and need neither space nor time.
 //!
-//! `NUMAIO_FILES=10000000` measures with this number and prints the peak of each case; docs/copy/tuning.md
-//! has the table.
+//! `NUMAIO_FILES=10000000` measures with this number and prints the peak of each case;
+//! docs/copy/tuning.md has the table.
 
 use numaio_machine::port::{
     ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 type Outcomes = Outcome<Vec<u8>>;
 
-/// Copies everything; returns the names with problems. `metadata` modifies the listings of the source.
+/// Copies everything; returns the names with problems. `metadata` modifies the listings of the
+/// source.
 fn copy(from: &mut Disk, to: &mut Disk, metadata: impl Fn(Outcomes) -> Outcomes) -> BTreeSet<String> {
     copy_with(from, to, |_, outcome| metadata(outcome), |_, outcome| outcome)
 }

@@ -31,7 +31,8 @@ pub enum Event {
 pub struct Progress {
     #[serde(flatten)]
     pub totals: JobTotals,
-    /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress); missing in an older numaio.
+    /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress); missing in an older
+    /// numaio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u64>,
 }

@@ -201,6 +201,7 @@ impl CopyArgs {
     }
 }
 
+/// Options of the output.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 #[command(next_help_heading = "Output")]
 pub struct DisplayArgs {

@@ -14,6 +14,7 @@ const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
 /// than one, because each congestion window grows separately.
 const DEFAULT_STREAMS: u16 = 8;
 
+/// Options of the network.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Network")]
 pub struct NetArgs {

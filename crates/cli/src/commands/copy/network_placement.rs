@@ -25,8 +25,8 @@ impl NetworkPlacement {
         Self { by: "the kernel", cpu_sets: Vec::new() }
     }
 
-    /// Places connections to addresses beside the threads of `worker_groups`, and returns a note for the
-    /// user.
+    /// Places connections to addresses beside the threads of `worker_groups`, and returns a note
+    /// for the user.
     pub fn new(
         seen: &MachineView,
         peer_addresses: &[Option<IpAddr>],

@@ -38,6 +38,7 @@ const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 /// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Arguments of the internal `numaio peer`.
 #[derive(Debug, ClapArgs)]
 pub struct PeerArgs {
     /// Run one side of numaio copy

@@ -34,7 +34,8 @@ impl RetryState {
         self.earlier.is_none()
     }
 
-    /// Records a lost attempt with its totals and [progress](numaio_mover::drive::TransferCore::progress).
+    /// Records a lost attempt with its totals and
+    /// [progress](numaio_mover::drive::TransferCore::progress).
     ///
     /// Data that is lost and moved again on each attempt is not progress.
     pub fn record_lost_attempt(&mut self, totals: Totals, reached: u64) {

@@ -2,6 +2,7 @@
 
 use clap::{ArgAction, Args};
 
+/// Options of rsync that are accepted without effect.
 #[derive(Debug, Args)]
 pub struct RsyncNoopArgs {
     /// --recursive and --archive always keep times, links, hard links and holes

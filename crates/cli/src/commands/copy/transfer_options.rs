@@ -11,6 +11,7 @@ use std::path::PathBuf;
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.
 const MAX_THREADS: u32 = 128;
 
+/// Options of the transfer of data.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Transfer")]
 pub struct TransferArgs {

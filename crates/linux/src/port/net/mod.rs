@@ -3,8 +3,8 @@
 //! One side opens a [`DataListener`], the other one starts [`OutgoingConnections`]. [`Credentials`]
 //! authenticate a connection: with TLS the public keys that both sides exchanged through the
 //! control channel, otherwise a shared secret. Each connection carries data in one direction, so
-//! that no connection is shared between a sending and a receiving thread. `docs/internals/protocol.md`
-//! specifies the bytes.
+//! that no connection is shared between a sending and a receiving thread.
+//! `docs/internals/protocol.md` specifies the bytes.
 
 mod connect;
 pub mod control;

@@ -58,7 +58,7 @@ connections = 0
 opening_seconds = 1.5
 [root.\"a/b\"]
 path = \"/r\"
-read = [\"u\", \"nobody\", 3]
+read = [\"u\", \"missing\", 3]
 [root.r]
 write = []
 [user.u]
@@ -80,7 +80,7 @@ sessions = 0x10
         "7: limits: connections: expected an integer from 1 to 4096",
         "8: limits: opening_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
-        "11: root \"a/b\": read: [user.nobody] is missing",
+        "11: root \"a/b\": read: [user.missing] is missing",
         "11: root \"a/b\": read: expected strings",
         "12: root \"r\": no user may access it: list users in read, write or both; \"*\" means all users",
         "12: root \"r\": path is missing: the directory",
