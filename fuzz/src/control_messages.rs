@@ -151,7 +151,8 @@ fn peer_request(input: &[u8]) {
     assert!(granted.count() <= 1, "a request was granted for both sides");
 }
 
-/// Decodes a request; asserts that it is within the grants and that nothing changed outside of the root.
+/// Decodes a request; asserts that it is within the grants and that nothing changed outside of the
+/// root.
 fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<DecodedRequest, String> {
     let grants = Grants {
         base: Base::below(&world.root).expect("a directory"),

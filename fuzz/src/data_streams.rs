@@ -88,7 +88,8 @@ fn packets(mut bytes: &[u8]) -> (Vec<NumberedPacket>, bool) {
 
 /// Splits an input into the bytes of each connection.
 ///
-/// The first byte is their number. Parts follow: the connection, the length in two bytes, the bytes.
+/// The first byte is their number. Parts follow: the connection, the length in two bytes, the
+/// bytes.
 fn split(input: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (&count, mut rest) = input.split_first()?;
     let mut streams = vec![Vec::new(); usize::from(count) % MOST_STREAMS + 1];

@@ -1,8 +1,8 @@
 //! Fuzz targets for every parser of untrusted input.
 //!
-//! A target takes arbitrary bytes, and panics if numaio handles them incorrectly. `tools/fuzz` lists
-//! the targets, `tools/fuzz TARGET SECONDS` runs one with libFuzzer, and `cargo test` runs each for a
-//! short time.
+//! A target takes arbitrary bytes, and panics if numaio handles them incorrectly. `tools/fuzz`
+//! lists the targets, `tools/fuzz TARGET SECONDS` runs one with libFuzzer, and `cargo test` runs
+//! each for a short time.
 
 mod control_messages;
 mod data_streams;

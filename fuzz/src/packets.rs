@@ -22,7 +22,8 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Reads packets in pieces; the first byte is their length. Asserts that writing them restores the bytes.
+/// Reads packets in pieces; the first byte is their length. Asserts that writing them restores the
+/// bytes.
 pub fn packets(input: &[u8]) {
     let Some((&most, bytes)) = input.split_first() else { return };
     let mut from = Pieces { rest: bytes, most: usize::from(most).max(1) };

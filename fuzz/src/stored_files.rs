@@ -112,7 +112,8 @@ fn known_daemons(text: &str) {
     }
 }
 
-/// Asserts that a private key does not parse as a public one, and that errors do not contain the file.
+/// Asserts that a private key does not parse as a public one, and that errors do not contain the
+/// file.
 fn private_key(text: &str) {
     match decoders::private_key(text) {
         Ok((key, public)) => {
@@ -136,7 +137,8 @@ fn job(text: &str) {
     }
 }
 
-/// Returns the seeds of the target `serve-config`: the examples of the documentation, and an invalid file.
+/// Returns the seeds of the target `serve-config`: the examples of the documentation, and an
+/// invalid file.
 pub fn config_seeds() -> Vec<Vec<u8>> {
     let page = include_str!("../../docs/copy/daemon.md");
     let examples = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());

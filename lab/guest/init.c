@@ -1,9 +1,9 @@
 /*
- * The guest's init: loads modules, runs one command and reports back.
+ * The guest's init: loads modules, runs one command and reports its status.
  *
  * /lab/modules  module files, one per line, in load order
- * /lab/argv     the command, each argument ended by a NUL byte
- * /lab/get      present if the host wants /out
+ * /lab/argv     the command, each argument terminated by a NUL byte
+ * /lab/get      exists if the host requests /out
  *
  * Virtio serial ports: 1 the command's stdout, 2 its stderr, 3 reports
  * ("start", "exit STATUS"), 4 a tar archive of /out.
@@ -60,7 +60,7 @@ static void load_modules(void)
     fclose(f);
 }
 
-/* Ports appear when the driver has talked to the device: wait for them. */
+/* Waits for a port, which appears after the driver has initialized the device. */
 static int open_port(int number)
 {
     char name[32];
@@ -89,7 +89,7 @@ static char **read_argv(void)
     return argv;
 }
 
-/* Runs argv with the given stdout and stderr; returns a shell-like status. */
+/* Runs argv with the given stdout and stderr; returns a status as a shell does. */
 static int run(char **argv, int out, int err)
 {
     static char *env[] = { "HOME=/root", "PATH=/bin", "TERM=dumb",
@@ -109,12 +109,12 @@ static int run(char **argv, int out, int err)
         dprintf(2, "lab: %s: %s\n", argv[0], strerror(errno));
         _exit(errno == ENOENT ? 127 : 126);
     }
-    for (;;) { /* as init, also collect orphans */
-        pid_t done = wait(&status);
-        if (done == pid)
+    for (;;) { /* init also reaps orphans */
+        pid_t ended = wait(&status);
+        if (ended == pid)
             return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                        : WEXITSTATUS(status);
-        if (done < 0 && errno != EINTR)
+        if (ended < 0 && errno != EINTR)
             die("wait");
     }
 }

@@ -1,24 +1,24 @@
 /*
- * numabw: a QEMU TCG plugin that gives each (CPU node, memory node) of an
- * emulated machine its own bandwidth and latency.
+ * numabw: a QEMU TCG plugin that limits bandwidth and latency for each
+ * (CPU node, memory node) of an emulated machine.
  *
- * Bandwidth: every access of user code is counted; when a vCPU has collected
- * CHUNK bytes for one (CPU node, memory node, load or store) it books them on
- * the bucket that all vCPUs share for that triple and sleeps until the booking
- * is paid.  Loops that both load from and store to one node have a bucket of
- * their own where a rate is given for them: see is_stream().
+ * Bandwidth: the plugin counts every access of user code.  After CHUNK bytes
+ * for one (CPU node, memory node, load or store), a vCPU books them on the
+ * bucket that all vCPUs share for this triple, and sleeps until the bucket has
+ * served them.  Loops that load from and store to one node use a separate
+ * bucket if its rate is configured: see is_stream().
  *
- * Latency: a load from a line that no stream foretold makes its vCPU wait, and
- * is not booked: see foretold().
+ * Latency: a load from a line that is not prefetched delays its vCPU, and is
+ * not booked: see is_prefetched().
  *
- * Kernel code runs unthrottled.
+ * Kernel code runs without limits.
  *
  *   -plugin libnumabw.so,conf=FILE     lines of FILE:
  *     cpu INDEX NODE                   vCPU INDEX belongs to NODE
  *     mem NODE SIZE                    nodes' memory in order, SIZE in bytes
  *     rate CPUNODE MEMNODE load|store|stream BYTES_PER_SECOND
  *     latency CPUNODE MEMNODE NANOSECONDS
- *     queue SHARE MAX                  see watch()
+ *     queue SHARE MAX                  see update_factor()
  *     slack NANOSECONDS                see charge()
  */
 #define _GNU_SOURCE
@@ -33,9 +33,9 @@
 #include <x86intrin.h>
 
 /*
- * The part of QEMU's plugin API used here, the same in versions 1 and 2; lab/run
- * gives the one that its QEMU wants.  Distributions ship QEMU without
- * <qemu-plugin.h>, so it is declared here.
+ * The used part of QEMU's plugin API, which is the same in versions 1 and 2.
+ * lab/run defines the version that QEMU expects.  Distributions ship QEMU
+ * without <qemu-plugin.h>, so the API is declared here.
  */
 #define EXPORT __attribute__((visibility("default")))
 typedef uint64_t qemu_plugin_id_t;
@@ -76,16 +76,16 @@ enum {
     PAGE_SHIFT = 12,
     PAGES = 64, /* cached page translations per vCPU */
     LINE_SHIFT = 6,
-    STREAMS = 16,      /* that a vCPU's prefetcher follows */
-    WAIT_NS = 100000,  /* latency is slept off in pieces of this */
-    WATCH_NS = 20000000,
+    STREAMS = 16,      /* followed by a vCPU's prefetcher */
+    WAIT_NS = 100000,  /* a vCPU sleeps when its latency reaches this */
+    UPDATE_NS = 20000000,
 };
 enum { LOAD, STORE, STREAM, KINDS };
 
 struct bucket {
-    int64_t next; /* when all bytes booked so far are paid, ns */
-    int64_t late; /* how far behind the host's scheduler has put it, ns */
-    int64_t booked; /* ns, in all */
+    int64_t next; /* time at which all booked bytes are served, ns */
+    int64_t late; /* delay by the host's scheduler, ns */
+    int64_t booked; /* total, ns */
     double ns_per_byte; /* 0: no limit */
 } __attribute__((aligned(64)));
 
@@ -97,16 +97,16 @@ struct page {
 
 struct path { /* from a vCPU to a memory node */
     int64_t since, booked;
-    double slower; /* how many times the idle latency */
+    double factor; /* of the idle latency */
 };
 
 struct vcpu {
     int node;
     struct page pages[PAGES];
     uint32_t bytes[MAX_NODES + 1][2]; /* not yet booked; last: no node */
-    uint32_t old[MAX_NODES + 1][2];   /* what was left at the last booking */
-    uint64_t lines[STREAMS];          /* last line of each, newest first */
-    int64_t wait_ns;                  /* latency not yet slept off */
+    uint32_t old[MAX_NODES + 1][2];   /* not booked at the last booking */
+    uint64_t lines[STREAMS];          /* last line of each stream, newest first */
+    int64_t wait_ns;                  /* pending latency */
     struct bucket latency;
     struct path paths[MAX_NODES];
 } __attribute__((aligned(64)));
@@ -129,11 +129,11 @@ static int64_t now_ns(void)
 }
 
 /*
- * A bucket falls behind for two reasons. If the host woke a thread late, the
- * bucket keeps its schedule, so that the thread catches up and the rate stays
- * exact. If nobody asked for as much as it gives, there is nothing to make
- * good, and no credit for a burst; but for the time that a thread needs to
- * collect its next bytes.
+ * A bucket is behind its schedule for one of two reasons.  If the host woke a
+ * thread late, the bucket keeps its schedule, so that the thread catches up
+ * and the rate stays exact.  If the demand was below the rate, the bucket gives
+ * no credit for a burst, except for the time in which a thread collects its
+ * next bytes.
  */
 static void charge(struct bucket *b, int64_t cost)
 {
@@ -171,11 +171,11 @@ static int node_of(uint64_t phys)
 }
 
 /*
- * Page tables change without notice, so a translation is used for one page's
- * worth of bytes at most.
+ * Page tables change without notice, so a translation is valid for as many
+ * bytes as a page has.
  */
-static void look_up(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
-                    uint64_t vaddr)
+static void translate(struct vcpu *v, struct page *p, qemu_plugin_meminfo_t info,
+                      uint64_t vaddr)
 {
     struct qemu_plugin_hwaddr *hw = qemu_plugin_get_hwaddr(info, vaddr);
     int n = MAX_NODES;
@@ -192,9 +192,9 @@ static int node_of_page(const struct vcpu *v, const struct page *p)
 }
 
 /*
- * Whether a vCPU works as STREAM does: since its last booking nine tenths of
- * its bytes were on node n, and a fifth or more each loads from it and stores
- * to it.  (A copy has a half of each, a sum of two arrays a third of stores.)
+ * Returns whether a vCPU accesses memory as STREAM does: since its last booking
+ * at least 90 % of its bytes were on node n, with at least 20 % each of loads
+ * and stores.  (A copy has 50 % of each, a sum of two arrays 33 % of stores.)
  */
 static bool is_stream(const struct vcpu *v, int n)
 {
@@ -225,10 +225,11 @@ static void book(struct vcpu *v, int n, int kind)
 }
 
 /*
- * A prefetcher follows STREAMS streams: it foretells the lines beside the last
- * one of each. Any other line starts a stream in place of the oldest.
+ * Returns whether the prefetcher has loaded a line.  It follows STREAMS streams,
+ * and loads the lines next to the last one of each.  Any other line starts a
+ * stream that replaces the oldest.
  */
-static bool foretold(uint64_t *lines, uint64_t line)
+static bool is_prefetched(uint64_t *lines, uint64_t line)
 {
     uint64_t last = line;
     for (int i = 0; i < STREAMS; i++) {
@@ -242,36 +243,36 @@ static bool foretold(uint64_t *lines, uint64_t line)
 }
 
 /*
- * Loads queue where others load, too: of a path whose load and stream buckets
- * give the share u of what they can, latency is 1 + SHARE * u / (1 - u) times
- * the idle one, at most MAX times.
+ * Updates the latency factor of a path for queueing: if its load and stream
+ * buckets are used to the share u of their rate, latency is
+ * 1 + SHARE * u / (1 - u) times the idle latency, at most MAX times.
  */
-static void watch(struct path *path, const struct bucket *b)
+static void update_factor(struct path *path, const struct bucket *b)
 {
     int64_t now = now_ns(), time = now - path->since;
-    if (time < WATCH_NS)
+    if (time < UPDATE_NS)
         return;
     int64_t booked = b[LOAD].booked + b[STREAM].booked;
     double used = (double)(booked - path->booked) / time;
-    double slower = used < 1 ? 1 + queue_share * used / (1 - used) : queue_max;
-    *path = (struct path){ now, booked, slower < queue_max ? slower : queue_max };
+    double factor = used < 1 ? 1 + queue_share * used / (1 - used) : queue_max;
+    *path = (struct path){ now, booked, factor < queue_max ? factor : queue_max };
 }
 
-/* A vCPU waits by its own clock: loads of others do not delay it. */
-static bool waits_for_line(struct vcpu *v, int n)
+/* Each vCPU waits independently: loads of others do not delay it. */
+static bool wait_for_line(struct vcpu *v, int n)
 {
     if (latency_ns[v->node][n] == 0)
         return false;
-    v->wait_ns += latency_ns[v->node][n] * v->paths[n].slower;
+    v->wait_ns += latency_ns[v->node][n] * v->paths[n].factor;
     if (v->wait_ns >= WAIT_NS) {
         charge(&v->latency, v->wait_ns);
         v->wait_ns = 0;
-        watch(&v->paths[n], buckets[v->node][n]);
+        update_factor(&v->paths[n], buckets[v->node][n]);
     }
     return true;
 }
 
-/* AVX accesses arrive here as several accesses of at most 16 bytes. */
+/* QEMU splits AVX accesses into accesses of at most 16 bytes. */
 static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
                       void *unused)
 {
@@ -280,18 +281,18 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
     uint32_t size = 1u << qemu_plugin_mem_size_shift(info);
     int kind = qemu_plugin_mem_is_store(info) ? STORE : LOAD;
     if (p->number != vaddr >> PAGE_SHIFT || p->left <= 0)
-        look_up(v, p, info, vaddr);
+        translate(v, p, info, vaddr);
     p->left -= size;
-    if (kind == LOAD && !foretold(v->lines, vaddr >> LINE_SHIFT) &&
-        waits_for_line(v, node_of_page(v, p)))
+    if (kind == LOAD && !is_prefetched(v->lines, vaddr >> LINE_SHIFT) &&
+        wait_for_line(v, node_of_page(v, p)))
         return;
     if ((p->bytes[kind] += size) >= CHUNK)
         book(v, node_of_page(v, p), kind);
 }
 
 /*
- * User code lives in the lower half of the address space.  So do firmware and
- * early boot code; they are over when the first kernel code is translated.
+ * User code is in the lower half of the address space.  So are firmware and
+ * early boot code, which end before the first kernel code is translated.
  */
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
@@ -308,9 +309,9 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 }
 
 /*
- * QEMU 7.2 to 8.2 name RAM by block offset + offset in the block + place of
- * the block in the machine's memory.  The nodes' memory backends are the first
- * blocks and lie one after the other in both spaces, hence the factor 2.
+ * QEMU 7.2 to 8.2 address RAM by block offset + offset in the block + position
+ * of the block in the machine's memory.  The nodes' memory backends are the
+ * first blocks and are contiguous in both spaces, hence the factor 2.
  */
 static void add_memory(int node, uint64_t size)
 {
@@ -351,7 +352,7 @@ static int read_conf(const char *name)
         else if (sscanf(line, "slack %" SCNu64, &n) == 1)
             slack_ns = n;
         else {
-            fprintf(stderr, "numabw: bad line: %s", line);
+            fprintf(stderr, "numabw: invalid line: %s", line);
             fclose(f);
             return -1;
         }
@@ -364,7 +365,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
                                int argc, char **argv)
 {
     if (argc != 1 || strncmp(argv[0], "conf=", 5) || read_conf(argv[0] + 5)) {
-        fprintf(stderr, "numabw: needs conf=FILE\n");
+        fprintf(stderr, "numabw: expected the argument conf=FILE\n");
         return -1;
     }
     if (info->system.max_vcpus > MAX_CPUS)
@@ -373,16 +374,16 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
         for (int p = 0; p < PAGES; p++)
             vcpus[c].pages[p].number = UINT64_MAX;
         for (int n = 0; n < MAX_NODES; n++)
-            vcpus[c].paths[n].slower = 1;
+            vcpus[c].paths[n].factor = 1;
     }
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
     return 0;
 }
 
 /*
- * Not for QEMU: lab/run calls this through ctypes.  The guest's time stamp
- * counter is the host's; telling its kernel the frequency keeps the guest's
- * clock right even if the host is busy while the guest calibrates.
+ * Returns the frequency of the time stamp counter, which the guest shares with
+ * the host.  lab/run calls this function through ctypes and passes the result
+ * to the guest's kernel, because calibration on a busy host is inaccurate.
  */
 EXPORT unsigned numabw_tsc_khz(void)
 {

@@ -1,10 +1,10 @@
 /*
- * disk DEVICE DEPTH SLICES MS WHAT...: measures a disk and prints, for each
- * node of WHAT, WHAT, the node and the MB/s of each slice.
+ * disk DEVICE DEPTH SLICES MS MIX...: measures a disk. For each node of a MIX
+ * it prints MIX, the node and the MB/s of each slice.
  *   read:NODE[:NODE...]   reads into buffers on the nodes, one stream each
- *   write:NODE[:NODE...]  writes from them
- *   verify:NODE:NODE      prints whether what is written from one node is what
- *                         is read into the other, byte for byte
+ *   write:NODE[:NODE...]  writes from buffers on the nodes
+ *   verify:NODE:NODE      writes from one node, reads into the other, and
+ *                         prints whether the bytes are the same
  * A stream keeps DEPTH requests of 128 KiB in flight (O_DIRECT, io_submit).
  */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 enum { BLOCK = 128 << 10, MAX_DEPTH = 64, MAX_STREAMS = 32, MAX_SLICES = 64 };
 enum { MPOL_BIND = 2, SPAN = 64 << 20 };
 
-/* A slice goes from completion to completion: whole blocks in their time. */
+/* Slices start and end at completions, so that they count complete blocks. */
 struct progress {
     long bytes;
     double at;
@@ -74,7 +74,7 @@ static void submit(aio_context_t context, struct iocb *request)
         fail("io_submit");
 }
 
-/* Each stream goes round in a part of the disk of its own. */
+/* Each stream cycles through its own part of the disk. */
 static void *work(void *arg)
 {
     struct stream *s = arg;
@@ -97,9 +97,9 @@ static void *work(void *arg)
     while (running) {
         int n = syscall(SYS_io_getevents, context, 1, depth, events, NULL);
         for (int i = 0; i < n; i++) {
-            struct iocb *done = (struct iocb *)(uintptr_t)events[i].obj;
+            struct iocb *request = (struct iocb *)(uintptr_t)events[i].obj;
             if (events[i].res != BLOCK) {
-                fprintf(stderr, "a transfer ended with %lld\n",
+                fprintf(stderr, "transfer failed: result %lld\n",
                         (long long)events[i].res);
                 exit(1);
             }
@@ -107,12 +107,12 @@ static void *work(void *arg)
             s->progress.bytes += BLOCK;
             s->progress.at = now();
             pthread_mutex_unlock(&s->lock);
-            done->aio_offset = (long)s->number * SPAN +
-                (done->aio_offset + depth * BLOCK) % SPAN;
+            request->aio_offset = (long)s->number * SPAN +
+                (request->aio_offset + depth * BLOCK) % SPAN;
             if (stop)
                 running--;
             else
-                submit(context, done);
+                submit(context, request);
         }
     }
     syscall(SYS_io_destroy, context);
@@ -163,17 +163,17 @@ static void transfer(const char *what, const int *nodes, int count)
 static void verify(int from, int to)
 {
     size_t size = 8 * BLOCK;
-    unsigned char *one = (void *)buffer_on(from, size);
-    unsigned char *other = (void *)buffer_on(to, size);
+    unsigned char *written = (void *)buffer_on(from, size);
+    unsigned char *read_back = (void *)buffer_on(to, size);
     for (size_t i = 0; i < size; i++)
-        one[i] = random();
-    if (pwrite(disk, one, size, SPAN) != (ssize_t)size || fsync(disk) ||
-        pread(disk, other, size, SPAN) != (ssize_t)size)
+        written[i] = random();
+    if (pwrite(disk, written, size, SPAN) != (ssize_t)size || fsync(disk) ||
+        pread(disk, read_back, size, SPAN) != (ssize_t)size)
         fail("verify");
     printf("verify %d %d %s\n", from, to,
-           memcmp(one, other, size) ? "differ" : "same");
-    munmap(one, size);
-    munmap(other, size);
+           memcmp(written, read_back, size) ? "differ" : "same");
+    munmap(written, size);
+    munmap(read_back, size);
 }
 
 static void measure(const char *what)

@@ -1,13 +1,13 @@
 /*
- * measure THREADS SLICES MS HOW WHAT...: measures each WHAT and prints it, its
- * colons as spaces, and the result of each slice of MS milliseconds.
+ * measure THREADS SLICES MS LOOP MEASUREMENT...: prints each MEASUREMENT with
+ * spaces for colons, and the result of each slice of MS milliseconds.
  *   copy:CPUNODE:SOURCE:SINK  MB/s copied by THREADS threads pinned to CPUNODE
  *   triad:CPUNODE:MEMNODE     MB/s loaded and stored: a = b + q * c, as STREAM
- *   chase:CPUNODE:MEMNODE     ns per load of one thread, each load's address
- *                             from the load before, lines in random order
+ *   chase:CPUNODE:MEMNODE     ns per load of one thread in a chain of dependent
+ *                             loads, lines in random order
  *   loaded:CPUNODE:MEMNODE:MB_PER_S  a chase while another thread of CPUNODE
- *                             loads so much from MEMNODE
- * HOW copies: memcpy, avx2 or nt (non-temporal stores).
+ *                             loads from MEMNODE at this rate
+ * LOOP is the copy loop: memcpy, avx2 or nt (non-temporal stores).
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -26,7 +26,7 @@
 enum { SIZE = 4 << 20, STEP = 16 << 10, LINE = 64, LINES = SIZE / LINE };
 enum { MAX = 64, MPOL_BIND = 2 };
 
-/* Writes STEP bytes; the third array is for those that need one. */
+/* Writes STEP bytes from one or two source arrays. */
 typedef void loop(char *to, const char *from, const char *other);
 
 static void with_memcpy(char *to, const char *from, const char *other)
@@ -62,7 +62,7 @@ static void triad(char *to, const char *from, const char *other)
     }
 }
 
-/* Its result must be used, or the compiler drops the loads. */
+/* Callers must use the result, otherwise the compiler removes the loads. */
 __attribute__((target("avx2")))
 static int sum(const char *from)
 {
@@ -144,7 +144,7 @@ static double now(void)
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-/* Prints MB/s of all threads, each byte written counted `factor` times. */
+/* Prints the MB/s of all threads; each written byte counts `factor` times. */
 static void bandwidth(loop *loop, int factor, int node, int source, int sink)
 {
     pthread_t ids[MAX];
@@ -175,7 +175,7 @@ static void bandwidth(loop *loop, int factor, int node, int source, int sink)
     }
 }
 
-/* All lines of the buffer in one cycle, in random order (Sattolo). */
+/* Links all lines of the buffer into one cycle in random order (Sattolo). */
 static void **chain(char *buffer)
 {
     static uint32_t order[LINES];
@@ -203,11 +203,11 @@ static void *load(void *arg)
     volatile int used;
     pin(load->cpu);
     char *buffer = buffer_on(load->memory);
-    double began = now(), bytes = 0;
+    double start = now(), bytes = 0;
     for (int at = 0; !stop; at = (at + STEP) % SIZE) {
         used = sum(buffer + at);
         bytes += STEP;
-        double ahead = began + bytes / load->mb_per_s / 1e6 - now();
+        double ahead = start + bytes / load->mb_per_s / 1e6 - now();
         if (ahead > 0)
             usleep(ahead * 1e6);
     }
@@ -221,7 +221,7 @@ static void latency(int node, int memory)
     pin(cpu_of_node(node, 0));
     char *buffer = buffer_on(memory);
     void **at = chain(buffer);
-    for (int s = -1; s < slices; s++) { /* the first warms up */
+    for (int s = -1; s < slices; s++) { /* the first slice warms up */
         double t = now(), end = t + slice_ms / 1e3;
         long loads = 0;
         for (; now() < end; loads += 1000)

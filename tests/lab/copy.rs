@@ -62,9 +62,9 @@ fn threads_and_pages_of_a_copy_are_on_the_planned_nodes() {
 
 /// Copies from the disk of node 0 to another host, through the network card of node 1.
 ///
-/// The host is a network namespace on a bridge, of which the card is a port. `observe` copies slowly
-/// until the threads of the data streams and a thread of the files run on the expected CPUs, and
-/// records the CPUs of all threads.
+/// The host is a network namespace on a bridge, of which the card is a port. `observe` copies
+/// slowly until the threads of the data streams and a thread of the files run on the expected CPUs,
+/// and records the CPUs of all threads.
 const OBSERVE_NETWORK_COPY: &str = r#"
 mkdir /data; mke2fs /dev/nvme0n1 >/dev/null; mount -t ext4 /dev/nvme0n1 /data || exit 1
 dd if=/dev/zero of=/data/from bs=1M count=32 2>/dev/null
@@ -150,7 +150,8 @@ fn threads_of_data_streams_run_on_the_node_of_the_network_card() {
     }
 }
 
-/// Copies over three data streams with kernel TLS, and records the kernel's TLS counters after each.
+/// Copies over three data streams with kernel TLS, and records the kernel's TLS counters after
+/// each.
 ///
 /// The copies go to a daemon, from it, through ssh, and to a daemon which alone uses kernel TLS.
 const KERNEL_TLS: &str = r#"
@@ -216,7 +217,8 @@ fn kernel_tls_is_used_on_request() {
         names.windows(2).map(increase).collect::<Vec<u64>>()
     };
     // Four connections, each with a sender and a receiver, and one probe of the kernel per process.
-    // In the last copy only the daemon uses kernel TLS: it sends on one connection and reads from three.
+    // In the last copy only the daemon uses kernel TLS: it sends on one connection and reads from
+    // three.
     assert_eq!((increases("TlsTxSw"), increases("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
     assert_eq!(count("daemon", "TlsDecryptError"), 0);
 }

@@ -73,8 +73,8 @@ fn dl585_has_the_classes_of_the_paper() {
 
 /// STREAM predicts device write but not device read (Li et al., ICPP 2013, section III).
 ///
-/// The machine's description has a separate table of STREAM rates, because remote loads and stores to
-/// one node differ in bandwidth from copies between two.
+/// The machine's description has a separate table of STREAM rates, because remote loads and stores
+/// to one node differ in bandwidth from copies between two.
 #[test]
 fn stream_agrees_with_device_write_and_not_with_device_read() {
     with_retries("stream_agrees_with_device_write_and_not_with_device_read", |lab| {

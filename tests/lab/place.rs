@@ -54,8 +54,8 @@ const PLACEMENTS: &str = r#"
     for t in 0 1 2 3 4 5 6 7; do $task 2>/dev/null & done; watch kernel
     numaio run --quiet --near vda --direction read --tasks 8 --spread -- $task 2>/dev/null & watch spread"#;
 
-/// The device shares its time (Li et al., ICPP 2013, Equation 1), so a task on a slow path slows the
-/// others.
+/// The device shares its time (Li et al., ICPP 2013, Equation 1), so a task on a slow path slows
+/// the others.
 #[test]
 fn spreading_by_the_model_beats_local_and_kernel_placement() {
     with_retries("spreading_by_the_model_beats_local_and_kernel_placement", |lab| {

@@ -1,8 +1,8 @@
 //! Reproduces the paper on an emulated machine (Li et al., ICPP 2013).
 //!
 //! The test models the machine, measures I/O with numaio's engine and with fio, validates the model
-//! and predicts mixes. The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of the
-//! buffer; lab/README.md describes how streams share them.
+//! and predicts mixes. The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of
+//! the buffer; lab/README.md describes how streams share them.
 
 use crate::support::{skip, with_retries, Folder, Lab};
 use numaio_machine::workload::Direction;

@@ -13,6 +13,7 @@ use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_schema::ClassRule;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -442,6 +443,11 @@ pub fn integer<N: FromStr + PartialOrd + Display + Clone>(
     }
 }
 
+/// Parses an IP address.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "expected an IPv4 or IPv6 address".to_owned())
+}
+
 /// Parses a number of seconds above 0.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
@@ -458,6 +464,39 @@ impl ModelArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Calls a function with the words of each command.
+    fn each_command(
+        command: &clap::Command,
+        words: &[String],
+        visit: &mut impl FnMut(&[String], &clap::Command),
+    ) {
+        visit(words, command);
+        for below in command.get_subcommands() {
+            each_command(below, &[words, &[below.get_name().to_owned()]].concat(), visit);
+        }
+    }
+
+    #[test]
+    fn value_errors_never_quote_the_standard_library() {
+        const RAW: [&str; 5] =
+            ["invalid digit", "float literal", "cannot parse", "invalid IP address", "invalid socket"];
+        let (root, mut found) = (Args::command(), Vec::<String>::new());
+        each_command(&root, &["numaio".to_owned()], &mut |words, command| {
+            let options = command.get_arguments().filter_map(|arg| arg.get_long());
+            let given =
+                options.map(|long| vec![format!("--{long}=\u{a7}")]).chain([vec!["\u{a7}".to_owned()]]);
+            for argument in given {
+                let words = [words, &argument[..]].concat();
+                let Err(error) = root.clone().try_get_matches_from(&words) else { continue };
+                let error = error.to_string();
+                if RAW.iter().any(|raw| error.contains(raw)) {
+                    found.push(error);
+                }
+            }
+        });
+        assert!(found.is_empty(), "{found:#?}");
+    }
 
     #[test]
     fn repeated_verbose_and_quiet_options_are_accepted() {

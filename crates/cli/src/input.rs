@@ -1,6 +1,7 @@
 //! Reading of files that the user names.
 
 use crate::failure::{self, Failure};
+use crate::output;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -21,6 +22,7 @@ pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     if content.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
     }
+    output::detail(format_args!("read {}", path.display()));
     Ok(content)
 }
 

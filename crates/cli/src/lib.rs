@@ -21,16 +21,23 @@ mod ssh;
 mod store;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Runs the command line, and returns the exit status.
 pub fn main() -> ExitCode {
     numaio_linux::process::restore_sigchld_default();
+    let start = Instant::now();
     let done = match args::RunInvocation::from_command_line() {
-        Some(invocation) => commands::run::run(&invocation.common, invocation.run()),
-        None => commands::run(&args::Args::from_command_line()),
+        Some(invocation) => {
+            output::set_verbose(&invocation.common);
+            commands::run::run(&invocation.common, invocation.run())
+        }
+        None => {
+            let args = args::Args::from_command_line();
+            output::set_verbose(&args.common);
+            commands::run(&args)
+        }
     };
-    match done {
-        Ok(code) => code,
-        Err(failure) => output::report_failure(&failure),
-    }
+    output::detail(format_args!("finished after {:.2} s", start.elapsed().as_secs_f64()));
+    done.unwrap_or_else(|failure| output::report_failure(&failure))
 }

@@ -3,6 +3,7 @@
 use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
+use crate::output;
 use numaio_linux::{Kernel, Root};
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -41,13 +42,19 @@ impl Machine {
                 return Err(Failure::file(dir, "contains neither sys/devices/system nor proc/cpuinfo")
                     .hint("--sysroot expects the directory that contains the copied sys and proc"));
             }
+            output::detail(format_args!("machine: the copied tree {}", dir.display()));
             return Ok(Self::Copied(root));
         }
         match &common.machine {
-            Some(name) => recorded(name),
-            None => Kernel::new()
-                .map(Self::Live)
-                .map_err(|error| Failure::new(format!("cannot open '/': {error}"))),
+            Some(name) => {
+                output::detail(format_args!("machine: the recorded {name}"));
+                recorded(name)
+            }
+            None => {
+                output::detail("machine: this system");
+                let kernel = Kernel::new();
+                kernel.map(Self::Live).map_err(|error| Failure::new(format!("cannot open '/': {error}")))
+            }
         }
     }
 

@@ -6,16 +6,18 @@ use crate::locale;
 use crate::store;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Replaces control characters in text from untrusted sources.
 pub fn sanitize(words: &str) -> String {
     DisplayText::new(words).as_str().to_owned()
 }
 
-/// Writes a document or file data to standard output, unchanged.
+/// Writes to standard output.
 ///
 /// A reader that closed the pipe, as `head` does, is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -26,11 +28,6 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes text for people to standard output, in ASCII if the locale is not UTF-8.
-pub fn print_text(text: &str) -> Result<(), Failure> {
-    print(&locale::encode(text))
 }
 
 /// Writes a complete file atomically, or to standard output if its name is `-`; returns whether it
@@ -57,10 +54,18 @@ pub fn remark(common: &Common, text: &str) {
     }
 }
 
+/// Whether details are printed; one setting per process, since files are read at many places.
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Prints details from now on if `--verbose` is given.
+pub fn set_verbose(common: &Common) {
+    VERBOSE.store(common.verbose, Ordering::Relaxed);
+}
+
 /// Prints a detail to standard error if `--verbose` is given.
-pub fn detail(common: &Common, text: &str) {
-    if common.verbose {
-        remark(common, text);
+pub fn detail(text: impl Display) {
+    if VERBOSE.load(Ordering::Relaxed) {
+        print_error(&format!("numaio: {text}"));
     }
 }
 
@@ -81,11 +86,11 @@ fn sanitize_lines(words: &str) -> String {
 /// Writes lines to standard error, wrapped to the width of a terminal. Errors are ignored: nothing
 /// is left to report them to.
 fn print_error(text: &str) {
-    let text = locale::encode(text);
+    let text = if locale::is_utf8() { text.to_owned() } else { numaio_report::to_ascii(text) };
     let width = numaio_linux::terminal::width().filter(|_| io::stderr().is_terminal());
     let text = match width {
         Some(width) => wrap_lines(&text, width),
-        None => text.into_owned(),
+        None => text,
     };
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -104,7 +109,7 @@ pub fn style(common: &Common) -> TextStyle {
         // https://no-color.org: set and not empty
         Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
     };
-    let default = TextStyle { color, unit: common.unit, ..TextStyle::default() };
+    let default = TextStyle { color, ascii: !locale::is_utf8(), unit: common.unit, ..TextStyle::default() };
     match numaio_linux::terminal::width().filter(|_| terminal) {
         Some(width) => TextStyle { width: width.clamp(60, 160), ..default },
         None => default,
@@ -113,5 +118,5 @@ pub fn style(common: &Common) -> TextStyle {
 
 /// Returns the layout of text in remarks on standard error.
 pub fn stderr_style(common: &Common) -> TextStyle {
-    TextStyle { unit: common.unit, ..TextStyle::default() }
+    TextStyle { ascii: !locale::is_utf8(), unit: common.unit, ..TextStyle::default() }
 }

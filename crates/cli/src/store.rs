@@ -2,6 +2,7 @@
 //! writes of user-named files.
 
 use crate::failure::{self, Failure};
+use crate::output;
 use numaio_linux::files;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -34,7 +35,9 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
         Ok(WriteTarget::File(file)) => replace(&file, content),
         Err(error) => Err(error),
     };
-    result.map_err(|error| failure::cannot_write(path, &error))
+    result.map_err(|error| failure::cannot_write(path, &error))?;
+    output::detail(format_args!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// Checks, before long work, that [`write_file`] can write a file.
@@ -237,6 +240,7 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
             || create(&path, json.as_bytes(), Durable(true))
                 .map_err(|error| failure::cannot_write(&path, &error))?
         {
+            output::detail(format_args!("saved {}", path.display()));
             return Ok(path);
         }
         second = second.saturating_add(1);

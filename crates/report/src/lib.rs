@@ -60,7 +60,7 @@ pub use placement::{forms, placement_text, status_text, verification_text};
 pub use plan_text::plan_text;
 pub use prediction_text::prediction_text;
 pub use stream_text::stream_text;
-pub use style::{wrap_hanging, TextStyle};
+pub use style::{to_ascii, wrap_hanging, TextStyle};
 pub use svg::{plan_svg, topology_svg};
 pub use topology_text::topology_text;
 pub use transfer_text::{progress_text, transfer_text};

@@ -16,6 +16,8 @@ pub struct TextStyle {
     pub color: bool,
     /// The unit of bandwidth.
     pub unit: BandwidthUnit,
+    /// Whether typographic characters, such as × and ±, are replaced by ASCII.
+    pub ascii: bool,
     /// Whether to list number, interval and drift of all measured values.
     pub stats: bool,
 }
@@ -32,7 +34,7 @@ impl TextStyle {
 
 impl Default for TextStyle {
     fn default() -> Self {
-        Self { width: 100, color: false, unit: BandwidthUnit::default(), stats: false }
+        Self { width: 100, color: false, unit: BandwidthUnit::default(), ascii: false, stats: false }
     }
 }
 
@@ -128,7 +130,8 @@ impl TextPage {
     /// Writes a wrapped paragraph; lines after the first are indented by `hang` more columns.
     pub(crate) fn paragraph(&mut self, indent: usize, hang: usize, text: &str) {
         let columns = self.style.columns() - (indent + hang).min(40);
-        for (index, line) in wrap(&clean_paragraph(text), columns).iter().enumerate() {
+        let text = self.encode(clean_paragraph(text));
+        for (index, line) in wrap(&text, columns).iter().enumerate() {
             let indent = if index == 0 { indent } else { indent + hang };
             self.push_line(&format!("{:indent$}{line}", ""));
         }
@@ -152,7 +155,16 @@ impl TextPage {
 
     /// Writes a line that users copy, such as a command: cleaned but never wrapped.
     pub(crate) fn verbatim(&mut self, indent: usize, text: &str) {
-        self.push_line(&format!("{:indent$}{}", "", clean(text)));
+        let text = self.encode(clean(text));
+        self.push_line(&format!("{:indent$}{text}", ""));
+    }
+
+    /// Returns the text in the character set of the page.
+    fn encode(&self, text: String) -> String {
+        match self.style.ascii {
+            true => to_ascii(&text),
+            false => text,
+        }
     }
 
     /// Writes a heading, preceded by an empty line unless it is the first.
@@ -172,7 +184,11 @@ impl TextPage {
     }
 
     pub(crate) fn table(&mut self, indent: usize, table: &Table) {
-        for line in table.lines(&self.style, indent) {
+        let lines = match self.style.ascii {
+            true => table.to_ascii().lines(&self.style, indent),
+            false => table.lines(&self.style, indent),
+        };
+        for line in lines {
             self.push_line(&line);
         }
     }
@@ -186,6 +202,31 @@ impl TextPage {
     pub(crate) fn into_text(self) -> String {
         self.text
     }
+}
+
+/// Replacements of the typographic characters that numaio writes.
+const ASCII: [(char, &str); 9] = [
+    ('×', "x"),
+    ('±', "+-"),
+    ('–', "-"),
+    ('—', "-"),
+    ('…', "..."),
+    ('µ', "u"),
+    ('≤', "<="),
+    ('≥', ">="),
+    ('\u{fffd}', "?"),
+];
+
+/// Replaces typographic characters by ASCII. Other characters, such as those of names, stay.
+pub fn to_ascii(text: &str) -> String {
+    let mut ascii = String::with_capacity(text.len());
+    for c in text.chars() {
+        match ASCII.iter().find(|(typographic, _)| *typographic == c) {
+            Some((_, replacement)) => ascii.push_str(replacement),
+            None => ascii.push(c),
+        }
+    }
+    ascii
 }
 
 /// ANSI code of bold text.
@@ -216,6 +257,7 @@ pub fn wrap_hanging(line: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Align;
 
     #[test]
     fn severities_and_headings_are_colored_only_on_request() {
@@ -227,6 +269,16 @@ mod tests {
         };
         assert_eq!(page(false), "Findings\n  warning: eth0: the link is slow\n");
         assert_eq!(page(true), "\x1b[1mFindings\x1b[0m\n  \x1b[33mwarning\x1b[0m: eth0: the link is slow\n");
+    }
+
+    #[test]
+    fn ascii_pages_align_and_keep_names() {
+        let mut page = TextPage::new(&TextStyle { ascii: true, ..TextStyle::default() });
+        page.paragraph(0, 0, "1.5 × ± 2 % … naïve");
+        let mut table = Table::new([("A", Align::Left), ("B", Align::Left)]);
+        table.row(["±2".into(), "x".into()]);
+        page.table(0, &table);
+        assert_eq!(page.into_text(), "1.5 x +- 2 % ... naïve\nA    B\n+-2  x\n");
     }
 
     #[test]

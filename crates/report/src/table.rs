@@ -3,7 +3,7 @@
 //! `comfy-table` is not used, since pages need lines that span the columns, colors without width,
 //! and columns that shrink starting with the widest.
 
-use crate::style::{clean, display_width, wrap, TextStyle, BREAKS};
+use crate::style::{clean, display_width, to_ascii, wrap, TextStyle, BREAKS};
 
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -97,6 +97,17 @@ impl Table {
     /// Adds a text that spans all columns.
     pub(crate) fn span(&mut self, indent: usize, text: &str) {
         self.rows.push(Row::Span(indent, clean(text)));
+    }
+
+    /// Returns the table with typographic characters in ASCII, for other character sets.
+    pub(crate) fn to_ascii(&self) -> Self {
+        let columns = self.columns.iter().map(|(title, align)| (to_ascii(title), *align)).collect();
+        let cell = |cell: &Cell| Cell { text: to_ascii(&cell.text), class: cell.class };
+        let rows = self.rows.iter().map(|row| match row {
+            Row::Cells(cells) => Row::Cells(cells.iter().map(cell).collect()),
+            Row::Span(indent, text) => Row::Span(*indent, to_ascii(text)),
+        });
+        Self { columns, rows: rows.collect(), inset: self.inset, shrink_first: self.shrink_first.clone() }
     }
 
     /// Removes columns in which all cells are empty.

@@ -1,16 +1,18 @@
-//! Simulates how requests share the disk. The model has no clock; times are seconds since its start.
+//! Simulates how requests share the disk. The model has no clock; times are seconds since its
+//! start.
 //!
-//! Each direction has an engine with a limited rate, and a path with a limited rate to each node of the
-//! guest's memory. Nodes with requests share the engine max-min fairly: in equal parts, limited by the
-//! rate of each path, and the rest is shared by the other nodes. Requests of one node are served in
-//! order; no node waits for the path of another.
+//! Each direction has an engine with a limited rate, and a path with a limited rate to each node of
+//! the guest's memory. Nodes with requests share the engine max-min fairly: in equal parts, limited
+//! by the rate of each path, and the rest is shared by the other nodes. Requests of one node are
+//! served in order; no node waits for the path of another.
 //!
-//! Nodes share either the engine's bytes or its time. Sharing time models an engine with a limited number
-//! of transfers in progress: transfers to a node with a slow path take longer and occupy the engine. The
-//! total is then the mean of the nodes' individual rates (Li et al., ICPP 2013, Equation 1).
+//! Nodes share either the engine's bytes or its time. Sharing time models an engine with a limited
+//! number of transfers in progress: transfers to a node with a slow path take longer and occupy the
+//! engine. The total is then the mean of the nodes' individual rates (Li et al., ICPP 2013,
+//! Equation 1).
 //!
-//! Bytes are served in pieces. A node is eligible when its path is free. The eligible node with the least
-//! service is next (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
+//! Bytes are served in pieces. A node is eligible when its path is free. The eligible node with the
+//! least service is next (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -20,8 +22,8 @@ const PIECE: u64 = 4096;
 
 /// Largest delay of a path that it catches up, in seconds.
 ///
-/// Pieces of other nodes delay a path briefly. A path that the engine could not serve for longer gets
-/// no burst later.
+/// Pieces of other nodes delay a path briefly. A path that the engine could not serve for longer
+/// gets no burst later.
 const CATCH_UP: f64 = 1e-3;
 
 /// Rates of one direction, in bytes per second.
@@ -173,9 +175,11 @@ impl FairShare {
         }
     }
 
-    /// Submits a request with at least one byte; `parts` are its bytes by node, each node at most once.
+    /// Submits a request with at least one byte; `parts` are its bytes by node, each node at most
+    /// once.
     ///
-    /// The request counts from `since`, which may be before `now` to compensate a delay by the host.
+    /// The request counts from `since`, which may be before `now` to compensate a delay by the
+    /// host.
     pub fn submit(&mut self, now: f64, since: f64, request: u64, parts: &[(usize, u64)]) {
         self.run_until(now);
         self.pending.insert(request, PendingRequest { parts: parts.len(), end: now });

@@ -1,7 +1,8 @@
-//! The language guard: banned words and phrases, wide comments, and public items without documentation.
+//! The language guard: banned words, wide comments, and public items without documentation.
 //!
-//! `allowed.txt` lists the complaints that remain, per file and rule. The test fails for more complaints and for
-//! fewer, so that the list only shrinks. `UPDATE_ALLOWED=1 cargo test -p numaio-tidy` rewrites it.
+//! `allowed.txt` lists the remaining complaints per file and rule. The test fails for more
+//! complaints and for fewer, so that the list only shrinks. `UPDATE_ALLOWED=1 cargo test -p
+//! numaio-tidy` rewrites it.
 
 use crate::tree::{relative, root, walk};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Longest comment, in columns.
 const WIDEST_COMMENT: usize = 100;
-/// Words before `is no` that make it plain English.
+/// Words before the phrase 'is no' that make it plain English.
 const BEFORE_IS_NO: [&str; 3] = ["there ", "here ", "it "];
 /// Complaints that a failure prints per file.
 const MOST_PRINTED: usize = 15;
@@ -92,17 +93,17 @@ impl Guard {
 
 /// Removes names that stored documents fix: `rename = "..."` and `alias = "..."`.
 fn without_serialized_names(line: &str) -> String {
-    let mut left = line;
-    let mut kept = String::new();
-    while let Some(start) = ["rename = \"", "alias = \""].iter().filter_map(|key| left.find(key)).min() {
-        let name = start + left[start..].find('"').unwrap_or_default() + 1;
-        kept += &left[..start];
-        left = left[name..].split_once('"').map_or("", |(_, rest)| rest);
+    let mut rest = line;
+    let mut result = String::new();
+    while let Some(start) = ["rename = \"", "alias = \""].iter().filter_map(|key| rest.find(key)).min() {
+        let name = start + rest[start..].find('"').unwrap_or_default() + 1;
+        result += &rest[..start];
+        rest = rest[name..].split_once('"').map_or("", |(_, rest)| rest);
     }
-    kept + left
+    result + rest
 }
 
-/// Splits the ASCII words of a line at changes of case, as lower-case tokens: `HTMLParser` is `html` and `parser`.
+/// Splits the ASCII words of a line into lower-case tokens: `HTMLParser` is `html` and `parser`.
 fn tokens(line: &str) -> impl Iterator<Item = String> + '_ {
     line.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).flat_map(|word| {
         let bytes = word.as_bytes();

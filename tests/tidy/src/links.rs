@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// Returns the fragment that links to a heading, as code hosts and viewers derive it.
 fn anchor(heading: &str) -> String {
-    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
-    heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    heading.chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// Returns why a link of a page is broken; none for a valid link and for a link to another site.
@@ -49,5 +49,5 @@ fn broken_links_are_found() {
     let heading = prose(&heading).find(|(_, line)| line.starts_with("## ")).expect("a heading").1.to_owned();
     assert_eq!(broken(&page, &format!("#{}", anchor(&heading))), None);
     assert_eq!(broken(&page, "lab/README.md"), None);
-    assert!(broken(&page, "docs/gone.md").is_some() && broken(&page, "#gone").is_some());
+    assert!(broken(&page, "docs/missing.md").is_some() && broken(&page, "#missing").is_some());
 }

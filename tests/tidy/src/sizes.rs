@@ -26,7 +26,8 @@ fn files_stay_short() {
     assert_none(found);
 }
 
-/// Sources are formatted, so a function ends at the next closing brace in the column of its first line.
+/// Sources are formatted: a function ends at the next closing brace in the column of its first
+/// line.
 #[test]
 fn functions_stay_short() {
     let mut found = Vec::new();

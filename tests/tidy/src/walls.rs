@@ -1,10 +1,12 @@
-//! Dependencies between crates, and code that only some crates may contain. ARCHITECTURE.md states these rules.
+//! Dependencies between crates, and code that only some crates may contain.
+//!
+//! ARCHITECTURE.md states these rules.
 
 use crate::tree::{assert_none, crates, root, rust_files, shipped};
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// Crates and the crates that they may depend on. Tests may use more: `dev-dependencies` do not count.
+/// Crates and the crates that they may depend on; `dev-dependencies` do not count.
 const ARROWS: [(&str, &[&str]); 12] = [
     ("machine", &[]),
     ("schema", &["machine"]),

@@ -56,7 +56,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
     if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
         let bytes = format_size(bytes);
         let message = format!(
-            "buffers of {bytes} take over a quarter of node {node}'s memory and long to initialize; reduce --stride"
+            "buffers of {bytes} take over a quarter of node {node}'s memory and long to fill; reduce --stride"
         );
         output::remark(common, &message);
     }
@@ -89,5 +89,5 @@ fn loaded_nodes(targets: &NodeSet, cpu_nodes: &NodeSet) -> NodeSet {
 
 fn stride(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|bytes| (64..=4096).contains(bytes) && bytes % 64 == 0);
-    number.ok_or_else(|| format!("expected a multiple of 64 from 64 to 4096, got '{text}'"))
+    number.ok_or_else(|| "expected a multiple of 64 from 64 to 4096".to_owned())
 }

@@ -84,9 +84,9 @@ impl OneDirection {
 /// Parses `NODE:STREAMS`: `2:4` is four streams on node 2.
 fn mix_part(text: &str) -> Result<NodeStreams, String> {
     let (node_text, streams) =
-        text.split_once(':').ok_or_else(|| format!("expected NODE:STREAMS, such as 2:4, got '{text}'"))?;
+        text.split_once(':').ok_or_else(|| "expected NODE:STREAMS, such as 2:4".to_owned())?;
     let node = node(node_text)?;
-    let invalid = || format!("expected from 1 to {MOST_STREAMS} streams, got '{streams}'");
+    let invalid = || format!("expected from 1 to {MOST_STREAMS} streams");
     let streams = streams.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
     Ok(NodeStreams { node, streams: streams.ok_or_else(invalid)? })
 }

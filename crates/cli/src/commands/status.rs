@@ -1,7 +1,7 @@
 //! `numaio status`: the nodes of running processes, and which are remote to their devices.
 
 use super::{json, placement};
-use crate::args::Common;
+use crate::args::{integer, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::output;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Process IDs
-    #[arg(value_name = "PID", required_unless_present = "all")]
+    #[arg(value_name = "PID", value_parser = integer(1..=u32::MAX), required_unless_present = "all")]
     pub pids: Vec<u32>,
     /// Show all visible processes that use a device; those of other users need root
     #[arg(long, conflicts_with = "pids")]

@@ -90,12 +90,12 @@ fn ops(text: &str) -> Result<Ops, String> {
     let found = StreamOp::ALL.into_iter().find(|op| op.name() == text);
     found.map(|op| Ops(vec![op])).ok_or_else(|| {
         let names = StreamOp::ALL.map(StreamOp::name).join(", ");
-        format!("expected one of {names}, all; got '{text}'")
+        format!("expected one of {names}, all")
     })
 }
 
 fn stream_loop(text: &str) -> Result<StreamLoop, String> {
     let names = StreamLoop::ALL.map(StreamLoop::name).join(", ");
     let found = StreamLoop::ALL.into_iter().find(|stream_loop| stream_loop.name() == text);
-    found.ok_or_else(|| format!("expected one of {names}; got '{text}'"))
+    found.ok_or_else(|| format!("expected one of {names}"))
 }

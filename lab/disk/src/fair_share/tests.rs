@@ -120,7 +120,8 @@ fn after_two_seconds(cap: f64, megabytes: [u64; 2], second: f64) -> [usize; 2] {
 
 #[test]
 fn a_starved_path_gets_no_burst() {
-    // Both get 6 MB/s for a second. Then one is alone, and its path limits it to 10 MB/s, not the cap of 12.
+    // Both get 6 MB/s for a second. Then one is alone, and its path limits it to 10 MB/s, not the
+    // cap of 12.
     assert_eq!(after_two_seconds(12.0, [30, 6], 0.0), [16, 6]);
 }
 

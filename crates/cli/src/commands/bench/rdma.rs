@@ -4,7 +4,7 @@ use super::net::endpoints::{check_device, EndpointArgs, Endpoints};
 use super::net::remote::{self, RemoteArgs};
 use super::net::{self, live, sizes, Session, Sizes};
 use super::shared::BoundsArgs;
-use crate::args::Common;
+use crate::args::{integer, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use clap::{Args, ValueEnum};
@@ -30,10 +30,10 @@ pub struct RdmaArgs {
     #[arg(long, value_name = "OP", default_value = "write")]
     pub op: RdmaOp,
     /// GID index of this machine's device, for RoCE; default: perftest's choice
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
     pub gid: Option<u32>,
     /// GID index of the other host's device; default: that of --gid
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
     pub peer_gid: Option<u32>,
     /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two
     #[arg(long, value_name = "SIZE,...", default_value = "64K", value_parser = sizes)]

@@ -116,7 +116,7 @@ pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     match (port(first), port(last)) {
         (Some(first), Some(last)) if first <= last => Ok((first, last)),
-        _ => Err(format!("expected a port from 1 to 65535, or a range FIRST-LAST, got '{text}'")),
+        _ => Err("expected a port from 1 to 65535, or a range FIRST-LAST".to_owned()),
     }
 }
 

@@ -110,7 +110,7 @@ impl<'a> SideSetup<'a> {
             if here.display.json {
                 output::print(&self.event(network.as_ref()))?;
             } else {
-                output::detail(&here.common, &self.line(network.as_ref()));
+                output::detail(self.line(network.as_ref()));
             }
         }
         let most = self.worker_groups.iter().max_by_key(|group| group.threads);

@@ -7,7 +7,7 @@ pub use devices::devices_of;
 pub use plan_file::{read, read_transfer};
 
 use super::measuring::{self, MeasuredMachine};
-use crate::args::{Common, Directions};
+use crate::args::{integer, Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::store::Kind;
@@ -41,10 +41,10 @@ pub struct PlacementArgs {
     #[arg(long)]
     pub spread: bool,
     /// Number of tasks, each on separate cores; default: one program on all good cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
     pub tasks: Option<u32>,
     /// Cores of each task
-    #[arg(long, value_name = "N", default_value = "1", requires = "tasks")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = integer(0..=u32::MAX), requires = "tasks")]
     pub cores: u32,
     /// Resource to optimize: bandwidth to the device, latency, or cpu (away from the device)
     #[arg(long, value_name = "HINT", default_value = "bandwidth")]

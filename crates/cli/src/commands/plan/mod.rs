@@ -6,7 +6,7 @@ mod simulate;
 mod sizes;
 
 use super::json;
-use crate::args::{node, seconds, Common};
+use crate::args::{integer, node, seconds, Common};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -39,7 +39,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "WHAT")]
     pub objective: Option<ObjectiveArg>,
     /// Limit of threads per node, for storage and network together; default: its number of cores
-    #[arg(long, value_name = "C")]
+    #[arg(long, value_name = "C", value_parser = integer(0..=u32::MAX))]
     pub threads_per_node: Option<u32>,
     /// Nodes without threads
     #[arg(long, value_name = "K", value_delimiter = ',', value_parser = node)]

@@ -9,9 +9,9 @@ use numaio_machine::units::parse_size;
 /// # Errors
 /// A message: no size, an invalid handle or an invalid size.
 pub fn data(text: &str) -> Result<(Handle, u64), String> {
-    let (handle, size) = text.rsplit_once('=').ok_or_else(|| {
-        format!("expected HANDLE=SIZE, got '{text}'; for example nvme0n1=2TB or /data=500G")
-    })?;
+    let (handle, size) = text
+        .rsplit_once('=')
+        .ok_or_else(|| "expected HANDLE=SIZE, for example nvme0n1=2TB or /data=500G".to_owned())?;
     Ok((handle.parse().map_err(|error: InvalidHandle| error.to_string())?, parse_size(size)?))
 }
 
@@ -20,9 +20,8 @@ pub fn data(text: &str) -> Result<(Handle, u64), String> {
 /// # Errors
 /// A message: no size or an invalid size.
 pub fn capacity(text: &str) -> Result<(String, u64), String> {
-    let (name, size) = text
-        .rsplit_once('=')
-        .ok_or_else(|| format!("expected DEV=SIZE, got '{text}'; for example eth0=12.5GB"))?;
+    let (name, size) =
+        text.rsplit_once('=').ok_or_else(|| "expected DEV=SIZE, for example eth0=12.5GB".to_owned())?;
     Ok((name.to_owned(), parse_size(size)?))
 }
 
@@ -31,7 +30,7 @@ pub fn capacity(text: &str) -> Result<(String, u64), String> {
 /// # Errors
 /// A message: text of another form.
 pub fn reserve(text: &str) -> Result<(NodeId, u32), String> {
-    let invalid = || format!("expected NODE:CORES, got '{text}'; for example 0:2");
+    let invalid = || "expected NODE:CORES, for example 0:2".to_owned();
     let (node, cores) = text.split_once(':').ok_or_else(invalid)?;
     Ok((NodeId(node.parse().map_err(|_| invalid())?), cores.parse().map_err(|_| invalid())?))
 }

@@ -211,5 +211,5 @@ pub fn engine(text: &str) -> Result<IoEngine, String> {
     let all = [Disk, Fio, Tcp, Iperf3, Perftest, Cuda, Nvbandwidth];
     let names: Vec<&str> = all.iter().map(|engine| engine.name()).collect();
     let found = all.into_iter().find(|engine| engine.name() == text);
-    found.ok_or_else(|| format!("expected one of {}, got '{text}'", names.join(", ")))
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }

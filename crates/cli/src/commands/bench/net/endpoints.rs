@@ -62,8 +62,8 @@ pub struct Endpoints {
 impl Endpoints {
     /// Describes the ends of a session.
     ///
-    /// `device` is the requested local device; default: the interface with the address that reaches the
-    /// peer.
+    /// `device` is the requested local device; default: the interface with the address that reaches
+    /// the peer.
     pub fn of(
         context: ResolveContext,
         far: &remote::RemoteHost,

@@ -5,7 +5,7 @@ pub mod remote;
 pub mod serve;
 
 use super::shared::{self, BoundsArgs};
-use crate::args::{integer, Common, Directions};
+use crate::args::{address, integer, Common, Directions};
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -40,7 +40,7 @@ pub struct NetArgs {
     #[arg(long, conflicts_with_all = ["peer", "machine"])]
     pub serve: bool,
     /// Address to listen on; default: all addresses of this host
-    #[arg(long, value_name = "ADDRESS", requires = "serve")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "serve")]
     pub bind: Option<IpAddr>,
     /// Serve only the client that started this process, and end with it
     #[arg(long, hide = true, requires = "serve")]

@@ -1,6 +1,7 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
+use crate::args::{address, integer};
 use crate::failure::Failure;
 use crate::ssh::{self, ManagedProcess};
 use clap::Args;
@@ -31,13 +32,13 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "HOST")]
     pub peer: Option<String>,
     /// Port of a running server (numaio bench net --serve)
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = integer(1..=u16::MAX))]
     pub port: Option<u16>,
     /// Token that the server printed; prefer the environment, which process lists do not show
     #[arg(long, value_name = "TOKEN", env = "NUMAIO_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// Address of the other host for streams, if it differs from the host name's
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub via: Option<IpAddr>,
     /// Path of numaio on the other host, if it is not in PATH; a path, not a command
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::remote_path)]
@@ -150,7 +151,7 @@ fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
         let failure = Failure::new(&error);
         match error {
             PeerError::Unreachable { .. } => failure.hint(
-                "a firewall may block the port: serve with a permitted --port, or specify another address by --via",
+                "a firewall may block the port: serve with a permitted --port, or use another address (--via)",
             ),
             PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
             PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
