@@ -77,12 +77,12 @@ fn assert_rejected(home: &Home, args: &[&str], code: i32, error: &[&str], hint: 
 #[test]
 fn errors_name_files_that_are_not_documents() {
     let home = home();
-    let documents: &[&str] = &["model, stream, latency, compare and topology", "--json"];
+    let documents: &[&str] = &["topology, model, stream, latency and compare", "--json"];
     let wrong: [(&str, &[&str], &[&str]); 11] = [
-        ("cut.json", &["not JSON"], &["cut short"]),
-        ("empty.json", &["not JSON"], &["cut short"]),
+        ("cut.json", &["not JSON"], &["truncated"]),
+        ("empty.json", &["not JSON"], &["truncated"]),
         ("notes.txt", &["not JSON"], documents),
-        ("newer.json", &["numaio/model/9", "a newer numaio"], &["that version of numaio"]),
+        ("newer.json", &["numaio/model/9", "a newer numaio"], &["use a newer numaio"]),
         ("foreign.json", &["no field `schema`"], documents),
         ("no-cells.json", &["field `record`", "missing field `cells`"], documents),
         ("words.json", &["field `record.cells[0].", "median`", "\"fast\""], documents),
@@ -126,7 +126,7 @@ fn errors_name_documents_of_another_machine() {
         &["report", "other.json", "--machine", "amd-2p"],
         1,
         &["other.json"],
-        &["leave --machine"],
+        &["omit --machine"],
     );
     assert_rejected(
         &home,
@@ -183,7 +183,7 @@ fn errors_name_documents_without_usable_content() {
             &[command, "--machine", "this.tape"],
             1,
             &["not on the tape"],
-            &["when it was recorded"],
+            &["measurements of its recording"],
         );
     }
     assert_rejected(
@@ -262,11 +262,11 @@ fn reports_unwritable_destinations() {
         &["report", "model.json", "-o", "/dev/null/"],
         1,
         &["/dev/null"],
-        &["another place"],
+        &["another path"],
     );
     // Unreadable input leaves the existing file unchanged.
-    assert_rejected(&home, &["report", "cut.json", "-o", "there.html"], 1, &["cut.json"], &["cut short"]);
-    assert_rejected(&home, &["report", "cut.json", "-o", "new/"], 1, &["cut.json"], &["cut short"]);
+    assert_rejected(&home, &["report", "cut.json", "-o", "there.html"], 1, &["cut.json"], &["truncated"]);
+    assert_rejected(&home, &["report", "cut.json", "-o", "new/"], 1, &["cut.json"], &["truncated"]);
     assert_eq!(fs::read_to_string(home.0.join("there.html")).expect("a file"), "existing content");
 }
 
