@@ -381,7 +381,7 @@ pub struct RoundsArgs {
     #[arg(long)]
     pub pause_balancing: bool,
     /// Seed of the order of visits [default: the time]
-    #[arg(long, value_name = "N", hide = true, value_parser = integer(0..=u64::MAX))]
+    #[arg(long, value_name = "N", hide = true, value_parser = seed)]
     pub seed: Option<u64>,
 }
 
@@ -440,13 +440,26 @@ pub fn count(text: &str) -> Result<u32, String> {
 }
 
 /// Returns a parser of integers in a range.
-pub fn integer<N: FromStr + PartialOrd + Display + Clone>(
-    range: RangeInclusive<N>,
-) -> impl Fn(&str) -> Result<N, String> + Clone {
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| format!("expected an integer from {} to {}", range.start(), range.end()))
-    }
+pub fn integer(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| integer_within(text, &range)
+}
+
+/// Parses the number of a port.
+pub fn port(text: &str) -> Result<u16, String> {
+    integer_within(text, &(1..=u16::MAX))
+}
+
+/// Parses a seed.
+pub fn seed(text: &str) -> Result<u64, String> {
+    integer_within(text, &(0..=u64::MAX))
+}
+
+fn integer_within<N: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: &RangeInclusive<N>,
+) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("expected an integer from {} to {}", range.start(), range.end()))
 }
 
 /// Parses an IP address.

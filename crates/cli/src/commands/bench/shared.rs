@@ -1,6 +1,6 @@
 //! Common options and steps of `numaio bench`: placement of streams, limits, and output.
 
-use crate::args::{integer, node, percent, seconds, Common, Directions};
+use crate::args::{node, percent, seconds, seed, Common, Directions};
 use crate::commands::json;
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub struct BoundsArgs {
     #[arg(long, value_name = "MS", default_value = "500", value_parser = window)]
     pub window: u32,
     /// Seed of the order of visits; default: the time
-    #[arg(long, value_name = "N", hide = true, value_parser = integer(0..=u64::MAX))]
+    #[arg(long, value_name = "N", hide = true, value_parser = seed)]
     pub seed: Option<u64>,
     /// Print the saved document as JSON
     #[arg(long)]

@@ -1,7 +1,7 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
-use crate::args::{address, integer};
+use crate::args::{address, port};
 use crate::failure::Failure;
 use crate::ssh::{self, ManagedProcess};
 use clap::Args;
@@ -32,7 +32,7 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "HOST")]
     pub peer: Option<String>,
     /// Port of a running server (numaio bench net --serve)
-    #[arg(long, value_name = "PORT", value_parser = integer(1..=u16::MAX))]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub port: Option<u16>,
     /// Token that the server printed; prefer the environment, which process lists do not show
     #[arg(long, value_name = "TOKEN", env = "NUMAIO_TOKEN", hide_env_values = true)]
