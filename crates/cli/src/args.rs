@@ -1,7 +1,7 @@
 //! The command line: all commands, the options common to them, and value parsers.
 
 use crate::commands::copy;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{
     Arg, ArgAction, ArgMatches, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand,
     ValueEnum,
@@ -51,8 +51,13 @@ impl Args {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
     }
 
-    /// Adds an alternative to the error if it is about an rsync option that `numaio copy` lacks.
-    fn explain_parse_error(error: clap::Error, words: &[OsString]) -> clap::Error {
+    /// Names the environment variable of a wrong value, and the alternative to an rsync option that
+    /// `numaio copy` lacks.
+    fn explain_parse_error(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+        if let Some(variable) = variable_of_wrong_value(&error, words) {
+            let tip = format!("the value is from the environment variable {variable}").into();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        }
         let is_copy = words.iter().any(|word| word == "copy");
         if !is_copy || error.kind() != ErrorKind::UnknownArgument {
             return error;
@@ -62,6 +67,15 @@ impl Args {
         copy::remove_unsupported_suggestion(&mut error);
         error
     }
+}
+
+/// Returns the environment variable of a wrong value of an option that was not passed.
+fn variable_of_wrong_value(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
+    let long = option.split([' ', '=']).next()?;
+    let is_passed = words.iter().any(|word| word.to_string_lossy().starts_with(long));
+    let variable = format!("NUMAIO_{}", long.trim_start_matches('-').replace('-', "_").to_uppercase());
+    (!is_passed && std::env::var_os(&variable).is_some()).then_some(variable)
 }
 
 /// Options with a default from the environment that conflict with others.

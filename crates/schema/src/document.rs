@@ -66,7 +66,7 @@ pub enum Document {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Invalid JSON, such as a truncated file.
-    #[error("not JSON: {0}")]
+    #[error("{}", explain_syntax(.0))]
     NotJson(serde_json::Error),
     /// JSON without a field `schema`.
     #[error("no field `schema`: not a numaio document")]
@@ -146,6 +146,14 @@ fn schema_of(text: &str) -> Result<String, DocumentError> {
         // An array, a number, or a schema that is not a string: JSON, but not a document.
         Err(error) if error.is_data() => Err(DocumentError::NoSchema),
         Err(error) => Err(DocumentError::NotJson(error)),
+    }
+}
+
+fn explain_syntax(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    match error.is_eof() {
+        true => format!("incomplete JSON: it ends at line {line}, column {column}"),
+        false => format!("not JSON: line {line}, column {column}"),
     }
 }
 

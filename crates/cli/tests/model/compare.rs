@@ -161,7 +161,7 @@ fn rejects_invalid_views_with_file_and_field() {
     rejects(&to_json(&negative), &["nodes[1].value"]);
     let good = to_json(&measured_io(&machine, 7));
     rejects(&good.replace("view/1", "view/2"), &["numaio/view/2", "newer"]);
-    rejects(&good[..good.len() / 2], &["not JSON"]);
+    rejects(&good[..good.len() / 2], &["incomplete JSON"]);
     rejects(&good.replace("\"n\":10", "\"n\":\"ten\""), &["field `nodes[0].n`"]);
     rejects(&good.replace("bytes-per-s", "furlongs"), &["field `quantity`", "furlongs"]);
     let topology = home.run(&["topology", "--machine", DL585, "--json"]).ok();

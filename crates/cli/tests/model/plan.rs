@@ -307,7 +307,7 @@ fn syntax_errors_have_a_line_number() {
     let none = home.file("none.json", "{\"nodes\": []}");
     home.run(&["plan", "--file", &none]).failed(1, &["no field `schema`", "numaio/plan-problem/1"]);
     let cut = home.file("cut.json", "{\"schema\": \"numaio/plan-problem/1\", ");
-    home.run(&["plan", "--file", &cut]).failed(1, &["not JSON", "truncated"]);
+    home.run(&["plan", "--file", &cut]).failed(1, &["incomplete JSON", "truncated"]);
     let topology = home.run(&["topology", "--machine", "amd-2p", "--json"]).ok();
     let other = home.file("topology.json", &topology);
     home.run(&["plan", "--file", &other]).failed(1, &["not a planning problem", "--problem"]);

@@ -151,7 +151,7 @@ fn cost_is_unknown_without_a_model() {
     }
     let irqs = of_rule(&found, "irq-foreign-node");
     assert_eq!(irqs.cost, Cost::Unknown { find_out: "run numaio model".into() });
-    assert!(found.unseen.iter().any(|unseen| unseen.contains("no model")), "{:?}", found.unseen);
+    assert!(found.unseen.iter().any(|unseen| unseen.contains("no saved model")), "{:?}", found.unseen);
 }
 
 /// Diagnoses this machine and all available recorded ones.

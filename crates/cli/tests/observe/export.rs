@@ -219,6 +219,6 @@ fn errors_name_unsuitable_documents() {
     home.run(&["export", &home.path("absent.json")]).failed(1, &["absent.json"]);
     let truncated = std::fs::read_to_string(&stream).expect("a file");
     let truncated = home.file("cut.json", &truncated[..truncated.len() - 9]);
-    home.run(&["export", &topology, &truncated]).failed(1, &["cut.json", "not JSON"]);
+    home.run(&["export", &topology, &truncated]).failed(1, &["cut.json", "incomplete JSON"]);
     home.run(&["export", "--apply"]).failed(2, &["--format weights"]);
 }

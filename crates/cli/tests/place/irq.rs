@@ -180,7 +180,7 @@ fn undo_reports_that_it_waits_for_another_process() {
     let stderr = fs::File::create(&log).expect("a file");
     let mut undo = home.numaio(&["undo"]).stderr(stderr).spawn().expect("started");
     let text = || fs::read_to_string(&log).expect("a file");
-    until(|| text().contains("waits for another numaio"), text);
+    until(|| text().contains("waiting for another numaio"), text);
     assert!(undo.try_wait().expect("a status").is_none(), "undo does not wait for the lock");
     drop(lock);
     assert!(undo.limited_status().expect("ended").success());

@@ -449,7 +449,7 @@ fn errors_name_the_file_and_field_of_invalid_documents() {
     let newer = dir.text("newer.json", &model.replacen("numaio/model/1", "numaio/model/9", 1));
     failed(&[&newer], &["newer.json", "a newer numaio", "numaio/model/1"]);
     let cut = dir.text("cut.json", &model[..model.len() / 2]);
-    failed(&[&cut], &["cut.json", "not JSON"]);
+    failed(&[&cut], &["cut.json", "incomplete JSON"]);
     let damaged = dir.text("damaged.json", &model.replacen("\"samples\":10", "\"samples\":\"ten\"", 1));
     failed(&[&damaged], &["damaged.json", "record.cells[0].visits[0].samples"]);
     let foreign = dir.text("foreign.json", "[1, 2]");

@@ -79,8 +79,8 @@ fn errors_name_files_that_are_not_documents() {
     let home = home();
     let documents: &[&str] = &["topology, model, stream, latency and compare", "--json"];
     let wrong: [(&str, &[&str], &[&str]); 11] = [
-        ("cut.json", &["not JSON"], &["truncated"]),
-        ("empty.json", &["not JSON"], &["truncated"]),
+        ("cut.json", &["incomplete JSON"], &["truncated"]),
+        ("empty.json", &["incomplete JSON"], &["truncated"]),
         ("notes.txt", &["not JSON"], documents),
         ("newer.json", &["numaio/model/9", "a newer numaio"], &["use a newer numaio"]),
         ("foreign.json", &["no field `schema`"], documents),
