@@ -268,7 +268,7 @@ fn invalid_input_fails_with_a_hint() {
         (&["place", "--near", &device, "--tasks", "9000"], 1, "9000 cores are needed", "fewer --tasks"),
         (&["place", "--near", &device, "--needs", "12q"], 2, "invalid size", ""),
         (&["place", "--near", &device, "--needs", "90P", "--strict"], 1, "need 90 PiB", "--strict"),
-        (&["place", "--near", &device, "--model", &file], 1, "no JSON", ""),
+        (&["place", "--near", &device, "--model", &file], 1, "not JSON", ""),
         (&["run", "--near", &device, "--", "no-such-program"], 127, "no such program", ""),
         (&["run", "--near", &device, "--verify", "--", "no-such-program"], 127, "no such program", ""),
         (&["run", "--near", &device, "--", &file], 126, "cannot execute", ""),

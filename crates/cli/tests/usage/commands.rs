@@ -142,7 +142,7 @@ fn help_lists_commands_and_options() {
     assert!(numaio(&["--version"]).ok().starts_with("numaio "));
     let described = [
         ("copy", &["NUMAIO_SSH", "[alias: -P]", "at a daemon 64"][..]),
-        ("doctor", &["Exit status: 0 nothing was found", "Nothing is changed"]),
+        ("doctor", &["Exit status: 0 no findings", "Nothing is changed"]),
         ("keygen", &["XDG_CONFIG_HOME"]),
         ("run", &["NUMAIO_TASK is", "NUMAIO_TASKS", "127: the program does not"]),
         ("status", &["Exit status: 1"]),
@@ -239,7 +239,7 @@ fn errors_name_the_line_of_a_malformed_tape() {
     seen(&malformed).failed(1, &["line 5"]);
     // A tape truncated by a crash contains everything before.
     seen(&good[..good.len() - 30]).ok();
-    seen(&lines[..3].join("\n")).failed(1, &["ends before the machine", "hint"]);
+    seen(&lines[..3].join("\n")).failed(1, &["incomplete tape", "hint"]);
     fs::write(home.0.join("b.tape"), [0xff; 1000]).expect("a file");
     home.run(&["topology", "--machine", "b.tape"]).failed(1, &["b.tape", "UTF-8", "hint"]);
     home.run(&["topology", "--machine", "."]).failed(2, &["directory", "hint"]);
@@ -343,7 +343,7 @@ fn unwritable_destination_fails_before_measuring() {
     fails_early(home.run(&["compare", "--measure", "--time-limit", "1"]), &["state", "hint", "--no-save"]);
     let mut homeless = long_campaign(&["model"]);
     homeless.env_remove("HOME").env_remove("XDG_STATE_HOME");
-    fails_early(run(homeless), &["no place to save", "hint", "HOME"]);
+    fails_early(run(homeless), &["no state directory", "hint", "HOME"]);
     let record = |tape: &str| run(long_campaign(&["record", "-o", tape]));
     fails_early(record("nowhere/a.tape"), &["nowhere/a.tape", "No such file"]);
     fails_early(record("."), &["directory"]);
