@@ -545,8 +545,9 @@ fn linux_file_systems_preserve_all_attributes_in_both_directions() {
     let needed =
         ["mkfs.ext4", "setfattr", "getfattr", "setfacl", "getfacl"].map(|tool| (tool, "all file systems"));
     let names = needed.map(|tool| tool.0).join(" ");
-    let begin =
-        format!("for it in {names}; do has $it || exit 0; done\nmake_fs ext4 100M ext4 mkfs.ext4 -q -b 4096\n");
+    let begin = format!(
+        "for it in {names}; do has $it || exit 0; done\nmake_fs ext4 100M ext4 mkfs.ext4 -q -b 4096\n"
+    );
     let script = [FULL, &begin, ROUND_TRIP, LINUX_FILE_SYSTEMS].concat();
     let (folder, found) = run(TEST, &lab, &[&others[..], &needed].concat(), &script);
     if needed.iter().any(|(tool, _)| !found.contains(*tool)) {
