@@ -11,10 +11,11 @@ disk_target=lab/build/disk
 missing_tools=
 
 # Runs a check, or reports it as skipped if its tool is missing: a minimal Rust installation lacks some.
-check() { # NAME REMEDY COMMAND...
+check() { # TOOL REMEDY COMMAND...
     name=$1 remedy=$2
     shift 2
-    if "$1" "$2" --version >/dev/null 2>&1; then
+    # shellcheck disable=SC2086  # "cargo fmt" is a command and its argument
+    if $name --version >/dev/null 2>&1; then
         "$@" || { echo "$(basename "$0"): $name failed" >&2; exit 1; }
     else
         missing_tools="$missing_tools
@@ -23,13 +24,13 @@ skipped: $name: not installed ($remedy)"
 }
 
 check_format() {
-    check rustfmt "rustup component add rustfmt" cargo fmt --all --check
-    check rustfmt "rustup component add rustfmt" cargo fmt --manifest-path "$disk" --check
+    check "cargo fmt" "rustup component add rustfmt" cargo fmt --all --check
+    check "cargo fmt" "rustup component add rustfmt" cargo fmt --manifest-path "$disk" --check
 }
 
 check_lints() {
-    check clippy "rustup component add clippy" cargo clippy --workspace --all-targets --quiet -- -D warnings
-    check clippy "rustup component add clippy" \
+    check "cargo clippy" "rustup component add clippy" cargo clippy --workspace --all-targets --quiet -- -D warnings
+    check "cargo clippy" "rustup component add clippy" \
         cargo clippy --manifest-path "$disk" --target-dir "$disk_target" --all-targets --quiet -- -D warnings
 }
 

@@ -56,7 +56,7 @@ fn make_names_unique(views: &mut [View]) {
 /// The rank agreement is Kendall's tau-b (Kendall, 1945): S / sqrt(A B), with S the concordant
 /// pairs less the discordant ones, and A and B the pairs that the first and the second view
 /// distinguish. A pair is a tie in a view with equal stated values or overlapping 95 % intervals.
-/// Such ties are not an equivalence (see [`compare_nodes`]), which the formula does not need: it is
+/// Such ties are not an equivalence (see `compare_nodes`), which the formula does not need: it is
 /// the correlation of two antisymmetric tables of -1, 0 and 1, and stays between -1 and 1.
 pub fn agreement(first: &View, second: &View) -> Agreement {
     let both: Vec<(&NodeValue, &NodeValue)> =

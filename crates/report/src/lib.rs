@@ -1,8 +1,8 @@
 //! Formats documents as text, SVG, HTML, LaTeX, Markdown, CSV and hwloc XML.
 //!
 //! All functions are pure: they read no clock, terminal or file. Names come from firmware, drivers
-//! and recorded tapes, so they are untrusted: [`style`] replaces control characters, escape
-//! sequences and marks that change the direction of writing before a name is written.
+//! and recorded tapes, so they are untrusted: the module `style` replaces control characters,
+//! escape sequences and marks that change the direction of writing before a name is written.
 
 mod bundle;
 mod comparison_text;

@@ -1,5 +1,5 @@
 //! Control channel of a daemon: a TLS connection whose ends know each other by persistent keys. It
-//! is opened like data connections ([`super::tls`]), exchanges a few lines, and then carries two
+//! is opened like data connections (`super::tls`), exchanges a few lines, and then carries two
 //! byte streams.
 
 use super::deadline::DeadlineSocket;
