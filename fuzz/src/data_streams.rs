@@ -4,7 +4,7 @@ use crate::packets::stream_of;
 use numaio_linux::files::Roots;
 use numaio_linux::port::net::{DataStream, StreamDirection};
 use numaio_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
-use numaio_machine::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::LazyLock;

@@ -1,9 +1,9 @@
 //! One side of a transfer whose peer sends arbitrary packets.
 
 use crate::simulated_transfer::{sink_disk, sink_side, source_disk, source_side};
-use numaio_machine::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MAX_FRAME_BYTES};
 use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_sim::mover::Disk;
+use numaio_mover::port::{Attributes, Event, FilePath, Operation, Packet, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover::simulator::Disk;
 use std::time::Duration;
 
 /// Decodes packets from an input: the lengths of frames and data in two bytes each, then both.

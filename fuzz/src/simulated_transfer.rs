@@ -1,19 +1,19 @@
 //! A small transfer between two simulated disks, from which seeds are made.
 
 use crate::peers::input_of;
-use numaio_machine::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::accounts::AccountLookup;
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::port::{Event, NameMatching, Packet, Stamp};
+use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
-use numaio_sim::mover::{Disk, Inode, Kind, Object};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
             false,
         )),
         dry_run: false,
-        keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,

@@ -3,7 +3,7 @@
 //! `tools/fuzz` runs targets with libFuzzer, guided by coverage.
 
 use numaio_fuzz::{seeds, simulated_transfer, TARGETS};
-use numaio_sim::mover::Chance;
+use numaio_mover::simulator::Chance;
 
 /// Mutations of each seed.
 const MUTATIONS: u32 = 1000;

@@ -1,9 +1,5 @@
 //! Conformance checks that every implementation of the machine traits runs.
 
-mod port;
-
-pub use port::{compression, files, Files};
-
 use crate::control::{Change, Control, ControlError};
 use crate::ids::{CpuId, NodeId};
 use crate::locate::{

@@ -2,8 +2,8 @@
 //!
 //! Contains ids and sets, the [`Topology`](topology::Topology) with its parsers over a
 //! [`Sysfs`](sysfs::Sysfs), the workloads, the traits through which numaio accesses a machine
-//! ([`sysfs::Sysfs`], [`probe::Probe`], [`control::Control`], [`locate::Locate`], [`port::Port`]),
-//! and the [`tape`], a recording of a machine.
+//! ([`sysfs::Sysfs`], [`probe::Probe`], [`control::Control`], [`locate::Locate`]), and the
+//! [`tape`], a recording of a machine.
 //!
 //! The crate makes no system calls and has no `unsafe` code: a machine is the text of its files and
 //! the results of workloads.
@@ -19,7 +19,6 @@ pub mod ids;
 pub mod interleave;
 pub mod locate;
 pub mod near;
-pub mod port;
 pub mod probe;
 pub mod process;
 pub mod set;

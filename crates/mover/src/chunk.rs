@@ -7,8 +7,8 @@
 
 use crate::entry::FileNumber;
 use crate::extent::{Extent, ExtentSet};
+use crate::port::BLOCK;
 use crate::wire::MAX_CHUNK;
-use numaio_machine::port::BLOCK;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ mod tests;
 pub use block::{compress, decompress};
 pub use link_rate::LinkRate;
 
-use numaio_machine::port::CompressionResult;
+use crate::port::CompressionResult;
 use std::time::Duration;
 
 /// When to compress data.

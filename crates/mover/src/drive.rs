@@ -1,11 +1,11 @@
 //! The interface between a side of a transfer and its port, and the state that both sides share.
 
+use crate::port::{Event, Operation, Packet, Port, Ticket};
 use crate::report::{Report, Totals, TransferOutcome};
 use crate::wire::{
     Decoder, DisplayText, Frame, Problem, ProblemSubject, Reason, Side, StreamHeader, StreamItem, TransferId,
     WireError,
 };
-use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Hash functions for data blocks and complete files.
 
-use numaio_machine::port::{Digest, Hash, RunningHash};
+use crate::port::{Digest, Hash, RunningHash};
 
 /// A hash function for parts of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::drive::PeerState;
 use crate::hash::FileHasher;
-use numaio_machine::port::{ContentHash, Digest, Fault, FilePath, Identity, Operation, Ticket};
+use crate::port::{ContentHash, Digest, Fault, FilePath, Identity, Operation, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum files read at the same time.

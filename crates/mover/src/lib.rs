@@ -8,12 +8,14 @@
 //! construction, and every length is checked against a limit before anything is stored.
 //!
 //! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] connects
-//! one of them to a [`Port`](numaio_machine::port::Port).
+//! one of them to a [`Port`](port::Port), which performs the operations. Every port passes the checks
+//! of [`conformance`]; [`simulator`] has a file system for tests.
 
 pub mod accounts;
 mod acl;
 pub mod chunk;
 pub mod compression;
+pub mod conformance;
 pub mod drive;
 pub mod entry;
 pub mod extent;
@@ -24,7 +26,9 @@ pub mod journal;
 pub mod name;
 mod name_set;
 mod own_files;
+pub mod port;
 pub mod report;
+pub mod simulator;
 pub mod sink;
 pub mod source;
 pub mod wire;

@@ -1,10 +1,30 @@
 //! Reports and results of a transfer for its user.
 
+use crate::port::FaultKind;
 use crate::wire::{ManifestEntry, Problem, Reason, Side, SinkChange};
-use numaio_machine::port::FaultKind;
 
-/// Running totals of a transfer, as stored in job records.
-pub use numaio_schema::JobTotals as Totals;
+/// Running totals of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Entries found at the source.
+    pub entries: u64,
+    /// Bytes to transfer, of the entries found so far.
+    pub size: u64,
+    /// Entries created or changed at the sink.
+    pub moved: u64,
+    /// Entries that were up to date, or skipped on request.
+    pub unchanged: u64,
+    /// Entries removed at the sink.
+    pub removed: u64,
+    /// Number of problems.
+    pub failed: u64,
+    /// Bytes of file data transferred.
+    pub bytes: u64,
+    /// Bytes of file data on the wire: fewer with compression, more if received data was discarded.
+    pub sent: u64,
+    /// Bytes reused from an interrupted transfer.
+    pub resumed: u64,
+}
 
 /// An event of interest to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]

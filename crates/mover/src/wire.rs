@@ -8,8 +8,8 @@ use crate::entry::{EntryError, FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{is_terminal_unsafe, Name, NameError};
+use crate::port::{Digest, BLOCK};
 use crate::report::ChangeKind;
-use numaio_machine::port::{Digest, BLOCK};
 
 pub(crate) mod batch;
 pub(crate) mod bytes;

@@ -2,13 +2,11 @@
 //!
 //! A [`Spec`] describes a machine; [`render()`] renders it as Linux does, as a tree of /sys and
 //! /proc files for the real parsers; and [`Simulated`] runs workloads on it by sharing its paths
-//! and links max-min fairly, with seeded noise. [`mover`] is a file system for movers.
-//! [`execute`](mod@execute) simulates a transfer chunk by chunk. The crate does not depend on the
-//! models that are fitted to it.
+//! and links max-min fairly, with seeded noise. [`execute`](mod@execute) simulates a transfer chunk
+//! by chunk. The crate does not depend on the models that are fitted to it.
 
 mod check;
 pub mod execute;
-pub mod mover;
 mod noise;
 pub mod render;
 pub mod shapes;

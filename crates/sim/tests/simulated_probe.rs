@@ -262,21 +262,3 @@ fn answers_questions_from_its_table() {
     conformance::fill_answers(|question, answer| answers.add(question, answer));
     conformance::locate(&machine(|_| ()).with_answers(answers));
 }
-
-#[test]
-fn simulated_disk_passes_the_port_conformance_checks() {
-    let mut disk = numaio_sim::mover::Disk::default();
-    conformance::files(conformance::Files {
-        run: &mut |operation| disk.run(operation),
-        buffer: &|bytes| bytes.to_vec(),
-    });
-}
-
-#[test]
-fn simulated_disk_compresses_like_a_port() {
-    let mut disk = numaio_sim::mover::Disk::default();
-    conformance::compression(conformance::Files {
-        run: &mut |operation| disk.run(operation),
-        buffer: &|bytes| bytes.to_vec(),
-    });
-}

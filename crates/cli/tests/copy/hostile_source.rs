@@ -4,7 +4,6 @@
 use crate::support::{CommandOutput, Home, Limited, LIMIT};
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
-use numaio_machine::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
@@ -13,7 +12,9 @@ use numaio_mover::extent::Extent;
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
+use numaio_mover::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
 };
@@ -21,7 +22,6 @@ use numaio_mover::source::Origin;
 use numaio_mover::wire::{
     BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId,
 };
-use numaio_sim::mover::Chance;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ fn options() -> SinkOptions {
         filter: Filter::default(),
         requested: None,
         dry_run: false,
-        keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,

@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{
+use numaio_mover::port::{
     is_root_only_xattr, Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr,
 };
 use rustix::fd::{AsRawFd, BorrowedFd};

@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::read::{changed, open, same};
 use super::resolve::Resolver;
 use super::stat::file_stat;
-use numaio_machine::port::{ContentHash, Fault, FileKind};
+use numaio_mover::port::{ContentHash, Fault, FileKind};
 use rustix::io::retry_on_intr;
 
 /// Bytes per read, small enough for the L2 cache.

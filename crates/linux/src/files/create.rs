@@ -8,7 +8,7 @@ use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{
+use numaio_mover::port::{
     Fault, FaultKind, FileKind, FilePath, NewObject, Object, UNFINISHED_DIRECTORY_MODE,
 };
 use rustix::fd::AsFd;
@@ -54,7 +54,7 @@ impl Roots {
                 match mode != metadata.mode && metadata.user == self.user && !self.super_user {
                     true => {
                         let attributes =
-                            numaio_machine::port::Attributes { mode: Some(mode), ..Default::default() };
+                            numaio_mover::port::Attributes { mode: Some(mode), ..Default::default() };
                         self.set(Target::Named(place), &metadata, &attributes, !0)
                     }
                     false => Ok(()),
@@ -133,7 +133,7 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::port::{Attributes, Operation, Outcome, BLOCK};
+    use numaio_mover::port::{Attributes, Operation, Outcome, BLOCK};
     use rustix::fs::XattrFlags;
     use std::fs;
     use std::os::unix::fs::MetadataExt;

@@ -9,7 +9,7 @@ use super::filesystem::{is_filesystem, OVERLAYFS};
 use super::resolve::Resolver;
 use super::write::write_all;
 use super::{read, Roots, Started};
-use numaio_machine::port::{Fault, FileWrite, Hash, Outcome, Part, ReadPiece};
+use numaio_mover::port::{Fault, FileWrite, Hash, Outcome, Part, ReadPiece};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
@@ -184,7 +184,7 @@ fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
 mod tests {
     use super::super::stat::file_stat;
     use super::*;
-    use numaio_machine::port::{Digest, FaultKind, FilePath, OpenMode, Operation, BLOCK};
+    use numaio_mover::port::{Digest, FaultKind, FilePath, OpenMode, Operation, BLOCK};
     use rustix::fs::Mode;
     use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Conversion of kernel errors to faults.
 
-use numaio_machine::port::{Fault, FaultKind};
+use numaio_mover::port::{Fault, FaultKind};
 use rustix::io::Errno;
 
 /// Returns a converter from an errno to a fault: `cannot {action}: {error}`.

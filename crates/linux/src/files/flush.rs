@@ -43,7 +43,7 @@ mod tests {
     use super::super::fuse::{Volume, FLUSH};
     use super::super::Roots;
     use super::*;
-    use numaio_machine::port::{
+    use numaio_mover::port::{
         Attributes, Digest, FaultKind, FileCompletion, FilePath, FileWrite, OpenMode, Operation, Outcome,
         Part,
     };

@@ -145,7 +145,7 @@ fn attributes(node: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::files::Roots;
-    use numaio_machine::port::{
+    use numaio_mover::port::{
         Attributes, Digest, Fault, FileCompletion, FilePath, FileWrite, OpenMode, Operation, Outcome, Part,
         Stamp,
     };

@@ -6,7 +6,7 @@ use super::fault::fault;
 use super::read::is_renumbered;
 use super::resolve::ResolvedName;
 use super::stat::file_stat;
-use numaio_machine::port::{Fault, FaultKind, FileKind, FilePath};
+use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;

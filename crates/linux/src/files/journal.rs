@@ -7,7 +7,7 @@ use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::write::write_all;
 use super::Roots;
-use numaio_machine::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
+use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};

@@ -5,7 +5,7 @@ use super::name_matching::names_in;
 use super::resolve::{ResolvedName, Resolver};
 use super::stat::RunBudget;
 use super::Roots;
-use numaio_machine::port::{Details, Fault, FaultKind, FilePath, Listing, NameMatching};
+use numaio_mover::port::{Details, Fault, FaultKind, FilePath, Listing, NameMatching};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;

@@ -37,7 +37,7 @@ pub(crate) use direct::{Block, Request};
 
 use in_place::InPlace;
 use list::Listings;
-use numaio_machine::port::{Fault, FaultKind, FilePath, FileWrite, Operation, Outcome, Part};
+use numaio_mover::port::{Fault, FaultKind, FilePath, FileWrite, Operation, Outcome, Part};
 use page_cache::CachePolicy;
 use resolve::Resolver;
 use rustix::fd::OwnedFd;

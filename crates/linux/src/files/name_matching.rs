@@ -6,7 +6,7 @@ use super::filesystem::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, 
 use super::owner::{temporary_name, with_probe_file};
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::NameMatching;
+use numaio_mover::port::NameMatching;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};
 use rustix::io::Errno;

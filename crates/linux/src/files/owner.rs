@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::resolve::ResolvedName;
 use super::stat::file_stat;
 use super::Roots;
-use numaio_machine::port::{Fault, FileStat};
+use numaio_mover::port::{Fault, FileStat};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;

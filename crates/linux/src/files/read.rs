@@ -6,7 +6,7 @@ use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
 use super::resolve::Resolver;
 use super::stat::file_stat;
 use super::{Roots, Started};
-use numaio_machine::port::{Fault, FaultKind, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece};
+use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};

@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::permissions::retry_with_permission;
 use super::resolve::Resolver;
 use super::short_names::reject_short_name;
-use numaio_machine::port::{Fault, FaultKind, FilePath};
+use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;

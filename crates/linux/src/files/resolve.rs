@@ -3,7 +3,7 @@
 use super::attributes::default_bits;
 use super::fault::fault;
 use super::short_names::reject_short_path;
-use numaio_machine::port::{Fault, FaultKind, FilePath};
+use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;

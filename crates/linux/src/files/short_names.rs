@@ -4,7 +4,7 @@
 use super::fault::fault;
 use super::filesystem::{is_filesystem, FAT};
 use super::resolve::{directory, ResolvedName};
-use numaio_machine::port::{Fault, FaultKind};
+use numaio_mover::port::{Fault, FaultKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;

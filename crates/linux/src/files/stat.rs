@@ -6,7 +6,7 @@ use super::fault::fault;
 use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::{path_of_fd, Roots};
-use numaio_machine::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, Stamp, BLOCK};
+use numaio_mover::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, Stamp, BLOCK};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 use super::resolve::Resolver;
 use super::Roots;
-use numaio_machine::conformance;
-use numaio_machine::port::{
+use numaio_mover::conformance;
+use numaio_mover::port::{
     Attributes, FaultKind, FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, OpenedJournal,
     Operation, Outcome, BLOCK,
 };

@@ -11,7 +11,7 @@ use super::resolve::{ResolvedName, Resolver};
 use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::{Roots, Started};
-use numaio_machine::port::{
+use numaio_mover::port::{
     Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Outcome, Part,
     BLOCK,
 };
@@ -383,7 +383,7 @@ fn too_short() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::port::Attributes;
+    use numaio_mover::port::Attributes;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 

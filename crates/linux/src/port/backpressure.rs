@@ -105,8 +105,8 @@ mod tests {
     use super::super::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
     use super::*;
     use crate::files::Roots;
-    use numaio_machine::port::Packet;
-    use numaio_machine::port::{Event, Port, MAX_FRAME_BYTES};
+    use numaio_mover::port::Packet;
+    use numaio_mover::port::{Event, Port, MAX_FRAME_BYTES};
     use std::io::{self, Read, Write};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
-use numaio_machine::port::{CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome};
+use numaio_mover::port::{CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub(super) fn cpu_time(of: ClockId) -> Duration {
 mod tests {
     use super::*;
     use crate::files::Roots;
-    use numaio_machine::conformance;
+    use numaio_mover::conformance;
     use std::fs;
 
     #[test]

@@ -7,7 +7,7 @@ use super::backpressure::{Backpressure, Unsent};
 use super::pool::{Pool, Slab};
 use super::stream_set::StreamSetLink;
 use crate::interrupt::interrupted;
-use numaio_machine::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};

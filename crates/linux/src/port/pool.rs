@@ -3,9 +3,9 @@
 use crate::memory::{map_buffers, Buffer, BufferRequest, FreeMemory};
 use crate::Root;
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::BLOCK;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;
+use numaio_mover::port::BLOCK;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

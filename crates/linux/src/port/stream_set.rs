@@ -19,8 +19,8 @@ use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, Unpa
 use super::pin_thread;
 use super::pool::{Pool, Slab};
 use crate::affinity::Mask;
-use numaio_machine::port::{Event, Packet, MAX_FRAME_BYTES};
 use numaio_machine::set::CpuSet;
+use numaio_mover::port::{Event, Packet, MAX_FRAME_BYTES};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};

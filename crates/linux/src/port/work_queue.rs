@@ -6,7 +6,7 @@
 
 use super::{Slab, WorkerGroup};
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::{FilePath, Operation, Ticket};
+use numaio_mover::port::{FilePath, Operation, Ticket};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -315,7 +315,7 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
-    use numaio_machine::port::{FileWrite, OpenMode};
+    use numaio_mover::port::{FileWrite, OpenMode};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);

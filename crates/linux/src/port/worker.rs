@@ -11,7 +11,7 @@ use super::ring::Ring;
 use super::work_queue::{Claim, Task, WorkQueue};
 use crate::affinity::Mask;
 use crate::files::{Block, Roots, Started};
-use numaio_machine::port::{Event, Outcome, Ticket};
+use numaio_mover::port::{Event, Outcome, Ticket};
 use rustix::io::Errno;
 use std::cell::OnceCell;
 use std::sync::mpsc::Sender;

@@ -3,9 +3,7 @@
 use super::run_alone;
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
-use numaio_machine::port::{
-    Event, FilePath, FileWrite, Identity, OpenMode, Operation, Port, ReadPiece, Stamp,
-};
+use numaio_mover::port::{Event, FilePath, FileWrite, Identity, OpenMode, Operation, Port, ReadPiece, Stamp};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::run_alone;
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::{has_io_uring, FilePort, Pool, Slab};
-use numaio_machine::port::{
+use numaio_mover::port::{
     Digest, FileWrite, Identity, OpenMode, Operation, Outcome, Part, Port, ReadPiece, BLOCK,
 };
 use std::fs::{self, OpenOptions};

@@ -2,7 +2,7 @@
 
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::FilePort;
-use numaio_machine::port::{Operation, Port, ReadPiece};
+use numaio_mover::port::{Operation, Port, ReadPiece};
 use std::fs;
 use std::sync::mpsc::channel;
 use std::time::Duration;

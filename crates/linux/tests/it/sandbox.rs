@@ -6,15 +6,15 @@ use crate::port_setup::{file, identity, outcomes, setting, Folder};
 use numaio_linux::port::FilePort;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
-use numaio_machine::port::{
-    Digest, FaultKind, FilePath, FileWrite, Hash, OpenMode, Operation, Outcome, Port, ReadPiece, BLOCK,
-};
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::workload::{
     CopyLoop, CopyWorkload, Flow, LatencyWorkload, Pages, Placement, Sampling, StreamLoop, StreamOp,
     StreamWorkload,
+};
+use numaio_mover::port::{
+    Digest, FaultKind, FilePath, FileWrite, Hash, OpenMode, Operation, Outcome, Port, ReadPiece, BLOCK,
 };
 use std::io;
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 use numaio_linux::files::Roots;
 use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
-use numaio_machine::port::{Details, Event, FilePath, Identity, Operation, Outcome, Port};
+use numaio_mover::port::{Details, Event, FilePath, Identity, Operation, Outcome, Port};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 
 use crate::name::{is_ignorable, Name};
 use crate::name_set::NameSet;
-use numaio_machine::port::NameMatching;
+use crate::port::NameMatching;
 use std::borrow::Cow;
 use unicase::UniCase;
 use unicode_normalization::UnicodeNormalization;

@@ -2,9 +2,7 @@
 
 use super::{stamp, Sink};
 use crate::entry::{Inode, Kind};
-use numaio_machine::port::{
-    is_root_only_xattr, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp, Xattr,
-};
+use crate::port::{is_root_only_xattr, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp, Xattr};
 
 /// Mode bits (inode(7)).
 const SET_USER_ID: u32 = 0o4000;

@@ -8,13 +8,13 @@ use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, MAX_EX
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
 use crate::own_files::is_own_file;
-use crate::report::ChangeKind;
-use crate::source::in_blocks;
-use crate::wire::{DataRequest, DataRequests, Frame, NeededData, MAX_REQUESTS};
-use numaio_machine::port::{
+use crate::port::{
     Attributes, Fault, FaultKind, FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite,
     NewObject, OpenMode, Operation, Stamp, UNFINISHED_DIRECTORY_MODE,
 };
+use crate::report::ChangeKind;
+use crate::source::in_blocks;
+use crate::wire::{DataRequest, DataRequests, Frame, NeededData, MAX_REQUESTS};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -302,7 +302,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let mode = self.is_created_destination(&name).then_some(UNFINISHED_DIRECTORY_MODE);
         let making = NewObject {
             at: FilePath::new(0, name.as_bytes()),
-            object: numaio_machine::port::Object::Directory,
+            object: crate::port::Object::Directory,
             attributes: Attributes { mode, ..Attributes::default() },
         };
         let action = (!is_there).then_some(ChangeKind::Created);
@@ -359,7 +359,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let put = FileWrite { settle: Some(settle), ..FileWrite::new(at, begin) };
             return self.plan_without_data((number, name), put, bytes_of(&left), expected, plan);
         }
-        let one_part = size <= numaio_machine::port::BLOCK as u64;
+        let one_part = size <= crate::port::BLOCK as u64;
         let key = if in_place { None } else { self.resume_log.key(&name, &inode, &content) };
         let mut file = Incoming {
             name,
@@ -684,8 +684,8 @@ fn in_whole_blocks(content: &Content) -> Content {
     Content::from_extents(size, in_blocks(content.extents(), size)).unwrap_or_else(|_| content.clone())
 }
 
-fn port_object(kind: &Kind, devices: bool) -> Result<numaio_machine::port::Object, Fault> {
-    use numaio_machine::port::Object;
+fn port_object(kind: &Kind, devices: bool) -> Result<crate::port::Object, Fault> {
+    use crate::port::Object;
     Ok(match kind {
         Kind::Symlink(target) => Object::Symlink(target.as_bytes().into()),
         Kind::Fifo => Object::Fifo,

@@ -9,12 +9,12 @@ use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::{is_own_file, JOURNAL};
-use crate::report::{ChangeKind, Totals, TransferOutcome};
-use crate::wire::{EndTotals, EntryStore, Frame, ProblemSubject, Reason};
-use numaio_machine::port::{
+use crate::port::{
     Attributes, Details, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, Listing, NameMatching,
     NewObject, Object as Made, Operation, Stamp, Ticket,
 };
+use crate::report::{ChangeKind, Totals, TransferOutcome};
+use crate::wire::{EndTotals, EntryStore, Frame, ProblemSubject, Reason};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum names per listing of a directory in which entries may be removed.

@@ -4,9 +4,9 @@ use super::Sink;
 use crate::entry::{FileNumber, Kind, Object};
 use crate::hash_queue::HashQueue;
 use crate::name::Name;
+use crate::port::{ContentHash, Digest, Fault, FileInfo, FileKind, FilePath, Ticket};
 use crate::report::{reason, Report};
 use crate::wire::{FileHash, Frame, ManifestEntry, NeededData, ProblemSubject, WireError};
-use numaio_machine::port::{ContentHash, Digest, Fault, FileInfo, FileKind, FilePath, Ticket};
 use std::collections::BTreeMap;
 
 /// Maximum manifest files waiting to be hashed while entries are processed.

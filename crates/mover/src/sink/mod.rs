@@ -22,6 +22,10 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
 pub use crate::own_files::JOURNAL;
+use crate::port::{
+    Attributes, Details, Event, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, NameMatching,
+    OpenedJournal as Opened, Operation, Outcome, Stamp, Ticket, BLOCK,
+};
 use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
     EndTotals, Frame, Problem, ProblemSubject, Reason, Side, SinkChange, TransferId, WireError,
@@ -30,10 +34,6 @@ use early_frames::EarlyFrames;
 use finalize::Finalization;
 use hashes::FileHashes;
 use new_directories::NewDirectories;
-use numaio_machine::port::{
-    Attributes, Details, Event, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, NameMatching,
-    OpenedJournal as Opened, Operation, Outcome, Stamp, Ticket, BLOCK,
-};
 use pending_ops::PendingOps;
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;

@@ -2,8 +2,8 @@
 
 use crate::entry::FileNumber;
 use crate::name::Name;
+use crate::port::{Fault, Stamp, Ticket};
 use crate::report::ChangeKind;
-use numaio_machine::port::{Fault, Stamp, Ticket};
 use std::collections::BTreeMap;
 
 /// The object that one result of an operation belongs to.

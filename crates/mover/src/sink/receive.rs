@@ -4,12 +4,12 @@ use super::{Incoming, Sink};
 use crate::compression;
 use crate::entry::{Content, FileNumber};
 use crate::extent::Extent;
+use crate::port::{
+    DecompressFn, Decompression, Fault, FaultKind, FilePath, FileWrite, OpenMode, Operation, Part, BLOCK,
+};
 use crate::report::reason;
 use crate::report::ChangeKind;
 use crate::wire::{Chunk, FileSent, Holes, WireError};
-use numaio_machine::port::{
-    DecompressFn, Decompression, Fault, FaultKind, FilePath, FileWrite, OpenMode, Operation, Part, BLOCK,
-};
 use std::ops::Range;
 
 /// The part of a file that one result of a write operation belongs to.

@@ -13,8 +13,8 @@ use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, JournalReader};
 use crate::name::Name;
 use crate::own_files::{partial_name, JOURNAL};
+use crate::port::{Fault, FaultKind, FilePath, JournalWrite, Operation, Ticket};
 use crate::wire::TransferId;
-use numaio_machine::port::{Fault, FaultKind, FilePath, JournalWrite, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 
 use super::Source;
 use crate::chunk::ReadJob;
-use numaio_machine::port::{Details, Fault, FileInfo, Operation, Ticket};
+use crate::port::{Details, Fault, FileInfo, Operation, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -10,9 +10,9 @@
 
 use super::hash_index::HashIndex;
 use crate::name::Name;
+use crate::port::FileStat;
 use crate::wire::batch::{put_name, read_name};
 use crate::wire::bytes::{put_signed, Reader};
-use numaio_machine::port::FileStat;
 use std::hash::{BuildHasher, RandomState};
 
 /// Number of files that are delta-encoded together: a lookup decodes a group from its start.
@@ -92,7 +92,7 @@ impl HardLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::port::{FileKind, Stamp};
+    use crate::port::{FileKind, Stamp};
 
     fn metadata((volume, inode): Key, size: u64, mtime: Stamp) -> FileStat {
         FileStat {

@@ -20,6 +20,9 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::hash_queue::HashQueue;
 use crate::name::Name;
+use crate::port::{
+    ContentHash, Event, Fault, FileInfo, FileKind, FilePath, FileStat, Identity, Outcome, Ticket, BLOCK,
+};
 use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
     BatchEncoder, DataRequest, EndTotals, FileHash, Frame, Holes, NeededData, Problem, ProblemSubject,
@@ -27,9 +30,6 @@ use crate::wire::{
 };
 use addresses::AddressLookup;
 use hard_links::HardLinks;
-use numaio_machine::port::{
-    ContentHash, Event, Fault, FileInfo, FileKind, FilePath, FileStat, Identity, Outcome, Ticket, BLOCK,
-};
 use read::ReadQueue;
 use scan::{PreviousName, Scan, ScannedEntry};
 use std::collections::HashMap;

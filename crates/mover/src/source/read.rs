@@ -5,10 +5,8 @@ use crate::chunk::{Chunker, ReadJob};
 use crate::compression::{self, CompressionHistory};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
+use crate::port::{CompressFn, CompressionResult, Digest, Fault, Operation, ReadPiece, Ticket, BLOCK};
 use crate::wire::{Chunk, ChunkPart, FileSent, Frame, Reason, WireError};
-use numaio_machine::port::{
-    CompressFn, CompressionResult, Digest, Fault, Operation, ReadPiece, Ticket, BLOCK,
-};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::{Origin, SourceOptions};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use numaio_machine::port::{Details, Fault, FileInfo, FilePath, Listing, Operation, Ticket};
+use crate::port::{Details, Fault, FileInfo, FilePath, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum listings in flight.
@@ -157,8 +157,7 @@ impl Scan {
         let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
         let seen_names = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
-            let absent =
-                || Fault::new(numaio_machine::port::FaultKind::NotFound, "no such file or directory");
+            let absent = || Fault::new(crate::port::FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
@@ -190,7 +189,7 @@ impl Scan {
                 match name.join(&component) {
                     Ok(name) => ScannedEntry { path, name, enter: true, found },
                     Err(error) => {
-                        let why = numaio_machine::port::FaultKind::NameTooLong;
+                        let why = crate::port::FaultKind::NameTooLong;
                         let found = Err(Fault::new(why, error));
                         ScannedEntry { path, name: name.clone(), enter: false, found }
                     }

@@ -11,8 +11,8 @@ use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{Name, MAX_NAME};
+use crate::port::Digest;
 use crate::report::ChangeKind;
-use numaio_machine::port::Digest;
 
 /// The frame kind of a batch.
 pub const BATCH: u8 = 1;

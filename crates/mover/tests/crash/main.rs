@@ -9,8 +9,8 @@ mod world;
 
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
+use numaio_mover::simulator::{Chance, Disk, Kind, Object};
 use numaio_mover::sink::SyncMode;
-use numaio_sim::mover::{Chance, Disk, Kind, Object};
 use world::{Interruption, Options, RunResult, World};
 
 /// Runs a property for a number of seeds.

@@ -1,9 +1,9 @@
 //! The expected state of the sink, computed independently of the mover.
 
 use super::world::Options;
-use numaio_machine::port::Digest;
 use numaio_mover::hash::HashKind;
-use numaio_sim::mover::{Disk, Inode, Object};
+use numaio_mover::port::Digest;
+use numaio_mover::simulator::{Disk, Inode, Object};
 use std::collections::BTreeMap;
 
 type Tree = BTreeMap<Vec<u8>, (u64, Inode)>;
@@ -92,7 +92,7 @@ fn same_object(wanted: &Inode, found: &Inode, is_root: bool, at: &str) {
         (Object::Special(one), Object::Special(other)) => assert_eq!(one, other, "{at}"),
         (one, other) => panic!("{at}: {one:?} became {other:?}"),
     }
-    let is_link = matches!(&wanted.object, Object::Special(numaio_sim::mover::Kind::Symlink(_)));
+    let is_link = matches!(&wanted.object, Object::Special(numaio_mover::simulator::Kind::Symlink(_)));
     if !is_link {
         assert_eq!((wanted.mode, &wanted.xattrs), (found.mode, &found.xattrs), "{at}");
     }

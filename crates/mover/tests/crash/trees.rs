@@ -1,7 +1,7 @@
 //! Random trees of files.
 
-use numaio_machine::port::Stamp;
-use numaio_sim::mover::{Chance, Disk, Inode, Kind, Object};
+use numaio_mover::port::Stamp;
+use numaio_mover::simulator::{Chance, Disk, Inode, Kind, Object};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = 4_096;

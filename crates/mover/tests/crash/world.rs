@@ -1,20 +1,20 @@
 //! A simulated world: two sides, two disks and a link.
 
-use numaio_machine::port::{
-    Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
-};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::port::{
+    Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
+};
 use numaio_mover::report::{Report, Totals};
+use numaio_mover::simulator::{Chance, Disk, Inode};
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
-use numaio_sim::mover::{Chance, Disk, Inode};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ impl World {
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
             dry_run: false,
-            keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+            keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             names: NameMatching::Exact,
             protected: ProtectedPaths::default(),
             destination_created: false,
@@ -423,10 +423,10 @@ impl World {
 
 /// Flips bytes of the first file of a disk and advances its mtime by `seconds`.
 fn flip_bytes(disk: &mut Disk, seconds: i64) {
-    let is_file = |inode: &Inode| matches!(inode.object, numaio_sim::mover::Object::File(..));
+    let is_file = |inode: &Inode| matches!(inode.object, numaio_mover::simulator::Object::File(..));
     let file = disk.tree().into_iter().find(|(_, (_, inode))| is_file(inode));
     if let Some((name, (_, mut inode))) = file {
-        if let numaio_sim::mover::Object::File(content, _) = &mut inode.object {
+        if let numaio_mover::simulator::Object::File(content, _) = &mut inode.object {
             content.iter_mut().take(10).for_each(|byte| *byte ^= 0xff);
         }
         inode.mtime.seconds += seconds;

@@ -1,13 +1,13 @@
 //! ACLs with named users and groups, between machines with different account IDs.
 
 use crate::sides::{run, run_operations, sink_options, source_options};
-use numaio_machine::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::drive::TransferCore;
+use numaio_mover::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
 use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::simulator::{Disk, Inode, Object};
 use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::{Source, SourceOptions};
-use numaio_sim::mover::{Disk, Inode, Object};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ACCESS: &str = "system.posix_acl_access";

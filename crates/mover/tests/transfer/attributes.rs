@@ -1,10 +1,10 @@
 //! Attributes that only some users may set.
 
 use crate::sides::{run, sink, sink_for_user, source};
-use numaio_machine::port::{Details, FilePath, Operation, Outcome, Stamp};
 use numaio_mover::drive::TransferCore;
+use numaio_mover::port::{Details, FilePath, Operation, Outcome, Stamp};
+use numaio_mover::simulator::{Disk, Inode, Object};
 use numaio_mover::sink::{PreserveOptions, WriterIdentity};
-use numaio_sim::mover::{Disk, Inode, Object};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAMES: [&str; 4] = ["security.capability", "trusted.overlay.opaque", "trusted.x", "user.x"];

@@ -1,11 +1,11 @@
 //! Writes that a port rejects because the transfer is cancelled.
 
 use crate::sides::{run, sink, source};
-use numaio_machine::port::{Fault, FaultKind, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::drive::TransferCore;
+use numaio_mover::port::{Fault, FaultKind, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::simulator::{Disk, Inode, Object};
 use numaio_mover::wire::{ProblemSubject, Reason};
-use numaio_sim::mover::{Disk, Inode, Object};
 
 const BLOCKS: usize = 12;
 const WRITTEN: usize = 5;

@@ -1,13 +1,11 @@
 //! Peers that request or announce far more than allowed, in few bytes.
 
 use crate::sides::{found, run_operations, sink, source};
-use numaio_machine::port::{
-    Event, FileKind, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet,
-};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
 use numaio_mover::name::Name;
+use numaio_mover::port::{Event, FileKind, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet};
 use numaio_mover::report::Report;
 use numaio_mover::wire::{
     BatchEncoder, DataRequest, DataRequests, Frame, Holes, NeededData, Side, StreamHeader, TransferId,

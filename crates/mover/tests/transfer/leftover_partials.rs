@@ -2,12 +2,12 @@
 //! name.
 
 use crate::sides::{run, run_operations, sink, sink_options, source};
-use numaio_machine::port::{
+use numaio_mover::drive::{PortCommand, TransferCore};
+use numaio_mover::journal::Journal;
+use numaio_mover::port::{
     Event, Fault, FaultKind, FileInfo, FileKind, FilePath, Listing, NameMatching, OpenedJournal as Opened,
     Operation, Outcome, Ticket,
 };
-use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_mover::journal::Journal;
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity, JOURNAL};
 use numaio_mover::source::Source;

@@ -4,15 +4,15 @@
 //! `NUMAIO_FILES=10000000` measures with this number and prints the peak of each case;
 //! docs/copy/tuning.md has the table.
 
-use numaio_machine::port::{
-    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,
-    OpenedJournal, Operation, Outcome, Packet, Stamp,
-};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::port::{
+    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,
+    OpenedJournal, Operation, Outcome, Packet, Stamp,
+};
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
 };
@@ -199,7 +199,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
         dry_run: false,
-        keep_partials_since: numaio_machine::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
+        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: NameMatching::Exact,
         protected: ProtectedPaths::default(),
         destination_created: false,

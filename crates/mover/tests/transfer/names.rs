@@ -1,13 +1,13 @@
 //! Hard links, duplicate names, and names that the destination changes.
 
 use crate::sides::{run, run_operations, sink, sink_options, source, source_options};
-use numaio_machine::port::{Event, Fault, FaultKind, NameMatching, Operation, Outcome, Stamp};
 use numaio_mover::drive::{PortCommand, TransferCore};
+use numaio_mover::port::{Event, Fault, FaultKind, NameMatching, Operation, Outcome, Stamp};
 use numaio_mover::report::Report;
+use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::{ProblemSubject, Reason};
-use numaio_sim::mover::{Disk, Inode, Kind, Object};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The order in which files are read, and received data is processed.
 
 use crate::sides::{run, run_operations, sink, source};
-use numaio_machine::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::drive::{PortCommand, TransferCore};
+use numaio_mover::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::TransferOutcome;
-use numaio_sim::mover::{Disk, Inode, Object};
+use numaio_mover::simulator::{Disk, Inode, Object};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

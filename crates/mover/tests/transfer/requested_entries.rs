@@ -1,16 +1,16 @@
 //! A sink accepts exactly the entries that a source with the same options sends.
 
 use crate::sides::{run_operations, sink_options, source_options};
-use numaio_machine::port::{Event, Packet};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Entry, Kind, Object};
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::name::Name;
+use numaio_mover::port::{Event, Packet};
 use numaio_mover::report::{Report, TransferOutcome};
+use numaio_mover::simulator::{Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject};
 use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity, JOURNAL};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Decoder, Frame, StreamItem};
-use numaio_sim::mover::{Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject};
 use std::collections::BTreeSet;
 
 const SEEDS: u64 = 1_500;
@@ -51,7 +51,7 @@ fn tree(chance: &mut Chance) -> Disk {
         if let DiskObject::File(..) = object {
             files.push(name.clone());
         }
-        let mtime = crate::sides::found(numaio_machine::port::FileKind::File).metadata.mtime;
+        let mtime = crate::sides::found(numaio_mover::port::FileKind::File).metadata.mtime;
         disk.put(&name, Inode { object, mode: 0o755, user: 0, group: 0, mtime, xattrs: Vec::new() });
     }
     disk

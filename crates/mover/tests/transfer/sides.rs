@@ -1,13 +1,13 @@
 //! A source and a sink with default options, and functions to run them.
 
-use numaio_machine::port::{
-    Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
-};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::port::{
+    Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
+};
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
 };

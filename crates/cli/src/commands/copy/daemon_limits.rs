@@ -6,7 +6,7 @@
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
+use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use numaio_linux::files::Roots;
     use numaio_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
-    use numaio_machine::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
+    use numaio_mover::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 

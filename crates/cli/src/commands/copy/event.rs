@@ -3,6 +3,7 @@
 use crate::commands::json_line;
 use crate::output::sanitize;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
+use numaio_mover::report::Totals;
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,12 @@ pub struct Progress {
     /// numaio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached: Option<u64>,
+}
+
+/// Returns the totals of a transfer as job records and events store them.
+pub fn job_totals(totals: Totals) -> JobTotals {
+    let Totals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed } = totals;
+    JobTotals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed }
 }
 
 /// A change at the destination.

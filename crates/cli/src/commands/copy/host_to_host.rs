@@ -13,8 +13,8 @@ use crate::failure::{Failure, INTERRUPTED};
 use crate::ssh::stderr_relay::lines;
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::report::Totals;
 use numaio_mover::wire::{Reason, Side};
+use numaio_schema::JobTotals;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -128,7 +128,7 @@ fn attempt(
     })
 }
 
-fn finish(show: TransferOutput, totals: &Totals, host: &str) -> Result<ExitCode, Failure> {
+fn finish(show: TransferOutput, totals: &JobTotals, host: &str) -> Result<ExitCode, Failure> {
     let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     let ended = show.end(totals);
     if cancelled && !interrupted() {
@@ -285,7 +285,7 @@ mod tests {
     /// bytes.
     #[test]
     fn progress_is_reached_or_moved_bytes_of_an_older_numaio() {
-        let totals = Totals { bytes: 7, moved: 2, ..Totals::default() };
+        let totals = JobTotals { bytes: 7, moved: 2, ..JobTotals::default() };
         for (reported, expected) in [(Some(500), 500), (None, 9)] {
             let line = Event::Progress(Progress { totals, reached: reported }).line();
             let Ok(Event::Progress(received)) = serde_json::from_str(&line) else { panic!("{line}") };

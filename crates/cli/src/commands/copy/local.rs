@@ -1,5 +1,6 @@
 //! Transfers within this machine.
 
+use super::event::job_totals;
 use super::request::TransferRequest;
 use super::transfer_output::TransferOutput;
 use super::CopyArgs;
@@ -43,5 +44,5 @@ pub fn run(common: &Common, args: &CopyArgs, request: &TransferRequest) -> Resul
         Ok(())
     });
     moved.map_err(Failure::new)?;
-    super::finish(show, &sink.totals())
+    super::finish(show, &job_totals(sink.totals()))
 }

@@ -138,8 +138,8 @@ fn for_terminal(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::port::Digest;
     use numaio_mover::name::Name;
+    use numaio_mover::port::Digest;
 
     #[test]
     fn escapes_names_as_b3sum_does() {

@@ -278,7 +278,7 @@ fn run_transfer(
 /// Prints the end of a transfer and returns its exit status. After an interrupt, output may fail.
 fn finish(
     show: transfer_output::TransferOutput,
-    totals: &numaio_mover::report::Totals,
+    totals: &numaio_schema::JobTotals,
 ) -> Result<ExitCode, Failure> {
     let was_given_up = show.given_up.is_some();
     match show.end(totals) {

@@ -10,7 +10,7 @@ use super::request::{Capabilities, TransferRequest};
 use super::retry::{wait_for_retry, RetryState, WatchedPort};
 use super::side_placement::SideSetup;
 use super::transfer_output::TransferOutput;
-use super::{finish, transfer_options, CopyArgs};
+use super::{event::job_totals, finish, transfer_options, CopyArgs};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::sanitize;
@@ -19,10 +19,10 @@ use numaio_linux::port::net::{has_kernel_tls, DataStream};
 use numaio_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
-use numaio_mover::report::Totals;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
+use numaio_schema::JobTotals;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -40,9 +40,9 @@ pub struct RemoteTransfer<'a> {
 /// How an attempt ended.
 enum AttemptOutcome {
     /// Finished; another attempt would end the same way.
-    Over(Totals),
+    Over(JobTotals),
     /// The connection was lost, after these totals and this progress.
-    Lost(Totals, u64),
+    Lost(JobTotals, u64),
     /// The other host could not be reached.
     Unreachable(Failure),
 }
@@ -125,7 +125,7 @@ impl RemoteTransfer<'_> {
         &self,
         show: &mut TransferOutput,
         target: &PeerTarget<'_>,
-        earlier: Option<Totals>,
+        earlier: Option<JobTotals>,
     ) -> Result<AttemptOutcome, Failure> {
         match self.begin(show, target, earlier) {
             Err(_) | Ok(AttemptOutcome::Unreachable(_)) if interrupted() => {
@@ -140,7 +140,7 @@ impl RemoteTransfer<'_> {
         &self,
         show: &mut TransferOutput,
         target: &PeerTarget<'_>,
-        earlier: Option<Totals>,
+        earlier: Option<JobTotals>,
     ) -> Result<AttemptOutcome, Failure> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
@@ -191,8 +191,8 @@ impl RemoteTransfer<'_> {
         drop(streams);
         peer.connection.end();
         Ok(match show.is_lost(ours, closed) {
-            true => AttemptOutcome::Lost(core.totals(), core.progress()),
-            false => AttemptOutcome::Over(core.totals()),
+            true => AttemptOutcome::Lost(job_totals(core.totals()), core.progress()),
+            false => AttemptOutcome::Over(job_totals(core.totals())),
         })
     }
 

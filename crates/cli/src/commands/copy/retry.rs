@@ -2,8 +2,8 @@
 
 use numaio_linux::interrupt::interrupted;
 use numaio_linux::port::{FilePort, Slab};
-use numaio_machine::port::{Event, Operation, Packet, Port, Ticket};
-use numaio_mover::report::Totals;
+use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
+use numaio_schema::JobTotals;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub struct RetryState {
     /// When the first attempt without further progress was lost.
     stalled_since: Option<Instant>,
     reached: u64,
-    earlier: Option<Totals>,
+    earlier: Option<JobTotals>,
 }
 
 impl RetryState {
@@ -38,7 +38,7 @@ impl RetryState {
     /// [progress](numaio_mover::drive::TransferCore::progress).
     ///
     /// Data that is lost and moved again on each attempt is not progress.
-    pub fn record_lost_attempt(&mut self, totals: Totals, reached: u64) {
+    pub fn record_lost_attempt(&mut self, totals: JobTotals, reached: u64) {
         if reached > self.reached {
             (self.stalled_since, self.pause, self.reached) = (None, FIRST_PAUSE, reached);
         }
@@ -56,24 +56,24 @@ impl RetryState {
     }
 
     /// Returns the totals of all attempts, given those of the last one.
-    pub fn total_with(&self, last: Totals) -> Totals {
+    pub fn total_with(&self, last: JobTotals) -> JobTotals {
         self.earlier.map_or(last, |earlier| add_totals(earlier, last))
     }
 
     /// Returns the totals of the lost attempts.
-    pub fn total(&self) -> Totals {
+    pub fn total(&self) -> JobTotals {
         self.earlier.unwrap_or_default()
     }
 
     /// Returns the totals of the lost attempts, if there were any.
-    pub fn earlier_totals(&self) -> Option<Totals> {
+    pub fn earlier_totals(&self) -> Option<JobTotals> {
         self.earlier
     }
 }
 
 /// Adds the totals of the last attempt to those of the earlier ones.
-pub fn add_totals(earlier: Totals, last: Totals) -> Totals {
-    Totals {
+pub fn add_totals(earlier: JobTotals, last: JobTotals) -> JobTotals {
+    JobTotals {
         entries: last.entries.max(earlier.entries),
         size: earlier.bytes.saturating_add(last.size),
         moved: earlier.moved.saturating_add(last.moved),
@@ -129,25 +129,25 @@ mod tests {
     fn pauses_double_until_the_limit() {
         let mut retries = RetryState::new(Duration::from_secs(3600));
         assert!(retries.is_first());
-        retries.record_lost_attempt(Totals::default(), 0);
+        retries.record_lost_attempt(JobTotals::default(), 0);
         let pauses: Vec<u128> =
             (0..7).filter_map(|_| retries.next_pause()).map(|pause| pause.as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        retries.record_lost_attempt(Totals { bytes: 9, ..Totals::default() }, 9);
+        retries.record_lost_attempt(JobTotals { bytes: 9, ..JobTotals::default() }, 9);
         assert_eq!(retries.next_pause(), Some(FIRST_PAUSE), "it has made progress");
-        retries.record_lost_attempt(Totals { bytes: 9, ..Totals::default() }, 9);
+        retries.record_lost_attempt(JobTotals { bytes: 9, ..JobTotals::default() }, 9);
         assert_eq!(retries.next_pause(), Some(FIRST_PAUSE * 2), "it has made no further progress");
-        retries.record_lost_attempt(Totals { bytes: 4, ..Totals::default() }, 13);
+        retries.record_lost_attempt(JobTotals { bytes: 4, ..JobTotals::default() }, 13);
         assert_eq!(retries.next_pause(), Some(FIRST_PAUSE));
         let mut never = RetryState::new(Duration::ZERO);
-        never.record_lost_attempt(Totals::default(), 0);
+        never.record_lost_attempt(JobTotals::default(), 0);
         assert_eq!(never.next_pause(), None);
     }
 
     #[test]
     fn totals_count_moved_data_once() {
         let mut retries = RetryState::new(Duration::ZERO);
-        let first = Totals {
+        let first = JobTotals {
             entries: 5,
             size: 30,
             moved: 2,
@@ -155,11 +155,11 @@ mod tests {
             bytes: 20,
             sent: 21,
             resumed: 7,
-            ..Totals::default()
+            ..JobTotals::default()
         };
         assert_eq!(retries.total_with(first), first);
         retries.record_lost_attempt(first, 20);
-        let last = Totals {
+        let last = JobTotals {
             entries: 9,
             size: 70,
             moved: 6,
@@ -167,9 +167,9 @@ mod tests {
             bytes: 60,
             sent: 30,
             resumed: 15,
-            ..Totals::default()
+            ..JobTotals::default()
         };
-        let all = Totals {
+        let all = JobTotals {
             entries: 9,
             size: 90,
             moved: 8,
@@ -177,7 +177,7 @@ mod tests {
             bytes: 80,
             sent: 51,
             resumed: 7,
-            ..Totals::default()
+            ..JobTotals::default()
         };
         assert_eq!(retries.total_with(last), all);
     }

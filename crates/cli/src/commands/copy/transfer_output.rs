@@ -1,6 +1,6 @@
 //! Output of a transfer: progress, changes, problems and the summary.
 
-use super::event::{self, Change, EndEvent, Event, Progress};
+use super::event::{self, job_totals, Change, EndEvent, Event, Progress};
 use super::manifest::Manifest;
 use super::retry::add_totals;
 use super::{CopyArgs, DisplayArgs};
@@ -11,9 +11,10 @@ use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::drive::TransferCore;
-use numaio_mover::report::{Report, Totals};
+use numaio_mover::report::Report;
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side, SinkChange};
 use numaio_report::{progress_text, transfer_text};
+use numaio_schema::JobTotals;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ pub struct TransferOutput {
     began: Instant,
     last_shown: Option<Instant>,
     pub failed: u64,
-    /// Totals of the earlier attempts.
-    earlier: Option<Totals>,
+    /// JobTotals of the earlier attempts.
+    earlier: Option<JobTotals>,
     manifest: Option<Manifest>,
     /// Whether the manifest uses standard output.
     stdout_is_manifest: bool,
@@ -95,11 +96,11 @@ impl TransferOutput {
             let text: String = reports.iter().filter_map(|report| self.show_report(report)).collect();
             self.print(&text);
         }
-        self.progress(core.totals(), Some(core.progress()));
+        self.progress(job_totals(core.totals()), Some(core.progress()));
     }
 
     /// Prints and records the progress.
-    fn progress(&mut self, totals: Totals, reached: Option<u64>) {
+    fn progress(&mut self, totals: JobTotals, reached: Option<u64>) {
         let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
         self.recorder.update(totals);
         let now = Instant::now();
@@ -154,7 +155,7 @@ impl TransferOutput {
 
     /// Starts an attempt after earlier ones: problems are cleared, because those that persist are
     /// reported again.
-    pub fn begin(&mut self, earlier: Option<Totals>) {
+    pub fn begin(&mut self, earlier: Option<JobTotals>) {
         (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
         self.recorder.clear_problems();
         let emptied = self.manifest.as_mut().map_or(Ok(()), Manifest::restart);
@@ -254,10 +255,10 @@ impl TransferOutput {
     }
 
     /// Prints the end; returns the number of failures, and whether the transfer failed.
-    pub fn end(mut self, totals: &Totals) -> Result<(u64, bool), Failure> {
+    pub fn end(mut self, totals: &JobTotals) -> Result<(u64, bool), Failure> {
         self.clear();
         let seconds = self.began.elapsed().as_secs_f64();
-        let all = Totals { failed: self.failed, ..*totals };
+        let all = JobTotals { failed: self.failed, ..*totals };
         self.recorder.update(all);
         if let Some(problem) = &self.given_up {
             let problem = event::to_job_problem(problem, None);
@@ -284,7 +285,7 @@ impl TransferOutput {
         }
     }
 
-    fn summary(&self, totals: &Totals, seconds: f64) -> String {
+    fn summary(&self, totals: &JobTotals, seconds: f64) -> String {
         let mut text = transfer_text(totals, seconds, self.dry_run, self.unit) + "\n";
         if self.failed > MANY_FAILURES {
             text += &format!("All {} failures are listed above.\n", self.failed);

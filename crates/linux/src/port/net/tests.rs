@@ -2,7 +2,7 @@ use super::*;
 use crate::port::backpressure::Backpressure;
 use crate::port::stream_set::{StreamSet, StreamSetLink};
 use crate::port::{Pool, Slab};
-use numaio_machine::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::mem::size_of_val;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;

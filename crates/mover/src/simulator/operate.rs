@@ -2,7 +2,7 @@
 
 use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
-use numaio_machine::port::{
+use crate::port::{
     Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
     FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalWrite, Listing,
     NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome, ReadPiece, Stamp,

@@ -12,3 +12,27 @@ mod state;
 
 pub use disk::{Chance, Disk};
 pub use state::{Inode, Kind, Object};
+
+#[cfg(test)]
+mod tests {
+    use super::Disk;
+    use crate::conformance;
+
+    #[test]
+    fn simulated_disk_passes_the_port_conformance_checks() {
+        let mut disk = Disk::default();
+        conformance::files(conformance::Files {
+            run: &mut |operation| disk.run(operation),
+            buffer: &|bytes| bytes.to_vec(),
+        });
+    }
+
+    #[test]
+    fn simulated_disk_compresses_like_a_port() {
+        let mut disk = Disk::default();
+        conformance::compression(conformance::Files {
+            run: &mut |operation| disk.run(operation),
+            buffer: &|bytes| bytes.to_vec(),
+        });
+    }
+}

@@ -1,6 +1,6 @@
 //! The state of a file system, and changes to it.
 
-use numaio_machine::port::{Stamp, Xattr};
+use crate::port::{Stamp, Xattr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a page: pages that were never written are holes.

@@ -1,7 +1,7 @@
 //! The simulated disk: durability, power loss and the end of a process.
 
 use super::state::{Change, Inode, Object, State, ROOT};
-use numaio_machine::port::{FilePath, Stamp};
+use crate::port::{FilePath, Stamp};
 use std::collections::BTreeMap;
 
 /// A random number generator: the same seed yields the same numbers (SplitMix64).
