@@ -3,9 +3,9 @@
 use crate::displayed_text::{assert_displayable, is_displayable};
 use crate::test_world::TestWorld;
 use numaio_cli::decoders::{self, Config, DecodedRequest, Grants};
-use numaio_linux::files::Base;
-use numaio_linux::port::net::PublicKey;
 use numaio_mover::wire::Side;
+use numaio_mover_linux::files::Base;
+use numaio_mover_linux::port::net::PublicKey;
 use serde_json::{json, Value};
 use std::net::IpAddr;
 use std::sync::LazyLock;

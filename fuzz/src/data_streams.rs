@@ -1,10 +1,10 @@
 //! Packets over several data streams, with arbitrary numbers.
 
 use crate::packets::stream_of;
-use numaio_linux::files::Roots;
-use numaio_linux::port::net::{DataStream, StreamDirection};
-use numaio_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
 use numaio_mover::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover_linux::files::Roots;
+use numaio_mover_linux::port::net::{DataStream, StreamDirection};
+use numaio_mover_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! Packets of a stream, as the real machine reads and writes them.
 
-use numaio_linux::port::{read_packet, write_packet, LinkError, Pool};
 use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover_linux::port::{read_packet, write_packet, LinkError, Pool};
 use std::io::{self, Read};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock};

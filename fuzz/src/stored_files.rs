@@ -2,7 +2,7 @@
 
 use crate::displayed_text::is_displayable;
 use numaio_cli::decoders::{self, Config, ConfigError};
-use numaio_linux::port::net::PublicKey;
+use numaio_mover_linux::port::net::PublicKey;
 use std::path::Path;
 
 const KEY: &str = "ed25519:fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";

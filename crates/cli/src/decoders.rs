@@ -13,7 +13,7 @@ pub use crate::commands::serve::decode::{admission_request, hello, Admitted};
 use crate::failure::Failure;
 use crate::jobs;
 use crate::keys::{self, KnownDaemons};
-use numaio_linux::port::net::{PrivateKey, PublicKey};
+use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
 use std::ffi::OsString;
 use std::path::Path;

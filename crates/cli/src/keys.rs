@@ -3,7 +3,7 @@
 
 use crate::failure::{self, Failure};
 use crate::store;
-use numaio_linux::port::net::{PrivateKey, PublicKey};
+use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};

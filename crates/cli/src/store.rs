@@ -3,7 +3,7 @@
 
 use crate::failure::{self, Failure};
 use crate::output;
-use numaio_linux::files;
+use numaio_mover_linux::files;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

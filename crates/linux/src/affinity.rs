@@ -43,7 +43,7 @@ impl Mask {
     }
 
     /// Converts the mask to libc's `cpu_set_t`, or `None` if a CPU number is 1,024 or more.
-    pub(crate) fn as_cpu_set(&self) -> Option<libc::cpu_set_t> {
+    pub fn as_cpu_set(&self) -> Option<libc::cpu_set_t> {
         // SAFETY: a plain C struct of numbers.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         for (number, word) in self.0.iter().enumerate().filter(|(_, word)| **word != 0) {

@@ -4,22 +4,18 @@
 //! resolves handles and changes settings ([`Kernel`]), copies to GPUs ([`cuda`]), starts programs
 //! ([`launch`]), confines this process ([`confine`]) and handles signals ([`interrupt`]).
 
-pub mod accounts;
 pub mod affinity;
 pub mod child_group;
-pub mod confine;
 mod control;
 pub mod copy;
 pub mod cuda;
-pub mod files;
 pub mod interrupt;
 pub mod io;
 mod kernel;
 pub mod launch;
 mod loads;
 mod locate;
-mod memory;
-pub mod port;
+pub mod memory;
 mod probe;
 pub mod process;
 pub mod random;

@@ -1,7 +1,7 @@
 //! `numaio copy` over separate data connections: encryption, authentication, and reconnection.
 
 use crate::support::{CommandOutput, Home, Limited};
-use numaio_linux::port::net::{Credentials, DataListener, KeyPair};
+use numaio_mover_linux::port::net::{Credentials, DataListener, KeyPair};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

@@ -2,8 +2,6 @@
 //! why it fails.
 
 use crate::support::{CommandOutput, Home, Limited, LIMIT};
-use numaio_linux::files::Roots;
-use numaio_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
@@ -22,6 +20,8 @@ use numaio_mover::source::Origin;
 use numaio_mover::wire::{
     BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId,
 };
+use numaio_mover_linux::files::Roots;
+use numaio_mover_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};

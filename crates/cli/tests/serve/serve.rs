@@ -2,8 +2,8 @@
 
 use crate::daemon::Daemon;
 use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
-use numaio_linux::port::net::control;
-use numaio_linux::port::net::{KeyPair, PublicKey};
+use numaio_mover_linux::port::net::control;
+use numaio_mover_linux::port::net::{KeyPair, PublicKey};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -352,7 +352,7 @@ fn open_control_channel(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control
 fn keys_of(user: &User) -> KeyPair {
     let text = fs::read_to_string(user.home.0.join(".config/numaio/key")).expect("a key");
     let line = text.lines().find(|line| !line.starts_with('#')).expect("a key");
-    line.parse::<numaio_linux::port::net::PrivateKey>().expect("a key").keys().expect("a key")
+    line.parse::<numaio_mover_linux::port::net::PrivateKey>().expect("a key").keys().expect("a key")
 }
 
 #[test]

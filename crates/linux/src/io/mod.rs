@@ -9,8 +9,8 @@ mod splitmix;
 pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
-pub use disk::{best_method, disk_facts, DiskFacts};
-pub(crate) use disk::{device_number, is_memory, ring, run as disk};
+pub(crate) use disk::run as disk;
+pub use disk::{best_method, device_number, disk_facts, is_memory, ring, DiskFacts};
 
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};

@@ -2,8 +2,7 @@
 //! runs on a thread with its own seccomp filter (`Documentation/userspace-api/seccomp_filter.rst`),
 //! which its child threads inherit.
 
-use crate::port_setup::{file, identity, outcomes, setting, Folder};
-use numaio_linux::port::FilePort;
+use crate::seccomp::refused;
 use numaio_linux::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ProbeExt, Residency};
@@ -13,79 +12,7 @@ use numaio_machine::workload::{
     CopyLoop, CopyWorkload, Flow, LatencyWorkload, Pages, Placement, Sampling, StreamLoop, StreamOp,
     StreamWorkload,
 };
-use numaio_mover::port::{
-    Digest, FaultKind, FilePath, FileWrite, Hash, OpenMode, Operation, Outcome, Port, ReadPiece, BLOCK,
-};
 use std::io;
-use std::io::Write as _;
-
-fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt, jf, k }
-}
-
-/// Offset of the system call number in the filter's data (struct seccomp_data).
-const NUMBER: u32 = 0;
-
-/// Offset of the lower half of the third argument (little-endian).
-const THIRD_ARGUMENT: u32 = 32;
-
-/// Makes system calls fail with `errno` on this thread and its children.
-fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
-    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0)];
-    for call in calls {
-        program.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call as u32, 0, 1));
-        program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0));
-    }
-    program.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
-    confine(program)
-}
-
-/// Makes opening with O_CREAT fail on this thread and its children.
-fn refuse_to_make(errno: i32) -> io::Result<()> {
-    confine(vec![
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_openat as u32, 0, 3),
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, THIRD_ARGUMENT, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, libc::O_CREAT as u32, 0, 1),
-        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0, 0),
-        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
-    ])
-}
-
-/// Installs a filter for this thread and its children.
-fn confine(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program lives through both calls and its length is correct; the kernel verifies
-    // it. It affects only this thread and its children.
-    let result = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Runs `check` on a thread where `calls` fail; prints a message if no filter can be installed.
-fn refused(calls: &'static [libc::c_long], errno: i32, check: fn(i32)) {
-    confined(move || refuse(calls, errno), move || check(errno));
-}
-
-/// Runs `check` on a thread with a filter; prints a message if none can be installed.
-fn confined(filter: impl FnOnce() -> io::Result<()> + Send + 'static, check: impl FnOnce() + Send + 'static) {
-    let both = move || match filter() {
-        Ok(()) => check(),
-        Err(error) => report_skip(&format!("skipped: seccomp: {error}")),
-    };
-    std::thread::spawn(both).join().expect("no panic");
-}
-
-fn report_skip(why: &str) {
-    // Bypasses the capture of the test harness, so that skips are visible and counted.
-    let _ = writeln!(std::io::stderr(), "{why}");
-}
 
 fn copy(kernel: &Kernel) -> (NodeSet, CopyWorkload) {
     let status = kernel.text("/proc/self/status").expect("a status");
@@ -185,17 +112,6 @@ fn unpinnable_thread_fails_the_run() {
 }
 
 #[test]
-fn unpinnable_cpus_are_detected_in_advance() {
-    assert!(numaio_linux::port::can_pin(&CpuSet::parse_list("0-8191").expect("a list")).is_ok());
-    let absent = numaio_linux::port::can_pin(&CpuSet::parse_list("8191").expect("a list"));
-    assert_eq!(absent.map_err(|error| error.raw_os_error()), Err(Some(libc::EINVAL)));
-    refused(&[libc::SYS_sched_setaffinity], libc::EPERM, |errno| {
-        let result = numaio_linux::port::can_pin(&CpuSet::parse_list("0-8191").expect("a list"));
-        assert_eq!(result.map_err(|error| error.raw_os_error()), Err(Some(errno)));
-    });
-}
-
-#[test]
 fn without_openat2_paths_are_walked() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         refused(&[libc::SYS_openat2], errno, |_| {
@@ -235,55 +151,4 @@ fn without_io_uring_linux_aio_is_used() {
             assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
         });
     }
-}
-
-#[test]
-fn without_io_uring_large_blocks_are_still_read() {
-    const FORBIDDEN: [&[libc::c_long]; 2] = [&[libc::SYS_io_uring_setup], &[libc::SYS_io_uring_enter]];
-    for forbidden in FORBIDDEN {
-        refused(forbidden, libc::EPERM, |_| {
-            assert!(!numaio_linux::port::has_io_uring());
-            let folder = Folder::new("sandbox");
-            let whole = std::fs::File::create(folder.0.join("file")).expect("a file");
-            // Uncached files of this size are read directly.
-            whole.set_len(64 << 20).expect("a large file");
-            let setting = || setting(&folder.0, 4, 1, true);
-            let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
-            let identity = identity(&mut port);
-            let piece = ReadPiece { at: file(), identity, offset: 32 << 20, length: BLOCK };
-            let hash = |bytes: &[u8]| Digest([bytes.iter().fold(1, |all, byte| all | byte); 32]);
-            port.submit(1, Operation::Read { pieces: vec![piece], hash, pack: None });
-            let read = outcomes(&mut port, 1).remove(0);
-            assert!(
-                matches!(&read, Outcome::Read { results, .. } if results[..] == [Ok(Digest([1; 32]))]),
-                "{read:?}"
-            );
-        });
-    }
-}
-
-/// Simulates `fs.protected_regular`, which protects other users' files in /tmp (proc_sys_fs(5)).
-#[test]
-fn existing_file_is_written_in_place_without_o_creat() {
-    let folder = Folder::new("protected");
-    std::fs::write(folder.0.join("file"), "content").expect("a file");
-    std::os::unix::fs::symlink("new", folder.0.join("link")).expect("a link");
-    let begin = |name: &str, port: &mut FilePort| {
-        let put = FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::InPlace);
-        let hash: Hash = |_| unreachable!("nothing is hashed");
-        port.submit(1, Operation::Write { puts: vec![put], data: None, hash, packed: None });
-        match outcomes(port, 1).remove(0) {
-            Outcome::Results(mut done) => done.remove(0).map_err(|fault| fault.why),
-            other => unreachable!("{other:?}"),
-        }
-    };
-    let check = move || {
-        let setting = || setting(&folder.0, 4, 1, false);
-        let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
-        assert_eq!(begin("new", &mut port), Err(FaultKind::Permission), "the filter is active");
-        assert!(begin("link", &mut port).is_err(), "a link is not followed");
-        assert_eq!(begin("file", &mut port), Ok(()));
-        assert_eq!(std::fs::metadata(folder.0.join("file")).expect("a file").len(), 0);
-    };
-    confined(|| refuse_to_make(libc::EACCES), check);
 }

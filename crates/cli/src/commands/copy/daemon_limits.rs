@@ -5,8 +5,8 @@
 //! client that aborts each transfer early would bypass the rate.
 
 use numaio_linux::interrupt::interrupted;
-use numaio_linux::port::{FilePort, Slab};
 use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
+use numaio_mover_linux::port::{FilePort, Slab};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -151,9 +151,9 @@ impl Port for LimitedPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_linux::files::Roots;
-    use numaio_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
     use numaio_mover::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
+    use numaio_mover_linux::files::Roots;
+    use numaio_mover_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //! negotiation and setup.
 
 use super::net_options::{with_port, DataSecurity, NetArgs};
-use numaio_linux::port::net::{
+use numaio_mover_linux::port::net::{
     connect as net_connect, has_kernel_tls, Credentials, DataListener, DataStream, KeyPair, NetError,
     OutgoingConnections, Secret, Ticket, MAX_STREAMS,
 };
-use numaio_linux::port::StreamSet;
+use numaio_mover_linux::port::StreamSet;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

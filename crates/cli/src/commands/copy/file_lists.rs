@@ -28,7 +28,7 @@ impl CopyArgs {
     pub fn unrepeatable_input(&self) -> Option<&Path> {
         let is_unrepeatable = |path: &&PathBuf| {
             path.as_os_str() == "-"
-                || numaio_linux::files::is_process_private(path)
+                || numaio_mover_linux::files::is_process_private(path)
                 || path.metadata().is_ok_and(|found| !found.is_file())
         };
         self.files().find(is_unrepeatable).map(PathBuf::as_path)

@@ -3,8 +3,8 @@
 use crate::failure::{self, Failure};
 use crate::output::{self, sanitize};
 use crate::store::{self, WriteTarget};
-use numaio_linux::files;
 use numaio_mover::wire::ManifestEntry;
+use numaio_mover_linux::files;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;

@@ -3,7 +3,7 @@
 use crate::args::integer;
 use crate::failure::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
+use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 
 use super::side_placement::MachineView;
 use super::side_plan::SidePlan;
-use numaio_linux::port::WorkerGroup;
 use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::set::CpuSet;
+use numaio_mover_linux::port::WorkerGroup;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

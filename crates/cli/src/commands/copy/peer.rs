@@ -11,14 +11,14 @@ use super::side_placement::SideSetup;
 use crate::commands::json_line;
 use crate::failure::Failure;
 use clap::Args as ClapArgs;
-use numaio_linux::files::Base;
-use numaio_linux::port::net::DataListener;
-use numaio_linux::port::{FilePort, StreamPair};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, Side};
+use numaio_mover_linux::files::Base;
+use numaio_mover_linux::port::net::DataListener;
+use numaio_mover_linux::port::{FilePort, StreamPair};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -304,7 +304,7 @@ struct LinkedPort {
     to: Option<PeerWriter>,
 }
 
-fn run_transfer<C: TransferCore<numaio_linux::port::Slab>>(
+fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
     grants: Option<&Grants>,

@@ -1,8 +1,8 @@
 //! Retries after a lost connection: when to try again, and the totals of all attempts.
 
 use numaio_linux::interrupt::interrupted;
-use numaio_linux::port::{FilePort, Slab};
 use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
+use numaio_mover_linux::port::{FilePort, Slab};
 use numaio_schema::JobTotals;
 use std::thread;
 use std::time::{Duration, Instant};

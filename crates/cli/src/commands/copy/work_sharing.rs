@@ -1,7 +1,7 @@
 //! Chooses which worker group an idle group helps.
 
-use numaio_linux::port::GroupLoad;
 use numaio_model::{rebalance, Helper};
+use numaio_mover_linux::port::GroupLoad;
 
 /// Returns the group whose work the `idle` group finishes earlier than it would finish by waiting.
 ///

@@ -3,7 +3,7 @@
 //! are sessions.
 
 use super::config::Limits;
-use numaio_linux::port::net::{Ticket, MAX_STREAMS};
+use numaio_mover_linux::port::net::{Ticket, MAX_STREAMS};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{channel, Receiver, Sender};

@@ -4,7 +4,6 @@
 use super::TransferRequest;
 use crate::commands::copy::path_of;
 use crate::failure::Failure;
-use numaio_linux::files::{Base, Roots};
 use numaio_linux::{random, Root};
 use numaio_machine::control::boot_id;
 use numaio_mover::filter::SourcePath;
@@ -12,6 +11,7 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::port::Stamp;
 use numaio_mover::sink::{ProtectedPaths, JOURNAL, SERIES};
+use numaio_mover_linux::files::{Base, Roots};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -201,7 +201,7 @@ fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
 
 /// Fails if attributes cannot be accessed, because they would look absent.
 pub(super) fn require_proc(attributes: bool) -> Result<(), Failure> {
-    match !attributes || numaio_linux::files::has_proc() {
+    match !attributes || numaio_mover_linux::files::has_proc() {
         true => Ok(()),
         false => Err(Failure::new("cannot access modes and extended attributes: /proc is not mounted")
             .hint("mount it, or bind it into the container: mount -t proc proc /proc")),

@@ -9,11 +9,11 @@ pub use table_reader::{ConfigError, Located};
 
 use crate::keys;
 use listen_addresses::addresses;
-use numaio_linux::confine::Rights;
-use numaio_linux::files::Base;
-use numaio_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
+use numaio_mover_linux::confine::Rights;
+use numaio_mover_linux::files::Base;
+use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -71,6 +71,6 @@ pub fn replace_atomically<T, E>(
 
 /// Returns a random unused name, like those of a sink's temporary files.
 pub fn temporary_name() -> Result<String, Errno> {
-    let random = crate::random::bytes::<16>().map_err(|_| Errno::IO)?;
+    let random = numaio_linux::random::bytes::<16>().map_err(|_| Errno::IO)?;
     Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))
 }

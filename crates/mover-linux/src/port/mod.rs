@@ -18,11 +18,11 @@ pub use ring::has_io_uring;
 pub use stream_set::{streams_needed, StreamSet};
 pub use work_queue::{GroupLoad, WorkSharing};
 
-use crate::affinity::Mask;
 use crate::files::Roots;
 use backpressure::Backpressure;
 use growth::{busy_time, Growth};
 use link::Link;
+use numaio_linux::affinity::Mask;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
 use std::io;

@@ -1,7 +1,7 @@
 //! Preallocated, reusable I/O buffers.
 
-use crate::memory::{map_buffers, Buffer, BufferRequest, FreeMemory};
-use crate::Root;
+use numaio_linux::memory::{map_buffers, Buffer, BufferRequest, FreeMemory};
+use numaio_linux::Root;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;

@@ -1,10 +1,10 @@
 //! Blocks in flight between files and a device, several per thread (io_uring(7)).
 
 use super::pool::Slab;
-use crate::affinity::Mask;
 use crate::files::{Block, Request};
-use crate::io::ring;
 use io_uring::{opcode, squeue, types, IoUring};
+use numaio_linux::affinity::Mask;
+use numaio_linux::io::ring;
 use rustix::io::Errno;
 use std::io;
 

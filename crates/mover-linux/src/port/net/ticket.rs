@@ -5,7 +5,7 @@
 
 use super::deadline::{opening_error, DeadlineSocket};
 use super::NetError;
-use crate::random;
+use numaio_linux::random;
 use rustix::cmsg_space;
 use rustix::io::{retry_on_intr, Errno};
 use rustix::net::{

@@ -1,7 +1,7 @@
 //! Ed25519 keys (RFC 8032) in DER and as text.
 
 use super::tls::KeyPair;
-use crate::random;
+use numaio_linux::random;
 use std::fmt;
 use std::io;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Ports over a directory with one file.
 
-use numaio_linux::files::Roots;
-use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
 use numaio_mover::port::{Details, Event, FilePath, Identity, Operation, Outcome, Port};
+use numaio_mover_linux::files::Roots;
+use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

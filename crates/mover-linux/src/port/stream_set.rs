@@ -18,7 +18,7 @@ use super::link::{await_drained, read_exact_or, read_packet, write_packet, LinkE
 use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, UnpacedPhase};
 use super::pin_thread;
 use super::pool::{Pool, Slab};
-use crate::affinity::Mask;
+use numaio_linux::affinity::Mask;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Packet, MAX_FRAME_BYTES};
 use std::collections::BTreeMap;

@@ -99,8 +99,8 @@ impl Roots {
             in_place: InPlace::default(),
             listings: Listings::default(),
             journal: Mutex::new(None),
-            super_user: crate::process::is_super_user(),
-            user: crate::process::user(),
+            super_user: numaio_linux::process::is_super_user(),
+            user: numaio_linux::process::user(),
             owner: Mutex::default(),
             umask: umask(),
         }

@@ -1,8 +1,8 @@
 //! Ports whose threads wait for buffers held elsewhere.
 
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
-use numaio_linux::port::FilePort;
 use numaio_mover::port::{Operation, Port, ReadPiece};
+use numaio_mover_linux::port::FilePort;
 use std::fs;
 use std::sync::mpsc::channel;
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use super::run_alone;
 use crate::port_setup::{file, identity, outcomes, setting, Folder};
-use numaio_linux::port::{has_io_uring, FilePort, Pool, Slab};
 use numaio_mover::port::{
     Digest, FileWrite, Identity, OpenMode, Operation, Outcome, Part, Port, ReadPiece, BLOCK,
 };
+use numaio_mover_linux::port::{has_io_uring, FilePort, Pool, Slab};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;

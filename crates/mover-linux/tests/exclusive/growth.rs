@@ -1,9 +1,9 @@
 //! Growth of the number of threads that wait for storage.
 
 use super::run_alone;
-use numaio_linux::files::Roots;
-use numaio_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
 use numaio_mover::port::{Event, FilePath, FileWrite, Identity, OpenMode, Operation, Port, ReadPiece, Stamp};
+use numaio_mover_linux::files::Roots;
+use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Physical location of files on their devices (`Documentation/filesystems/fiemap.rst`).
 
 use super::Roots;
-use crate::io::device_number;
+use numaio_linux::io::device_number;
 use numaio_machine::locate::DeviceNumber;
 use numaio_machine::storage::{attachment, is_rotational};
 use numaio_machine::sysfs::Sysfs;

@@ -1,8 +1,8 @@
 //! Confinement by Landlock, also of root. A process of its own, since confinement is irrevocable;
 //! within it each test runs on its own thread, which Landlock confines with its children.
 
-use numaio_linux::confine::{confine, ConfinementStatus, Rights};
-use numaio_linux::files::Base;
+use numaio_mover_linux::confine::{confine, ConfinementStatus, Rights};
+use numaio_mover_linux::files::Base;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ fn reading_is_limited_to_the_root() {
         assert!(denied(fs::create_dir(folder.at("root/new"))));
         // Files that describe the machine.
         assert!(fs::read_to_string("/proc/self/status").is_ok() && fs::read_dir("/sys").is_ok());
-        assert_eq!(numaio_linux::accounts::user_id(b"root"), Some(0));
+        assert_eq!(numaio_mover_linux::accounts::user_id(b"root"), Some(0));
         // Child threads are confined, too.
         let path = folder.at("outside/file");
         assert!(denied(std::thread::spawn(move || fs::read(path)).join().expect("a thread")));

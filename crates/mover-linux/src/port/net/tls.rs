@@ -10,7 +10,7 @@ use super::deadline::DeadlineSocket;
 use super::key::{KEY_BYTES, PRIVATE_HEAD};
 use super::records::Tls;
 use super::{DataStream, NetError};
-use crate::random;
+use numaio_linux::random;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring::{cipher_suite, default_provider, kx_group, sign::any_eddsa_type};

@@ -6,7 +6,7 @@
 use super::backpressure::{Backpressure, Unsent};
 use super::pool::{Pool, Slab};
 use super::stream_set::StreamSetLink;
-use crate::interrupt::interrupted;
+use numaio_linux::interrupt::interrupted;
 use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -4,7 +4,7 @@
 
 use super::deadline::{opening_error, DeadlineSocket};
 use super::NetError;
-use crate::random;
+use numaio_linux::random;
 use ring::hmac::{self, Key, HMAC_SHA256};
 use std::fmt;
 use std::io::{self, Read, Write};
