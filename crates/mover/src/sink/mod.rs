@@ -8,23 +8,22 @@ mod early_frames;
 mod finalize;
 mod hashes;
 mod new_directories;
+mod options;
 mod pending_ops;
 mod receive;
 mod requested;
 mod resume_log;
 
-use crate::accounts::{Account, AccountLookup, Accounts};
+use crate::accounts::{Account, Accounts};
 use crate::acl;
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::ExtentSet;
-use crate::filter::Filter;
-use crate::hash::HashKind;
 use crate::name::Name;
 pub use crate::own_files::JOURNAL;
 use crate::port::{
-    Attributes, Details, Event, Fault, FaultKind, FileInfo, FileKind, FilePath, FileStat, NameMatching,
-    OpenedJournal as Opened, Operation, Outcome, Stamp, Ticket, BLOCK,
+    Attributes, Details, Event, Fault, FaultKind, FileInfo, FilePath, OpenedJournal as Opened, Operation,
+    Outcome, Stamp, Ticket, BLOCK,
 };
 use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
@@ -34,12 +33,12 @@ use early_frames::EarlyFrames;
 use finalize::Finalization;
 use hashes::FileHashes;
 use new_directories::NewDirectories;
+pub use options::{PreserveOptions, ProtectedPaths, SinkOptions, SyncMode, WriterIdentity};
 use pending_ops::PendingOps;
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
 use resume_log::{ResumeLog, TimesUnreliable};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Maximum entries that are undecided or incomplete; a source stays below.
@@ -51,133 +50,6 @@ const JOURNAL_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const JOURNAL_RETRY_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum bytes of change frames that are buffered to be sent together.
 const MAX_BUFFERED_CHANGES: usize = 64 << 10;
-
-/// The attributes to preserve from the source. Times are always preserved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PreserveOptions {
-    /// Modes; otherwise new objects get the source's mode less default ACL or umask restrictions.
-    pub modes: bool,
-    /// Owning users.
-    pub users: bool,
-    /// Owning groups.
-    pub groups: bool,
-    /// Extended attributes, including ACLs.
-    pub xattrs: bool,
-}
-
-/// When data is made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncMode {
-    /// Whenever the kernel writes it back. A system crash may damage recently copied files.
-    None,
-    /// Before each file gets its name, and everything at the end.
-    File,
-    /// Everything at the end.
-    End,
-}
-
-/// The user that writes at the sink, which limits the attributes that can be set.
-///
-/// Without root, only groups of this user can be assigned to its files, and no extended attributes
-/// reserved for root.
-#[derive(Debug, Clone, Default)]
-pub struct WriterIdentity {
-    /// The user ID.
-    pub user: u32,
-    /// The IDs of the user's groups.
-    pub groups: Vec<u32>,
-    /// Whether it writes on behalf of others, as a daemon does: then set-ID bits are never set, and
-    /// ignored in comparisons.
-    pub for_others: bool,
-}
-
-/// Source directories on the machine of the sink, as (device, inode) pairs. They are never removed.
-#[derive(Debug, Clone, Default)]
-pub struct ProtectedPaths {
-    /// The source directories.
-    pub sources: Vec<(u64, u64)>,
-    /// Their ancestors.
-    pub ancestors: Vec<(u64, u64)>,
-    /// Whether a source directory is inside the destination.
-    pub inside_destination: bool,
-}
-
-impl ProtectedPaths {
-    /// Returns whether an object is a source directory.
-    fn is_source(&self, metadata: &FileStat) -> bool {
-        metadata.kind == FileKind::Directory && self.sources.contains(&(metadata.volume, metadata.inode))
-    }
-
-    /// Returns whether an object is a source directory or an ancestor of one.
-    fn contains_source(&self, metadata: &FileStat) -> bool {
-        let is_above = metadata.kind == FileKind::Directory
-            && self.ancestors.contains(&(metadata.volume, metadata.inode));
-        is_above || self.is_source(metadata)
-    }
-}
-
-/// The options of a sink.
-#[derive(Debug, Clone)]
-pub struct SinkOptions {
-    /// The attributes to preserve.
-    pub preserve: PreserveOptions,
-    /// The writing user.
-    pub writer: WriterIdentity,
-    /// Whether device files may be created.
-    pub devices: bool,
-    /// Skip files that are newer at the sink.
-    pub update: bool,
-    /// Transfer files even if size and mtime are equal.
-    pub ignore_times: bool,
-    /// Compare files of equal size by content hash, not by mtime.
-    pub checksum: bool,
-    /// Report the final hash of every regular file of the source.
-    pub manifest: bool,
-    /// Maps user and group names; `None` keeps numeric IDs.
-    pub accounts: Option<AccountLookup>,
-    /// Range of sizes of the regular files to copy, in bytes; others are left unchanged.
-    pub sizes: RangeInclusive<u64>,
-    /// Remove entries that the source does not have.
-    pub delete: bool,
-    /// Entries that this filter excludes are not removed.
-    pub filter: Filter,
-    /// The entries that the user requested; any other entry aborts the transfer. `None` accepts
-    /// all.
-    pub requested: Option<RequestedEntries>,
-    /// Change nothing, and report what would be changed.
-    pub dry_run: bool,
-    /// Send all changes to the source, where the user is.
-    pub report_changes: bool,
-    /// Partial files of other transfers that were modified since then are not removed.
-    pub keep_partials_since: Stamp,
-    /// Which names are equivalent at the destination.
-    pub names: NameMatching,
-    /// Directories that are not removed.
-    pub protected: ProtectedPaths,
-    /// Whether the destination directory was created for this transfer.
-    pub destination_created: bool,
-    /// The name at the destination of the only entry of the source.
-    pub alias: Option<Name>,
-    /// Write to existing files directly, instead of to partial files beside them.
-    pub in_place: bool,
-    /// When data is made durable.
-    pub sync: SyncMode,
-    /// The hash function of the source.
-    pub hash: HashKind,
-    /// Whether compressed data is accepted.
-    pub accept_compressed: bool,
-    /// Whether ACLs with user and group names are accepted.
-    pub acls: bool,
-    /// Whether the source sends data without waiting for requests. Then nothing is resumed or
-    /// compared by hash.
-    pub eager: bool,
-    /// Whether an earlier attempt of the same command lost its connection and may still hold the
-    /// journal.
-    pub is_retry: bool,
-    /// The identity of the transfer. Its first eight bytes identify the boot of the machine, during
-    /// which unsynced data is trusted; [`SERIES`] identifies all attempts of one command.
-    pub transfer: TransferId,
-}
 
 /// A file whose data is being received.
 #[derive(Debug)]
