@@ -137,6 +137,17 @@ fn cut(extent: Extent, block: u64) -> impl Iterator<Item = Extent> {
     })
 }
 
+/// Widens extents to complete blocks, the last one to the end of the file: the unit of hash and
+/// resume.
+pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> impl Iterator<Item = Extent> {
+    let block = BLOCK as u64;
+    extents.filter_map(move |extent| {
+        let start = extent.start() / block * block;
+        let end = extent.end().div_ceil(block).saturating_mul(block).min(size);
+        Extent::between(start, end)
+    })
+}
+
 /// Collects files in scan order and returns read tasks, sorted within a window of files.
 ///
 /// The result depends only on the files and windows, not on timing: the same files in the same

@@ -11,6 +11,9 @@ const MAX_READS: usize = 4;
 const READ_BYTES: u64 = 32 << 20;
 
 /// Files to hash, each with a key for the purpose of its hash.
+///
+/// Invariant: a file is waiting, partially read or in one read in flight until its hash or fault is
+/// returned.
 #[derive(Debug)]
 pub(crate) struct HashQueue<K> {
     /// Files not started yet; kept apart because a hash state takes 2 KiB.

@@ -9,37 +9,34 @@ use std::borrow::Cow;
 use unicase::UniCase;
 use unicode_normalization::UnicodeNormalization;
 
-/// Detects duplicate names according to the equivalence of the destination.
-#[derive(Debug, Default)]
-pub(super) struct CaseFolding {
+/// The names received so far, to detect duplicates according to the equivalence of the destination.
+///
+/// Invariant: holds the key of every added name, or none where only equal bytes are equivalent.
+#[derive(Debug)]
+pub(super) struct DuplicateNames {
     names: NameMatching,
-    metadata: NameSet<8>,
+    keys: NameSet<8>,
 }
 
-impl CaseFolding {
+impl DuplicateNames {
     /// Creates an empty set.
     pub fn new(names: NameMatching) -> Self {
-        Self { names, metadata: NameSet::default() }
+        Self { names, keys: NameSet::default() }
     }
 
-    /// Returns the equivalence at the destination itself.
-    pub fn names(&self) -> NameMatching {
-        self.names
+    /// Adds a name; returns whether an equivalent name was added before.
+    pub fn add(&mut self, name: &Name) -> bool {
+        self.names != NameMatching::Exact && !self.keys.add(key(self.names, name))
     }
+}
 
-    /// Returns whether an equivalent name was added before; adds the name.
-    pub fn is_duplicate(&mut self, name: &Name) -> bool {
-        self.names != NameMatching::Exact && !self.metadata.add(self.key(name))
-    }
-
-    /// Returns a key that is equal for equivalent names.
-    pub fn key<'a>(&self, name: &'a Name) -> Cow<'a, [u8]> {
-        match self.names {
-            NameMatching::Exact => Cow::Borrowed(name.as_bytes()),
-            NameMatching::Normalized => Cow::Owned(normalize(name.as_bytes())),
-            NameMatching::CaseInsensitive => Cow::Owned(fold(name.as_bytes())),
-            NameMatching::CaseInsensitiveTrimmed => Cow::Owned(fold(&trim_dots(name.as_bytes()))),
-        }
+/// Returns a key that is equal for equivalent names.
+pub(super) fn key(names: NameMatching, name: &Name) -> Cow<'_, [u8]> {
+    match names {
+        NameMatching::Exact => Cow::Borrowed(name.as_bytes()),
+        NameMatching::Normalized => Cow::Owned(normalize(name.as_bytes())),
+        NameMatching::CaseInsensitive => Cow::Owned(fold(name.as_bytes())),
+        NameMatching::CaseInsensitiveTrimmed => Cow::Owned(fold(&trim_dots(name.as_bytes()))),
     }
 }
 
@@ -94,35 +91,37 @@ mod tests {
     fn detects_case_insensitive_duplicates_only_where_folded() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
         let (mut here, mut elsewhere) =
-            (CaseFolding::new(NameMatching::CaseInsensitive), CaseFolding::new(NameMatching::Exact));
+            (DuplicateNames::new(NameMatching::CaseInsensitive), DuplicateNames::new(NameMatching::Exact));
         let names = [&b"Dir/\xc3\x84"[..], b"dir/\xc3\xa4", b"dir/b", b"\xffA", b"\xffa"];
-        assert_eq!(names.map(|names| here.is_duplicate(&name(names))), [false, true, false, false, true]);
-        assert_eq!(names.map(|names| elsewhere.is_duplicate(&name(names))), [false; 5]);
-        assert_eq!((&*here.key(&name(b"A")), &*elsewhere.key(&name(b"A"))), (&b"a"[..], &b"A"[..]));
+        assert_eq!(names.map(|names| here.add(&name(names))), [false, true, false, false, true]);
+        assert_eq!(names.map(|names| elsewhere.add(&name(names))), [false; 5]);
+        let keys = [NameMatching::CaseInsensitive, NameMatching::Exact]
+            .map(|names| key(names, &name(b"A")).into_owned());
+        assert_eq!(keys, [b"a", b"A"]);
     }
 
     #[test]
     fn ignores_trailing_dots_and_blanks_only_where_trimmed() {
         let name = |text: &[u8]| Name::new(text).expect("a name");
         let (mut trim_dots, mut fold) = (
-            CaseFolding::new(NameMatching::CaseInsensitiveTrimmed),
-            CaseFolding::new(NameMatching::CaseInsensitive),
+            DuplicateNames::new(NameMatching::CaseInsensitiveTrimmed),
+            DuplicateNames::new(NameMatching::CaseInsensitive),
         );
         let names = [&b"R.E.M/x"[..], b"r.e.m./X. .", b"a. b", b"a", b"...", b"..a", b". ."];
         assert_eq!(
-            names.map(|names| trim_dots.is_duplicate(&name(names))),
+            names.map(|names| trim_dots.add(&name(names))),
             [false, true, false, false, false, false, false]
         );
-        assert_eq!(names.map(|names| fold.is_duplicate(&name(names))), [false; 7]);
+        assert_eq!(names.map(|names| fold.add(&name(names))), [false; 7]);
     }
 
     #[test]
     fn normalization_ignores_only_the_encoding_of_accents() {
         let name = |text: &str| Name::new(text.as_bytes()).expect("a name");
-        let mut here = CaseFolding::new(NameMatching::Normalized);
+        let mut here = DuplicateNames::new(NameMatching::Normalized);
         let names = ["e\u{301}/x", "\u{e9}/x", "\u{c9}/x", "E", "e", "a.", "a"];
         assert_eq!(
-            names.map(|names| here.is_duplicate(&name(names))),
+            names.map(|names| here.add(&name(names))),
             [false, true, false, false, false, false, false]
         );
     }

@@ -1,6 +1,6 @@
-//! Comparison of existing objects with received entries.
+//! Comparison of existing objects with received entries, as far as the options ask for it.
 
-use super::{stamp, Sink};
+use super::options::SinkOptions;
 use crate::entry::{Inode, Kind};
 use crate::port::{is_root_only_xattr, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp, Xattr};
 
@@ -9,10 +9,10 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const SET_ID: u32 = SET_USER_ID | SET_GROUP_ID;
 
-impl<B: AsRef<[u8]>> Sink<B> {
+impl SinkOptions {
     /// Returns the attributes to set on an object.
     pub(super) fn attributes(&self, inode: &Inode, there: Option<&FileStat>) -> Attributes {
-        let keep = self.options.preserve;
+        let keep = self.preserve;
         let bits = self.bits(inode);
         let (mode, masked) = match there {
             _ if keep.modes => (bits, false),
@@ -35,7 +35,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// owner or group: unless these are the source's, the bits would give away the rights of the
     /// copier.
     pub(super) fn bits(&self, inode: &Inode) -> u32 {
-        let (bits, keep, own) = (inode.mode.bits(), self.options.preserve, &self.options.writer);
+        let (bits, keep, own) = (inode.mode.bits(), self.preserve, &self.writer);
         if own.for_others {
             return bits & !SET_ID;
         }
@@ -52,12 +52,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Returns the extended attributes to set, if they are preserved.
     pub(super) fn xattrs(&self, inode: &Inode) -> Option<Vec<Xattr>> {
         let all = || self.settable(inode).map(|(name, value)| (name.into(), value.into())).collect();
-        self.options.preserve.xattrs.then(all)
+        self.preserve.xattrs.then(all)
     }
 
     /// Iterates over the extended attributes that this user may set.
     fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let is_root = self.options.writer.user == 0;
+        let is_root = self.writer.user == 0;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_root_only_xattr(name))
     }
 
@@ -67,9 +67,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let metadata = &found.metadata;
         match &inode.kind {
             Kind::File(content) => {
-                let same = match self.options.checksum {
+                let same = match self.checksum {
                     true => equal || metadata.size == 0,
-                    false => self.is_kept(inode, metadata) && !self.options.ignore_times,
+                    false => self.is_kept(inode, metadata) && !self.ignore_times,
                 };
                 metadata.kind == FileKind::File && metadata.size == content.size() && same
             }
@@ -83,9 +83,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Returns whether preserved attributes differ.
     pub(super) fn differs(&self, inode: &Inode, found: Option<&FileInfo>) -> bool {
         let Some(FileInfo { metadata, xattrs, .. }) = found else { return true };
-        let keep = self.options.preserve;
+        let keep = self.preserve;
         let is_link = metadata.kind == FileKind::Symlink;
-        let own = &self.options.writer;
+        let own = &self.writer;
         // Directories may inherit set-group-ID.
         let compared = if own.for_others { !SET_ID } else { !0 };
         let mode = keep.modes && !is_link && (metadata.mode ^ self.bits(inode)) & compared != 0;
@@ -101,12 +101,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
     pub(super) fn is_kept(&self, inode: &Inode, metadata: &FileStat) -> bool {
         // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).
         let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
-        let may_be_fat =
-            self.options.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);
+        let may_be_fat = self.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);
         let time = stamp(inode);
         is_kept_as(time, metadata)
             || may_be_fat && metadata.mtime == Stamp { seconds: time.seconds & !1, nanoseconds: 0 }
     }
+}
+
+/// Converts the mtime to the type of ports.
+pub(super) fn stamp(inode: &Inode) -> Stamp {
+    Stamp { seconds: inode.mtime.seconds(), nanoseconds: inode.mtime.nanoseconds() }
 }
 
 /// Time granularities of file systems in ns: NTFS and SMB, others, exFAT, ext4 with small inodes

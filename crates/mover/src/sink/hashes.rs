@@ -1,7 +1,9 @@
 //! Hashes of complete files, for comparison with the source and for a manifest.
 
-use super::Sink;
-use crate::entry::{FileNumber, Kind, Object};
+use super::batches::{IncomingBatch, NewEntry};
+use super::options::SinkOptions;
+use crate::drive::PeerState;
+use crate::entry::{FileNumber, Kind};
 use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::port::{ContentHash, Digest, Fault, FileInfo, FileKind, FilePath, Ticket};
@@ -14,7 +16,7 @@ const MAX_WAITING: usize = 4_096;
 
 /// The purpose of a hash.
 #[derive(Debug)]
-pub(super) enum HashPurpose {
+enum HashPurpose {
     /// Comparison with the source's hash of the file with this number.
     Compare(u64),
     /// A line of the manifest.
@@ -33,6 +35,9 @@ struct HashPair {
 }
 
 /// All pending hashes.
+///
+/// Invariant: `awaited` of a pair counts its hash here until it is computed, and the hash of the
+/// source until that or a problem arrives.
 #[derive(Debug, Default)]
 pub(super) struct FileHashes {
     queue: HashQueue<HashPurpose>,
@@ -56,7 +61,7 @@ impl FileHashes {
     }
 
     /// Returns whether no hash is pending for `count` files starting at `first`.
-    pub fn are_complete(&self, first: FileNumber, count: usize) -> bool {
+    pub fn are_complete(&self, (first, count): (FileNumber, usize)) -> bool {
         let all = first.get()..first.get() + count as u64;
         self.pairs.range(all).all(|(_, pair)| pair.awaited == 0)
     }
@@ -74,33 +79,32 @@ impl FileHashes {
             pair.failed = true;
         }
     }
-}
 
-impl<B: AsRef<[u8]>> Sink<B> {
-    /// Requests the hashes of files in a batch that have equal size here, and hashes these.
-    pub(super) fn request_hashes(&mut self, lookup: Ticket) {
-        let Some(batch) = self.batches.iter().find(|batch| batch.lookup == Some(lookup)) else { return };
-        let mut found = batch.found.iter().flatten();
+    /// Hashes the files of a batch that have equal size here; returns the requests for the hashes
+    /// of the source.
+    pub fn compare(
+        &mut self,
+        batch: &mut IncomingBatch,
+        options: &SinkOptions,
+    ) -> BTreeMap<FileNumber, NeededData> {
         let mut answers = BTreeMap::new();
-        for (index, entry) in batch.entries.iter().enumerate() {
-            let Object::New(inode) = &entry.object else { continue };
-            let (Some(Ok(Some(found))), Kind::File(content)) = (found.next(), &inode.kind) else { continue };
-            let is_left_alone = !self.options.sizes.contains(&content.size());
+        for NewEntry { number, name, inode, found, .. } in batch.new_entries() {
+            let (Ok(Some(found)), Kind::File(content)) = (found, &inode.kind) else { continue };
+            let is_left_alone = !options.sizes.contains(&content.size());
             let is_as_large = found.metadata.kind == FileKind::File && found.metadata.size == content.size();
             if is_as_large && content.size() > 0 && !is_left_alone {
-                let number = batch.first.get() + index as u64;
                 answers.insert(number, NeededData::Hash);
-                self.hashes.pairs.insert(number, HashPair { awaited: 2, ..HashPair::default() });
-                let at = FilePath::new(0, entry.name.as_bytes());
-                self.hashes.queue.push(HashPurpose::Compare(number), at, Some(found.metadata.identity()));
+                self.pairs.insert(number.get(), HashPair { awaited: 2, ..HashPair::default() });
+                let at = FilePath::new(0, name.as_bytes());
+                self.queue.push(HashPurpose::Compare(number.get()), at, Some(found.metadata.identity()));
             }
         }
-        self.send_requests(answers);
+        answers
     }
 
     /// Receives a hash from the source.
-    pub(super) fn receive_hash(&mut self, sum: FileHash) -> Result<(), WireError> {
-        let pair = self.hashes.pairs.get_mut(&sum.file.get());
+    pub fn receive(&mut self, sum: FileHash) -> Result<(), WireError> {
+        let pair = self.pairs.get_mut(&sum.file.get());
         let pair = pair.filter(|pair| pair.remote.is_none() && !pair.failed);
         let pair = pair.ok_or(WireError::InvalidValue("a hash that was not requested"))?;
         pair.remote = Some(sum.digest);
@@ -109,28 +113,35 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Adds a file with its final content to the manifest, if one is wanted.
-    pub(super) fn add_to_manifest(&mut self, name: &Name) {
-        if self.options.manifest && !self.options.dry_run {
+    pub fn add_to_manifest(&mut self, name: &Name, options: &SinkOptions) {
+        if options.manifest && !options.dry_run {
             let at = FilePath::new(0, name.as_bytes());
-            self.hashes.queue.push(HashPurpose::Manifest(name.clone()), at, None);
+            self.queue.push(HashPurpose::Manifest(name.clone()), at, None);
         }
     }
 
     /// Adds an existing object to the manifest if it is a regular file.
-    pub(super) fn add_found_to_manifest(&mut self, name: &Name, found: Option<&FileInfo>) {
+    pub fn add_found_to_manifest(&mut self, name: &Name, found: Option<&FileInfo>, options: &SinkOptions) {
         if found.is_some_and(|found| found.metadata.kind == FileKind::File) {
-            self.add_to_manifest(name);
+            self.add_to_manifest(name, options);
         }
     }
 
-    pub(super) fn submit_hash_reads(&mut self) {
-        self.hashes.queue.submit_reads(&mut self.peer);
+    /// Submits reads of files to hash.
+    pub fn submit_reads<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) {
+        self.queue.submit_reads(peer);
     }
 
-    pub(super) fn hash_completed(&mut self, ticket: Ticket, outcome: Result<ContentHash, Fault>) {
-        match self.hashes.queue.completed(ticket, outcome) {
+    /// Handles a completed read: a hash to compare is kept, and one for the manifest is reported.
+    pub fn completed<B: AsRef<[u8]>>(
+        &mut self,
+        ticket: Ticket,
+        outcome: Result<ContentHash, Fault>,
+        peer: &mut PeerState<B>,
+    ) {
+        match self.queue.completed(ticket, outcome) {
             Some((HashPurpose::Compare(number), digest)) => {
-                if let Some(pair) = self.hashes.pairs.get_mut(&number) {
+                if let Some(pair) = self.pairs.get_mut(&number) {
                     // A file that cannot be read here is replaced.
                     pair.local = digest.ok();
                     pair.awaited -= 1;
@@ -138,11 +149,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Some((HashPurpose::Manifest(name), Ok(digest))) => {
                 let there = ManifestEntry { name, digest };
-                self.peer.send(&Frame::ManifestEntry(there.clone()));
-                self.peer.reports.push(Report::ManifestEntry(there));
+                peer.send(&Frame::ManifestEntry(there.clone()));
+                peer.reports.push(Report::ManifestEntry(there));
             }
             Some((HashPurpose::Manifest(name), Err(fault))) => {
-                self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text);
+                peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text);
             }
             None => {}
         }

@@ -7,6 +7,8 @@ use std::collections::{HashSet, VecDeque};
 const MAX_DIRECTORIES: usize = 4_096;
 
 /// The most recent directories that did not exist.
+///
+/// Invariant: both collections hold the same names, at most [`MAX_DIRECTORIES`].
 #[derive(Debug, Default)]
 pub(super) struct NewDirectories {
     names: HashSet<Box<[u8]>>,

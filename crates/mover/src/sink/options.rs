@@ -65,6 +65,11 @@ impl ProtectedPaths {
         metadata.kind == FileKind::Directory && self.sources.contains(&(metadata.volume, metadata.inode))
     }
 
+    /// Returns whether an object is a directory and not a source directory or an ancestor of one.
+    pub(super) fn is_removable_directory(&self, metadata: &FileStat) -> bool {
+        metadata.kind == FileKind::Directory && !self.contains_source(metadata)
+    }
+
     /// Returns whether an object is a source directory or an ancestor of one.
     pub(super) fn contains_source(&self, metadata: &FileStat) -> bool {
         let is_above = metadata.kind == FileKind::Directory
@@ -132,6 +137,19 @@ pub struct SinkOptions {
     /// journal.
     pub is_retry: bool,
     /// The identity of the transfer. Its first eight bytes identify the boot of the machine, during
-    /// which unsynced data is trusted; [`SERIES`](super::SERIES) identifies all attempts of one command.
+    /// which unsynced data is trusted; [`SERIES`](super::SERIES) identifies all attempts of one
+    /// command.
     pub transfer: TransferId,
+}
+
+impl SinkOptions {
+    /// Returns whether a directory that blocks another object may be removed.
+    pub(super) fn may_remove_blockers(&self) -> bool {
+        self.delete && self.filter.is_empty() && !self.protected.inside_destination
+    }
+
+    /// Returns whether this is the destination directory and was created for this transfer.
+    pub(super) fn is_created_destination(&self, name: &Name) -> bool {
+        self.destination_created && *name == Name::root()
+    }
 }

@@ -1,8 +1,9 @@
 //! Operations whose results are only reported.
 
+use crate::drive::PeerState;
 use crate::entry::FileNumber;
 use crate::name::Name;
-use crate::port::{Fault, Stamp, Ticket};
+use crate::port::{Fault, FilePath, Operation, Stamp, Ticket};
 use crate::report::ChangeKind;
 use std::collections::BTreeMap;
 
@@ -39,6 +40,8 @@ impl PendingOp {
 }
 
 /// Operations in flight, by ticket.
+///
+/// Invariant: holds an operation from its submission to its outcome.
 #[derive(Debug, Default)]
 pub(super) struct PendingOps(BTreeMap<Ticket, Vec<PendingOp>>);
 
@@ -51,6 +54,18 @@ impl PendingOps {
     /// Records a submitted operation.
     pub fn submitted(&mut self, ticket: Ticket, pending_ops: Vec<PendingOp>) {
         self.0.insert(ticket, pending_ops);
+    }
+
+    /// Removes a file of the sink itself; only failure is reported.
+    pub fn remove_unreported<B: AsRef<[u8]>>(&mut self, what: FilePath, peer: &mut PeerState<B>) {
+        let ticket = peer.submit(Operation::Remove(vec![what]));
+        self.submitted(ticket, vec![PendingOp::unreported(Name::root())]);
+    }
+
+    /// Makes the complete destination durable; only failure is reported.
+    pub fn sync<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) {
+        let ticket = peer.submit(Operation::Sync { root: 0 });
+        self.submitted(ticket, vec![PendingOp::unreported(Name::root())]);
     }
 
     /// Removes a completed operation; returns its objects with their results.

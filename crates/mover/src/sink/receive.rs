@@ -1,212 +1,135 @@
-//! Receiving data, up to complete files with their final names.
+//! Applying the frames of the source.
 
-use super::{Incoming, Sink};
-use crate::compression;
-use crate::entry::{Content, FileNumber};
-use crate::extent::Extent;
-use crate::port::{
-    DecompressFn, Decompression, Fault, FaultKind, FilePath, FileWrite, OpenMode, Operation, Part, BLOCK,
-};
-use crate::report::reason;
-use crate::report::ChangeKind;
-use crate::wire::{Chunk, FileSent, Holes, WireError};
-use std::ops::Range;
-
-/// The part of a file that one result of a write operation belongs to.
-#[derive(Debug)]
-pub(super) struct PendingWrite {
-    number: FileNumber,
-    /// The range that was written; `None` if the file was only completed.
-    extent: Option<Extent>,
-    settled: bool,
-}
+use super::incoming::{PendingWrite, WriteEffect};
+use super::Sink;
+use crate::entry::FileNumber;
+use crate::port::Fault;
+use crate::report::{reason, ChangeKind};
+use crate::wire::{Frame, Problem, ProblemSubject, WireError};
 
 impl<B: AsRef<[u8]>> Sink<B> {
-    /// Writes the parts of a chunk.
-    pub(super) fn receive_chunk(&mut self, chunk: &Chunk, data: B) -> Result<(), WireError> {
-        if chunk.hash() != self.options.hash {
-            return Err(WireError::InvalidValue("a chunk with an unexpected hash function"));
+    /// Receives the frames of a packet. Its data belongs to the last one.
+    pub(super) fn received(&mut self, frames: &[u8], data: Option<(B, usize)>) -> Result<(), WireError> {
+        let (mut rest, mut last) = (frames, None);
+        while let Some(frame) = self.peer.next_frame(&mut rest)? {
+            last.replace(frame).map_or(Ok(()), |before| self.receive_frame(before, None))?;
         }
-        if chunk.compressed_length().is_some() && !self.options.accept_compressed {
-            return Err(WireError::InvalidValue("compressed data, which was not negotiated"));
-        }
-        self.peer.totals.sent += chunk.wire_length();
-        let (mut puts, mut items) = (Vec::new(), Vec::new());
-        let mut at = 0;
-        for part in chunk.parts() {
-            let bytes = at..at + part.extent.length() as usize;
-            at = bytes.end;
-            if !self.is_decided(part.file.get()) {
-                return Err(WireError::InvalidValue("data of a file that was not requested"));
-            }
-            // The source may not know yet that this file failed here.
-            let Some(file) = self.incoming.get_mut(&part.file.get()) else { continue };
-            file.accept_block(part.extent)?;
-            let is_complete = (part.extent.start(), part.extent.end()) == (0, file.content.size());
-            let mut put = file.write_request(is_complete);
-            put.check = vec![(bytes.clone(), part.digest)];
-            put.parts = parts(&file.content, part.extent, &bytes);
-            if is_complete {
-                let (size, attributes) = (file.content.size(), file.attributes.clone());
-                let name = FilePath::new(0, file.name.as_bytes());
-                put.settle = Some(self.settle(size, attributes, name));
-            }
-            puts.push(put);
-            items.push(PendingWrite { number: part.file, extent: Some(part.extent), settled: is_complete });
-        }
-        if !puts.is_empty() {
-            let hash = self.options.hash.function();
-            let packed = chunk.compressed_length().map(|bytes| Decompression {
-                bytes: bytes as usize,
-                plain: chunk.length() as usize,
-                with: compression::decompress as DecompressFn,
-            });
-            let ticket = self.peer.submit(Operation::Write { puts, data: Some(data), hash, packed });
-            self.writes.insert(ticket, items);
-        }
-        Ok(())
+        self.peer.end_packet(data.as_ref().map(|(_, length)| *length))?;
+        last.map_or(Ok(()), |frame| self.receive_frame(frame, data.map(|(buffer, _)| buffer)))
     }
 
-    /// Skips ranges that read as zeros: the partial file was created empty, so there is nothing to
-    /// write.
-    pub(super) fn receive_holes(&mut self, holes: &Holes) -> Result<(), WireError> {
-        let number = holes.file().get();
-        if !self.is_decided(number) {
-            return Err(WireError::InvalidValue("holes of a file that was not requested"));
+    fn receive_frame(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
+        if self.ending.has_source_ended() || self.early_frames.has_end() {
+            return Err(WireError::AfterEnd);
         }
-        let Some(file) = self.incoming.get_mut(&number) else { return Ok(()) };
-        for &hole in holes.extents() {
-            file.accept_hole(hole)?;
-            self.peer.totals.size = self.peer.totals.size.saturating_sub(hole.length());
-            if let Some(key) = file.key {
-                self.resume_log.record_write(key, &file.name, &file.at, hole);
+        let is_early =
+            self.options.eager && !(self.early_frames.may_overtake(&frame) && self.is_applicable(&frame));
+        match is_early {
+            true => self.early_frames.defer(frame, data),
+            false => self.apply(frame, data),
+        }
+    }
+
+    /// Applies deferred frames whose entries are decided by now.
+    pub(super) fn apply_deferred(&mut self) -> Result<(), WireError> {
+        let mut pass = self.early_frames.pass();
+        while let Some((frame, data)) = self.early_frames.next(&mut pass) {
+            match !pass.must_wait(&frame) && self.is_applicable(&frame) {
+                true => self.apply(frame, data)?,
+                false => self.early_frames.defer_again(&mut pass, frame, data),
             }
         }
         Ok(())
     }
 
-    /// Handles the announcement that all requested data of a file was sent.
-    pub(super) fn receive_file_sent(&mut self, done: FileSent) -> Result<(), WireError> {
-        if !self.is_decided(done.file.get()) {
-            return Err(WireError::InvalidValue("the end of a file that was not requested"));
+    fn is_applicable(&self, frame: &Frame) -> bool {
+        match frame {
+            Frame::Chunk(chunk) => chunk.parts().iter().all(|part| self.is_requested(part.file)),
+            Frame::Holes(holes) => self.is_requested(holes.file()),
+            Frame::FileSent(done) => self.is_requested(done.file),
+            Frame::Problem(Problem { about: ProblemSubject::File(file, _), .. }) => self.is_requested(*file),
+            Frame::End(_) => self.early_frames.is_empty() && self.has_answered_all(),
+            _ => true,
         }
-        let Some(file) = self.incoming.get_mut(&done.file.get()) else { return Ok(()) };
-        if !file.left.is_empty() || file.bytes != done.bytes || file.done.is_some() {
-            return Err(WireError::InvalidValue("the length of a sent file"));
-        }
-        file.done = Some(done.bytes);
-        self.settle_if_complete(done.file.get());
-        Ok(())
     }
 
-    /// Returns whether the source may end: no file has missing data.
-    pub(super) fn has_all_data(&self) -> bool {
-        let one_part = |file: &Incoming| file.content.size() <= BLOCK as u64;
-        let is_announced = |file: &Incoming| one_part(file) || file.done.is_some() || file.bytes == 0;
-        self.incoming.values().all(|file| file.left.is_empty() && is_announced(file))
+    /// Returns whether the data of a file was requested; true for unknown files, which are errors.
+    fn is_requested(&self, file: FileNumber) -> bool {
+        let is_answered = self.batches.is_decided(file) && self.incoming.is_answered(file);
+        !self.batches.is_known(file) || is_answered
+    }
+
+    /// Returns whether all entries are decided and answered.
+    fn has_answered_all(&self) -> bool {
+        self.batches.is_empty() && !self.plans.is_waiting() && self.plans.is_idle()
+    }
+
+    fn apply(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
+        match frame {
+            Frame::Batch(batch) => {
+                let incoming = self.incoming.len();
+                self.batches.receive(batch, incoming, &self.options, &mut self.peer)
+            }
+            Frame::Chunk(chunk) => {
+                let data = data.ok_or(WireError::InvalidValue("a chunk without data"))?;
+                self.incoming.receive_chunk(&chunk, data, &self.batches, &self.options, &mut self.peer)
+            }
+            Frame::Holes(holes) => {
+                self.incoming.receive_holes(&holes, &self.batches, &mut self.resume_log, &mut self.peer)
+            }
+            Frame::FileSent(done) => {
+                self.incoming.receive_file_sent(done, &self.batches)?;
+                self.settle_if_complete(done.file);
+                Ok(())
+            }
+            Frame::FileHash(sum) => self.hashes.receive(sum),
+            Frame::Problem(problem) => {
+                self.receive_problem(problem);
+                Ok(())
+            }
+            Frame::End(_) if self.has_answered_all() && self.incoming.has_all_data() => {
+                self.ending.source_ended();
+                Ok(())
+            }
+            Frame::End(_) => Err(WireError::InvalidValue("an end before all data")),
+            Frame::DataRequests(_) | Frame::ManifestEntry(_) | Frame::Change(_) => {
+                Err(WireError::InvalidValue("a frame that a source does not send"))
+            }
+        }
+    }
+
+    fn receive_problem(&mut self, problem: Problem) {
+        match &problem.about {
+            ProblemSubject::Transfer => self.stopping = true,
+            ProblemSubject::File(number, _) => {
+                self.hashes.fail(*number);
+                self.drop_file(*number);
+            }
+            ProblemSubject::Name(_) => self.ending.source_is_incomplete(),
+        }
+        self.peer.record_problem(problem);
     }
 
     /// Completes a file of many parts if all of its data is written.
-    pub(super) fn settle_if_complete(&mut self, number: u64) {
-        let Some(file) = self.incoming.get_mut(&number) else { return };
-        let size = file.content.size();
-        let is_announced = file.done.is_some() || file.bytes == 0;
-        if !file.left.is_empty() || file.writing > 0 || !is_announced || size <= BLOCK as u64 {
-            return;
-        }
-        let Ok(number) = FileNumber::new(number) else { return };
-        file.writing += 1;
-        let mut put = file.write_request(false);
-        let (attributes, name) = (file.attributes.clone(), FilePath::new(0, file.name.as_bytes()));
-        put.settle = Some(self.settle(size, attributes, name));
-        let hash = self.options.hash.function();
-        let ticket = self.peer.submit(Operation::Write { puts: vec![put], data: None, hash, packed: None });
-        self.writes.insert(ticket, vec![PendingWrite { number, extent: None, settled: true }]);
+    pub(super) fn settle_if_complete(&mut self, number: FileNumber) {
+        self.incoming.settle_if_complete(number, &self.options, &mut self.peer);
     }
 
-    pub(super) fn write_completed(&mut self, item: PendingWrite, result: Result<(), Fault>) {
-        let number = item.number.get();
-        let Some(file) = self.incoming.get_mut(&number) else { return };
-        file.writing -= 1;
-        if let Err(fault) = result {
-            // The partial file is kept for resuming.
-            if fault.why == FaultKind::Cancelled {
-                return self.abort(reason(fault.why), &fault.text);
+    /// Handles the result for one part of a write operation.
+    pub(super) fn write_completed(&mut self, item: &PendingWrite, result: Result<(), Fault>) {
+        match self.incoming.write_completed(item, result, &mut self.resume_log, &mut self.peer) {
+            WriteEffect::Ignored => {}
+            WriteEffect::Written => self.settle_if_complete(item.number()),
+            WriteEffect::Completed => {
+                let Some(file) = self.incoming.remove(item.number()) else { return };
+                let bytes = file.data_bytes();
+                let target = file.into_target();
+                self.resume_log.file_completed(&target.name, &target.at);
+                self.hashes.add_to_manifest(&target.name, &self.options);
+                self.record_change(target.name, ChangeKind::Copied, bytes);
             }
-            let name = file.name.clone();
-            return self.fail(item.number, &name, &fault);
-        }
-        if let Some(extent) = item.extent {
-            self.peer.totals.bytes += extent.length();
-            if let Some(key) = file.key {
-                self.resume_log.record_write(key, &file.name, &file.at, extent);
-            }
-        }
-        if !item.settled {
-            return self.settle_if_complete(number);
-        }
-        if let Some(Incoming { name, at, bytes, holes, .. }) = self.remove_incoming(number) {
-            self.resume_log.file_completed(&name, &at);
-            self.add_to_manifest(&name);
-            self.record_change(name, ChangeKind::Copied, bytes - holes);
+            WriteEffect::Cancelled(fault) => self.abort(reason(fault.why), &fault.text),
+            WriteEffect::Failed(name, fault) => self.fail(item.number(), &name, &fault),
         }
     }
-}
-
-impl Incoming {
-    /// Accepts a hole: complete blocks that were requested, of a file whose entry omits holes.
-    fn accept_hole(&mut self, hole: Extent) -> Result<(), WireError> {
-        let block = BLOCK as u64;
-        let is_blocks = [hole.start(), hole.end()]
-            .iter()
-            .all(|&edge| edge.is_multiple_of(block) || edge == self.content.size());
-        let may_be = self.content.may_omit_holes() && self.content.size() > block;
-        if !is_blocks || !may_be || !self.left.covers(hole) || self.done.is_some() || !self.answered {
-            return Err(WireError::InvalidValue("holes that were not requested"));
-        }
-        self.left.remove(hole);
-        self.bytes += hole.length();
-        self.holes += hole.length();
-        Ok(())
-    }
-
-    /// Accepts a part: exactly one block that was requested.
-    fn accept_block(&mut self, extent: Extent) -> Result<(), WireError> {
-        let block = BLOCK as u64;
-        let end = extent.start().saturating_add(block).min(self.content.size());
-        let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
-        if !is_block || !self.left.covers(extent) || self.done.is_some() || !self.answered {
-            return Err(WireError::InvalidValue("a part of a file that was not requested"));
-        }
-        self.left.remove(extent);
-        self.bytes += extent.length();
-        self.writing += 1;
-        Ok(())
-    }
-
-    /// Creates a write to this file; `first` if it is the only one.
-    fn write_request(&self, first: bool) -> FileWrite {
-        let begin = match (self.in_place, first) {
-            (false, true) => OpenMode::Fresh,
-            (false, false) => OpenMode::Continue,
-            (true, true) => OpenMode::InPlace,
-            (true, false) => OpenMode::ContinueInPlace,
-        };
-        let sparse = self.content.may_omit_holes();
-        FileWrite { sparse, ..FileWrite::new(self.at.clone(), begin) }
-    }
-}
-
-/// Returns the data ranges within a block, without holes.
-fn parts(content: &Content, block: Extent, bytes: &Range<usize>) -> Vec<Part> {
-    let within =
-        |extent: Extent| Extent::between(extent.start().max(block.start()), extent.end().min(block.end()));
-    content
-        .extents()
-        .filter_map(within)
-        .map(|extent| {
-            let start = bytes.start + (extent.start() - block.start()) as usize;
-            Part { bytes: start..start + extent.length() as usize, offset: extent.start() }
-        })
-        .collect()
 }

@@ -7,7 +7,7 @@
 //! none; only an attempt to remove it shows. Entries are decided no faster than these attempts
 //! finish, so that neither memory nor the delay of an interruption grows with their number.
 
-use super::SyncMode;
+use super::options::SyncMode;
 use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, JournalReader};

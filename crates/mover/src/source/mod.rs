@@ -8,7 +8,7 @@ mod scan;
 
 use crate::accounts::{Account, AccountLookup, Accounts};
 use crate::acl;
-use crate::chunk::{ChunkPolicy, ChunkPolicyError, Chunker, ReadJob};
+use crate::chunk::{in_blocks, ChunkPolicy, ChunkPolicyError, Chunker, ReadJob};
 use crate::compression::{CompressMode, CompressionHistory, CompressionPolicy};
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::{
@@ -21,7 +21,7 @@ use crate::hash::HashKind;
 use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::port::{
-    ContentHash, Event, Fault, FileInfo, FileKind, FilePath, FileStat, Identity, Outcome, Ticket, BLOCK,
+    ContentHash, Event, Fault, FileInfo, FileKind, FilePath, FileStat, Identity, Outcome, Ticket,
 };
 use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
@@ -628,17 +628,6 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
     fn progress(&self) -> u64 {
         self.unneeded_bytes.saturating_add(self.peer.totals.bytes).saturating_add(self.answered)
     }
-}
-
-/// Widens extents to complete blocks, the last one to the end of the file: the unit of hash and
-/// resume.
-pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> impl Iterator<Item = Extent> {
-    let block = BLOCK as u64;
-    extents.filter_map(move |extent| {
-        let start = extent.start() / block * block;
-        let end = extent.end().div_ceil(block).saturating_mul(block).min(size);
-        Extent::between(start, end)
-    })
 }
 
 /// Converts a found object to an inode, or returns why it is not supported.

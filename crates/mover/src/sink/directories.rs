@@ -1,0 +1,123 @@
+//! Attributes of directories, which are set after their contents.
+
+use super::compare::stamp;
+use super::file_results::FileResults;
+use super::options::SinkOptions;
+use super::pending_ops::PendingOp;
+use crate::entry::{Entry, FileNumber, Inode, Mode, Object};
+use crate::name::Name;
+use crate::name_set::NameSet;
+use crate::port::{
+    Attributes, FileInfo, FileKind, FilePath, FileStat, NewObject, Object as Made, UNFINISHED_DIRECTORY_MODE,
+};
+use crate::report::ChangeKind;
+use crate::wire::EntryStore;
+
+/// Directories of the source, with the attributes to set at the end.
+///
+/// Invariant: each directory is in the store once, and returned after the directories and files in
+/// it.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    waiting: EntryStore,
+    /// Directories among them that were created and get the source's mode less restrictions.
+    masked: NameSet<6>,
+    /// Directories among them that existed with other attributes.
+    attributes_set: NameSet<6>,
+}
+
+/// Attributes to set, and the results of setting them.
+type DirectoryAttributes = (Vec<(FilePath, Attributes)>, Vec<PendingOp>);
+
+/// How a directory is created or opened to its owner.
+pub(super) struct DirectoryPlan {
+    /// The operation.
+    pub making: NewObject,
+    /// Its result.
+    pub op: PendingOp,
+    /// Whether the directory exists with the same attributes.
+    pub is_unchanged: bool,
+}
+
+impl Directories {
+    /// Adds a directory; returns how to create it.
+    pub fn add(
+        &mut self,
+        (number, name): (FileNumber, Name),
+        inode: Inode,
+        found: Option<&FileInfo>,
+        options: &SinkOptions,
+    ) -> DirectoryPlan {
+        let is_created_destination = options.is_created_destination(&name);
+        let is_there = found.is_some_and(|found| found.metadata.kind == FileKind::Directory);
+        let differs = is_there && (is_created_destination || options.differs(&inode, found));
+        if differs {
+            self.attributes_set.add(&name);
+        }
+        // Existing directories may be inaccessible until the end. A destination created just before
+        // is treated like other new directories.
+        let mode = is_created_destination.then_some(UNFINISHED_DIRECTORY_MODE);
+        let making = NewObject {
+            at: FilePath::new(0, name.as_bytes()),
+            object: Made::Directory,
+            attributes: Attributes { mode, ..Attributes::default() },
+        };
+        let action = (!is_there).then_some(ChangeKind::Created);
+        let op = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
+        let keep = options.preserve.modes;
+        let stays = found
+            .filter(|found| is_there && !keep && !is_created_destination && !is_unfinished(&found.metadata));
+        let stays = stays.and_then(|found| Mode::new(found.metadata.mode).ok());
+        if stays.is_none() && !keep {
+            self.masked.add(&name);
+        }
+        let mode = stays.unwrap_or(inode.mode);
+        self.waiting.push(Entry { name, object: Object::New(Inode { mode, ..inode }) });
+        DirectoryPlan { making, op, is_unchanged: is_there && !differs }
+    }
+
+    /// Takes the last directories and returns the attributes to set, in reverse order, so that each
+    /// follows its contents; `None` at the end.
+    pub fn next(&mut self, results: &FileResults, options: &SinkOptions) -> Option<DirectoryAttributes> {
+        let entries = self.waiting.pop()?.into_iter().rev();
+        let new = entries.filter_map(|Entry { name, object }| match object {
+            Object::New(inode) => Some((name, inode)),
+            Object::HardLink(_) => None,
+        });
+        // The failure to create one was reported.
+        let created = new.filter(|(name, _)| !results.has_failed(name));
+        Some(created.map(|(name, inode)| self.attributes(name, &inode, options)).unzip())
+    }
+
+    fn attributes(
+        &self,
+        name: Name,
+        inode: &Inode,
+        options: &SinkOptions,
+    ) -> ((FilePath, Attributes), PendingOp) {
+        let keep = options.preserve;
+        let masked = self.masked.has(&name);
+        let bits = options.bits(inode);
+        let attributes = Attributes {
+            mode: Some(if masked { bits & 0o777 } else { bits }),
+            masked,
+            mtime: Some(stamp(inode)),
+            user: keep.users.then(|| inode.user.id()),
+            group: keep.groups.then(|| inode.group.id()),
+            xattrs: options.xattrs(inode),
+        };
+        let at = FilePath::new(0, name.as_bytes());
+        let action = match options.is_created_destination(&name) {
+            true => ChangeKind::Created,
+            false => ChangeKind::AttributesSet,
+        };
+        let action = self.attributes_set.has(&name).then_some(action);
+        ((at, attributes), PendingOp { action, ..PendingOp::unreported(name) })
+    }
+}
+
+/// Returns whether an interrupted run created this directory. Its set-group-ID bit may be
+/// inherited.
+fn is_unfinished(metadata: &FileStat) -> bool {
+    metadata.mode & !0o2000 == UNFINISHED_DIRECTORY_MODE
+}

@@ -1,0 +1,310 @@
+//! Removal of entries that the source does not have, directory by directory.
+
+use super::options::SinkOptions;
+use super::pending_ops::PendingOps;
+use super::source_names::SourceNames;
+use crate::drive::PeerState;
+use crate::name::Name;
+use crate::own_files::{is_own_file, JOURNAL};
+use crate::port::{Details, Fault, FaultKind, FileKind, FilePath, FileStat, Listing, Operation, Ticket};
+use crate::report::reason;
+use crate::wire::{ProblemSubject, Reason};
+use std::collections::HashSet;
+
+/// Maximum names per listing of a directory in which entries may be removed.
+const NAMES: usize = 512;
+
+#[derive(Debug)]
+enum Step {
+    /// List a directory, or continue its listing.
+    List(Name, Option<u64>),
+    /// Remove an extra directory, unless some of its contents were kept.
+    RemoveDirectory(Name),
+}
+
+/// The next action of a removal.
+pub(super) enum NextRemoval {
+    /// A listing was submitted, or a directory is kept.
+    Continue,
+    /// Remove this directory, whose contents are removed.
+    Remove(Name),
+    /// Nothing is left to remove.
+    Finished,
+}
+
+/// The removal of extra entries.
+///
+/// Invariants: at most one listing is in flight. An extra directory is removed only after its
+/// contents were visited and none of them was kept.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
+    /// Directories in which entries may be removed, the next one last; `None` before the start.
+    steps: Option<Vec<Step>>,
+    /// Extra directories that contain entries to keep.
+    kept: HashSet<Name>,
+    listing: Option<(Ticket, Name)>,
+    /// Directories that are, or are inside, a source directory.
+    protected_directories: HashSet<Name>,
+    /// Whether a partial file was kept because it may belong to another transfer or was not
+    /// visible.
+    partials_kept: bool,
+    /// Whether all partial files of other transfers are kept, since one may be running.
+    keeps_all_partials: bool,
+    /// Whether all partial files of other transfers were removed.
+    all_partials_removed: bool,
+}
+
+/// A listed directory.
+struct ListedDirectory {
+    directory: Name,
+    /// Whether entries may be removed: the source has the directory, or it is extra itself.
+    may_remove: bool,
+    /// Whether more names are equivalent in it than at the destination itself.
+    folds_more_names: bool,
+    /// Whether it is inside a source directory.
+    is_read: bool,
+}
+
+/// How to treat an entry of a listed directory.
+enum Decision {
+    Descend,
+    Keep,
+    RemoveTree,
+    Remove,
+}
+
+impl Removal {
+    /// Returns whether no listing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.listing.is_none()
+    }
+
+    /// Returns whether the first directory was listed.
+    pub fn is_started(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// Returns whether all partial files of other transfers were removed.
+    pub fn has_removed_all_partials(&self) -> bool {
+        self.all_partials_removed
+    }
+
+    /// Keeps all partial files of other transfers, since one may be running.
+    pub fn keep_all_partials(&mut self) {
+        self.keeps_all_partials = true;
+    }
+
+    /// Continues with the next directory.
+    pub fn next<B: AsRef<[u8]>>(&mut self, names: &SourceNames, peer: &mut PeerState<B>) -> NextRemoval {
+        let steps = self.steps.get_or_insert_with(|| vec![Step::List(Name::root(), None)]);
+        let (directory, more) = match steps.pop() {
+            Some(Step::List(directory, more)) => (directory, more),
+            Some(Step::RemoveDirectory(directory)) if self.kept.remove(&directory) => {
+                self.keep(directory.parent(), names);
+                return NextRemoval::Continue;
+            }
+            Some(Step::RemoveDirectory(directory)) => return NextRemoval::Remove(directory),
+            None => {
+                self.all_partials_removed = !self.partials_kept && names.contains_directory(&Name::root());
+                return NextRemoval::Finished;
+            }
+        };
+        let (most, details) = (NAMES, Details { names: true, ..Details::default() });
+        let operation = match more {
+            Some(listing) => Operation::ListMore { listing, most, details },
+            None => Operation::List { directory: FilePath::new(0, directory.as_bytes()), most, details },
+        };
+        self.listing = Some((peer.submit(operation), directory));
+        NextRemoval::Continue
+    }
+
+    /// Handles a listing; returns the entries to remove and report.
+    pub fn listed<B: AsRef<[u8]>>(
+        &mut self,
+        ticket: Ticket,
+        listing: Result<Listing, Fault>,
+        names: &SourceNames,
+        options: &SinkOptions,
+        (peer, pending_ops): (&mut PeerState<B>, &mut PendingOps),
+    ) -> Vec<Name> {
+        let Some((_, directory)) = self.listing.take_if(|(listing, _)| *listing == ticket) else {
+            return Vec::new();
+        };
+        let listing = match listing {
+            Ok(listing) => listing,
+            Err(fault) => {
+                self.listing_failed(directory, &fault, names, options, peer);
+                return Vec::new();
+            }
+        };
+        let listed = self.describe(directory, &listing, names, options);
+        let directory = &listed.directory;
+        let (mut steps, mut remove) = (Vec::new(), Vec::new());
+        steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
+        for (component, found) in listing.found {
+            let name = match entry_name(directory, &component, found.as_ref().err(), options) {
+                Ok(name) => name,
+                Err((about, fault)) => {
+                    // The object may have been removed meanwhile.
+                    if fault.why != FaultKind::NotFound {
+                        report(about, &fault, peer);
+                    }
+                    self.keep_with_contents(directory.clone(), names);
+                    continue;
+                }
+            };
+            let metadata = found.ok().map(|found| found.metadata);
+            if listed.may_remove && is_own_file(&component) && *component != *JOURNAL {
+                if self.may_remove_partial(&listed, metadata, names, options) {
+                    pending_ops.remove_unreported(FilePath::new(0, name.as_bytes()), peer);
+                }
+                continue;
+            }
+            match self.decide((&listed, &name, &component), metadata, names, options, peer) {
+                Decision::Descend => steps.push(Step::List(name, None)),
+                Decision::Keep => {}
+                // Its contents are visited before the directory itself.
+                Decision::RemoveTree => {
+                    steps.extend([Step::RemoveDirectory(name.clone()), Step::List(name, None)]);
+                }
+                Decision::Remove => remove.push(name),
+            }
+        }
+        self.steps.get_or_insert_default().append(&mut steps);
+        remove
+    }
+
+    fn listing_failed<B: AsRef<[u8]>>(
+        &mut self,
+        directory: Name,
+        fault: &Fault,
+        names: &SourceNames,
+        options: &SinkOptions,
+        peer: &mut PeerState<B>,
+    ) {
+        // A dry run did not create the directory, or the owner has no access.
+        if options.dry_run && matches!(fault.why, FaultKind::NotFound | FaultKind::Permission) {
+            return self.keep(Some(directory), names);
+        }
+        report(directory.clone(), fault, peer);
+        self.keep_with_contents(directory, names);
+    }
+
+    fn describe(
+        &self,
+        directory: Name,
+        listing: &Listing,
+        names: &SourceNames,
+        options: &SinkOptions,
+    ) -> ListedDirectory {
+        let is_of_source = names.contains_directory(&directory);
+        ListedDirectory {
+            may_remove: is_of_source || self.is_extra(&directory),
+            // Extra directories are removed by their listed names, without a comparison.
+            folds_more_names: listing.names > options.names && is_of_source,
+            is_read: self.protected_directories.contains(&directory),
+            directory,
+        }
+    }
+
+    /// Returns whether a directory being listed is extra.
+    fn is_extra(&self, directory: &Name) -> bool {
+        let leaves = |step: &Step| matches!(step, Step::RemoveDirectory(left) if left == directory);
+        self.steps.as_ref().is_some_and(|steps| steps.iter().rev().any(leaves))
+    }
+
+    /// Keeps a directory, if it is extra, because it contains an entry to keep.
+    fn keep(&mut self, directory: Option<Name>, names: &SourceNames) {
+        self.kept.extend(directory.filter(|directory| !names.contains_directory(directory)));
+    }
+
+    /// Keeps a directory because of an entry in it.
+    fn keep_with_contents(&mut self, directory: Name, names: &SourceNames) {
+        self.partials_kept = true;
+        self.keep(Some(directory), names);
+    }
+
+    /// Returns whether to remove a partial file of another transfer: not if it was modified
+    /// recently.
+    fn may_remove_partial(
+        &mut self,
+        listed: &ListedDirectory,
+        metadata: Option<FileStat>,
+        names: &SourceNames,
+        options: &SinkOptions,
+    ) -> bool {
+        let is_old = !self.keeps_all_partials
+            && metadata.is_some_and(|metadata| metadata.mtime < options.keep_partials_since);
+        if !is_old {
+            self.keep_with_contents(listed.directory.clone(), names);
+        }
+        is_old && !options.dry_run
+    }
+
+    /// Decides on an entry of a directory in which entries may be removed.
+    fn decide<B: AsRef<[u8]>>(
+        &mut self,
+        (listed, name, component): (&ListedDirectory, &Name, &[u8]),
+        metadata: Option<FileStat>,
+        names: &SourceNames,
+        options: &SinkOptions,
+        peer: &mut PeerState<B>,
+    ) -> Decision {
+        let is_directory = metadata.is_some_and(|metadata| metadata.kind == FileKind::Directory);
+        if is_directory && names.contains_directory(name) {
+            if listed.is_read || metadata.is_some_and(|metadata| options.protected.is_source(&metadata)) {
+                self.protected_directories.insert(name.clone());
+            }
+            return Decision::Descend;
+        }
+        // The contents of a directory that is kept are not visited.
+        if !listed.may_remove || names.contains(name) || component == JOURNAL {
+            self.partials_kept |= is_directory;
+            return Decision::Keep;
+        }
+        let is_left_out = !options.filter.includes(name, is_directory);
+        let why = match metadata {
+            _ if is_left_out => None,
+            Some(metadata) if listed.is_read || options.protected.contains_source(&metadata) => {
+                Some("not deleted: it is a source directory, or contains or is inside one")
+            }
+            // It may be a file of the source under an equivalent name.
+            _ if listed.folds_more_names => {
+                Some("not deleted: this directory ignores case in names, and the destination itself does not")
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            peer.report_problem(ProblemSubject::Name(name.clone()), Reason::Other, why);
+        }
+        if why.is_some() || is_left_out {
+            self.partials_kept |= is_directory;
+            self.keep(Some(listed.directory.clone()), names);
+            return Decision::Keep;
+        }
+        match is_directory {
+            true => Decision::RemoveTree,
+            false => Decision::Remove,
+        }
+    }
+}
+
+/// Returns the name of a listed entry, or the name and fault to report. Filters need its kind.
+fn entry_name(
+    directory: &Name,
+    component: &[u8],
+    fault: Option<&Fault>,
+    options: &SinkOptions,
+) -> Result<Name, (Name, Fault)> {
+    let too_long =
+        |error| Fault::new(FaultKind::NameTooLong, format!("cannot name a directory entry: {error}"));
+    let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
+    match fault.filter(|_| !options.filter.is_empty()) {
+        Some(fault) => Err((name, fault.clone())),
+        None => Ok(name),
+    }
+}
+
+fn report<B: AsRef<[u8]>>(name: Name, fault: &Fault, peer: &mut PeerState<B>) {
+    peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text);
+}
