@@ -1,8 +1,8 @@
 //! Standard output and standard error.
 
-use crate::args::{Color, Common};
 use crate::failure::{self, Failure};
 use crate::locale;
+use crate::options::{Color, Common};
 use crate::store;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
@@ -15,6 +15,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Replaces control characters in text from untrusted sources.
 pub fn sanitize(words: &str) -> String {
     DisplayText::new(words).as_str().to_owned()
+}
+
+/// Formats a value as one line of JSON, for another numaio process.
+pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|line| line + "\n")
+}
+
+/// Formats a document as indented JSON.
+pub fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(document).map_err(Failure::new)?;
+    text.push('\n');
+    Ok(text)
 }
 
 /// Writes to standard output.

@@ -1,8 +1,8 @@
 //! Receipts of changes that numaio made on this machine, stored until the changes are undone.
 
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
+use crate::options::Common;
 use crate::store::Durable;
 use crate::{failure, input, output, store};
 use numaio_linux::Kernel;

@@ -1,8 +1,9 @@
 //! `numaio jobs`: list, cancel and resume transfers.
 
-use super::{copy, json};
-use crate::args::{self, integer, Common};
+use super::copy;
 use crate::failure::{Failure, INTERRUPTED};
+use crate::options::{integer, Common, Invocation};
+use crate::output::json;
 use crate::{jobs, output};
 use clap::{Args, Parser, Subcommand};
 use numaio_linux::process::ProcessHandle;
@@ -147,6 +148,12 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
+/// `numaio copy` alone.
+#[derive(Debug, Subcommand)]
+enum CopyOnly {
+    Copy(copy::CopyArgs),
+}
+
 fn resume(id: u32) -> Result<ExitCode, Failure> {
     let lock = jobs::lock();
     let job = jobs::find(id)?;
@@ -162,10 +169,9 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         return Err(cannot_resume(format!("it ran on {}", job.process.host)));
     }
     // Another version of numaio may have other options.
-    let args = args::Args::try_parse_from(words).map_err(|error| cannot_resume(error.to_string()))?;
-    let args::Command::Copy(command) = &args.command else {
-        return Err(cannot_resume("its command is not numaio copy".to_owned()));
-    };
+    let invocation = Invocation::<CopyOnly>::try_parse_from(words);
+    let Invocation { common, command: CopyOnly::Copy(command) } =
+        invocation.map_err(|error| cannot_resume(error.to_string()))?;
     let directory = jobs::to_os_string(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| cannot_resume(format!("{}: {error}", directory.to_string_lossy())))?;
@@ -184,11 +190,11 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let first = if first.is_empty() { "not set".to_owned() } else { first.join(" ") };
-        output::remark(&args.common, &format!("NUMAIO_SSH differs from the first run: {first}"));
+        output::remark(&common, &format!("NUMAIO_SSH differs from the first run: {first}"));
     }
     command.recorder.resume(job)?;
     drop(lock);
-    let ended = copy::run(&args.common, command);
+    let ended = copy::run(&common, &command);
     // Records also the end of a transfer that could not start.
     command.recorder.end(&ended);
     ended

@@ -1,7 +1,7 @@
 //! `numaio keygen`: generate the key of a user or of a daemon.
 
-use crate::args::Common;
 use crate::failure::Failure;
+use crate::options::Common;
 use crate::{keys, output};
 use clap::Args as ClapArgs;
 use std::path::PathBuf;

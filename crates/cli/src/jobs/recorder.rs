@@ -1,9 +1,9 @@
 //! Records a running transfer as a job.
 
 use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::now;
+use crate::options::Common;
 use crate::{output, store};
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;

@@ -2,10 +2,10 @@
 
 use super::shared::{self, size, BoundsArgs, PlacementArgs};
 use super::target::{self, Target};
-use crate::args::{count, Common};
 use crate::commands::tape_io;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{count, Common};
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::io::{best_method, lockable_bytes};

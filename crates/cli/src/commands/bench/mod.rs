@@ -9,10 +9,10 @@ mod target;
 
 pub use target::{device_near, short};
 
-use crate::args::{Command, Common};
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{Common, Invocation};
 use clap::{Args, Parser as _, Subcommand};
 use numaio_schema::IoRecord;
 use std::process::ExitCode;
@@ -58,17 +58,23 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
     }
 }
 
+/// `numaio bench` alone.
+#[derive(Debug, Subcommand)]
+enum BenchOnly {
+    Bench(BenchArgs),
+}
+
 /// Parses the arguments of `numaio bench`, for example `disk --file /data`.
 ///
 /// # Errors
 /// An error of clap, or not a measurement.
 pub fn parse_line(text: &str) -> Result<BenchCommand, String> {
     let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
-    match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
-        Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
+    let invocation = Invocation::<BenchOnly>::try_parse_from(words).map_err(|error| error.to_string())?;
+    match invocation.command {
+        BenchOnly::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
             Err("--serve is not a measurement".to_owned())
         }
-        Command::Bench(bench) => Ok(bench.command),
-        _ => Err("not a command of numaio bench".to_owned()),
+        BenchOnly::Bench(bench) => Ok(bench.command),
     }
 }

@@ -4,11 +4,11 @@ mod missing;
 mod target;
 mod view_set;
 
-use super::json;
 use super::measuring;
-use crate::args::{node, percent, seconds, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{node, percent, seconds, Common};
+use crate::output::json;
 use crate::store::{self, Kind};
 use crate::{documents, output};
 use clap::Args;

@@ -1,6 +1,6 @@
 //! Events of `--json`: one line of JSON each.
 
-use crate::commands::json_line;
+use crate::output::json_line;
 use crate::output::sanitize;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
 use numaio_mover::report::Totals;

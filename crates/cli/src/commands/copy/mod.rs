@@ -32,9 +32,9 @@ mod transfer_options;
 mod transfer_output;
 mod work_sharing;
 
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::jobs::JobRecorder;
+use crate::options::Common;
 use crate::output;
 use clap::{ArgAction, Args as ClapArgs};
 pub use daemon_address::DEFAULT_PORT as DAEMON_PORT;

@@ -1,7 +1,7 @@
 //! Options for the network connections of a transfer.
 
-use crate::args::integer;
 use crate::failure::Failure;
+use crate::options::integer;
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
 use std::net::{SocketAddr, ToSocketAddrs};

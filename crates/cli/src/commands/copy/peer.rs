@@ -8,8 +8,8 @@ use super::data_connections::{open_listener, split_by_direction, DataEndpoint, D
 use super::peer_process::{PeerReader, PeerWriter};
 use super::request::{Capabilities, TransferRequest, VERSION};
 use super::side_placement::SideSetup;
-use crate::commands::json_line;
 use crate::failure::Failure;
+use crate::output::json_line;
 use clap::Args as ClapArgs;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;

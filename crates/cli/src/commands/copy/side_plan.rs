@@ -2,10 +2,10 @@
 
 use super::request::TransferRequest;
 use super::side_placement::GroupPlacement;
-use crate::args::Common;
 use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
 use numaio_machine::devices::Device;
 use numaio_machine::discover::discover;

@@ -1,6 +1,6 @@
 //! Options for how files are transferred.
 
-use crate::args::integer;
+use crate::options::integer;
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_mover::compression;

@@ -5,10 +5,10 @@ mod machine;
 mod simulate;
 mod sizes;
 
-use super::json;
-use crate::args::{integer, node, seconds, Common};
 use crate::failure::Failure;
+use crate::options::{integer, node, seconds, Common};
 use crate::output;
+use crate::output::json;
 use clap::{Args, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;

@@ -7,12 +7,12 @@ use super::log;
 use super::session_ipc::{
     receive, send, AdmissionReply, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_START_BYTES,
 };
-use crate::args::Common;
 use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
 use crate::commands::copy::DataPath;
 use crate::failure::Failure;
 use crate::keys;
+use crate::options::Common;
 use crate::output::sanitize;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;

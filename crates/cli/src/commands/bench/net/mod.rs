@@ -5,10 +5,10 @@ pub mod remote;
 pub mod serve;
 
 use super::shared::{self, BoundsArgs};
-use crate::args::{address, integer, Common, Directions};
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{address, integer, Common, Directions};
 use crate::output;
 use crate::ssh::ManagedProcess;
 use clap::{Args, ValueEnum};

@@ -1,8 +1,8 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
-use crate::args::{address, port};
 use crate::failure::Failure;
+use crate::options::{address, port};
 use crate::ssh::{self, ManagedProcess};
 use clap::Args;
 use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
