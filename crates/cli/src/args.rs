@@ -54,7 +54,7 @@ impl Args {
             Command::Jobs(args) => commands::jobs::run(common, args),
             Command::Serve(args) => commands::serve::run(common, args),
             Command::Keygen(args) => commands::keygen::run(common, args),
-            Command::Peer(_) => commands::copy::peer::run(),
+            Command::Peer(_) => commands::copy::peer::run(&commands::copy::ModelPlacer),
             Command::Record(args) => commands::record::run(common, args),
             Command::Compare(args) => commands::compare::run(common, args),
             Command::Validate(args) => commands::validate::run(common, args),

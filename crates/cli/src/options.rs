@@ -1,5 +1,7 @@
 //! Options that commands share, and the parsers of their values.
 
+use crate::commands::copy::options::Choice;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
@@ -177,6 +179,14 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// Parses a number of threads or repetitions.
 pub fn count(text: &str) -> Result<u32, String> {
     integer(1..=10_000)(text)
+}
+
+/// Returns a parser of the named values of a choice, which help lists.
+pub fn choice<C: Choice + Send + Sync>() -> impl TypedValueParser<Value = C> {
+    let names = C::ALL.iter().map(|(name, _)| *name);
+    // clap admits only the names.
+    let value = |typed: String| C::ALL.iter().find(|(name, _)| *name == typed).unwrap_or(&C::ALL[0]).1;
+    PossibleValuesParser::new(names).map(value)
 }
 
 /// Returns a parser of integers in a range.

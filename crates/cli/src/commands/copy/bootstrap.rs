@@ -1,7 +1,7 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
 use super::first_reply::{interrupted_before_reply, run_interruptible};
-use super::CopyArgs;
+use super::transfer::RemoteOptions;
 use crate::failure::Failure;
 use crate::output::sanitize;
 use crate::ssh::{self, ManagedProcess};
@@ -38,14 +38,14 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
 
 /// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
 /// missing.
-pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<String, Failure> {
-    if !args.bootstrap {
-        return Ok(args.remote_numaio.clone());
+pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Result<String, Failure> {
+    if !options.bootstrap {
+        return Ok(options.numaio.clone());
     }
     let local = LocalProgram::read()?;
-    let remote = probe(program, host, &args.remote_numaio, &local)?;
+    let remote = probe(program, host, &options.numaio, &local)?;
     if remote.has_numaio {
-        return Ok(args.remote_numaio.clone());
+        return Ok(options.numaio.clone());
     }
     let ours = format!("Linux {}", std::env::consts::ARCH);
     if remote.system != ours {

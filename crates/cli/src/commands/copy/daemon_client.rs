@@ -5,9 +5,9 @@ use super::daemon_address::DaemonAddress;
 use super::daemon_hello::{DaemonGreeting, DaemonHello};
 use super::data_connections::connection_count;
 use super::first_reply::{interrupted_before_reply, run_interruptible, FirstReply};
-use super::net_options::{with_port, NetArgs};
+use super::network_options::{with_port, NetworkOptions};
 use super::peer_process::{PeerConnection, PeerProcess};
-use super::transfer_output::TransferOutput;
+use super::reporter::{Notice, Reporter};
 use crate::failure::Failure;
 use crate::keys::{self, KnownDaemons};
 use crate::output::sanitize;
@@ -32,9 +32,9 @@ pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Another attempt would fail the same way.
 pub fn connect_session(
-    show: &TransferOutput,
+    reporter: &mut Reporter<'_>,
     address: &DaemonAddress,
-    net: &NetArgs,
+    net: &NetworkOptions,
     others: &[SocketAddr],
     side: Side,
 ) -> Result<Result<PeerProcess, Failure>, Failure> {
@@ -59,7 +59,8 @@ pub fn connect_session(
     };
     // The user still has the key that was passed with --trust.
     if let Err(failure) = trusted.remember(channel.peer()) {
-        show.notice(&format!("cannot remember the key of {}: {}", trusted.host_port, failure.message));
+        reporter
+            .notice(Notice::KeyNotRemembered { host_port: trusted.host_port.clone(), why: failure.message });
     }
     let hello = DaemonHello::new(address.user.clone(), &address.root, side);
     if let Err(error) = channel.write_line(&serde_json::to_string(&hello).map_err(Failure::new)?) {

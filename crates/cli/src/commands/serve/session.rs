@@ -9,7 +9,7 @@ use super::session_ipc::{
 };
 use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
-use crate::commands::copy::DataPath;
+use crate::commands::copy::{DataPath, ModelPlacer};
 use crate::failure::Failure;
 use crate::keys;
 use crate::options::Common;
@@ -111,7 +111,7 @@ fn serve(
     let daemon = ipc.try_clone().map_err(Failure::new)?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
-    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }));
+    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), &ModelPlacer);
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {

@@ -1,21 +1,13 @@
 //! `--plan`: the threads of a plan for a side of the transfer.
 
-use super::request::TransferRequest;
-use super::side_placement::GroupPlacement;
-use crate::commands::placement;
-use crate::failure::Failure;
-use crate::machine::Machine;
-use crate::options::Common;
-use crate::output;
+use super::worker_group::GroupPlacement;
 use numaio_machine::devices::Device;
-use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_schema::{PlacementPlan, Plan, PlannedPool, PoolSide, Transfer};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// A plan of one side that is valid on this machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,35 +16,14 @@ pub struct SidePlan {
     placement: PlacementPlan,
 }
 
-/// Reads plans, and prints their compromises.
-pub fn read(common: &Common, paths: &[PathBuf]) -> Result<Vec<SidePlan>, Failure> {
-    if paths.is_empty() {
-        return Ok(Vec::new());
-    }
-    let machine = Machine::pick(common)?;
-    let topology = discover(&machine);
-    let mut all: Vec<SidePlan> = Vec::new();
-    for path in paths {
-        let (plan, placement) = placement::read_transfer(&machine, &topology, path)?;
-        placement.compromises.iter().for_each(|compromise| output::remark(common, compromise));
-        let planned = SidePlan { plan, placement };
-        if all.iter().any(|other| other.side() == planned.side()) {
-            return Err(Failure::file(path, "it is a second plan for the same side")
-                .hint("give one plan to send and one to receive (numaio plan --receive)"));
-        }
-        all.push(planned);
-    }
-    Ok(all)
-}
-
-/// Returns the plan of a local side, if it has one.
-pub fn find(request: &TransferRequest, side: Side) -> Option<&SidePlan> {
-    request.local.iter().flat_map(|here| &here.plans).find(|planned| planned.side() == side)
-}
-
 impl SidePlan {
+    /// Returns a plan with its placement on this machine.
+    pub fn new(plan: Plan, placement: PlacementPlan) -> Self {
+        Self { plan, placement }
+    }
+
     /// Returns the side of the plan: the source sends, the sink receives.
-    fn side(&self) -> Side {
+    pub fn side(&self) -> Side {
         match self.plan.problem.direction {
             Transfer::Send => Side::Source,
             Transfer::Receive => Side::Sink,
