@@ -1,6 +1,7 @@
 //! `numaio bench`: measures I/O of devices from every node.
 
 pub mod disk;
+mod disk_args;
 pub mod gpu;
 pub mod net;
 pub mod rdma;
@@ -28,7 +29,7 @@ pub struct BenchArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
-    Disk(disk::DiskArgs),
+    Disk(disk_args::DiskArgs),
     /// Measure TCP between this host and another
     Net(net::NetArgs),
     /// Measure RDMA between this host and another by perftest

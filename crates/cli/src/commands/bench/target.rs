@@ -1,6 +1,6 @@
 //! The disk or file that `numaio bench disk` accesses, and its checks.
 
-use super::disk::DiskArgs;
+use super::disk_args::DiskArgs;
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;

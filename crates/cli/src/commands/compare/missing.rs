@@ -1,7 +1,7 @@
 //! Measurements of the target that no document contains: taken now, or reported as missing.
 
+use super::args::CompareArgs;
 use super::view_set::{Duplicates, ViewSet};
-use super::CompareArgs;
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;

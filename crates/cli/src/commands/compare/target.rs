@@ -1,7 +1,7 @@
 //! The target node of a comparison.
 
+use super::args::CompareArgs;
 use super::view_set;
-use super::CompareArgs;
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use crate::options::Common;

@@ -1,6 +1,6 @@
 //! Builds the planning problem of this machine or of a tape.
 
-use super::PlanArgs;
+use super::args::PlanArgs;
 use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
