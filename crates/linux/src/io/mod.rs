@@ -4,13 +4,15 @@ pub mod tcp;
 
 mod claim;
 mod disk;
+mod disk_facts;
 mod slices;
 mod splitmix;
 pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
 pub(crate) use disk::run as disk;
-pub use disk::{best_method, device_number, disk_facts, is_memory, ring, DiskFacts};
+pub use disk::{best_method, ring};
+pub use disk_facts::{device_number, disk_facts, is_memory, DiskFacts};
 
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};

@@ -2,14 +2,13 @@
 
 mod aio;
 mod block_order;
-mod disk_facts;
 mod pread;
 mod uring;
 
-pub use disk_facts::{current_use, device_number, disk_facts, is_memory, DiskFacts};
 pub use uring::ring;
 
 use super::claim;
+use super::disk_facts::disk_facts_of;
 use super::streams::{self, StreamWorker};
 use crate::memory::Buffer;
 use crate::probe::refused;
@@ -145,8 +144,7 @@ impl OpenedDisk {
         };
         let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
         if let Some(file) = read.as_ref().or(write.as_ref()) {
-            let disk_facts =
-                disk_facts::disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
+            let disk_facts = disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
             disk_facts.check(workload, path)?;
             notes.extend(disk_facts.note());
         }
