@@ -2,30 +2,18 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod iteration;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use iteration::SCALAR;
+
+use iteration::{IterationFn, ITERATION_DOUBLES, LINE};
 use numaio_machine::workload::{StreamLoop, StreamOp};
-
-/// Factor of scale and triad, as in STREAM.
-pub const SCALAR: f64 = 3.0;
-
-/// Bytes of a cache line: non-temporal stores write whole lines to memory.
-const LINE: usize = 64;
-
-/// Doubles written per loop iteration.
-const ITERATION_DOUBLES: usize = 4 * LINE / size_of::<f64>();
 
 /// Maximum doubles of each array per call: the clock and interrupts are checked between calls, and
 /// the cost of the final fence is negligible.
 const MAX_CALL: usize = (1 << 20) / size_of::<f64>();
-
-/// Writes `ITERATION_DOUBLES` doubles per iteration to the first array, computed from the others.
-///
-/// # Safety
-/// As for [`Streamer::run_raw`], for that many iterations; the first array begins with a cache
-/// line.
-type IterationFn = unsafe fn(*mut f64, *const f64, *const f64, usize);
 
 /// A STREAM loop that this CPU supports.
 #[derive(Debug, Clone, Copy)]
