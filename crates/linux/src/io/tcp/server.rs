@@ -1,6 +1,7 @@
 //! Server side: listens and serves one session after another.
 
 use super::admission::{Admission, AuthenticatedClient};
+use super::server_event::ServerEvent;
 use super::session::ServerSession;
 use super::token;
 use crate::Kernel;
@@ -18,28 +19,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     token: String,
-}
-
-/// Event that a server reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerEvent {
-    /// A session or stream was rejected.
-    Rejected {
-        /// Address of the peer.
-        from: SocketAddr,
-        /// The reason.
-        why: String,
-    },
-    /// A session started.
-    SessionStarted {
-        /// Address of the client.
-        from: SocketAddr,
-    },
-    /// A session ended.
-    SessionEnded {
-        /// The error, or `None` if the client closed the session.
-        why: Option<String>,
-    },
 }
 
 impl Server {
