@@ -30,8 +30,3 @@ pub mod wait;
 pub use kernel::Kernel;
 pub use locate::rtnetlink;
 pub use root::Root;
-
-/// Returns the size of a base page in bytes.
-pub fn page_bytes() -> usize {
-    rustix::param::page_size()
-}

@@ -1,9 +1,9 @@
 //! Buffers bound to a NUMA node.
 
 use super::free_memory::FreeMemory;
+use super::page::page_bytes;
 use super::policy::Policy;
 use crate::interrupt::interrupted;
-use crate::page_bytes;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;

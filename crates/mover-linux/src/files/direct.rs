@@ -151,7 +151,7 @@ pub fn fits(bytes: &[u8], offset: u64) -> bool {
 /// Returns whether more than an eighth of a part is in the page cache, so that reading it from the
 /// device would be slower. If the kernel does not report this, checks both ends of the part.
 fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
-    let most = length as u64 / 8 / numaio_linux::page_bytes() as u64;
+    let most = length as u64 / 8 / numaio_linux::memory::page_bytes() as u64;
     match cached_pages(file, offset, length) {
         Some(pages) => pages > most,
         None => [offset, offset + length as u64 - 1].into_iter().all(|at| is_byte_cached(file, at)),
