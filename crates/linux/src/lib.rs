@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod child_group;
+mod clock;
 mod control;
 pub mod copy;
 pub mod cuda;
@@ -19,6 +20,7 @@ pub mod memory;
 mod probe;
 pub mod process;
 pub mod random;
+mod refusal;
 mod root;
 pub mod stream;
 pub mod terminal;

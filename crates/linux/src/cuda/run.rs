@@ -4,7 +4,7 @@ use super::copies::CopyQueue;
 use super::driver::Driver;
 use super::objects::Context;
 use crate::io::streams;
-use crate::probe::refused;
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::IoWorkload;

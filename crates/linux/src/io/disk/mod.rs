@@ -11,7 +11,7 @@ use super::claim;
 use super::disk_facts::disk_facts_of;
 use super::streams::{self, StreamWorker};
 use crate::memory::Buffer;
-use crate::probe::refused;
+use crate::refusal::refused;
 use crate::Root;
 use block_order::BlockSequence;
 use numaio_machine::probe::{IoOutcome, ProbeError};
