@@ -48,18 +48,6 @@ pub trait RequestQueue {
     fn submit_and_reap(&mut self) -> Result<u64, String>;
 }
 
-/// Queue of the null device: requests complete immediately.
-pub struct NullQueue {
-    /// Bytes of a full queue.
-    pub bytes: u64,
-}
-
-impl RequestQueue for NullQueue {
-    fn submit_and_reap(&mut self) -> Result<u64, String> {
-        Ok(std::hint::black_box(self.bytes))
-    }
-}
-
 /// Returns the workers of a workload: `parts` per stream, which share its queue depth.
 pub fn workers(workload: &IoWorkload, parts: u32) -> Vec<StreamWorker> {
     let depth = (workload.depth / parts.max(1)).max(1);

@@ -1,6 +1,6 @@
 //! I/O requests by io_uring (io_uring(7)), with a registered buffer and file.
 
-use super::DiskPart;
+use super::disk_part::DiskPart;
 use crate::io::streams::RequestQueue;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
