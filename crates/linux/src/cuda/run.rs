@@ -26,7 +26,7 @@ pub fn run(
     workload: &IoWorkload,
     device: u32,
 ) -> Result<IoOutcome, ProbeError> {
-    let driver = super::driver()?;
+    let driver = Driver::loaded()?;
     retain_context(driver, device)?;
     run_with_driver(driver, root, limit_bytes, workload, device)
 }
