@@ -4,7 +4,7 @@ use super::admission::{Admission, AuthenticatedClient};
 use super::server_event::ServerEvent;
 use super::session::ServerSession;
 use super::token;
-use crate::Kernel;
+use numaio_machine::sysfs::Sysfs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
@@ -43,14 +43,14 @@ impl Server {
         &self.token
     }
 
-    /// Waits for a client with the token, serves its session and generates a new token. Returns
-    /// false if `stop` returned true before a client connected.
+    /// Waits for a client with the token, serves its session and generates a new token. `root` has
+    /// the files of this machine. Returns false if `stop` returned true before a client connected.
     ///
     /// # Errors
     /// The kernel's error, if a thread cannot be started or no random bytes are available.
     pub fn serve_session(
         &mut self,
-        kernel: &Kernel,
+        root: &(dyn Sysfs + Sync),
         stop: &(dyn Fn() -> bool + Sync),
         report: &mut dyn FnMut(ServerEvent),
     ) -> io::Result<bool> {
@@ -68,7 +68,7 @@ impl Server {
             };
             report(ServerEvent::SessionStarted { from });
             let ended =
-                ServerSession::new(socket, kernel, admission, stop).and_then(|mut session| session.serve());
+                ServerSession::new(socket, root, admission, stop).and_then(|mut session| session.serve());
             drop(closing);
             event_receiver.try_iter().for_each(&mut *report);
             report(ServerEvent::SessionEnded { why: ended.err().map(|error| error.0) });
