@@ -2,11 +2,14 @@
 //! is opened like data connections (`super::tls`), exchanges a few lines, and then carries two
 //! byte streams.
 
+use super::data_stream::DataStream;
 use super::deadline::DeadlineSocket;
+use super::keepalive::{settle, SILENCE};
 use super::key::PublicKey;
+use super::key_pair::KeyPair;
+use super::net_error::NetError;
 use super::records::{Records, Tls};
-use super::tls::{client, server, KeyPair, KeyVerifier};
-use super::{settle, DataStream, NetError, SILENCE};
+use super::tls::{client, server, KeyVerifier};
 use crate::port::StreamPair;
 use std::fmt;
 use std::io::{self, Read, Write};
