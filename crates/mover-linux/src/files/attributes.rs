@@ -1,7 +1,7 @@
 //! Attributes of files: owners, modes, times, extended attributes.
 
 use super::fault::fault;
-use super::resolve::{ResolvedName, Resolver};
+use super::path::resolver::{ResolvedName, Resolver};
 use super::stat::file_stat;
 use super::Roots;
 use numaio_mover::port::{

@@ -1,8 +1,8 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
 use super::filesystem::{kind, EXFAT, FAT};
+use super::path::resolver::walk;
 use super::permissions::grant_owner_access;
-use super::resolve::walk;
 use super::Roots;
 use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,9 +3,9 @@
 use super::attributes::{set_mode, Target, SET_GROUP_ID};
 use super::fault::fault;
 use super::owner;
+use super::path::resolver::{ResolvedName, Resolver};
+use super::path::short_names::reject_short_name;
 use super::permissions::grant_owner_access;
-use super::resolve::{ResolvedName, Resolver};
-use super::short_names::reject_short_name;
 use super::stat::file_stat;
 use super::Roots;
 use numaio_mover::port::{

@@ -1,11 +1,11 @@
 //! Journal of a transfer, locked so that two transfers never write to the same one.
 
+use super::data::write::write_all;
 use super::fault::fault;
 use super::owner::replace_atomically;
+use super::path::resolver::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
-use super::resolve::{ResolvedName, Resolver};
 use super::stat::file_stat;
-use super::write::write_all;
 use super::Roots;
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
 use rustix::fd::{AsFd, OwnedFd};

@@ -2,7 +2,7 @@
 
 use super::fault::fault;
 use super::name_matching::names_in;
-use super::resolve::{ResolvedName, Resolver};
+use super::path::resolver::{ResolvedName, Resolver};
 use super::stat::RunBudget;
 use super::Roots;
 use numaio_mover::port::{Details, Fault, FaultKind, FilePath, Listing, NameMatching};

@@ -6,40 +6,36 @@
 
 mod attributes;
 mod base;
-mod checksum;
 mod create;
-mod direct;
+mod data;
 mod extents;
 mod fault;
 mod filesystem;
 mod flush;
 #[cfg(test)]
 mod fuse;
-mod in_place;
 mod journal;
 mod list;
 mod name_matching;
 mod owner;
-mod page_cache;
+mod path;
 mod permissions;
-mod read;
 mod remove;
-mod resolve;
-mod short_names;
+mod roots;
 mod stat;
-mod write;
 
 pub use base::{Base, Directory};
 pub use flush::flush;
 pub use owner::temporary_name;
 
-pub(crate) use direct::{Block, Request};
+pub(crate) use data::direct::{Block, Request};
 
-use in_place::InPlace;
+use data::{checksum, direct, write};
 use list::Listings;
 use numaio_mover::port::{Fault, FaultKind, FilePath, FileWrite, Operation, Outcome, Part};
-use page_cache::CachePolicy;
-use resolve::Resolver;
+use path::resolver::Resolver;
+use roots::in_place::InPlace;
+use roots::page_cache::CachePolicy;
 use rustix::fd::OwnedFd;
 use rustix::fs::{renameat_with, Mode, RenameFlags, CWD};
 use stat::RunBudget;

@@ -1,7 +1,7 @@
 //! Ownership of files created by this process, which on some file systems is not its user.
 
 use super::fault::fault;
-use super::resolve::ResolvedName;
+use super::path::resolver::ResolvedName;
 use super::stat::file_stat;
 use super::Roots;
 use numaio_mover::port::{Fault, FileStat};

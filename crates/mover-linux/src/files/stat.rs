@@ -3,8 +3,8 @@
 use super::attributes::{is_preserved, xattrs_of};
 use super::extents::address;
 use super::fault::fault;
-use super::resolve::{ResolvedName, Resolver};
-use super::short_names::reject_short_name;
+use super::path::resolver::{ResolvedName, Resolver};
+use super::path::short_names::reject_short_name;
 use super::{path_of_fd, Roots};
 use numaio_mover::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, Stamp, BLOCK};
 use rustix::fd::{BorrowedFd, OwnedFd};

@@ -1,9 +1,9 @@
 //! Checksum of a complete file.
 
-use super::fault::fault;
 use super::read::{changed, open, same};
-use super::resolve::Resolver;
-use super::stat::file_stat;
+use crate::files::fault::fault;
+use crate::files::path::resolver::Resolver;
+use crate::files::stat::file_stat;
 use numaio_mover::port::{ContentHash, Fault, FileKind};
 use rustix::io::retry_on_intr;
 

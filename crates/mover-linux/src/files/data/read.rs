@@ -1,11 +1,11 @@
 //! Reading pieces of files.
 
 use super::direct::{self, Block, BlockOperation};
-use super::fault::fault;
-use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
-use super::resolve::Resolver;
-use super::stat::file_stat;
-use super::{Roots, Started};
+use crate::files::fault::fault;
+use crate::files::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
+use crate::files::path::resolver::Resolver;
+use crate::files::stat::file_stat;
+use crate::files::{Roots, Started};
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +13,7 @@ use rustix::io::{retry_on_intr, Errno};
 
 impl Roots {
     /// Reads pieces consecutively into a buffer; a failed piece takes no space.
-    pub(super) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(in crate::files) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
         mut pieces: Vec<ReadPiece>,

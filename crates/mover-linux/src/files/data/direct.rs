@@ -4,11 +4,12 @@
 //! Whatever direct I/O cannot move (a file system without support, an unaligned tail) goes through
 //! the cache.
 
-use super::fault::fault;
-use super::filesystem::{is_filesystem, OVERLAYFS};
-use super::resolve::Resolver;
+use super::read;
 use super::write::write_all;
-use super::{read, Roots, Started};
+use crate::files::fault::fault;
+use crate::files::filesystem::{is_filesystem, OVERLAYFS};
+use crate::files::path::resolver::Resolver;
+use crate::files::{Roots, Started};
 use numaio_mover::port::{Fault, FileWrite, Hash, Outcome, Part, ReadPiece};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
@@ -34,7 +35,7 @@ pub(crate) struct Block<B> {
 
 /// Direction of a block, and the operation that it belongs to.
 #[derive(Debug)]
-pub(super) enum BlockOperation {
+pub(in crate::files) enum BlockOperation {
     Read(ReadPiece, Hash),
     Write(FileWrite),
 }
@@ -51,7 +52,7 @@ pub(crate) struct Request {
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
     /// Creates a block; the part must be within the data.
-    pub(super) fn new(file: OwnedFd, data: B, part: Part, then: BlockOperation) -> Self {
+    pub(in crate::files) fn new(file: OwnedFd, data: B, part: Part, then: BlockOperation) -> Self {
         Self { file, data, part, then }
     }
 
@@ -81,7 +82,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
 impl Roots {
     /// Starts a direct transfer of a block. Sets `O_DIRECT` as the only flag: with `O_NONBLOCK`,
     /// used for opening, a ring would fail instead of waiting.
-    pub(super) fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Started<B> {
+    pub(in crate::files) fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Started<B> {
         match rustix::fs::fcntl_setfl(&block.file, OFlags::DIRECT) {
             Ok(()) => Started::Pending(block),
             Err(errno) => Started::Done(self.finish(block, Err(errno))),
@@ -182,8 +183,8 @@ fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stat::file_stat;
     use super::*;
+    use crate::files::stat::file_stat;
     use numaio_mover::port::{Digest, FaultKind, FilePath, OpenMode, Operation, BLOCK};
     use rustix::fs::Mode;
     use std::path::PathBuf;

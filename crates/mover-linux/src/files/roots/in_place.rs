@@ -1,11 +1,11 @@
 //! Files written in place by several operations, each of which opens the file by its name and must
 //! verify that it is still the same file.
 
-use super::attributes::OWNER_WRITES;
-use super::fault::fault;
-use super::read::is_renumbered;
-use super::resolve::ResolvedName;
-use super::stat::file_stat;
+use crate::files::attributes::OWNER_WRITES;
+use crate::files::data::read::is_renumbered;
+use crate::files::fault::fault;
+use crate::files::path::resolver::ResolvedName;
+use crate::files::stat::file_stat;
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};

@@ -1,16 +1,16 @@
 //! Writing files under temporary names until they are complete.
 
-use super::attributes::{set_mode, Target};
 use super::direct::{self, Block, BlockOperation};
-use super::fault::fault;
-use super::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
-use super::flush::flush_errno;
-use super::in_place::{self, Opened};
-use super::permissions::ensure_mode_bits;
-use super::resolve::{ResolvedName, Resolver};
-use super::short_names::reject_short_name;
-use super::stat::file_stat;
-use super::{Roots, Started};
+use crate::files::attributes::{set_mode, Target};
+use crate::files::fault::fault;
+use crate::files::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
+use crate::files::flush::flush_errno;
+use crate::files::path::resolver::{ResolvedName, Resolver};
+use crate::files::path::short_names::reject_short_name;
+use crate::files::permissions::ensure_mode_bits;
+use crate::files::roots::in_place::{self, Opened};
+use crate::files::stat::file_stat;
+use crate::files::{Roots, Started};
 use numaio_mover::port::{
     Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Outcome, Part,
     BLOCK,
@@ -21,7 +21,7 @@ use rustix::io::{retry_on_intr, Errno};
 use std::ops::Range;
 
 impl Roots {
-    pub(super) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(in crate::files) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
         puts: &[FileWrite],
@@ -97,7 +97,7 @@ impl Roots {
     }
 
     /// Finishes a write: applies final attributes, or cleans up after a failure.
-    pub(super) fn finish_write(
+    pub(in crate::files) fn finish_write(
         &self,
         resolver: &mut Resolver<'_>,
         put: &FileWrite,
@@ -231,7 +231,7 @@ impl Roots {
         }
     }
 
-    pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {
+    pub(in crate::files) fn sync(&self, root: u32) -> Result<(), Fault> {
         let early = self.synced.get(root as usize).and_then(Option::as_ref);
         let root = self.roots.get(root as usize).ok_or_else(too_short)?;
         let synced = match early {

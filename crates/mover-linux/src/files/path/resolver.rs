@@ -1,8 +1,8 @@
 //! Resolution of names below a root.
 
-use super::attributes::default_bits;
-use super::fault::fault;
 use super::short_names::reject_short_path;
+use crate::files::attributes::default_bits;
+use crate::files::fault::fault;
 use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
