@@ -1,9 +1,9 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
 use super::filesystem::{kind, EXFAT, FAT};
-use super::path::resolver::walk;
+use super::path::walk;
 use super::permissions::grant_owner_access;
-use super::Roots;
+use super::roots::Roots;
 use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
@@ -177,6 +177,16 @@ impl Base {
             Errno::XDEV => io::Error::other("path leaves the root directory"),
             errno => errno.into(),
         })
+    }
+}
+
+impl Roots {
+    /// Opens directories, following symbolic links to them.
+    ///
+    /// # Errors
+    /// The failing path and its I/O error.
+    pub fn open(paths: &[&Path]) -> Result<Self, (PathBuf, io::Error)> {
+        Base::Host.roots(paths)
     }
 }
 

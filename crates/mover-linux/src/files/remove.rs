@@ -1,8 +1,8 @@
 //! Removal of files and directory trees.
 
 use super::fault::fault;
-use super::path::resolver::Resolver;
-use super::path::short_names::reject_short_name;
+use super::path::reject_short_name;
+use super::path::Resolver;
 use super::permissions::retry_with_permission;
 use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,11 +1,12 @@
 //! Resolution of names below a root.
 
+use super::beneath::directory;
+use super::resolved_name::ResolvedName;
 use super::short_names::reject_short_path;
-use crate::files::attributes::default_bits;
+use crate::files::acl::default_bits;
 use crate::files::fault::fault;
-use numaio_mover::port::{Fault, FaultKind, FilePath};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use numaio_mover::port::{Fault, FilePath};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// Resolves the names of one operation, many of which share a directory.
@@ -24,15 +25,6 @@ pub struct Resolver<'a> {
 
 /// A root, a directory name below it, and the open directory or the error.
 type Last = (u32, Box<[u8]>, Result<OwnedFd, Errno>);
-
-/// A name resolved to its open directory.
-#[derive(Clone, Copy)]
-pub struct ResolvedName<'a> {
-    /// Open directory.
-    pub directory: BorrowedFd<'a>,
-    /// Name in the directory; `.` for a root itself.
-    pub name: &'a [u8],
-}
 
 impl<'a> Resolver<'a> {
     /// Creates a resolver for the names of one operation.
@@ -96,83 +88,5 @@ impl<'a> Resolver<'a> {
             Some((_, _, Err(errno))) => Err(*errno),
             None => Err(Errno::BADF),
         }
-    }
-}
-
-/// Opens a directory below a root without following symbolic links.
-pub fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(root, name, flags, Mode::empty(), resolve) {
-        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => walk(root, name, flags),
-        result => result,
-    }
-}
-
-/// Fallback for kernels before 5.6 and sandboxes without openat2(2). Rejects `..`.
-pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let mut at: Option<OwnedFd> = None;
-    for component in name.split(|&byte| byte == b'/') {
-        if matches!(component, b"" | b"." | b"..") {
-            return Err(Errno::XDEV);
-        }
-        let above = at.as_ref().map_or(root, AsFd::as_fd);
-        at = Some(rustix::fs::openat(above, component, flags, Mode::empty())?);
-    }
-    at.ok_or(Errno::NOENT)
-}
-
-impl ResolvedName<'_> {
-    /// Opens the file without following a symbolic link. Does not wait for the other end of a FIFO,
-    /// but for the holder of a lease (fcntl(2), `F_SETLEASE`), such as a file server.
-    pub fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        match rustix::fs::openat(self.directory, self.name, flags | OFlags::NONBLOCK, mode) {
-            Err(Errno::AGAIN) => self.open_leased(flags),
-            opened => opened,
-        }
-    }
-
-    /// Opens a leased regular file through an O_PATH descriptor, so that nothing can replace it
-    /// while waiting.
-    fn open_leased(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(self.directory, self.name, path, Mode::empty())?;
-        if FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) != FileType::RegularFile {
-            return Err(Errno::AGAIN);
-        }
-        let flags = flags - OFlags::NOFOLLOW - OFlags::CREATE;
-        rustix::fs::open(format!("/proc/self/fd/{}", held.as_raw_fd()), flags, Mode::empty())
-    }
-
-    /// Rejects the root itself, which stays a directory.
-    pub fn not_the_root(&self) -> Result<(), Fault> {
-        match self.name {
-            b"." => Err(Fault::new(FaultKind::Exists, "the root of the transfer must remain a directory")),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rejects_links_and_dot_dot_with_and_without_openat2() {
-        let dir = std::env::temp_dir().join(format!("numaio-beneath-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("a/b")).expect("directories");
-        std::os::unix::fs::symlink("/", dir.join("a/out")).expect("a link");
-        std::os::unix::fs::symlink("b", dir.join("a/in")).expect("a link");
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&dir, flags, Mode::empty()).expect("a root");
-        let plain = flags | OFlags::NOFOLLOW;
-        for open in [|root: BorrowedFd<'_>, name: &[u8], _| directory(root, name), walk] {
-            assert!(open(root.as_fd(), b"a/b", plain).is_ok());
-            for bad in [&b"a/out"[..], b"a/in", b"a/out/etc", b"..", b"a/../..", b"/etc", b"a/b/c"] {
-                assert!(open(root.as_fd(), bad, plain).is_err(), "{}", bad.escape_ascii());
-            }
-        }
-        std::fs::remove_dir_all(&dir).expect("removed");
     }
 }
