@@ -4,7 +4,6 @@ use super::filesystem::{kind, EXFAT, FAT};
 use super::path::walk;
 use super::permissions::grant_owner_access;
 use super::roots::Roots;
-use crate::confine::Rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::Errno;
@@ -27,6 +26,15 @@ pub enum Base {
     Host,
     /// Paths below a directory, which neither links nor `..` may leave.
     Below(Arc<Directory>),
+}
+
+/// Access to a directory tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Read files and directories.
+    Read,
+    /// Read, create, change and remove.
+    Write,
 }
 
 /// A directory that is held open.

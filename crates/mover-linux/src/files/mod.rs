@@ -39,7 +39,7 @@ mod tests;
 mod xattr_buffer;
 mod xattrs;
 
-pub use base::{Base, Directory};
+pub use base::{Base, Directory, Rights};
 pub(crate) use data::{Block, Request, Started};
 pub(crate) use fault::no_buffer;
 pub use flush::flush;
