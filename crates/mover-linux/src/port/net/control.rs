@@ -5,11 +5,8 @@
 use super::data_stream::DataStream;
 use super::deadline::DeadlineSocket;
 use super::keepalive::{settle, SILENCE};
-use super::key::PublicKey;
-use super::key_pair::KeyPair;
 use super::net_error::NetError;
-use super::records::{Records, Tls};
-use super::tls::{client, server, KeyVerifier};
+use super::tls::{client, server, KeyPair, KeyVerifier, PublicKey, Records, Tls};
 use crate::port::StreamPair;
 use std::fmt;
 use std::io::{self, Read, Write};

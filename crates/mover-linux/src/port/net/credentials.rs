@@ -3,10 +3,9 @@
 use super::data_stream::DataStream;
 use super::deadline::DeadlineSocket;
 use super::keepalive::settle;
-use super::key_pair::KeyPair;
 use super::net_error::{opening_error, NetError};
 use super::shared_secret::Secret;
-use super::tls;
+use super::tls::{self, KeyPair};
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -13,12 +13,7 @@ mod data_listener;
 mod data_stream;
 mod deadline;
 mod keepalive;
-mod kernel_tls;
-mod key;
-mod key_pair;
 mod net_error;
-mod plaintext;
-mod records;
 mod shared_secret;
 mod tcp_tuning;
 #[cfg(test)]
@@ -30,14 +25,12 @@ pub use connect::{connect, OutgoingConnections};
 pub use credentials::Credentials;
 pub use data_listener::DataListener;
 pub use data_stream::{DataStream, StreamDirection};
-pub use kernel_tls::has_kernel_tls;
-pub use key::{InvalidPrivateKey, InvalidPublicKey, PrivateKey, PublicKey};
-pub use key_pair::KeyPair;
 pub use net_error::NetError;
 pub use shared_secret::Secret;
 pub use tcp_tuning::listen;
 pub(super) use tcp_tuning::{limit_unsent, min_round_trip, UnpacedPhase};
 pub use ticket::{hand_over, Ticket};
+pub use tls::{has_kernel_tls, InvalidPrivateKey, InvalidPublicKey, KeyPair, PrivateKey, PublicKey};
 
 /// Maximum number of connections of a transfer; fewer than the buffers of a [`super::Pool`].
 pub const MAX_STREAMS: usize = 33;

@@ -4,13 +4,13 @@
 //!
 //! There are no certificates, and so no names, dates or authorities to check. Sessions are not
 //! resumed, and no data is sent before both sides complete the handshake. Control channels of
-//! daemons work alike, with persistent keys ([`super::control`]).
+//! daemons work alike, with persistent keys ([`crate::port::net::control`]).
 
-use super::data_stream::DataStream;
-use super::deadline::DeadlineSocket;
 use super::key_pair::KeyPair;
-use super::net_error::{tls_error, NetError};
 use super::records::Tls;
+use crate::port::net::data_stream::DataStream;
+use crate::port::net::deadline::DeadlineSocket;
+use crate::port::net::net_error::{tls_error, NetError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring::{cipher_suite, default_provider, kx_group};

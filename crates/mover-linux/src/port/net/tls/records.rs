@@ -3,11 +3,11 @@
 
 mod relay;
 
-use super::data_stream::{DataStream, StreamDirection};
-use super::deadline::DeadlineSocket;
 use super::kernel_tls::{prepare, KernelTls};
-use super::net_error::{opening_error, tls_error, NetError};
 use super::plaintext::{PlaintextBuffer, RECORD};
+use crate::port::net::data_stream::{DataStream, StreamDirection};
+use crate::port::net::deadline::DeadlineSocket;
+use crate::port::net::net_error::{opening_error, tls_error, NetError};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
@@ -318,8 +318,8 @@ fn to_io_error(error: NetError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handshake::{client, server, KeyVerifier};
     use super::super::key_pair::KeyPair;
-    use super::super::tls::{client, server, KeyVerifier};
     use super::*;
     use std::net::TcpListener;
     use std::thread;
