@@ -55,8 +55,8 @@ impl Copier {
         self.max_call_len
     }
 
-    /// Copies between two addresses. Non-temporal stores are fenced: on return the bytes are visible
-    /// to every CPU.
+    /// Copies between two addresses. Non-temporal stores are fenced: on return the bytes are
+    /// visible to every CPU.
     ///
     /// # Safety
     /// Both ranges are valid and do not overlap, and no other thread writes the first or accesses

@@ -1,5 +1,5 @@
-//! Format of packets on a stream: two big-endian 4-byte lengths (frames, then data), followed by the
-//! frames and the data.
+//! Format of packets on a stream: two big-endian 4-byte lengths (frames, then data), followed by
+//! the frames and the data.
 
 use super::pool::{Pool, Slab};
 use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};

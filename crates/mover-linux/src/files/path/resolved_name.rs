@@ -46,8 +46,8 @@ impl ResolvedName<'_> {
         }
     }
 
-    /// Returns a path through the open directory (proc_pid_fd(5)). Calls that do not follow links do
-    /// not follow its last component.
+    /// Returns a path through the open directory (proc_pid_fd(5)). Calls that do not follow links
+    /// do not follow its last component.
     pub fn proc_path(&self) -> Result<CString, Errno> {
         let directory = format!("/proc/self/fd/{}/", self.directory.as_raw_fd());
         CString::new([directory.as_bytes(), self.name].concat()).map_err(|_| Errno::INVAL)
