@@ -1,27 +1,28 @@
 //! Writing files under temporary names until they are complete.
 
-use super::attributes::{set_mode, Target};
-use super::direct::{self, Block, BlockOperation};
-use super::fault::fault;
-use super::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
-use super::flush::flush_errno;
-use super::in_place::{self, Opened};
-use super::permissions::ensure_mode_bits;
-use super::resolve::{ResolvedName, Resolver};
-use super::short_names::reject_short_name;
-use super::stat::file_stat;
-use super::{Roots, Started};
+use super::block::{Block, BlockOperation, OpenPart, Started};
+use super::cached_io::{punch_hole, write_all, write_sparse};
+use super::direct;
+use super::open_in_place::{open_in_place, OpenedInPlace};
+use crate::files::attributes::{set_mode, Target};
+use crate::files::fault::fault;
+use crate::files::file_stat::file_stat;
+use crate::files::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
+use crate::files::flush::flush_errno;
+use crate::files::path::{reject_short_name, ResolvedName, Resolver};
+use crate::files::permissions::ensure_mode_bits;
+use crate::files::roots::Roots;
 use numaio_mover::port::{
-    Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Outcome, Part,
-    BLOCK,
+    Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Operation,
+    Outcome, Part, BLOCK,
 };
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom};
-use rustix::io::{retry_on_intr, Errno};
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
 use std::ops::Range;
 
 impl Roots {
-    pub(super) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(in crate::files) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
         puts: &[FileWrite],
@@ -36,12 +37,7 @@ impl Roots {
         match (past, data) {
             (Some((put, part)), Some(data)) => {
                 match self.open_checked(&mut resolver, put, data.as_ref(), hash) {
-                    Ok(file) => self.start_direct(Block::new(
-                        file,
-                        data,
-                        part.clone(),
-                        BlockOperation::Write(put.clone()),
-                    )),
+                    Ok(file) => self.start_direct(OpenPart { file, data, part: part.clone() }, put),
                     Err(fault) => Started::Done(Outcome::Results(vec![Err(fault)])),
                 }
             }
@@ -51,6 +47,55 @@ impl Roots {
                 Started::Done(Outcome::Results(puts.iter().map(one).collect()))
             }
         }
+    }
+
+    fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, part: OpenPart<B>, put: &FileWrite) -> Started<B> {
+        match direct::enable(&part.file) {
+            Ok(()) => Started::Pending(Block::new(part, BlockOperation::Write(put.clone()))),
+            Err(errno) => Started::Done(self.finish_direct_write(&part, put, Err(errno))),
+        }
+    }
+
+    /// Finishes a direct write, given the number of bytes moved.
+    pub(in crate::files) fn finish_direct_write<B: AsRef<[u8]>>(
+        &self,
+        OpenPart { file, data, part }: &OpenPart<B>,
+        put: &FileWrite,
+        moved: Result<usize, Errno>,
+    ) -> Outcome<B> {
+        let bytes = &data.as_ref()[part.bytes.clone()];
+        let written = match moved {
+            Ok(count) if count == bytes.len() => Ok(()),
+            // The page cache would accept the data and lose it later.
+            Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => Err(fault("write")(errno)),
+            _ => direct::disable(file).and_then(|()| write_all(file, bytes, part.offset)),
+        };
+        let mut resolver = Resolver::new(&self.roots, false);
+        Outcome::Results(vec![self.finish_write(&mut resolver, put, file, written)])
+    }
+
+    /// Returns the file that an operation should use exclusively: one written through the page
+    /// cache, since the kernel serializes such writes and other threads would spin. `is_behind`
+    /// states whether more writes are queued than the storage handles.
+    pub(crate) fn exclusive_file<'a, B>(
+        &self,
+        operation: &'a Operation<B>,
+        is_behind: impl FnOnce() -> bool,
+    ) -> Option<&'a FilePath> {
+        let Operation::Write { puts, .. } = operation else { return None };
+        let [put] = &puts[..] else { return None };
+        let is_cached = match self.part_for_device(put) {
+            Some(part) => self.cache.decide_for(part.offset, is_behind),
+            None => !put.parts.is_empty(),
+        };
+        is_cached.then_some(&put.at)
+    }
+
+    /// Returns the part of a file to write, if the device could take it as one block.
+    fn part_for_device<'a>(&self, put: &'a FileWrite) -> Option<&'a Part> {
+        let [part] = &put.parts[..] else { return None };
+        let in_memory = self.in_memory.get(put.at.root as usize).is_some_and(|in_memory| *in_memory);
+        (!in_memory && !put.sparse).then_some(part)
     }
 
     /// Returns the part to write directly, if it is the only one and suits direct I/O.
@@ -97,7 +142,7 @@ impl Roots {
     }
 
     /// Finishes a write: applies final attributes, or cleans up after a failure.
-    pub(super) fn finish_write(
+    fn finish_write(
         &self,
         resolver: &mut Resolver<'_>,
         put: &FileWrite,
@@ -143,8 +188,8 @@ impl Roots {
             }
             OpenMode::InPlace => {
                 reject_short_name(place)?;
-                let Opened { file, restore_mode } =
-                    in_place::open(place, mode).map_err(fault("open for writing"))?;
+                let OpenedInPlace { file, restore_mode } =
+                    open_in_place(place, mode).map_err(fault("open for writing"))?;
                 let prepared = self.begin_in_place(put, &file);
                 if let (Err(_), Some(bits)) = (&prepared, restore_mode) {
                     let _ = set_mode(Target::Open(file.as_fd()), bits);
@@ -207,7 +252,7 @@ impl Roots {
         if keeps && *at != settle.name {
             let is_given = resolver.default_bits(at).is_some();
             mode_mask &= Self::inherit_acl(resolver.resolve(&settle.name)?, file.as_fd(), is_given);
-            metadata = self::file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
+            metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
         }
         let attributes_set = self.set(Target::Open(file.as_fd()), &metadata, &settle.attributes, mode_mask);
         if settle.sync {
@@ -229,16 +274,6 @@ impl Roots {
             true => Ok(()),
             false => flush_errno(file.as_fd()).map_err(fault("write")),
         }
-    }
-
-    pub(super) fn sync(&self, root: u32) -> Result<(), Fault> {
-        let early = self.synced.get(root as usize).and_then(Option::as_ref);
-        let root = self.roots.get(root as usize).ok_or_else(too_short)?;
-        let synced = match early {
-            Some(opened) => rustix::fs::syncfs(opened),
-            None => open_for_sync(root).and_then(rustix::fs::syncfs),
-        };
-        synced.map_err(fault("sync file system"))
     }
 }
 
@@ -271,12 +306,6 @@ fn has_data(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
         }
     }
     Ok(true)
-}
-
-/// Opens a root for syncfs(2), which rejects `O_PATH` descriptors.
-pub fn open_for_sync(root: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(root, ".", flags, Mode::empty())
 }
 
 /// Renames within a directory, or between two that are resolved one after the other.
@@ -322,53 +351,6 @@ fn verify_file(file: &OwnedFd, ours: impl Fn(&FileStat) -> Result<bool, Fault>) 
     match metadata.kind == FileKind::File && ours(&metadata)? {
         true => Ok(()),
         false => Err(Fault::new(FaultKind::Exists, "another file has replaced it")),
-    }
-}
-
-/// Writes all bytes at an offset.
-pub fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
-    let (mut rest, mut at) = (bytes, offset);
-    while !rest.is_empty() {
-        let count = retry_on_intr(|| rustix::io::pwrite(file, rest, at)).map_err(fault("write"))?;
-        if count == 0 {
-            return Err(Fault::new(FaultKind::NoSpace, "cannot write: no bytes accepted"));
-        }
-        rest = &rest[count..];
-        at += count as u64;
-    }
-    Ok(())
-}
-
-/// As [`write_all`], but punches holes for complete pages of zeros (fallocate(2),
-/// `FALLOC_FL_PUNCH_HOLE`) where supported.
-fn write_sparse(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), Fault> {
-    const PAGE: usize = 4_096;
-    let to_page = offset.next_multiple_of(PAGE as u64) - offset;
-    let (first, pages) = bytes.split_at(bytes.len().min(to_page as usize));
-    write_all(file, first, offset)?;
-    let mut at = offset + first.len() as u64;
-    // Vectorizes to 16 bytes or more per step; musl's memcmp compares single bytes.
-    let is_hole = |page: &[u8]| page.len() == PAGE && page.iter().fold(0, |all, byte| all | byte) == 0;
-    let holes: Vec<bool> = pages.chunks(PAGE).map(is_hole).collect();
-    let mut rest = pages;
-    for run in holes.chunk_by(|one, other| one == other) {
-        let (some, others) = rest.split_at((run.len() * PAGE).min(rest.len()));
-        if !run[0] || !punch_hole(file, at, some.len() as u64)? {
-            write_all(file, some, at)?;
-        }
-        at += some.len() as u64;
-        rest = others;
-    }
-    Ok(())
-}
-
-/// Punches a hole; false where the file system does not support it.
-fn punch_hole(file: &OwnedFd, offset: u64, length: u64) -> Result<bool, Fault> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, length)) {
-        Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-        Err(errno) => Err(fault("punch hole")(errno)),
     }
 }
 

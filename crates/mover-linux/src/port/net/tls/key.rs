@@ -1,17 +1,11 @@
 //! Ed25519 keys (RFC 8032) in DER and as text.
 
-use super::tls::KeyPair;
+use super::key_pair::{KeyPair, KEY_BYTES};
 use numaio_linux::random;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Bytes of a public or private key.
-pub const KEY_BYTES: usize = 32;
-
-/// DER prefix of a private key: PrivateKeyInfo (RFC 8410, section 7).
-pub(super) const PRIVATE_HEAD: &[u8] =
-    &[0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 /// DER prefix of a public key: SubjectPublicKeyInfo (RFC 8410, section 4).
 const PUBLIC_HEAD: &[u8] = &[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 

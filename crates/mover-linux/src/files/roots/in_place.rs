@@ -1,15 +1,12 @@
 //! Files written in place by several operations, each of which opens the file by its name and must
 //! verify that it is still the same file.
 
-use super::attributes::OWNER_WRITES;
-use super::fault::fault;
-use super::read::is_renumbered;
-use super::resolve::ResolvedName;
-use super::stat::file_stat;
+use crate::files::fault::fault;
+use crate::files::file_stat::file_stat;
+use crate::files::identity::is_renumbered;
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,53 +61,6 @@ impl InPlace {
 
     fn started(&self) -> MutexGuard<'_, HashMap<u64, FileIdentity>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A file opened for writing in place.
-pub struct Opened {
-    pub file: OwnedFd,
-    /// Mode bits of a previously read-only file, which stays writable until its final mode is set.
-    pub restore_mode: Option<u32>,
-}
-
-/// Opens the existing file or creates one, making an own read-only file writable.
-pub fn open(place: ResolvedName<'_>, mode: Mode) -> Result<Opened, Errno> {
-    match open_existing_or_new(place, mode) {
-        Err(Errno::ACCESS) => open_read_only(place)?.ok_or(Errno::ACCESS),
-        file => file.map(|file| Opened { file, restore_mode: None }),
-    }
-}
-
-/// Opens the existing file or creates one. With O_CREAT the kernel refuses to open other users'
-/// files in directories such as /tmp, even for root (`fs.protected_regular`, proc_sys_fs(5)), so it
-/// is only used if the file is missing; a file appearing meanwhile is protected. Links are not
-/// followed.
-fn open_existing_or_new(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
-    match place.open(OFlags::WRONLY, Mode::empty()) {
-        Err(Errno::NOENT) => place.open(OFlags::WRONLY | OFlags::CREATE, mode),
-        opened => opened,
-    }
-}
-
-/// Makes an own read-only file writable and opens it; none if it is another kind of file. An O_PATH
-/// descriptor ensures that no other file gets the permission.
-fn open_read_only(place: ResolvedName<'_>) -> Result<Option<Opened>, Errno> {
-    let Ok(held) = place.open(OFlags::PATH, Mode::empty()) else { return Ok(None) };
-    let Ok(stat) = rustix::fs::fstat(&held) else { return Ok(None) };
-    let (metadata, bits) = (file_stat(&stat), Mode::from_raw_mode(stat.st_mode).bits());
-    let is_ours = metadata.kind == FileKind::File && stat.st_uid == rustix::process::geteuid().as_raw();
-    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-    let allow = |bits| rustix::fs::chmod(&path, Mode::from_raw_mode(bits));
-    if !is_ours || metadata.links > 1 || bits & OWNER_WRITES != 0 || allow(bits | OWNER_WRITES).is_err() {
-        return Ok(None);
-    }
-    match rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Ok(file) => Ok(Some(Opened { file, restore_mode: Some(bits) })),
-        Err(errno) => {
-            let _ = allow(bits);
-            Err(errno)
-        }
     }
 }
 

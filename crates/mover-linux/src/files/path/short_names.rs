@@ -1,9 +1,10 @@
 //! Short (8.3) names, by which FAT also finds files with long names but does not list them: a
 //! transfer would mistake them for other files (fs/fat/namei_vfat.c, `vfat_create_shortname`).
 
-use super::fault::fault;
-use super::filesystem::{is_filesystem, FAT};
-use super::resolve::{directory, ResolvedName};
+use super::beneath::directory;
+use super::resolved_name::ResolvedName;
+use crate::files::fault::fault;
+use crate::files::filesystem::{is_filesystem, FAT};
 use numaio_mover::port::{Fault, FaultKind};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};

@@ -4,66 +4,27 @@
 //!
 //! There are no certificates, and so no names, dates or authorities to check. Sessions are not
 //! resumed, and no data is sent before both sides complete the handshake. Control channels of
-//! daemons work alike, with persistent keys ([`super::control`]).
+//! daemons work alike, with persistent keys ([`crate::port::net::control`]).
 
-use super::deadline::DeadlineSocket;
-use super::key::{KEY_BYTES, PRIVATE_HEAD};
+use super::key_pair::KeyPair;
 use super::records::Tls;
-use super::{DataStream, NetError};
-use numaio_linux::random;
+use crate::port::net::data_stream::DataStream;
+use crate::port::net::deadline::DeadlineSocket;
+use crate::port::net::net_error::{tls_error, NetError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
-use rustls::crypto::ring::{cipher_suite, default_provider, kx_group, sign::any_eddsa_type};
+use rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
 use rustls::crypto::{verify_tls13_signature_with_raw_key, CryptoProvider};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, UnbufferedServerConnection};
-use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureScheme,
 };
 use std::fmt;
-use std::io;
 use std::sync::{Arc, OnceLock};
-
-/// Key pair of one side: for one transfer, or persistent.
-#[derive(Clone)]
-pub struct KeyPair(Arc<CertifiedKey>);
-
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys")
-    }
-}
-
-impl KeyPair {
-    /// Generates an Ed25519 key pair (RFC 8032).
-    ///
-    /// # Errors
-    /// I/O error if the kernel provides no random numbers.
-    pub fn generate() -> io::Result<Self> {
-        Self::from_private(&random::bytes()?)
-    }
-
-    /// Creates a key pair from a private key (RFC 8032, section 5.1.5): 32 unpredictable bytes.
-    ///
-    /// # Errors
-    /// None is expected.
-    pub(super) fn from_private(private: &[u8; KEY_BYTES]) -> io::Result<Self> {
-        let pkcs8 = [PRIVATE_HEAD, private].concat();
-        let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(&pkcs8[..])).map_err(io::Error::other)?;
-        let public = key.public_key().ok_or_else(|| io::Error::other("key without public part"))?;
-        let public = CertificateDer::from(public.as_ref().to_vec());
-        Ok(Self(Arc::new(CertifiedKey::new(vec![public], key))))
-    }
-
-    /// Returns the public key as a SubjectPublicKeyInfo in DER (RFC 8410).
-    pub fn public(&self) -> &[u8] {
-        self.0.cert.first().map_or(&[], |public| public.as_ref())
-    }
-}
 
 /// Prefers the cipher that this CPU has instructions for; the client decides.
 fn provider() -> Arc<CryptoProvider> {
@@ -250,7 +211,7 @@ pub fn client(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedCli
         .map_err(tls_error)?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.0.clone())));
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.certified())));
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_sni = false;
@@ -265,17 +226,8 @@ pub fn server(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedSer
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.0.clone())));
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.certified())));
     config.send_tls13_tickets = 0;
     config.enable_secret_extraction = true;
     UnbufferedServerConnection::new(Arc::new(config)).map_err(tls_error)
-}
-
-/// Classifies an error of rustls.
-pub fn tls_error(error: Error) -> NetError {
-    match error {
-        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => NetError::WrongKey,
-        Error::AlertReceived(_) => NetError::Refused,
-        other => NetError::Protocol(other.to_string()),
-    }
 }

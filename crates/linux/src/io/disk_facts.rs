@@ -1,5 +1,6 @@
 //! Size, sectors, file system and current use of a disk or file.
 
+use crate::refusal::refused;
 use numaio_machine::locate::DeviceNumber;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::storage;
@@ -78,11 +79,11 @@ impl DiskFacts {
                 "'{}' has sectors of {sector} bytes, and O_DIRECT requires multiples of them",
                 path.path
             );
-            return crate::probe::refused(&what, why);
+            return refused(&what, why);
         }
         if path.at.saturating_add(path.bytes) > self.bytes {
             let what = format!("{} bytes at byte {}", path.bytes, path.at);
-            return crate::probe::refused(&what, format!("'{}' has {} bytes", path.path, self.bytes));
+            return refused(&what, format!("'{}' has {} bytes", path.path, self.bytes));
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Checksum of a complete file.
 
-use super::fault::fault;
-use super::read::{changed, open, same};
-use super::resolve::Resolver;
-use super::stat::file_stat;
+use super::read::open;
+use crate::files::fault::fault;
+use crate::files::file_stat::file_stat;
+use crate::files::identity::{changed, same};
+use crate::files::path::Resolver;
 use numaio_mover::port::{ContentHash, Fault, FileKind};
 use rustix::io::retry_on_intr;
 

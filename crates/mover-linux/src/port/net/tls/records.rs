@@ -3,10 +3,11 @@
 
 mod relay;
 
-use super::deadline::{opening_error, DeadlineSocket};
 use super::kernel_tls::{prepare, KernelTls};
-use super::tls::tls_error;
-use super::{DataStream, NetError, StreamDirection};
+use super::plaintext::{PlaintextBuffer, RECORD};
+use crate::port::net::data_stream::{DataStream, StreamDirection};
+use crate::port::net::deadline::DeadlineSocket;
+use crate::port::net::net_error::{opening_error, tls_error, NetError};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
@@ -18,8 +19,6 @@ use std::net::{Shutdown, TcpStream};
 const INCOMING: usize = 128 << 10;
 /// Bytes encrypted per call.
 const PIECE: usize = 7 * RECORD;
-/// Maximum bytes of data in one record (RFC 8446, section 5.1).
-pub(super) const RECORD: usize = 16 << 10;
 /// Size of the send buffer: a piece as records, or a handshake message or key update.
 const OUTGOING: usize = PIECE + 8 * 256 + RECORD;
 
@@ -88,34 +87,6 @@ pub struct Tls<C> {
     ended: bool,
     /// Whether to move the connection to the kernel.
     by_kernel: bool,
-}
-
-/// Decrypted data that was not yet read, and how much of it was.
-#[derive(Default)]
-pub(super) struct PlaintextBuffer {
-    pub bytes: Vec<u8>,
-    pub taken: usize,
-}
-
-impl PlaintextBuffer {
-    /// Copies as much as fits; none if the buffer is empty.
-    pub fn take(&mut self, into: &mut [u8]) -> Option<usize> {
-        if self.taken == self.bytes.len() {
-            self.take_all(|_| {});
-            return None;
-        }
-        let count = into.len().min(self.bytes.len() - self.taken);
-        into[..count].copy_from_slice(&self.bytes[self.taken..self.taken + count]);
-        self.taken += count;
-        Some(count)
-    }
-
-    /// Passes on all remaining data.
-    fn take_all(&mut self, take: impl FnOnce(&[u8])) {
-        take(&self.bytes[self.taken..]);
-        self.bytes.clear();
-        self.taken = 0;
-    }
 }
 
 /// Received bytes that are not yet decrypted.
@@ -347,7 +318,8 @@ fn to_io_error(error: NetError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tls::{client, server, KeyPair, KeyVerifier};
+    use super::super::handshake::{client, server, KeyVerifier};
+    use super::super::key_pair::KeyPair;
     use super::*;
     use std::net::TcpListener;
     use std::thread;

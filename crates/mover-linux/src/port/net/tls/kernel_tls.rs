@@ -5,9 +5,9 @@
 //! never updated, which requires Linux 6.14: a connection whose key is used up ends, and the
 //! transfer resumes with a new one.
 
-use super::records::{PlaintextBuffer, RECORD};
-use super::tcp_tuning::set;
-use super::{DataStream, StreamDirection};
+use super::plaintext::{PlaintextBuffer, RECORD};
+use crate::port::net::data_stream::{DataStream, StreamDirection};
+use crate::port::net::tcp_tuning::set;
 use rustls::{CipherSuite, ConnectionTrafficSecrets, ExtractedSecrets};
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::{size_of, size_of_val};

@@ -4,17 +4,13 @@
 //! Whatever direct I/O cannot move (a file system without support, an unaligned tail) goes through
 //! the cache.
 
-use super::fault::fault;
-use super::filesystem::{is_filesystem, OVERLAYFS};
-use super::resolve::Resolver;
-use super::write::write_all;
-use super::{read, Roots, Started};
-use numaio_mover::port::{Fault, FileWrite, Hash, Outcome, Part, ReadPiece};
+use crate::files::fault::fault;
+use crate::files::filesystem::{is_filesystem, OVERLAYFS};
+use numaio_mover::port::Fault;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
 use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
-use std::os::fd::RawFd;
 
 /// Minimum size of files read directly, in bytes. Readahead serves smaller ones as well.
 const READ_FROM: u64 = 64 << 20;
@@ -23,123 +19,20 @@ const ALIGNED: usize = 4_096;
 /// `__NR_cachestat`, on all architectures (include/uapi/asm-generic/unistd.h).
 const CACHESTAT: libc::c_long = 451;
 
-/// A block of an open file for the device to move, directly or by a ring.
-#[derive(Debug)]
-pub(crate) struct Block<B> {
-    file: OwnedFd,
-    data: B,
-    part: Part,
-    then: BlockOperation,
+/// Switches a file to direct I/O. Sets `O_DIRECT` as the only flag: with `O_NONBLOCK`, used for
+/// opening, a ring would fail instead of waiting.
+pub fn enable(file: &OwnedFd) -> Result<(), Errno> {
+    rustix::fs::fcntl_setfl(file, OFlags::DIRECT)
 }
 
-/// Direction of a block, and the operation that it belongs to.
-#[derive(Debug)]
-pub(super) enum BlockOperation {
-    Read(ReadPiece, Hash),
-    Write(FileWrite),
-}
-
-/// Parameters of the I/O request.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub file: RawFd,
-    pub start: *mut u8,
-    pub length: u32,
-    pub offset: u64,
-    pub is_write: bool,
-}
-
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Block<B> {
-    /// Creates a block; the part must be within the data.
-    pub(super) fn new(file: OwnedFd, data: B, part: Part, then: BlockOperation) -> Self {
-        Self { file, data, part, then }
-    }
-
-    /// Returns the I/O request for a ring. File and data stay valid while the block lives.
-    pub fn request(&mut self) -> Request {
-        let is_write = matches!(self.then, BlockOperation::Write(_));
-        let bytes = &mut self.data.as_mut()[self.part.bytes.clone()];
-        let (start, length) = (bytes.as_mut_ptr(), bytes.len() as u32);
-        Request { file: self.file.as_raw_fd(), start, length, offset: self.part.offset, is_write }
-    }
-
-    /// Moves the block synchronously.
-    fn move_now(&mut self) -> Result<usize, Errno> {
-        let Part { bytes, offset } = self.part.clone();
-        match self.then {
-            BlockOperation::Read(..) => {
-                let target = &mut self.data.as_mut()[bytes];
-                retry_on_intr(|| rustix::io::pread(&self.file, &mut *target, offset))
-            }
-            BlockOperation::Write(_) => {
-                retry_on_intr(|| rustix::io::pwrite(&self.file, &self.data.as_ref()[bytes.clone()], offset))
-            }
-        }
-    }
-}
-
-impl Roots {
-    /// Starts a direct transfer of a block. Sets `O_DIRECT` as the only flag: with `O_NONBLOCK`,
-    /// used for opening, a ring would fail instead of waiting.
-    pub(super) fn start_direct<B: AsRef<[u8]> + AsMut<[u8]>>(&self, block: Block<B>) -> Started<B> {
-        match rustix::fs::fcntl_setfl(&block.file, OFlags::DIRECT) {
-            Ok(()) => Started::Pending(block),
-            Err(errno) => Started::Done(self.finish(block, Err(errno))),
-        }
-    }
-
-    /// Moves a block in this thread and finishes its operation.
-    pub(crate) fn move_now<B: AsRef<[u8]> + AsMut<[u8]>>(&self, mut block: Block<B>) -> Outcome<B> {
-        let moved = block.move_now();
-        self.finish(block, moved)
-    }
-
-    /// Finishes the operation of a block, given the number of bytes moved.
-    pub(crate) fn finish<B: AsRef<[u8]> + AsMut<[u8]>>(
-        &self,
-        block: Block<B>,
-        moved: Result<usize, Errno>,
-    ) -> Outcome<B> {
-        let Block { file, mut data, part, then } = block;
-        let is_moved = moved == Ok(part.bytes.len());
-        match then {
-            BlockOperation::Read(piece, hash) => {
-                let target = &mut data.as_mut()[part.bytes];
-                let read = match is_moved {
-                    true => read::same(&file, &piece.identity),
-                    false => disable_direct(&file).and_then(|()| read::read_cached(&file, &piece, target)),
-                };
-                let results = vec![read.map(|()| hash(target))];
-                Outcome::Read { results, data, packed: None }
-            }
-            BlockOperation::Write(put) => {
-                let written = match moved {
-                    _ if is_moved => Ok(()),
-                    // The page cache would accept the data and lose it later.
-                    Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) => Err(fault("write")(errno)),
-                    _ => disable_direct(&file)
-                        .and_then(|()| write_all(&file, &data.as_ref()[part.bytes], part.offset)),
-                };
-                let mut resolver = Resolver::new(&self.roots, false);
-                Outcome::Results(vec![self.finish_write(&mut resolver, &put, &file, written)])
-            }
-        }
-    }
-}
-
-/// Switches the file to the page cache.
-fn disable_direct(file: &OwnedFd) -> Result<(), Fault> {
+/// Switches a file to the page cache.
+pub fn disable(file: &OwnedFd) -> Result<(), Fault> {
     rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(fault("disable direct I/O"))
 }
 
 /// Returns whether to read a part directly: not if the file is small or the part is cached.
 pub fn reads_direct(file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
     size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len())
-}
-
-/// Returns whether a directory is on a memory file system.
-pub fn is_in_memory(directory: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(directory).is_ok_and(|stat| numaio_linux::io::is_memory(stat.f_type))
 }
 
 /// Returns whether address, length and offset suit direct I/O.
@@ -151,7 +44,7 @@ pub fn fits(bytes: &[u8], offset: u64) -> bool {
 /// Returns whether more than an eighth of a part is in the page cache, so that reading it from the
 /// device would be slower. If the kernel does not report this, checks both ends of the part.
 fn is_cached(file: &OwnedFd, offset: u64, length: usize) -> bool {
-    let most = length as u64 / 8 / numaio_linux::page_bytes() as u64;
+    let most = length as u64 / 8 / numaio_linux::memory::page_bytes() as u64;
     match cached_pages(file, offset, length) {
         Some(pages) => pages > most,
         None => [offset, offset + length as u64 - 1].into_iter().all(|at| is_byte_cached(file, at)),
@@ -182,9 +75,14 @@ fn is_byte_cached(file: &OwnedFd, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stat::file_stat;
+    use super::super::block::{Block, BlockOperation, OpenPart};
+    use super::super::cached_io::write_all;
     use super::*;
-    use numaio_mover::port::{Digest, FaultKind, FilePath, OpenMode, Operation, BLOCK};
+    use crate::files::file_stat::file_stat;
+    use crate::files::Roots;
+    use numaio_mover::port::{
+        Digest, FaultKind, FilePath, FileWrite, OpenMode, Operation, Outcome, Part, ReadPiece, BLOCK,
+    };
     use rustix::fs::Mode;
     use std::path::PathBuf;
 
@@ -284,6 +182,10 @@ mod tests {
         digest
     }
 
+    fn block(file: OwnedFd, data: Buffer, part: Part, then: BlockOperation) -> Block<Buffer> {
+        Block::new(OpenPart { file, data, part }, then)
+    }
+
     fn put(part: Part) -> FileWrite {
         FileWrite {
             at: at(),
@@ -344,7 +246,7 @@ mod tests {
             let file = folder.file();
             rustix::fs::ftruncate(&file, 0).expect("emptied");
             let part = Part { bytes: 0..2 * ALIGNED, offset: 0 };
-            let block = Block::new(file, Buffer::of(|_| 7), part.clone(), BlockOperation::Write(put(part)));
+            let block = block(file, Buffer::of(|_| 7), part.clone(), BlockOperation::Write(put(part)));
             assert_eq!(faults(folder.1.finish(block, moved)), [why], "{moved:?}");
             let is_written = why.is_none() && moved != Ok(2 * ALIGNED);
             let length = std::fs::metadata(folder.0.join("file")).expect("the file").len();
@@ -359,7 +261,7 @@ mod tests {
         let whole = Part { bytes: 0..2 * ALIGNED, offset: 0 };
         for moved in [Ok(ALIGNED), Ok(0), Err(Errno::INVAL), Err(Errno::IO), Err(Errno::AGAIN)] {
             let then = BlockOperation::Read(folder.piece(0, 2 * ALIGNED), hash);
-            let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
+            let block = block(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
             match folder.1.finish(block, moved) {
                 Outcome::Read { results, data, .. } => {
                     assert_eq!(results, [Ok(hash(&[7; 2 * ALIGNED]))], "{moved:?}");
@@ -375,7 +277,7 @@ mod tests {
                 BlockOperation::Read(piece, hash) => BlockOperation::Read(piece.clone(), *hash),
                 BlockOperation::Write(_) => unreachable!("it is read"),
             };
-            let block = Block::new(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
+            let block = block(folder.file(), Buffer::of(|_| 0), whole.clone(), then);
             assert_eq!(faults(folder.1.finish(block, moved)), [Some(FaultKind::Changed)], "{moved:?}");
         }
     }

@@ -2,7 +2,7 @@
 //! that the user has two plain streams, like those of a program started by ssh.
 
 use super::{to_io_error, Records, Step, Tls, PIECE};
-use crate::port::net::is_silent;
+use crate::port::net::tcp_tuning::is_silent;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,19 +1,20 @@
 //! Reading pieces of files.
 
-use super::direct::{self, Block, BlockOperation};
-use super::fault::fault;
-use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
-use super::resolve::Resolver;
-use super::stat::file_stat;
-use super::{Roots, Started};
-use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, Hash, Identity, Outcome, Part, ReadPiece};
+use super::block::{Block, BlockOperation, OpenPart, Started};
+use super::cached_io::read_all;
+use super::direct;
+use crate::files::fault::fault;
+use crate::files::identity::{changed, same};
+use crate::files::path::Resolver;
+use crate::files::roots::Roots;
+use numaio_mover::port::{Fault, FaultKind, FilePath, Hash, Outcome, Part, ReadPiece};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{retry_on_intr, Errno};
+use rustix::io::Errno;
 
 impl Roots {
     /// Reads pieces consecutively into a buffer; a failed piece takes no space.
-    pub(super) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(in crate::files) fn read<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         mut resolver: Resolver<'_>,
         mut pieces: Vec<ReadPiece>,
@@ -51,12 +52,33 @@ impl Roots {
             return ended(data, Err(too_large()));
         };
         if direct::reads_direct(&file, target, piece.offset, piece.identity.size) {
-            let part = Part { bytes: 0..piece.length, offset: piece.offset };
-            return self.start_direct(Block::new(file, data, part, BlockOperation::Read(piece, hash)));
+            let whole = Part { bytes: 0..piece.length, offset: piece.offset };
+            let part = OpenPart { file, data, part: whole };
+            return match direct::enable(&part.file) {
+                Ok(()) => Started::Pending(Block::new(part, BlockOperation::Read(piece, hash))),
+                Err(errno) => Started::Done(finish_read(part, &piece, hash, Err(errno))),
+            };
         }
         let result = read_cached(&file, &piece, target).map(|()| hash(target));
         ended(data, result)
     }
+}
+
+/// Finishes a direct read, given the number of bytes moved.
+pub fn finish_read<B: AsMut<[u8]>>(
+    OpenPart { file, mut data, part }: OpenPart<B>,
+    piece: &ReadPiece,
+    hash: Hash,
+    moved: Result<usize, Errno>,
+) -> Outcome<B> {
+    let is_moved = moved == Ok(part.bytes.len());
+    let target = &mut data.as_mut()[part.bytes];
+    let read = match is_moved {
+        true => same(&file, &piece.identity),
+        false => direct::disable(&file).and_then(|()| read_cached(&file, piece, target)),
+    };
+    let results = vec![read.map(|()| hash(target))];
+    Outcome::Read { results, data, packed: None }
 }
 
 fn too_large() -> Fault {
@@ -64,9 +86,9 @@ fn too_large() -> Fault {
 }
 
 /// Reads a piece through the page cache.
-pub fn read_cached(file: &OwnedFd, piece: &ReadPiece, target: &mut [u8]) -> Result<(), Fault> {
+fn read_cached(file: &OwnedFd, piece: &ReadPiece, target: &mut [u8]) -> Result<(), Fault> {
     // Verified once, after reading, which covers the time before as well.
-    let read = fill(file, target, piece.offset);
+    let read = read_all(file, target, piece.offset);
     same(file, &piece.identity)?;
     read
 }
@@ -78,43 +100,4 @@ pub fn open(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault
         Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
         file => file.map_err(fault("open for reading")),
     }
-}
-
-fn fill(file: &OwnedFd, target: &mut [u8], mut offset: u64) -> Result<(), Fault> {
-    let mut rest = target;
-    while !rest.is_empty() {
-        match retry_on_intr(|| rustix::io::pread(file, &mut *rest, offset)).map_err(fault("read"))? {
-            0 => return Err(changed()),
-            count => {
-                offset += count as u64;
-                rest = &mut rest[count..];
-            }
-        }
-    }
-    Ok(())
-}
-
-/// File systems without persistent inode numbers.
-const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
-
-/// Verifies that a file is unchanged.
-pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
-    let metadata = file_stat(&rustix::fs::fstat(file).map_err(fault("stat"))?);
-    let renumbered = Identity { inode: metadata.inode, ..*identity };
-    let is_same =
-        metadata.identity() == renumbered && (metadata.inode == identity.inode || is_renumbered(file));
-    match metadata.kind == FileKind::File && is_same {
-        true => Ok(()),
-        false => Err(changed()),
-    }
-}
-
-/// Returns whether the file system assigns new inode numbers after dropping its cache.
-pub fn is_renumbered(file: &OwnedFd) -> bool {
-    is_filesystem(file, &RENUMBERED)
-}
-
-/// Returns the fault of a file that changed since it was found.
-pub fn changed() -> Fault {
-    Fault::new(FaultKind::Changed, "file changed during the transfer")
 }
