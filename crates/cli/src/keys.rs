@@ -2,7 +2,8 @@
 //! similar to ssh's.
 
 use crate::failure::{self, Failure};
-use crate::store;
+use crate::output;
+use numaio_linux::user_files;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,7 +26,7 @@ pub fn path(named: Option<&Path>) -> Result<PathBuf, Failure> {
 /// Returns the directory of keys.
 pub fn folder() -> Result<PathBuf, Failure> {
     let none = || Failure::new("there is no directory for keys: neither HOME nor XDG_CONFIG_HOME is set");
-    store::config_dir().ok_or_else(none)
+    user_files::config_dir().ok_or_else(none)
 }
 
 /// Reads a private key, whose file other users must not be able to read.
@@ -146,7 +147,7 @@ impl KnownDaemons {
         let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
         self.text = Self::read_or_empty(&self.path)?;
         self.text = self.with_key(host, key);
-        let written = store::write_file(&self.path, self.text.as_bytes());
+        let written = output::write(&self.path, &self.text).map(drop);
         drop(lock);
         written
     }

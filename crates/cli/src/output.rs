@@ -3,7 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::locale;
 use crate::options::{Color, Common};
-use crate::store;
+use numaio_linux::user_files;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
 use std::fmt::Display;
@@ -48,7 +48,9 @@ pub fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     if path == Path::new("-") {
         return print(text).map(|()| false);
     }
-    store::write_file(path, text.as_bytes()).map(|()| true)
+    user_files::write_file(path, text.as_bytes()).map_err(|error| failure::cannot_write(path, &error))?;
+    detail(format_args!("wrote {}", path.display()));
+    Ok(true)
 }
 
 /// Checks before long work that [`write()`] will succeed.
@@ -56,7 +58,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Ok(());
     }
-    store::check_file(path)
+    user_files::check_file(path).map_err(|error| failure::cannot_write(path, &error))
 }
 
 /// Prints a remark to standard error, unless `--quiet` is given.

@@ -2,7 +2,7 @@
 //!
 //! It reads files below a root ([`Root`]), runs workloads on pinned threads over bound memory,
 //! resolves handles and changes settings ([`Kernel`]), copies to GPUs ([`cuda`]), starts programs
-//! ([`launch`]), confines this process ([`confine`]) and handles signals ([`interrupt`]).
+//! ([`launch`]), writes files atomically ([`user_files`]) and handles signals ([`interrupt`]).
 
 pub mod affinity;
 pub mod child_group;
@@ -25,6 +25,7 @@ pub mod terminal;
 #[cfg(test)]
 mod test_support;
 mod tool;
+pub mod user_files;
 pub mod wait;
 
 pub use kernel::Kernel;

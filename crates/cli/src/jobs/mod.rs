@@ -9,8 +9,7 @@ pub use recorder::{environment, json, JobRecorder};
 
 use crate::failure::Failure;
 use crate::output::sanitize;
-use crate::store;
-use numaio_linux::Root;
+use numaio_linux::{user_files, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
@@ -32,7 +31,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Returns the directory of the records, if there is a state directory.
 fn folder() -> Option<PathBuf> {
-    Some(store::state_dir()?.join("jobs"))
+    Some(user_files::state_dir()?.join("jobs"))
 }
 
 /// Locks the job records, so that two processes cannot resume the same job.

@@ -4,7 +4,8 @@ use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::failure::{self, Failure};
 use crate::machine::now;
 use crate::options::Common;
-use crate::{output, store};
+use crate::output;
+use numaio_linux::user_files;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -133,7 +134,7 @@ impl ActiveJob {
         self.written = Instant::now();
         self.job.written_at = now();
         self.job.seconds = self.began.elapsed().as_secs_f64();
-        store::write_volatile(&self.path, &json(&self.job)?)
+        user_files::write_volatile(&self.path, &json(&self.job)?)
     }
 }
 
@@ -185,7 +186,7 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
         let path = file(&folder, job.id);
         let failed = |error| failure::cannot_write(&path, &error);
         let content = json(&job).map_err(failed)?;
-        if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
+        if user_files::create(&path, &content, user_files::Durable(false)).map_err(failed)? {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
         }
         // Another transfer has taken the number.

@@ -41,7 +41,7 @@ use numaio_mover::port::{Fault, FaultKind, FilePath, FileWrite, Operation, Outco
 use page_cache::CachePolicy;
 use resolve::Resolver;
 use rustix::fd::OwnedFd;
-use rustix::fs::{renameat_with, Mode, RenameFlags, CWD};
+use rustix::fs::Mode;
 use stat::RunBudget;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -218,15 +218,6 @@ impl Roots {
 
 pub(crate) fn no_buffer() -> Fault {
     Fault::new(FaultKind::Other, "no buffer available")
-}
-
-/// Renames a file unless the target exists.
-///
-/// # Errors
-/// [`AlreadyExists`](io::ErrorKind::AlreadyExists); other I/O errors, for example if the file
-/// system lacks the operation.
-pub fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// Returns whether /proc/self/fd is available (proc_pid_fd(5)). Without it, modes and extended
