@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::options::Common;
-use crate::receipts::{self, StoredReceipt, UndoOutcome};
 use crate::output;
+use crate::receipts::{self, StoredReceipt, UndoOutcome};
 use clap::Args;
 use numaio_linux::Kernel;
 use numaio_place::ReassignedIrq;
