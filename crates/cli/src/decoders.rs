@@ -10,9 +10,9 @@ pub use crate::commands::copy::peer::Grants;
 pub use crate::commands::serve::config::{Config, ConfigError};
 pub use crate::commands::serve::decode::{admission_request, hello, Admitted};
 
-use crate::failure::Failure;
 use crate::jobs;
 use crate::keys::{self, KnownDaemons};
+use crate::transfer_error::TransferError;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
 use std::ffi::OsString;
@@ -55,6 +55,6 @@ pub fn job(text: &str) -> Result<(String, [String; 2], Vec<OsString>), String> {
     Ok((String::from_utf8_lossy(&again).into_owned(), shown, command))
 }
 
-fn message<T>(done: Result<T, Failure>) -> Result<T, String> {
-    done.map_err(|failure| failure.message)
+fn message<T>(done: Result<T, TransferError>) -> Result<T, String> {
+    done.map_err(|error| error.to_string())
 }

@@ -20,6 +20,7 @@ mod progress;
 mod receipts;
 mod ssh;
 mod store;
+mod transfer_error;
 
 use args::{Args, RunOnly};
 use options::Invocation;

@@ -3,6 +3,7 @@
 use crate::failure::{self, Failure};
 use crate::locale;
 use crate::options::{Color, Common};
+use crate::ssh::stderr_relay::LineSink;
 use numaio_linux::user_files;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
@@ -11,6 +12,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 /// Replaces control characters in text from untrusted sources.
 pub fn sanitize(words: &str) -> String {
@@ -112,6 +114,12 @@ fn print_error(text: &str) {
 /// Wraps each line to a width, with continuation lines indented by two blanks.
 fn wrap_lines(text: &str, width: usize) -> String {
     text.lines().map(|line| numaio_report::wrap_hanging(line, width)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a sink that prints lines of other processes to standard error, unchanged.
+pub fn stderr_sink() -> LineSink {
+    // A failure to write to standard error cannot be reported anywhere.
+    Arc::new(|line| drop(writeln!(io::stderr(), "{line}")))
 }
 
 /// Returns the layout of text on standard output.

@@ -10,8 +10,10 @@ use super::transfer_output::TransferOutput;
 use super::{event, exit_code, first_reply, CopyArgs, SOME_FAILED};
 use crate::failure::{Failure, INTERRUPTED};
 use crate::options::Common;
+use crate::output::stderr_sink;
 use crate::ssh::stderr_relay::lines;
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
+use crate::transfer_error::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
 use numaio_schema::JobTotals;
@@ -103,8 +105,7 @@ fn attempt(
     (host, quiet): (&str, bool),
     show: &mut TransferOutput,
 ) -> Result<AttemptOutcome, Failure> {
-    let mut process =
-        ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr_sink())?;
     let Some(stdout) = process.stdout.take() else {
         return Err(Failure::new("the remote process has no streams"));
     };
@@ -249,7 +250,7 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
 fn missing_end_event(host: &str, status: Option<i32>) -> Failure {
     match status {
         Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
-            bootstrap::with_hint(Failure::new(format!("no numaio answers on {host}")), host, status)
+            TransferError::NoAnswer { host: host.to_owned(), status }.into()
         }
         // Its stderr, which was relayed, explains the status.
         Some(status @ 1..=2) => {

@@ -32,7 +32,7 @@ mod transfer_options;
 mod transfer_output;
 mod work_sharing;
 
-use crate::failure::Failure;
+use crate::failure::{job_outcome, Failure};
 use crate::jobs::JobRecorder;
 use crate::options::Common;
 use crate::output;
@@ -247,10 +247,13 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     }
     let request = TransferRequest::new(common, args, &from, &to)?;
     if !args.no_job && !args.dry_run {
-        args.recorder.begin(common, args.source_inodes());
+        if let Err(error) = args.recorder.begin(args.source_inodes()) {
+            let why = format!("cannot record this transfer as a job: {error}; --no-job skips it");
+            output::remark(common, &why);
+        }
     }
     let ended = run_transfer(common, args, &request, (&from, &to));
-    args.recorder.end(&ended);
+    args.recorder.end(job_outcome(&ended));
     if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
         Endpoint::wildcard_hint(&from).into_iter().for_each(|words| output::remark(common, words));
     }

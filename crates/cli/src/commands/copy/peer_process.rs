@@ -11,8 +11,9 @@ use super::ssh_hostname::HostnameLookup;
 use super::transfer_output::TransferOutput;
 use super::{daemon_client, CopyArgs};
 use crate::failure::Failure;
-use crate::output::json_line;
+use crate::output::{json_line, stderr_sink};
 use crate::ssh::{self, ManagedProcess};
+use crate::transfer_error::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::ChannelRelay;
@@ -100,7 +101,7 @@ impl<'a> PeerTarget<'a> {
         let program = ssh::program();
         let lookup = (!args.net.tunnel).then(|| HostnameLookup::start(&program, host));
         let command = ssh::numaio_command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
         let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the ssh process has no streams"));
         };
@@ -200,10 +201,12 @@ impl PeerProcess {
             return Failure::new(format!("the program on {host} is not numaio: {beginning}"))
                 .hint(format!("ssh {host} true {STRAY_OUTPUT_HINT}"));
         }
-        let failure = Failure::new(format!("no numaio answers on {host}"));
         match connection {
-            PeerConnection::Ssh { mut started, .. } => bootstrap::with_hint(failure, host, started.status()),
-            PeerConnection::Daemon { .. } => failure.hint("the daemon closed the session; see its log"),
+            PeerConnection::Ssh { mut started, .. } => {
+                TransferError::NoAnswer { host: host.to_owned(), status: started.status() }.into()
+            }
+            PeerConnection::Daemon { .. } => Failure::new(format!("no numaio answers on {host}"))
+                .hint("the daemon closed the session; see its log"),
         }
     }
 

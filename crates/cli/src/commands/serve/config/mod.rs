@@ -120,8 +120,8 @@ impl Config {
         if self.key.value.as_os_str().is_empty() {
             return None;
         }
-        let failure = keys::read(&self.key.value).err()?;
-        Some(ConfigError::new(self.key.line, &format!("key: {}", failure.message)))
+        let error = keys::read(&self.key.value).err()?;
+        Some(ConfigError::new(self.key.line, &format!("key: {error}")))
     }
 
     /// Returns the errors of roots that are missing, or on which the daemon lacks the rights of its
