@@ -10,11 +10,11 @@ pub use crate::commands::copy::peer::Grants;
 pub use crate::commands::serve::config::{Config, ConfigError};
 pub use crate::commands::serve::decode::{admission_request, hello, Admitted};
 
-use crate::jobs;
-use crate::keys::{self, KnownDaemons};
-use crate::transfer_error::TransferError;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
+use numaio_transfer::jobs;
+use numaio_transfer::keys::{self, KnownDaemons};
+use numaio_transfer::TransferError;
 use std::ffi::OsString;
 use std::path::Path;
 

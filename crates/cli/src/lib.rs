@@ -10,17 +10,13 @@ mod documents;
 mod failure;
 mod input;
 mod interleave;
-mod jobs;
-mod keys;
 mod locale;
 mod machine;
 mod options;
 mod output;
 mod progress;
 mod receipts;
-mod ssh;
 mod store;
-mod transfer_error;
 
 use args::{Args, RunOnly};
 use options::Invocation;

@@ -3,10 +3,10 @@
 use crate::failure::{self, Failure};
 use crate::locale;
 use crate::options::{Color, Common};
-use crate::ssh::stderr_relay::LineSink;
 use numaio_linux::user_files;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
+use numaio_transfer::ssh::stderr_relay::LineSink;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

@@ -3,12 +3,13 @@
 use super::copy;
 use crate::failure::{job_outcome, Failure, INTERRUPTED};
 use crate::options::{integer, Common, Invocation};
+use crate::output;
 use crate::output::json;
-use crate::{jobs, output};
 use clap::{Args, Parser, Subcommand};
 use numaio_linux::process::ProcessHandle;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
+use numaio_transfer::jobs;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! Hints and exit statuses of the errors of transfers.
 
 use super::{cannot_write, Failure, INTERRUPTED, USAGE};
-use crate::jobs::JobOutcome;
-use crate::ssh;
-use crate::transfer_error::TransferError;
+use numaio_transfer::jobs::JobOutcome;
+use numaio_transfer::ssh;
+use numaio_transfer::TransferError;
 use std::process::ExitCode;
 
 impl From<TransferError> for Failure {

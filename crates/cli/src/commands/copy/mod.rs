@@ -33,7 +33,6 @@ mod transfer_output;
 mod work_sharing;
 
 use crate::failure::{job_outcome, Failure};
-use crate::jobs::JobRecorder;
 use crate::options::Common;
 use crate::output;
 use clap::{ArgAction, Args as ClapArgs};
@@ -44,6 +43,7 @@ use filters::FilterArgs;
 use forwarded_options::ForwardedOptions;
 use net_options::NetArgs;
 use numaio_machine::units::parse_size;
+use numaio_transfer::jobs::JobRecorder;
 use remote::RemoteTransfer;
 use request::TransferRequest;
 use rsync_noop::RsyncNoopArgs;
@@ -151,7 +151,7 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::remote_path)]
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]
     pub remote_numaio: String,
     /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]

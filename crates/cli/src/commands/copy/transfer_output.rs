@@ -5,7 +5,6 @@ use super::manifest::Manifest;
 use super::retry::add_totals;
 use super::{CopyArgs, DisplayArgs};
 use crate::failure::Failure;
-use crate::jobs::JobRecorder;
 use crate::options::Common;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
@@ -15,6 +14,7 @@ use numaio_mover::report::Report;
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side, SinkChange};
 use numaio_report::{progress_text, transfer_text};
 use numaio_schema::JobTotals;
+use numaio_transfer::jobs::JobRecorder;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 

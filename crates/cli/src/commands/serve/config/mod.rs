@@ -7,13 +7,13 @@ mod tests;
 
 pub use table_reader::{ConfigError, Located};
 
-use crate::keys;
 use listen_addresses::addresses;
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::confine::Rights;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
+use numaio_transfer::keys;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Records a running transfer as a job.
 
 use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
-use crate::transfer_error::TransferError;
+use crate::TransferError;
 use numaio_linux::user_files;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;

@@ -7,7 +7,7 @@ mod recorder;
 
 pub use recorder::{environment, json, JobOutcome, JobRecorder};
 
-use crate::transfer_error::TransferError;
+use crate::TransferError;
 use numaio_linux::{user_files, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::process;

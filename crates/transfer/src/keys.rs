@@ -1,7 +1,7 @@
 //! Keys that authenticate users and daemons: private key files, and the list of known daemons,
 //! similar to ssh's.
 
-use crate::transfer_error::TransferError;
+use crate::TransferError;
 use numaio_linux::user_files;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use std::fs::{DirBuilder, File, OpenOptions};

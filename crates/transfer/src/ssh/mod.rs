@@ -3,7 +3,7 @@
 
 pub mod stderr_relay;
 
-use crate::transfer_error::TransferError;
+use crate::TransferError;
 use numaio_linux::child_group::ChildGroup;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
