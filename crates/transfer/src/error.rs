@@ -1,7 +1,8 @@
 //! Errors of transfers.
 //!
 //! [`TransferError`] has the message: what failed, on which object, and why. The `cli` crate adds
-//! the hint and the exit status, which it chooses by variant and fields.
+//! the hint and the exit status (`cli/src/failure/transfer.rs`), which it chooses by variant and
+//! fields.
 
 use numaio_mover::wire::DisplayText;
 use numaio_mover_linux::port::net::InvalidPrivateKey;

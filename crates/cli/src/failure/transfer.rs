@@ -88,3 +88,36 @@ pub fn job_outcome(result: &Result<ExitCode, Failure>) -> JobOutcome {
         Err(failure) => JobOutcome::Failed(failure.message.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_depends_on_the_exit_status_of_ssh() {
+        let no_answer = |status| {
+            let failure = Failure::from(TransferError::NoAnswer { host: "h".into(), status });
+            assert_eq!((failure.message.as_str(), failure.code), ("no numaio answers on h", 1));
+            failure.hint.expect("a hint")
+        };
+        assert!(no_answer(Some(255)).starts_with("ssh failed to connect: try "));
+        assert!(no_answer(Some(127)).contains("--bootstrap"));
+        assert!(no_answer(Some(2)).starts_with("the remote command exited with status 2;"));
+        for status in [None, Some(0)] {
+            assert!(no_answer(status).starts_with("the remote numaio may be older"));
+        }
+        let unidentified = |status| {
+            let error = TransferError::UnidentifiedSystem { host: "h".into(), status };
+            Failure::from(error).hint.expect("a hint")
+        };
+        assert!(unidentified(Some(255)).ends_with(" h true"));
+        assert!(unidentified(Some(127)).starts_with("--bootstrap needs a shell"));
+    }
+
+    #[test]
+    fn unknown_job_is_a_usage_error() {
+        let failure = Failure::from(TransferError::JobNotFound { id: 7 });
+        assert_eq!((failure.message.as_str(), failure.code), ("job 7 not found", USAGE));
+        assert_eq!(failure.hint.as_deref(), Some("numaio jobs lists all jobs"));
+    }
+}

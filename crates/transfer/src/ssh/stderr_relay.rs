@@ -109,4 +109,18 @@ mod tests {
         assert_eq!(clean(b"a\tb \xff\n", Some("far")), "far: a    b \u{fffd}");
         assert_eq!(clean(b"numaio: hm\n", None), "numaio: hm");
     }
+
+    #[test]
+    fn held_lines_are_relayed_only_on_request() {
+        for held in [false, true] {
+            let relayed = Arc::new(Mutex::new(Vec::new()));
+            let to = Arc::clone(&relayed);
+            let sink: LineSink = Arc::new(move |line| to.lock().expect("a lock").push(line.to_owned()));
+            let relay = StderrRelay::start(&b"first\nsecond"[..], None, held, sink);
+            relay.wait();
+            assert_eq!(relayed.lock().expect("a lock").is_empty(), held);
+            relay.relay_held();
+            assert_eq!(*relayed.lock().expect("a lock"), ["first", "second"]);
+        }
+    }
 }
