@@ -10,15 +10,12 @@ mod documents;
 mod failure;
 mod input;
 mod interleave;
-mod jobs;
-mod keys;
 mod locale;
 mod machine;
 mod options;
 mod output;
 mod progress;
 mod receipts;
-mod ssh;
 mod store;
 
 use args::{Args, RunOnly};

@@ -3,7 +3,8 @@
 //! [`Kernel`] reads sysfs below a [`Root`], runs workloads on pinned threads over bound [`memory`],
 //! resolves handles and changes settings. Its workloads are [`copy`], [`stream`] and latency loops,
 //! [`io`] streams and copies to GPUs ([`cuda`]). [`launch`] starts programs with a binding,
-//! [`process`] and [`child_group`] signal and await them, and [`interrupt`] handles signals.
+//! [`process`] and [`child_group`] signal and await them, [`user_files`] writes files atomically,
+//! and [`interrupt`] handles signals.
 //!
 //! `numaio-mover-linux` transfers files with [`affinity`], [`interrupt`], [`memory`], [`process`],
 //! [`random`] and the parts of [`io`] that know disks and rings.
@@ -31,6 +32,7 @@ pub mod terminal;
 #[cfg(test)]
 mod test_support;
 mod tool;
+pub mod user_files;
 pub mod wait;
 
 pub use kernel::Kernel;

@@ -1,14 +1,15 @@
 //! `numaio jobs`: list, cancel and resume transfers.
 
 use super::copy;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::failure::{job_outcome, Failure, INTERRUPTED};
 use crate::options::{integer, Common, Invocation};
+use crate::output;
 use crate::output::json;
-use crate::{jobs, output};
 use clap::{Args, Parser, Subcommand};
 use numaio_linux::process::ProcessHandle;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
+use numaio_transfer::jobs;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -75,8 +76,8 @@ pub fn run(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
 
 /// Returns all jobs, and reports the files that are not jobs.
 fn all(common: &Common) -> Result<Vec<Job>, Failure> {
-    let (jobs, failures) = jobs::all()?;
-    failures.iter().for_each(|failure| output::remark(common, &failure.message));
+    let (jobs, errors) = jobs::all()?;
+    errors.iter().for_each(|error| output::remark(common, &error.to_string()));
     Ok(jobs)
 }
 
@@ -196,6 +197,6 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     drop(lock);
     let ended = copy::run(&common, &command);
     // Records also the end of a transfer that could not start.
-    command.recorder.end(&ended);
+    command.recorder.end(job_outcome(&ended));
     ended
 }

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::options::Common;
-use crate::{keys, output};
+use crate::output;
 use clap::Args as ClapArgs;
+use numaio_transfer::keys;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

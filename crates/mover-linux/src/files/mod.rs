@@ -45,4 +45,4 @@ pub(crate) use fault::no_buffer;
 pub use flush::flush;
 pub use proc::{has_proc, is_process_private};
 pub use roots::Roots;
-pub use temporary_file::{rename_no_replace, temporary_name};
+pub use temporary_file::temporary_name;

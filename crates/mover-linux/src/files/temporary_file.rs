@@ -2,10 +2,8 @@
 
 use super::path::ResolvedName;
 use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{renameat_with, AtFlags, Mode, OFlags, RenameFlags, CWD};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use std::io;
-use std::path::Path;
 
 /// Examines an empty temporary file, which is then removed.
 pub fn with_probe_file<T>(
@@ -47,13 +45,4 @@ pub fn replace_atomically<T, E>(
 pub fn temporary_name() -> Result<String, Errno> {
     let random = numaio_linux::random::bytes::<16>().map_err(|_| Errno::IO)?;
     Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))
-}
-
-/// Renames a file unless the target exists.
-///
-/// # Errors
-/// [`AlreadyExists`](io::ErrorKind::AlreadyExists); other I/O errors, for example if the file
-/// system lacks the operation.
-pub fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }

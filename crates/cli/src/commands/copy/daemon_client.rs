@@ -9,12 +9,12 @@ use super::network_options::{with_port, NetworkOptions};
 use super::peer_process::{PeerConnection, PeerProcess};
 use super::reporter::{Notice, Reporter};
 use crate::failure::Failure;
-use crate::keys::{self, KnownDaemons};
-use crate::output::sanitize;
+use crate::output::{self, sanitize};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::{self, ChannelError, ControlChannel};
 use numaio_mover_linux::port::net::{KeyPair, OutgoingConnections, PublicKey, Ticket};
 use numaio_mover_linux::port::streams_needed;
+use numaio_transfer::keys::{self, KnownDaemons};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -214,10 +214,14 @@ impl TrustedKeys {
     /// Adds the daemon's authenticated key to the list.
     fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
         match &mut self.known {
-            Some(known) if self.keys.is_empty() => known.add(&self.host_port, key),
-            Some(_) => Ok(()),
-            None => keys::folder().map(drop),
+            Some(known) if self.keys.is_empty() => {
+                known.add(&self.host_port, key)?;
+                output::detail(format_args!("wrote {}", known.path.display()));
+            }
+            Some(_) => {}
+            None => drop(keys::folder()?),
         }
+        Ok(())
     }
 
     /// Explains that the daemon has another key.

@@ -9,11 +9,13 @@ use super::retry::{wait_for_retry, RetryState};
 use super::transfer::Transfer;
 use super::{bootstrap, event, first_reply, RESUME_HINT, SOME_FAILED};
 use crate::failure::{Failure, INTERRUPTED};
-use crate::ssh::stderr_relay::lines;
-use crate::ssh::{self, AgentForwarding, ManagedProcess};
+use crate::output::stderr_sink;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
 use numaio_schema::JobTotals;
+use numaio_transfer::ssh::stderr_relay::lines;
+use numaio_transfer::ssh::{self, AgentForwarding, ManagedProcess};
+use numaio_transfer::TransferError;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -102,8 +104,7 @@ fn attempt(
     (host, quiet): (&str, bool),
     reporter: &mut Reporter<'_>,
 ) -> Result<AttemptOutcome, Failure> {
-    let mut process =
-        ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr_sink())?;
     let Some(stdout) = process.stdout.take() else {
         return Err(Failure::new("the remote process has no streams"));
     };
@@ -250,7 +251,7 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
 fn missing_end_event(host: &str, status: Option<i32>) -> Failure {
     match status {
         Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
-            bootstrap::with_hint(Failure::new(format!("no numaio answers on {host}")), host, status)
+            TransferError::NoAnswer { host: host.to_owned(), status }.into()
         }
         // Its stderr, which was relayed, explains the status.
         Some(status @ 1..=2) => {

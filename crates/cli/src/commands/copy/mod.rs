@@ -36,8 +36,7 @@ mod transfer;
 mod transfer_options;
 mod work_sharing;
 
-use crate::failure::Failure;
-use crate::jobs::JobRecorder;
+use crate::failure::{job_outcome, Failure};
 use crate::options::Common;
 use crate::output as command_output;
 use clap::{ArgAction, Args as ClapArgs};
@@ -49,6 +48,7 @@ use filters::{build_filter, FilterArgs};
 use forwarded_options::ForwardedOptions;
 use net_options::NetArgs;
 use numaio_machine::units::parse_size;
+use numaio_transfer::jobs::JobRecorder;
 use options::CopyOptions;
 use output::CopyOutput;
 pub use placer::ModelPlacer;
@@ -160,7 +160,7 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::remote_path)]
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]
     pub remote_numaio: String,
     /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]
@@ -309,11 +309,14 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         host_to_host::stop_with_stdin();
     }
     if !args.no_job && !args.dry_run {
-        args.recorder.begin(common, args.source_inodes());
+        if let Err(error) = args.recorder.begin(args.source_inodes()) {
+            let why = format!("cannot record this transfer as a job: {error}; --no-job skips it");
+            command_output::remark(common, &why);
+        }
     }
     let mut output = CopyOutput::new(common, args);
     let ended = transfer.run(&mut output, &ModelPlacer).and_then(|end| output.finish(&end));
-    args.recorder.end(&ended);
+    args.recorder.end(job_outcome(&ended));
     if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
         Endpoint::wildcard_hint(&transfer.sources)
             .into_iter()

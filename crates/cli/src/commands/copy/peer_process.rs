@@ -13,12 +13,13 @@ use super::reporter::Reporter;
 use super::ssh_hostname::HostnameLookup;
 use super::transfer::RemoteOptions;
 use crate::failure::Failure;
-use crate::output::json_line;
-use crate::ssh::{self, ManagedProcess};
+use crate::output::{json_line, stderr_sink};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::ChannelRelay;
 use numaio_mover_linux::port::net::DataStream;
+use numaio_transfer::ssh::{self, ManagedProcess};
+use numaio_transfer::TransferError;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::io::{self, BufReader, Read, Write};
@@ -102,7 +103,7 @@ impl<'a> PeerTarget<'a> {
         let program = ssh::program();
         let lookup = (!network.tunnel).then(|| HostnameLookup::start(&program, host));
         let command = ssh::numaio_command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
         let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the ssh process has no streams"));
         };
@@ -202,10 +203,12 @@ impl PeerProcess {
             return Failure::new(format!("the program on {host} is not numaio: {beginning}"))
                 .hint(format!("ssh {host} true {STRAY_OUTPUT_HINT}"));
         }
-        let failure = Failure::new(format!("no numaio answers on {host}"));
         match connection {
-            PeerConnection::Ssh { mut started, .. } => bootstrap::with_hint(failure, host, started.status()),
-            PeerConnection::Daemon { .. } => failure.hint("the daemon closed the session; see its log"),
+            PeerConnection::Ssh { mut started, .. } => {
+                TransferError::NoAnswer { host: host.to_owned(), status: started.status() }.into()
+            }
+            PeerConnection::Daemon { .. } => Failure::new(format!("no numaio answers on {host}"))
+                .hint("the daemon closed the session; see its log"),
         }
     }
 

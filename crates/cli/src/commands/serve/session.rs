@@ -11,7 +11,6 @@ use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_
 use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
 use crate::commands::copy::{DataPath, ModelPlacer};
 use crate::failure::Failure;
-use crate::keys;
 use crate::options::Common;
 use crate::output::sanitize;
 use numaio_linux::interrupt;
@@ -22,6 +21,7 @@ use numaio_mover_linux::confine::{confine, ConfinementStatus};
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
 use numaio_mover_linux::port::net::{has_kernel_tls, PublicKey};
+use numaio_transfer::keys;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;

@@ -1,23 +1,33 @@
 //! Records a running transfer as a job.
 
 use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
-use crate::failure::{self, Failure};
-use crate::machine::now;
-use crate::options::Common;
-use crate::{output, store};
+use crate::TransferError;
+use numaio_linux::user_files;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often changes are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Environment variables that affect a transfer.
 const ENVIRONMENT: [&str; 1] = ["NUMAIO_SSH"];
+
+/// How a transfer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// All files were transferred.
+    Done,
+    /// Some files failed, and all others were transferred.
+    SomeFailed,
+    /// An interrupt stopped it.
+    Interrupted,
+    /// It failed, with this message; possibly because of an interrupt.
+    Failed(String),
+}
 
 /// Recorder of a job; records nothing before [`JobRecorder::begin`].
 #[derive(Debug, Clone, Default)]
@@ -35,23 +45,22 @@ impl JobRecorder {
     /// Starts recording a new job with its source inodes, unless [`resume`](Self::resume) has set
     /// one.
     ///
-    /// A transfer runs even if it cannot be recorded.
-    pub fn begin(&self, common: &Common, places: Vec<u64>) {
-        if self.active().is_some() {
-            return;
+    /// # Errors
+    /// The record cannot be created. The transfer can run without it.
+    pub fn begin(&self, places: Vec<u64>) -> Result<(), TransferError> {
+        let mut active = self.active();
+        if active.is_none() {
+            *active = Some(new_job(places)?);
         }
-        match new_job(places) {
-            Ok(active) => *self.active() = Some(active),
-            Err(failure) => output::remark(
-                common,
-                &format!("cannot record this transfer as a job: {}; --no-job skips it", failure.message),
-            ),
-        }
+        Ok(())
     }
 
     /// Records the transfer as another run of a job.
-    pub fn resume(&self, mut job: Job) -> Result<(), Failure> {
-        let folder = folder().ok_or_else(no_state_directory)?;
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub fn resume(&self, mut job: Job) -> Result<(), TransferError> {
+        let folder = folder().ok_or(TransferError::NoStateDirectory)?;
         let path = file(&folder, job.id);
         job.numaio = env!("CARGO_PKG_VERSION").to_owned();
         job.process = LocalHost::current().process();
@@ -63,7 +72,8 @@ impl JobRecorder {
         job.problems.clear();
         job.add_line(now(), "resumed".to_owned());
         let mut active = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
-        active.write().map_err(|error| failure::cannot_write(&active.path, &error))?;
+        let written = active.write();
+        written.map_err(|error| TransferError::CannotWrite { path: active.path.clone(), error })?;
         *self.active() = Some(active);
         Ok(())
     }
@@ -98,12 +108,12 @@ impl JobRecorder {
     }
 
     /// Records the end, once.
-    pub fn end(&self, result: &Result<ExitCode, Failure>) {
+    pub fn end(&self, outcome: JobOutcome) {
         self.change(|active| {
             if !active.job.state.is_alive() {
                 return false;
             }
-            let (state, why) = end_state(result, &active.job.totals);
+            let (state, why) = end_state(outcome, &active.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             active.job.state = state;
             active.job.why = Job::truncate_text(why);
@@ -133,7 +143,7 @@ impl ActiveJob {
         self.written = Instant::now();
         self.job.written_at = now();
         self.job.seconds = self.began.elapsed().as_secs_f64();
-        store::write_volatile(&self.path, &json(&self.job)?)
+        user_files::write_volatile(&self.path, &json(&self.job)?)
     }
 }
 
@@ -142,8 +152,9 @@ pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
     Ok(serde_json::to_vec_pretty(job)?)
 }
 
-fn no_state_directory() -> Failure {
-    Failure::new("no state directory").hint("set XDG_STATE_HOME or HOME")
+/// Returns the current time in seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Returns the variables of [`ENVIRONMENT`] that are set.
@@ -153,14 +164,14 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 /// Creates a job with the next free number.
-fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
-    let folder = folder().ok_or_else(no_state_directory)?;
+fn new_job(places: Vec<u64>) -> Result<ActiveJob, TransferError> {
+    let folder = folder().ok_or(TransferError::NoStateDirectory)?;
     // Commands and file names are private.
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    created.map_err(|error| Failure::file(&folder, error))?;
+    created.map_err(|error| TransferError::File { path: folder.clone(), error })?;
     let host = LocalHost::current();
     prune(&folder, &host);
-    let directory = std::env::current_dir().map_err(Failure::new)?;
+    let directory = std::env::current_dir().map_err(TransferError::Io)?;
     let mut job = Job {
         schema: JOB_SCHEMA.to_owned(),
         id: numbers(&folder).unwrap_or_default().last().map_or(1, |last| last.saturating_add(1)),
@@ -183,28 +194,23 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, Failure> {
     job.add_line(job.started_at, "started".to_owned());
     loop {
         let path = file(&folder, job.id);
-        let failed = |error| failure::cannot_write(&path, &error);
+        let failed = |error| TransferError::CannotWrite { path: path.clone(), error };
         let content = json(&job).map_err(failed)?;
-        if store::create(&path, &content, store::Durable(false)).map_err(failed)? {
+        if user_files::create(&path, &content, user_files::Durable(false)).map_err(failed)? {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
         }
         // Another transfer has taken the number.
-        job.id =
-            job.id.checked_add(1).ok_or_else(|| Failure::file(&path, "the highest job number is taken"))?;
+        job.id = job.id.checked_add(1).ok_or(TransferError::NoJobNumber { path })?;
     }
 }
 
-/// Returns the state of a finished transfer, by its exit status.
-fn end_state(result: &Result<ExitCode, Failure>, totals: &JobTotals) -> (JobState, String) {
-    match result {
-        Ok(code) if *code == ExitCode::SUCCESS => (JobState::Done, String::new()),
-        Ok(code) if *code == ExitCode::from(failure::INTERRUPTED) => {
-            (JobState::Interrupted, "interrupted".to_owned())
-        }
-        Ok(_) => (JobState::Failed, format!("{} failed", totals.failed)),
-        Err(failure) if numaio_linux::interrupt::interrupted() => {
-            (JobState::Interrupted, failure.message.clone())
-        }
-        Err(failure) => (JobState::Failed, failure.message.clone()),
+/// Returns the state of a finished transfer, and why it is not done.
+fn end_state(outcome: JobOutcome, totals: &JobTotals) -> (JobState, String) {
+    match outcome {
+        JobOutcome::Done => (JobState::Done, String::new()),
+        JobOutcome::Interrupted => (JobState::Interrupted, "interrupted".to_owned()),
+        JobOutcome::SomeFailed => (JobState::Failed, format!("{} failed", totals.failed)),
+        JobOutcome::Failed(why) if numaio_linux::interrupt::interrupted() => (JobState::Interrupted, why),
+        JobOutcome::Failed(why) => (JobState::Failed, why),
     }
 }

@@ -1,8 +1,8 @@
 //! Relays the stderr of a child process.
 
-use crate::output::sanitize;
+use numaio_mover::wire::DisplayText;
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,9 +26,13 @@ pub fn lines(from: impl Read) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// A thread that relays lines to this process's stderr.
+/// Receives the relayed lines, without line ends, from any thread.
+pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A thread that relays lines to a sink.
 pub struct StderrRelay {
     all: Receiver<()>,
+    sink: LineSink,
     held: Option<HeldLines>,
 }
 
@@ -38,15 +42,20 @@ impl StderrRelay {
     /// Starts to relay lines, prefixed with `source`. Control characters are replaced: the other
     /// side may be hostile.
     ///
-    /// With `held`, lines are kept until [`print_held`](Self::print_held).
-    pub fn start(from: impl Read + Send + 'static, source: Option<String>, held: bool) -> Self {
+    /// With `held`, lines are kept until [`relay_held`](Self::relay_held).
+    pub fn start(
+        from: impl Read + Send + 'static,
+        source: Option<String>,
+        held: bool,
+        sink: LineSink,
+    ) -> Self {
         let held = held.then(HeldLines::default);
         let (finished, all) = channel();
-        let keep = held.clone();
+        let (keep, relay) = (held.clone(), Arc::clone(&sink));
         thread::spawn(move || {
             for line in lines(from).map(|line| clean(&line, source.as_deref())) {
                 match &keep {
-                    None => print(&line),
+                    None => relay(&line),
                     Some(held) => {
                         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
                         held.push_back(line);
@@ -58,7 +67,7 @@ impl StderrRelay {
             }
             drop(finished);
         });
-        Self { all, held }
+        Self { all, sink, held }
     }
 
     /// Waits until all lines have been relayed or held back.
@@ -67,28 +76,24 @@ impl StderrRelay {
         let _ = self.all.recv_timeout(DRAIN_TIMEOUT);
     }
 
-    /// Prints the lines that were held back.
-    pub fn print_held(self) {
+    /// Relays the lines that were held back.
+    pub fn relay_held(self) {
         if let Some(held) = self.held {
             let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
-            held.iter().for_each(|line| print(line));
+            held.iter().for_each(|line| (self.sink)(line));
         }
     }
-}
-
-fn print(line: &str) {
-    // A failure to write to standard error cannot be reported anywhere.
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn clean(line: &[u8], source: Option<&str>) -> String {
     let line = String::from_utf8_lossy(line).replace('\t', "    ");
     let line = line.trim_end();
-    sanitize(&match (source, line.strip_prefix("numaio: ")) {
+    let line = match (source, line.strip_prefix("numaio: ")) {
         (None, _) => line.to_owned(),
         (Some(source), Some(words)) => format!("numaio: {source}: {words}"),
         (Some(source), None) => format!("{source}: {line}"),
-    })
+    };
+    DisplayText::new(&line).as_str().to_owned()
 }
 
 #[cfg(test)]
@@ -103,5 +108,19 @@ mod tests {
         );
         assert_eq!(clean(b"a\tb \xff\n", Some("far")), "far: a    b \u{fffd}");
         assert_eq!(clean(b"numaio: hm\n", None), "numaio: hm");
+    }
+
+    #[test]
+    fn held_lines_are_relayed_only_on_request() {
+        for held in [false, true] {
+            let relayed = Arc::new(Mutex::new(Vec::new()));
+            let to = Arc::clone(&relayed);
+            let sink: LineSink = Arc::new(move |line| to.lock().expect("a lock").push(line.to_owned()));
+            let relay = StderrRelay::start(&b"first\nsecond"[..], None, held, sink);
+            relay.wait();
+            assert_eq!(relayed.lock().expect("a lock").is_empty(), held);
+            relay.relay_held();
+            assert_eq!(*relayed.lock().expect("a lock"), ["first", "second"]);
+        }
     }
 }

@@ -5,12 +5,10 @@
 
 mod recorder;
 
-pub use recorder::{environment, json, JobRecorder};
+pub use recorder::{environment, json, JobOutcome, JobRecorder};
 
-use crate::failure::Failure;
-use crate::output::sanitize;
-use crate::store;
-use numaio_linux::Root;
+use crate::TransferError;
+use numaio_linux::{user_files, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
@@ -32,7 +30,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Returns the directory of the records, if there is a state directory.
 fn folder() -> Option<PathBuf> {
-    Some(store::state_dir()?.join("jobs"))
+    Some(user_files::state_dir()?.join("jobs"))
 }
 
 /// Locks the job records, so that two processes cannot resume the same job.
@@ -60,38 +58,38 @@ fn numbers(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// Returns all jobs, oldest first, and the failures of files that are not jobs.
+/// Returns all jobs, oldest first, and the errors of files that are not jobs.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn all() -> Result<(Vec<Job>, Vec<Failure>), Failure> {
+pub fn all() -> Result<(Vec<Job>, Vec<TransferError>), TransferError> {
     let Some(folder) = folder() else { return Ok(Default::default()) };
-    let numbers = numbers(&folder).map_err(|error| Failure::file(&folder, error))?;
+    let numbers = numbers(&folder).map_err(|error| TransferError::File { path: folder.clone(), error })?;
     let host = LocalHost::current();
-    let (mut jobs, mut failures) = (Vec::new(), Vec::new());
+    let (mut jobs, mut errors) = (Vec::new(), Vec::new());
     for id in numbers {
         match read(&file(&folder, id), &host) {
             Ok(Some(job)) => jobs.push(job),
             // Another process has removed the file.
             Ok(None) => {}
-            Err(failure) => failures.push(failure),
+            Err(error) => errors.push(error),
         }
     }
-    Ok((jobs, failures))
+    Ok((jobs, errors))
 }
 
 /// Returns the job with a number.
-pub fn find(id: u32) -> Result<Job, Failure> {
+pub fn find(id: u32) -> Result<Job, TransferError> {
     let found = match folder() {
         Some(folder) => read(&file(&folder, id), &LocalHost::current())?,
         None => None,
     };
-    found.ok_or_else(|| Failure::usage(format!("job {id} not found")).hint("numaio jobs lists all jobs"))
+    found.ok_or(TransferError::JobNotFound { id })
 }
 
 /// Reads a job; it counts as interrupted if its process exited without recording the end. `None`
 /// without a file.
-fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
+fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, TransferError> {
     let Some(job) = read_record(path)? else { return Ok(None) };
     if host.may_run(&job) {
         return Ok(Some(job));
@@ -106,20 +104,18 @@ fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, Failure> {
     }))
 }
 
-fn read_record(path: &Path) -> Result<Option<Job>, Failure> {
+fn read_record(path: &Path) -> Result<Option<Job>, TransferError> {
     let mut text = String::new();
     match File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|error| Failure::file(path, error))?,
+        read => read.map_err(|error| TransferError::File { path: path.to_owned(), error })?,
     };
     parse(path, &text).map(Some)
 }
 
 /// Parses the text of a record.
-pub fn parse(path: &Path, text: &str) -> Result<Job, Failure> {
-    // The error may quote the file, which may contain control characters.
-    let invalid = |error| sanitize(&format!("not a job record: {error}"));
-    Job::from_json(text).map_err(|error| Failure::file(path, invalid(error)))
+pub fn parse(path: &Path, text: &str) -> Result<Job, TransferError> {
+    Job::from_json(text).map_err(|error| TransferError::InvalidJob { path: path.to_owned(), error })
 }
 
 /// Removes stopped jobs beyond [`MAX_JOBS`] or older than [`MAX_AGE`], and temporary files of
@@ -209,8 +205,8 @@ mod tests {
         let job = include_str!("../../../schema/tests/fixtures/job-1.json");
         assert!(parse(Path::new("7.json"), job).is_ok());
         let damaged = job.replace("\"cut\"", "\"\\u001b[2J\"");
-        let failure = parse(Path::new("7.json"), &damaged).expect_err("an invalid record");
-        assert!(failure.message.starts_with("7.json: not a job record: "), "{}", failure.message);
-        assert!(failure.message.contains("\u{fffd}[2J") && !failure.message.contains('\u{1b}'));
+        let message = parse(Path::new("7.json"), &damaged).expect_err("an invalid record").to_string();
+        assert!(message.starts_with("7.json: not a job record: "), "{message}");
+        assert!(message.contains("\u{fffd}[2J") && !message.contains('\u{1b}'));
     }
 }

@@ -1,5 +1,9 @@
 //! Errors: their message, hint and exit status.
 
+mod transfer;
+
+pub use transfer::{exit_status_hint, job_outcome};
+
 use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;

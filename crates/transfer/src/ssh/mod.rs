@@ -3,7 +3,7 @@
 
 pub mod stderr_relay;
 
-use crate::failure::Failure;
+use crate::TransferError;
 use numaio_linux::child_group::ChildGroup;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use stderr_relay::StderrRelay;
+use stderr_relay::{LineSink, StderrRelay};
 
 /// Exit status of ssh itself.
 pub const SSH_FAILED: i32 = 255;
@@ -20,7 +20,7 @@ pub const NOT_FOUND: i32 = 127;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Environment variable that names another program than ssh.
-const PROGRAM_VARIABLE: &str = "NUMAIO_SSH";
+pub const PROGRAM_VARIABLE: &str = "NUMAIO_SSH";
 
 /// Returns the ssh program with its options. `NUMAIO_SSH` names another one, as `RSYNC_RSH` does
 /// for rsync.
@@ -36,14 +36,6 @@ pub fn base_command(program: &OsStr) -> Command {
     let mut command = Command::new(words.next().unwrap_or("ssh".as_ref()));
     command.args(words);
     command
-}
-
-/// Returns the hint for a missing ssh program.
-pub fn missing_program_hint() -> &'static str {
-    match std::env::var_os(PROGRAM_VARIABLE) {
-        Some(_) => "NUMAIO_SSH names a program and options separated by blanks, without quotes",
-        None => "Debian's package is openssh-client",
-    }
 }
 
 /// Converts a typed path for another host, where no shell expands `~`: sessions start in the home
@@ -66,7 +58,9 @@ pub fn numaio_command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[
 /// Whether programs on the other host may use the local ssh agent to connect to further hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentForwarding {
+    /// They have no access to it.
     Off,
+    /// They may use it.
     On,
 }
 
@@ -115,22 +109,25 @@ pub fn joined(words: impl IntoIterator<Item = OsString>) -> OsString {
 /// A process of numaio or ssh that this one has started.
 ///
 /// Dropping it closes its stdin and kills it if it does not exit in time. Its stderr is relayed;
-/// lines that were held back are printed on drop.
+/// lines that were held back are relayed on drop.
 pub struct ManagedProcess {
     group: ChildGroup,
     exit_timeout: Duration,
+    /// Its stdin.
     pub stdin: Option<ChildStdin>,
+    /// Its stdout.
     pub stdout: Option<ChildStdout>,
     stderr: Option<StderrRelay>,
 }
 
 impl ManagedProcess {
-    /// Starts a process that has `exit_timeout` to exit by itself once its stdin is closed.
+    /// Starts a process that has `exit_timeout` to exit by itself once its stdin is closed, and
+    /// relays its stderr to `sink`.
     ///
     /// # Errors
-    /// The program cannot be started; `hint` explains how to fix that.
-    pub fn start(command: Command, exit_timeout: Duration, hint: &str) -> Result<Self, Failure> {
-        Self::spawn(command, exit_timeout, hint, (None, false))
+    /// The program cannot be started.
+    pub fn start(command: Command, exit_timeout: Duration, sink: LineSink) -> Result<Self, TransferError> {
+        Self::spawn(command, exit_timeout, sink, (None, false))
     }
 
     /// As [`start`](Self::start); stderr lines are prefixed with the host. If `quiet`, they are
@@ -142,9 +139,9 @@ impl ManagedProcess {
         (host, quiet): (&str, bool),
         command: Command,
         exit_timeout: Duration,
-        hint: &str,
-    ) -> Result<Self, Failure> {
-        Self::spawn(command, exit_timeout, hint, (Some(host.to_owned()), quiet))
+        sink: LineSink,
+    ) -> Result<Self, TransferError> {
+        Self::spawn(command, exit_timeout, sink, (Some(host.to_owned()), quiet))
     }
 
     /// Discards the stderr lines that were held back.
@@ -155,17 +152,17 @@ impl ManagedProcess {
     fn spawn(
         mut command: Command,
         exit_timeout: Duration,
-        hint: &str,
+        sink: LineSink,
         (source, quiet): (Option<String>, bool),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, TransferError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C interrupts only this process, which then stops the other side.
         let mut group = ChildGroup::spawn(&mut command).map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
-            Failure::new(format!("cannot start {program}: {error}")).hint(hint)
+            TransferError::CannotStart { program, error }
         })?;
         let child = &mut group.child;
-        let stderr = child.stderr.take().map(|from| StderrRelay::start(from, source, quiet));
+        let stderr = child.stderr.take().map(|from| StderrRelay::start(from, source, quiet, sink));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Ok(Self { group, exit_timeout, stdin, stdout, stderr })
     }
@@ -204,29 +201,8 @@ impl Drop for ManagedProcess {
         drop(self.group.terminate());
         self.drain_stderr();
         if let Some(words) = self.stderr.take() {
-            words.print_held();
+            words.relay_held();
         }
-    }
-}
-
-/// Adds a hint about a process that exited with `status` instead of replying; its stderr has been
-/// printed.
-///
-/// `instead` follows "try ssh HOST true".
-pub fn with_hint(failure: Failure, host: &str, status: Option<i32>, instead: &str) -> Failure {
-    match status {
-        Some(SSH_FAILED) => {
-            let ssh = program();
-            let ssh = ssh.to_string_lossy();
-            failure.hint(format!("ssh failed to connect: try {ssh} {host} true{instead}"))
-        }
-        Some(NOT_FOUND) => failure.hint(
-            "numaio is not installed there, or not on the PATH of ssh sessions: install it, or set --remote-numaio",
-        ),
-        Some(status @ 1..) => failure.hint(format!(
-            "the remote command exited with status {status}; use the same version of numaio on both hosts"
-        )),
-        _ => failure.hint("the remote numaio may be older: use the same version on both hosts"),
     }
 }
 
