@@ -1,6 +1,6 @@
 //! Records a running transfer as a job.
 
-use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
+use super::records::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::TransferError;
 use numaio_linux::user_files;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};

@@ -32,7 +32,8 @@ mod transfer_options;
 mod transfer_output;
 mod work_sharing;
 
-use crate::failure::{job_outcome, Failure};
+use crate::failure::transfer::job_outcome;
+use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;
 use clap::{ArgAction, Args as ClapArgs};
