@@ -157,7 +157,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns the variables of [`ENVIRONMENT`] that are set.
+/// Returns the environment variables that affect a transfer and are set, with their values.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     ENVIRONMENT.into_iter().filter_map(value)
