@@ -1,7 +1,8 @@
 //! `numaio jobs`: list, cancel and resume transfers.
 
 use super::copy;
-use crate::failure::{job_outcome, Failure, INTERRUPTED};
+use crate::failure::transfer::job_outcome;
+use crate::failure::{Failure, INTERRUPTED};
 use crate::options::{integer, Common, Invocation};
 use crate::output;
 use crate::output::json;

@@ -1,8 +1,6 @@
 //! Errors: their message, hint and exit status.
 
-mod transfer;
-
-pub use transfer::{exit_status_hint, job_outcome};
+pub mod transfer;
 
 use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;

@@ -1,6 +1,6 @@
 //! Records a running transfer as a job.
 
-use super::{file, folder, numbers, prune, to_command_arg, LocalHost};
+use super::records::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::TransferError;
 use numaio_linux::user_files;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
@@ -157,7 +157,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Returns the variables of [`ENVIRONMENT`] that are set.
+/// Returns the environment variables that affect a transfer and are set, with their values.
 pub fn environment() -> impl Iterator<Item = (String, String)> {
     let value = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     ENVIRONMENT.into_iter().filter_map(value)

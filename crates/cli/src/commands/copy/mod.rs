@@ -36,7 +36,8 @@ mod transfer;
 mod transfer_options;
 mod work_sharing;
 
-use crate::failure::{job_outcome, Failure};
+use crate::failure::transfer::job_outcome;
+use crate::failure::Failure;
 use crate::options::Common;
 use crate::output as command_output;
 use clap::{ArgAction, Args as ClapArgs};

@@ -1,7 +1,8 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
-use crate::failure::{exit_status_hint, Failure};
+use crate::failure::transfer::exit_status_hint;
+use crate::failure::Failure;
 use crate::options::{address, port};
 use crate::output::stderr_sink;
 use clap::Args;
