@@ -186,7 +186,7 @@ mod tests {
         job.command.push(CommandArg::Bytes(b"\xff it's".to_vec()));
         let text = job_text(&job, &TextStyle::default());
         for part in [
-            "Job 7, cut: its process is gone\n",
+            "Job 7, cut: its process no longer exists\n",
             "numaio copy -a 'my data/' host:to '\u{fffd} it'\\''s'\n",
             "Directory: /home/ada\n",
             "Environment: NUMAIO_SSH=/opt/ssh\n",
