@@ -72,6 +72,7 @@ pub(super) fn chains(
 }
 
 impl Chain {
+    /// Returns the workload of following the chain on a node, idle or under load.
     pub fn workload(
         &self,
         memory: NodeId,

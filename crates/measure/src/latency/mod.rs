@@ -8,13 +8,12 @@ pub use options::LatencyOptions;
 
 use crate::options::CampaignError;
 use crate::pairs::{distance, Pairs};
-use crate::rounds::{self, Finished, Rule, StopReason, Task};
+use crate::rounds::{self, Finished, NodeCell, Rule, StopReason};
 use crate::setting::{Event, Setting};
 use crate::sizes::memory_shortage;
 use crate::warnings::{self, WarningContext};
 use chain::{chains, Chain, LINE_BYTES};
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::ProbeError;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{LatencyWorkload, Pages, Workload};
 use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
@@ -44,7 +43,7 @@ pub fn run(
     let before = setting.conditions();
     let share = if paths.is_empty() { 1.0 } else { 0.5 };
     let rule = Rule { time_limit_s: options.rule.time_limit_s * share, ..options.rule };
-    let tasks = cells.iter().map(|cell| cell.task(topology)).collect();
+    let tasks = cells.iter().map(|cell| cell.task(Workload::Latency, alike(cell, topology))).collect();
     let idle = rounds::run(setting, &rule, tasks, 0, report);
     if let Some(why) = idle.nothing() {
         return Err(CampaignError::Nothing(why));
@@ -82,15 +81,13 @@ pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId,
     (longest > least / LARGE_PART).then_some((node, longest))
 }
 
-/// One cell: a chain and its memory node.
-struct Cell {
-    cpu_node: NodeId,
-    workload: LatencyWorkload,
-    impossible: Option<ProbeError>,
-}
-
-fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &LatencyOptions) -> Vec<Cell> {
-    let cell = |chain: &Chain, memory: NodeId| Cell {
+fn cells(
+    topology: &Topology,
+    pairs: &Pairs,
+    chains: &[Chain],
+    options: &LatencyOptions,
+) -> Vec<NodeCell<LatencyWorkload>> {
+    let cell = |chain: &Chain, memory: NodeId| NodeCell {
         cpu_node: chain.cpu_node,
         workload: chain.workload(memory, None, options),
         // Reserved huge pages do not count as free memory.
@@ -101,22 +98,16 @@ fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &Latency
     wanted.map(|(chain, memory)| cell(chain, memory)).collect()
 }
 
-impl Cell {
-    fn task(&self, topology: &Topology) -> Task {
-        let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
-        let distance = distance(topology, cpu_node, memory).filter(|_| cpu_node != memory);
-        Task {
-            workload: Workload::Latency(self.workload.clone()),
-            group: cpu_node,
-            alike: distance.map(|distance| (0, distance)),
-            impossible: self.impossible.clone(),
-        }
-    }
+/// Returns the key of comparable cells, the SLIT distance; none for local memory.
+fn alike(cell: &NodeCell<LatencyWorkload>, topology: &Topology) -> Option<(u32, u32)> {
+    let (cpu_node, memory) = (cell.cpu_node, cell.workload.memory);
+    let distance = distance(topology, cpu_node, memory).filter(|_| cpu_node != memory)?;
+    Some((0, distance))
 }
 
-fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Warning> {
+fn of_cells(cells: &[NodeCell<LatencyWorkload>], idle: &Finished, options: &LatencyOptions) -> Vec<Warning> {
     let name = |index: usize| {
-        let Cell { cpu_node, workload, .. } = &cells[index];
+        let NodeCell { cpu_node, workload, .. } = &cells[index];
         format!("node {cpu_node} to {}", workload.memory)
     };
     let wanted_huge = options.pages == Pages::Transparent;

@@ -22,7 +22,7 @@ use numaio_schema::{median, PooledNoise};
 use state::State;
 use std::collections::BTreeMap;
 pub use task::Rule;
-pub(crate) use task::{Finished, Measured, StopReason, Task};
+pub(crate) use task::{Finished, Measured, NodeCell, StopReason, Task};
 pub(crate) use visit::VisitOutcome;
 
 /// Relative difference from comparable tasks at which a task is rechecked.

@@ -41,6 +41,27 @@ pub(crate) struct Task {
     pub impossible: Option<ProbeError>,
 }
 
+/// A cell that threads of one node measure.
+pub(crate) struct NodeCell<W> {
+    /// The node of the threads; cells of a node form a group.
+    pub cpu_node: NodeId,
+    pub workload: W,
+    /// Reason why it cannot run, if known in advance.
+    pub impossible: Option<ProbeError>,
+}
+
+impl<W: Clone> NodeCell<W> {
+    /// Returns the task of the cell.
+    pub fn task(&self, workload: fn(W) -> Workload, alike: Option<(u32, u32)>) -> Task {
+        Task {
+            workload: workload(self.workload.clone()),
+            group: self.cpu_node,
+            alike,
+            impossible: self.impossible.clone(),
+        }
+    }
+}
+
 /// Result of a task.
 pub(crate) struct Measured {
     pub reading: Reading,
