@@ -1,8 +1,8 @@
 //! CPU affinity of threads.
 
 use numaio_machine::ids::CpuId;
-use numaio_machine::probe::ProbeError;
 use numaio_machine::ids::MAX_ID;
+use numaio_machine::probe::ProbeError;
 use numaio_machine::set::CpuSet;
 use std::io;
 

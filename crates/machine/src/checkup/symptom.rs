@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub struct Symptom {
     /// The finding.
     pub finding: Finding,
-    /// Index of its device in [`Topology::devices`](crate::topology::Topology::devices); `None` for no device or several.
+    /// Index of its device in [`devices`](crate::topology::Topology::devices); `None` for no device
+    /// or several.
     pub device: Option<usize>,
     /// Node of the affected devices; `None` for all nodes or if unknown.
     pub target: Option<NodeId>,

@@ -11,6 +11,7 @@ pub(super) struct Dir<'a> {
 }
 
 impl<'a> Dir<'a> {
+    /// Starts writing a directory.
     pub fn new(tree: &'a mut Tree, path: impl Into<String>) -> Self {
         Self { tree, path: path.into() }
     }
