@@ -1,14 +1,15 @@
 //! The header of a record: machine, source, method, conditions and warnings.
 
 use crate::phrases;
-use crate::style::{clean, TextPage};
+use crate::style::clean;
+use crate::text_page::TextPage;
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{CopyLoop, Pages};
 use numaio_schema::{MachineSource, Method, Provenance, Record};
 use std::collections::BTreeSet;
 
-pub(super) fn write_model(page: &mut TextPage, record: &Record) {
+pub(crate) fn write_model(page: &mut TextPage, record: &Record) {
     let paragraphs = [method(record), bus_traffic(&record.method)];
     write(page, "I/O bandwidth model of", &record.provenance, &paragraphs);
 }
