@@ -116,7 +116,7 @@ fn files(dir: &Path) -> BTreeMap<Module, SourceFile> {
     let tests: Vec<Module> = files
         .iter()
         .flat_map(|(module, file)| {
-            file.test_modules.iter().map(|test| [&module[..], &[test.clone()]].concat())
+            file.test_modules.iter().map(|test| [&module[..], std::slice::from_ref(test)].concat())
         })
         .collect();
     files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
