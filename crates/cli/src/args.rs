@@ -1,22 +1,12 @@
-//! The command line: all commands, the options common to them, and value parsers.
+//! The command line: the tree of all commands.
 
-use crate::commands::copy;
+use crate::commands::{self, copy};
+use crate::failure::Failure;
+use crate::options::{Common, Invocation};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{
-    Arg, ArgAction, ArgMatches, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand,
-    ValueEnum,
-};
-use numaio_machine::ids::NodeId;
-use numaio_machine::near::Handle;
-use numaio_machine::units::BandwidthUnit;
-use numaio_machine::workload::{CopyLoop, Direction};
-use numaio_schema::ClassRule;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::process::ExitCode;
 
 /// Measure, model and use the I/O bandwidth of NUMA machines.
 ///
@@ -49,6 +39,38 @@ impl Args {
         let matches =
             parse(command, &words).unwrap_or_else(|error| Self::explain_parse_error(error, &words).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Self::command()).exit())
+    }
+
+    /// Runs the requested command.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let common = &self.common;
+        match &self.command {
+            Command::Topology(args) => commands::topology::run(common, args),
+            Command::Model(args) => commands::model::run(common, args),
+            Command::Stream(args) => commands::stream::run(common, args),
+            Command::Latency(args) => commands::latency::run(common, args),
+            Command::Bench(args) => commands::bench::run(common, args),
+            Command::Copy(args) => commands::copy::run(common, args),
+            Command::Jobs(args) => commands::jobs::run(common, args),
+            Command::Serve(args) => commands::serve::run(common, args),
+            Command::Keygen(args) => commands::keygen::run(common, args),
+            Command::Peer(_) => commands::copy::peer::run(&commands::copy::ModelPlacer),
+            Command::Record(args) => commands::record::run(common, args),
+            Command::Compare(args) => commands::compare::run(common, args),
+            Command::Validate(args) => commands::validate::run(common, args),
+            Command::Predict(args) => commands::predict::run(common, args),
+            Command::Export(args) => commands::export::run(common, args),
+            Command::Report(args) => commands::report::run(common, args),
+            Command::Place(args) => commands::place::run(common, args),
+            Command::Run(args) => commands::run::run(common, args),
+            Command::Near(args) => commands::near::run(common, args),
+            Command::Status(args) => commands::status::run(common, args),
+            Command::Plan(args) => commands::plan::run(common, args),
+            Command::Doctor(args) => commands::doctor::run(common, args),
+            Command::Irq(args) => commands::irq::run(common, args),
+            Command::Undo(args) => commands::undo::run(common, args),
+            Command::Generate(args) => commands::generate::run(args, Self::command()),
+        }
     }
 
     /// Names the environment variable of a wrong value, and the alternative to an rsync option that
@@ -100,35 +122,16 @@ fn without_env(command: clap::Command) -> clap::Command {
     command.mut_args(clear).mut_subcommands(without_env)
 }
 
-/// The command line of `numaio run` alone.
-///
-/// Building the options of all commands takes longer than the kernel needs to start a program.
-#[derive(Debug, Parser)]
-#[command(name = "numaio")]
-pub struct RunInvocation {
-    #[command(flatten)]
-    pub common: Common,
-    #[command(subcommand)]
-    command: RunSubcommand,
-}
-
+/// `numaio run` alone, which is parsed without building the options of all commands.
 #[derive(Debug, Subcommand)]
-enum RunSubcommand {
-    Run(crate::commands::run::RunArgs),
+pub enum RunOnly {
+    Run(commands::run::RunArgs),
 }
 
-impl RunInvocation {
-    /// Returns a valid `numaio run` command line; [`Args`] reports errors in others.
-    pub fn from_command_line() -> Option<Self> {
-        std::env::args_os().nth(1).filter(|command| command == "run")?;
-        Self::try_parse().ok()
-    }
-
-    /// Returns the options of `numaio run`.
-    pub fn run(&self) -> &crate::commands::run::RunArgs {
-        let RunSubcommand::Run(args) = &self.command;
-        args
-    }
+/// Returns a valid `numaio run` command line; [`Args`] reports errors in others.
+pub fn run_only() -> Option<Invocation<RunOnly>> {
+    std::env::args_os().nth(1).filter(|command| command == "run")?;
+    Invocation::try_parse().ok()
 }
 
 const AFTER_HELP: &str = "\
@@ -141,358 +144,58 @@ Examples:
 
 Exit status: 0 success; 1 failure; 2 wrong usage; 130 interrupted (completed measurements are kept).";
 
-/// Options common to all commands.
-#[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "Common")]
-pub struct Common {
-    /// Use a recorded machine: a tape file, or amd-dl585-g7, intel-r820 or amd-2p (all emulated)
-    #[arg(long, global = true, value_name = "NAME|TAPE", conflicts_with = "sysroot")]
-    pub machine: Option<String>,
-    /// Read the topology from a copy of /sys and /proc under DIR
-    #[arg(long, global = true, value_name = "DIR")]
-    pub sysroot: Option<PathBuf>,
-    /// Print only errors to standard error: no progress and no remarks
-    #[arg(long, short, global = true)]
-    pub quiet: bool,
-    /// Print details to standard error: files read and written, the machine, elapsed time; copy
-    /// also prints the names of changed files
-    #[arg(long, short, global = true, overrides_with_all = ["verbose", "quiet"])]
-    pub verbose: bool,
-    /// When to use color; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", env = "NUMAIO_COLOR")]
-    pub color: Color,
-    /// Unit of bandwidth: GB/s, GiB/s or Gbit/s
-    #[arg(long, global = true, value_name = "UNIT", default_value = "GB/s", env = "NUMAIO_UNIT")]
-    pub unit: BandwidthUnit,
-}
-
-impl Common {
-    /// Returns options for internal calls, which print nothing to standard error.
-    pub fn silent() -> Self {
-        let unit = BandwidthUnit::default();
-        Self { machine: None, sysroot: None, quiet: true, verbose: false, color: Color::Never, unit }
-    }
-}
-
-/// When to use color.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
 /// The commands. One without a doc comment here has it at its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show nodes, CPUs, memory, distances and devices, and what is misconfigured
-    Topology(TopologyArgs),
+    Topology(commands::topology::TopologyArgs),
     /// Measure bandwidth between nodes, and classify nodes per target and direction
-    Model(ModelArgs),
+    Model(commands::model::ModelArgs),
     /// Measure STREAM between all pairs of nodes
-    Stream(crate::commands::stream::StreamArgs),
+    Stream(commands::stream::StreamArgs),
     /// Measure latency between all pairs of nodes, idle and under load
-    Latency(crate::commands::latency::LatencyArgs),
+    Latency(commands::latency::LatencyArgs),
     /// Measure I/O of a device from every node
-    Bench(crate::commands::bench::BenchArgs),
-    Copy(crate::commands::copy::CopyArgs),
-    Jobs(crate::commands::jobs::JobsArgs),
-    Serve(crate::commands::serve::ServeArgs),
-    Keygen(crate::commands::keygen::KeygenArgs),
+    Bench(commands::bench::BenchArgs),
+    Copy(commands::copy::CopyArgs),
+    Jobs(commands::jobs::JobsArgs),
+    Serve(commands::serve::ServeArgs),
+    Keygen(commands::keygen::KeygenArgs),
     /// Run the remote side of a transfer (internal)
     #[command(hide = true)]
-    Peer(crate::commands::copy::peer::PeerArgs),
+    Peer(commands::copy::peer::PeerArgs),
     /// Record this machine and its measurements in one file, to replay elsewhere
-    Record(RecordArgs),
+    Record(commands::record::RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of a target
-    Compare(crate::commands::compare::CompareArgs),
+    Compare(commands::compare::CompareArgs),
     /// Show how well the copy model predicts measured I/O, by class
-    Validate(crate::commands::validate::ValidateArgs),
+    Validate(commands::validate::ValidateArgs),
     /// Predict the bandwidth of concurrent streams from several nodes to a device
-    Predict(crate::commands::predict::PredictArgs),
+    Predict(commands::predict::PredictArgs),
     /// Export measurements to hwloc and to the kernel's weighted interleave
-    Export(crate::commands::export::ExportArgs),
-    Near(crate::commands::near::ResolveArgs),
+    Export(commands::export::ExportArgs),
+    Near(commands::near::ResolveArgs),
     /// Write a report of saved documents of one or several machines
-    Report(crate::commands::report::ReportArgs),
+    Report(commands::report::ReportArgs),
     /// Show where tasks that use a device should run, and why
-    Place(crate::commands::place::PlaceArgs),
+    Place(commands::place::PlaceArgs),
     /// Run a program near its device, with CPU affinity and memory policy set
     ///
     /// With --tasks or --verify numaio waits for the programs and forwards signals to them. A
     /// signal sent to the process group or the systemd unit therefore arrives twice: use
     /// `timeout --foreground`, and KillMode=mixed in a unit.
-    Run(crate::commands::run::RunArgs),
+    Run(commands::run::RunArgs),
     /// Show on which nodes programs run, and which are remote to their devices
     ///
     /// Exit status: 1 if a named process does not exist or cannot be inspected.
-    Status(crate::commands::status::StatusArgs),
+    Status(commands::status::StatusArgs),
     /// Plan a transfer: optimal threads and bytes on each node
-    Plan(crate::commands::plan::PlanArgs),
-    Doctor(crate::commands::doctor::DoctorArgs),
+    Plan(commands::plan::PlanArgs),
+    Doctor(commands::doctor::DoctorArgs),
     /// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS, XPS
-    Irq(crate::commands::irq::IrqArgs),
-    Undo(crate::commands::undo::UndoArgs),
-    Generate(crate::commands::generate::GenerateArgs),
-}
-
-/// Arguments of `numaio topology`.
-#[derive(Debug, ClapArgs)]
-pub struct TopologyArgs {
-    /// Print JSON
-    #[arg(long, conflicts_with = "svg")]
-    pub json: bool,
-    /// Draw the machine as SVG to FILE (- for standard output)
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-}
-
-/// Arguments of `numaio model`.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Classes and output")]
-pub struct ModelArgs {
-    /// Rule that groups nodes into classes
-    ///
-    /// measured: the fewest groups whose members are all within the level of the group's best.
-    /// paper: class 1 is the target and its package, the rest as measured (Li et al.).
-    /// kmeans: exact k-means, K from 2 to the square root of half the nodes (Cbench).
-    #[arg(long, value_name = "RULE", default_value = "measured", value_parser = ["measured", "paper", "kmeans"])]
-    pub classes: String,
-    /// Maximum distance of a class's members below its best, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent, allow_negative_numbers = true)]
-    pub level: f64,
-    /// Output format; listing is the paper's
-    #[arg(long, value_name = "FORM", default_value = "table")]
-    pub format: Format,
-    /// Print the saved document as JSON; same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-    /// Classify a saved model again, without measuring
-    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
-    pub from: Option<PathBuf>,
-    /// Show visits, confidence interval and drift of every value
-    #[arg(long, conflicts_with_all = ["json", "format"])]
-    pub stats: bool,
-    /// Do not save the model
-    #[arg(long)]
-    pub no_save: bool,
-    #[command(flatten)]
-    pub targets: TargetArgs,
-    #[command(flatten)]
-    pub measuring: MeasuringArgs,
-}
-
-/// Options without effect with `--from`.
-const MEASURING: [&str; 14] = [
-    "machine",
-    "sysroot",
-    "node",
-    "device",
-    "all",
-    "direction",
-    "threads",
-    "hyper_threads",
-    "copy_loop",
-    "hugepages",
-    "precision",
-    "time_limit",
-    "repetitions",
-    "pause_balancing",
-];
-
-/// Output format of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Listing,
-    Json,
-}
-
-/// Options that select targets and directions.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Targets")]
-pub struct TargetArgs {
-    /// Target node; repeatable
-    #[arg(long, short = 'k', value_name = "K", value_parser = node, allow_negative_numbers = true)]
-    pub node: Vec<NodeId>,
-    /// Target the node of this device, given by name or PCI address: eth0, nvme0n1, mlx5_0,
-    /// 0000:3b:00.0 or 3b:00.0; repeatable
-    #[arg(long, short, value_name = "DEV")]
-    pub device: Vec<String>,
-    /// Target every node with CPUs, instead of nodes with devices
-    #[arg(long, short, conflicts_with_all = ["node", "device"])]
-    pub all: bool,
-    /// Direction, as seen from the device
-    #[arg(long, value_name = "DIRECTION", default_value = "both")]
-    pub direction: Directions,
-}
-
-/// Which directions to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Directions {
-    /// Memory to device
-    Write,
-    /// Device to memory
-    Read,
-    /// Both
-    Both,
-}
-
-impl Directions {
-    /// Returns the directions to measure.
-    pub fn list(self) -> Vec<Direction> {
-        match self {
-            Self::Write => vec![Direction::Write],
-            Self::Read => vec![Direction::Read],
-            Self::Both => vec![Direction::Write, Direction::Read],
-        }
-    }
-
-    /// Returns the direction, or none for both.
-    pub fn one(self) -> Option<Direction> {
-        match self {
-            Self::Write => Some(Direction::Write),
-            Self::Read => Some(Direction::Read),
-            Self::Both => None,
-        }
-    }
-}
-
-/// Options of copy measurements.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Measuring")]
-pub struct MeasuringArgs {
-    /// Threads on the target [default: one on each core]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    pub threads: Option<u32>,
-    /// Run one thread on each hardware thread
-    #[arg(long, conflicts_with = "threads")]
-    pub hyper_threads: bool,
-    /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb [default: the fastest here]
-    #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
-    pub copy_loop: Option<CopyLoop>,
-    /// Fixed number of repetitions of every copy, instead of --precision; 100 in the paper
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
-    pub repetitions: Option<u32>,
-    #[command(flatten)]
-    pub rounds: RoundsArgs,
-}
-
-/// Options of measurements that run in rounds.
-#[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Measuring")]
-pub struct RoundsArgs {
-    /// Use reserved huge pages instead of transparent ones
-    #[arg(long)]
-    pub hugepages: bool,
-    /// Measure until the 95 % confidence interval of each median is within this, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
-    pub precision: f64,
-    /// Maximum duration of the measurement, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "300", env = "NUMAIO_TIME_LIMIT", value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: f64,
-    /// Disable automatic NUMA balancing while measuring (needs root)
-    #[arg(long)]
-    pub pause_balancing: bool,
-    /// Seed of the order of visits [default: the time]
-    #[arg(long, value_name = "N", hide = true, value_parser = seed)]
-    pub seed: Option<u64>,
-}
-
-/// Arguments of `numaio record`.
-#[derive(Debug, ClapArgs)]
-pub struct RecordArgs {
-    /// Tape file to write
-    #[arg(long, short, value_name = "TAPE")]
-    pub output: PathBuf,
-    /// Note for users of the tape, such as that the machine is emulated
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    pub note: String,
-    /// Name of the machine [default: the host name]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Record the topology only, without measuring
-    #[arg(long)]
-    pub no_measure: bool,
-    /// Record copies only, without STREAM and latency
-    #[arg(long)]
-    pub no_baselines: bool,
-    /// Also record what `numaio near` needs to resolve this handle; repeatable
-    #[arg(long, value_name = "HANDLE")]
-    pub near: Vec<Handle>,
-    /// Also record the I/O of this bench, such as "disk --file /data", for `numaio bench`, validate
-    /// and predict with the tape; repeatable
-    #[arg(long, value_name = "BENCH", value_parser = crate::commands::bench::parse_line)]
-    pub bench: Vec<crate::commands::bench::BenchCommand>,
-    #[command(flatten)]
-    pub measuring: MeasuringArgs,
-}
-
-/// Parses a node number.
-pub fn node(text: &str) -> Result<NodeId, String> {
-    text.parse().map(NodeId).map_err(|_| "expected a node number, such as 0 or 7".to_owned())
-}
-
-fn copy_loop(text: &str) -> Result<CopyLoop, String> {
-    let names = CopyLoop::ALL.map(CopyLoop::name).join(", ");
-    let found = CopyLoop::ALL.into_iter().find(|copy_loop| copy_loop.name() == text);
-    found.ok_or_else(|| format!("expected one of {names}"))
-}
-
-/// Parses a percentage above 0 and below 100 as a share.
-pub fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
-    let number = number.filter(|number| *number > 0.0 && *number < 100.0);
-    number
-        .map(|number| number / 100.0)
-        .ok_or_else(|| "expected a percentage above 0 and below 100".to_owned())
-}
-
-/// Parses a number of threads or repetitions.
-pub fn count(text: &str) -> Result<u32, String> {
-    integer(1..=10_000)(text)
-}
-
-/// Returns a parser of integers in a range.
-pub fn integer(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
-    move |text| integer_within(text, &range)
-}
-
-/// Parses the number of a port.
-pub fn port(text: &str) -> Result<u16, String> {
-    integer_within(text, &(1..=u16::MAX))
-}
-
-/// Parses a seed.
-pub fn seed(text: &str) -> Result<u64, String> {
-    integer_within(text, &(0..=u64::MAX))
-}
-
-fn integer_within<N: FromStr + PartialOrd + Display>(
-    text: &str,
-    range: &RangeInclusive<N>,
-) -> Result<N, String> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("expected an integer from {} to {}", range.start(), range.end()))
-}
-
-/// Parses an IP address.
-pub fn address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| "expected an IPv4 or IPv6 address".to_owned())
-}
-
-/// Parses a number of seconds above 0.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| "expected a number of seconds above 0".to_owned())
-}
-
-impl ModelArgs {
-    /// Returns the class rule.
-    pub fn rule(&self) -> ClassRule {
-        // clap admits only the names of rules.
-        self.classes.parse().unwrap_or_default()
-    }
+    Irq(commands::irq::IrqArgs),
+    Undo(commands::undo::UndoArgs),
+    Generate(commands::generate::GenerateArgs),
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Automatic NUMA balancing paused during a campaign.
 
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::receipts::{self, UndoOutcome};
 use crate::{output, store};
 use numaio_linux::Kernel;

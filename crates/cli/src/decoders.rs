@@ -10,11 +10,11 @@ pub use crate::commands::copy::peer::Grants;
 pub use crate::commands::serve::config::{Config, ConfigError};
 pub use crate::commands::serve::decode::{admission_request, hello, Admitted};
 
-use crate::failure::Failure;
-use crate::jobs;
-use crate::keys::{self, KnownDaemons};
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
+use numaio_transfer::jobs;
+use numaio_transfer::keys::{self, KnownDaemons};
+use numaio_transfer::TransferError;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -55,6 +55,6 @@ pub fn job(text: &str) -> Result<(String, [String; 2], Vec<OsString>), String> {
     Ok((String::from_utf8_lossy(&again).into_owned(), shown, command))
 }
 
-fn message<T>(done: Result<T, Failure>) -> Result<T, String> {
-    done.map_err(|failure| failure.message)
+fn message<T>(done: Result<T, TransferError>) -> Result<T, String> {
+    done.map_err(|error| error.to_string())
 }

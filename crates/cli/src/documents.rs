@@ -1,7 +1,7 @@
 //! Reading of stored documents.
 
-use crate::args::Common;
 use crate::failure::{self, Failure};
+use crate::options::Common;
 use crate::store::{self, Kind};
 use crate::{input, output};
 use numaio_machine::topology::Identity;

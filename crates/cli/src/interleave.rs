@@ -1,8 +1,8 @@
 //! Weights of weighted interleave: applied in the kernel and restored.
 
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::{output, receipts, store};
 use numaio_linux::Kernel;
 use numaio_machine::control::Change;

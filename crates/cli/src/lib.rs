@@ -10,16 +10,16 @@ mod documents;
 mod failure;
 mod input;
 mod interleave;
-mod jobs;
-mod keys;
 mod locale;
 mod machine;
+mod options;
 mod output;
 mod progress;
 mod receipts;
-mod ssh;
 mod store;
 
+use args::{Args, RunOnly};
+use options::Invocation;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -27,15 +27,15 @@ use std::time::Instant;
 pub fn main() -> ExitCode {
     numaio_linux::process::restore_sigchld_default();
     let start = Instant::now();
-    let done = match args::RunInvocation::from_command_line() {
-        Some(invocation) => {
-            output::set_verbose(&invocation.common);
-            commands::run::run(&invocation.common, invocation.run())
+    let done = match args::run_only() {
+        Some(Invocation { common, command: RunOnly::Run(args) }) => {
+            output::set_verbose(&common);
+            commands::run::run(&common, &args)
         }
         None => {
-            let args = args::Args::from_command_line();
+            let args = Args::from_command_line();
             output::set_verbose(&args.common);
-            commands::run(&args)
+            args.run()
         }
     };
     output::detail(format_args!("finished after {:.2} s", start.elapsed().as_secs_f64()));

@@ -1,8 +1,8 @@
 //! The machine that a command works on: this system, a recorded machine, or a copied file tree.
 
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::input;
+use crate::options::Common;
 use crate::output;
 use numaio_linux::{Kernel, Root};
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};

@@ -1,20 +1,34 @@
 //! Standard output and standard error.
 
-use crate::args::{Color, Common};
 use crate::failure::{self, Failure};
 use crate::locale;
-use crate::store;
+use crate::options::{Color, Common};
+use numaio_linux::user_files;
 use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
+use numaio_transfer::ssh::stderr_relay::LineSink;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 /// Replaces control characters in text from untrusted sources.
 pub fn sanitize(words: &str) -> String {
     DisplayText::new(words).as_str().to_owned()
+}
+
+/// Formats a value as one line of JSON, for another numaio process.
+pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|line| line + "\n")
+}
+
+/// Formats a document as indented JSON.
+pub fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(document).map_err(Failure::new)?;
+    text.push('\n');
+    Ok(text)
 }
 
 /// Writes to standard output.
@@ -36,7 +50,9 @@ pub fn write(path: &Path, text: &str) -> Result<bool, Failure> {
     if path == Path::new("-") {
         return print(text).map(|()| false);
     }
-    store::write_file(path, text.as_bytes()).map(|()| true)
+    user_files::write_file(path, text.as_bytes()).map_err(|error| failure::cannot_write(path, &error))?;
+    detail(format_args!("wrote {}", path.display()));
+    Ok(true)
 }
 
 /// Checks before long work that [`write()`] will succeed.
@@ -44,7 +60,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Ok(());
     }
-    store::check_file(path)
+    user_files::check_file(path).map_err(|error| failure::cannot_write(path, &error))
 }
 
 /// Prints a remark to standard error, unless `--quiet` is given.
@@ -98,6 +114,12 @@ fn print_error(text: &str) {
 /// Wraps each line to a width, with continuation lines indented by two blanks.
 fn wrap_lines(text: &str, width: usize) -> String {
     text.lines().map(|line| numaio_report::wrap_hanging(line, width)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a sink that prints lines of other processes to standard error, unchanged.
+pub fn stderr_sink() -> LineSink {
+    // A failure to write to standard error cannot be reported anywhere.
+    Arc::new(|line| drop(writeln!(io::stderr(), "{line}")))
 }
 
 /// Returns the layout of text on standard output.

@@ -1,6 +1,6 @@
 //! Progress line on standard error, if that is a terminal.
 
-use crate::args::Common;
+use crate::options::Common;
 use numaio_measure::Event;
 use std::io::{self, IsTerminal, Write};
 

@@ -1,10 +1,10 @@
 //! Receipts of changes that numaio made on this machine, stored until the changes are undone.
 
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
-use crate::store::Durable;
+use crate::options::Common;
 use crate::{failure, input, output, store};
+use numaio_linux::user_files::{self, Durable};
 use numaio_linux::Kernel;
 use numaio_machine::control::{boot_id, Change, ControlError};
 use numaio_machine::devices::{interrupt_names, Device};
@@ -74,7 +74,7 @@ pub fn planned_receipt(kernel: &Kernel, machine: &str, applied: Vec<AppliedChang
 pub fn apply(kernel: &Kernel, receipt: Receipt, path: &PathBuf) -> Result<Receipt, ApplyError> {
     let mut save = |receipt: &Receipt| {
         let json = serde_json::to_string(receipt).map_err(|error| error.to_string())?;
-        store::write_file(path, json.as_bytes()).map_err(|failure| failure.message)
+        output::write(path, &json).map(drop).map_err(|failure| failure.message)
     };
     let applied = numaio_place::apply(kernel, receipt, &mut save);
     if matches!(applied, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
@@ -185,7 +185,7 @@ fn save_new(
         number = number.saturating_add(1);
         let id = format!("irq-{number}");
         let path = path_of(&id)?;
-        let created = store::create(&path, json.as_bytes(), Durable(true));
+        let created = user_files::create(&path, json.as_bytes(), Durable(true));
         if created.map_err(|error| failure::cannot_write(&path, &error))? {
             return Ok((id, path));
         }

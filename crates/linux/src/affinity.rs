@@ -1,8 +1,9 @@
 //! CPU affinity of threads.
 
 use numaio_machine::ids::CpuId;
+use numaio_machine::ids::MAX_ID;
 use numaio_machine::probe::ProbeError;
-use numaio_machine::set::{CpuSet, MAX_ID};
+use numaio_machine::set::CpuSet;
 use std::io;
 
 /// 64-bit words of a mask for every possible CPU; glibc's `cpu_set_t` is limited to 1,024 CPUs.

@@ -6,7 +6,7 @@ use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
-use numaio_machine::topology;
+use numaio_machine::topology::memory_left_bytes;
 use numaio_machine::workload::{IoPath, Workload};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,11 +38,6 @@ impl Kernel {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Returns the bytes of memory that the control group still allows.
-    pub(crate) fn limit_bytes(&self) -> Option<u64> {
-        topology::memory_left_bytes(&self.root)
-    }
-
     /// Returns the newest session with a peer; it replaces older sessions of the same name.
     fn peer(&self, name: &str) -> Result<Arc<Peer>, ProbeError> {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,14 +63,14 @@ impl Sysfs for Kernel {
 
 impl Probe for Kernel {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        let limit = self.limit_bytes();
+        let limit = memory_left_bytes(&self.root);
         match workload {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => match &io.through {
                 IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
-                IoPath::Tcp(path) => self.peer(&path.peer)?.run(self, io, path).map(Outcome::Io),
+                IoPath::Tcp(path) => self.peer(&path.peer)?.run(&self.root, limit, io, path).map(Outcome::Io),
                 IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
             },

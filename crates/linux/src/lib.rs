@@ -1,11 +1,17 @@
-//! Linux backend: the only crate of numaio with system calls and `unsafe` code.
+//! Linux backend: measures and changes this machine by system calls.
 //!
-//! It reads files below a root ([`Root`]), runs workloads on pinned threads over bound memory,
-//! resolves handles and changes settings ([`Kernel`]), copies to GPUs ([`cuda`]), starts programs
-//! ([`launch`]), confines this process ([`confine`]) and handles signals ([`interrupt`]).
+//! [`Kernel`] reads sysfs below a [`Root`], runs workloads on pinned threads over bound [`memory`],
+//! resolves handles and changes settings. Its workloads are [`copy`], [`stream`] and latency loops,
+//! [`io`] streams and copies to GPUs ([`cuda`]). [`launch`] starts programs with a binding,
+//! [`process`] and [`child_group`] signal and await them, [`user_files`] writes files atomically,
+//! and [`interrupt`] handles signals.
+//!
+//! `numaio-mover-linux` transfers files with [`affinity`], [`interrupt`], [`memory`], [`process`],
+//! [`random`] and the parts of [`io`] that know disks and rings.
 
 pub mod affinity;
 pub mod child_group;
+mod clock;
 mod control;
 pub mod copy;
 pub mod cuda;
@@ -19,19 +25,16 @@ pub mod memory;
 mod probe;
 pub mod process;
 pub mod random;
+mod refusal;
 mod root;
 pub mod stream;
 pub mod terminal;
 #[cfg(test)]
 mod test_support;
 mod tool;
+pub mod user_files;
 pub mod wait;
 
 pub use kernel::Kernel;
 pub use locate::rtnetlink;
 pub use root::Root;
-
-/// Returns the size of a base page in bytes.
-pub fn page_bytes() -> usize {
-    rustix::param::page_size()
-}

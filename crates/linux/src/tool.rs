@@ -1,6 +1,7 @@
 //! External tools, bound to CPUs and a node, with captured output.
 
 use crate::affinity::Mask;
+use crate::clock::nanoseconds;
 use crate::interrupt;
 use crate::memory::Policy;
 use numaio_machine::probe::{ProbeError, ToolExit, ToolOutcome, ToolOutput};
@@ -46,7 +47,7 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     if interrupted {
         return Err(ProbeError::Interrupted);
     }
-    let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let elapsed_ns = nanoseconds(began);
     let processes = running.into_iter().map(RunningTool::output).collect();
     Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
 }

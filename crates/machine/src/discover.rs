@@ -39,12 +39,14 @@ fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs)
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
     let ((mut machine, some), others) = mode.join(|| (nodes(root), functions()), functions);
+    let found = findings::find_in_resources(&machine);
+    machine.findings.extend(found);
     let functions: Vec<Device> = some.into_iter().chain(others).collect();
     let bridges = Bridges::above(&functions);
     let (some, others) = mode.join(|| bridges.read(root), || bridges.read(root));
     let scan = scan.get_or_init(|| Scan::new(root));
     let found = functions.into_iter().chain(some).chain(others);
-    machine.devices = scan.finish(root, &machine, found);
+    machine.devices = scan.finish(root, &machine.cpus_by_node(), found);
     machine.identity.fingerprint = topology::fingerprint(&machine);
     machine
 }

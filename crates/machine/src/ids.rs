@@ -1,8 +1,12 @@
 //! Types for kernel-assigned numbers.
 
-use crate::set::MAX_ID;
 use serde::{de, Deserialize, Deserializer, Serialize};
 use std::fmt;
+
+/// Largest id accepted from text, to bound the memory that a hostile file can request.
+///
+/// Linux allows 8,192 CPUs and 1,024 nodes.
+pub const MAX_ID: u32 = 1 << 16;
 
 /// A kernel-assigned number; an element of an [`IdSet`](crate::set::IdSet).
 pub trait Id: Copy + Ord {

@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod control;
 pub mod devices;
 pub mod discover;
+mod finding;
 pub mod findings;
 pub mod ids;
 pub mod interleave;

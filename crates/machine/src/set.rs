@@ -1,14 +1,9 @@
 //! Sets of ids, in the kernel's two text formats.
 
-use crate::ids::{CpuId, Id, NodeId};
+use crate::ids::{CpuId, Id, NodeId, MAX_ID};
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::fmt;
-
-/// Largest id accepted from text, to bound the memory that a hostile file can request.
-///
-/// Linux allows 8,192 CPUs and 1,024 nodes.
-pub const MAX_ID: u32 = 1 << 16;
 
 /// Maximum total length of the ranges of one list, to bound the work for a hostile list that
 /// repeats the same ids. The kernel lists each id once.

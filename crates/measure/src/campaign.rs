@@ -1,8 +1,8 @@
 //! Copy campaign: Algorithm 1 of Li et al. (ICPP 2013), in rounds.
 
-use crate::cells::{CopyCell, Target};
+use crate::cells::Target;
 use crate::options::{CampaignError, Options};
-use crate::rounds::{self, Finished, Measured, StopReason, Task};
+use crate::rounds::{self, Finished, Measured, NodeCell, StopReason};
 use crate::setting::{Event, Setting};
 use crate::sizes::caches_assumed;
 use crate::trial::{self, Trial};
@@ -10,7 +10,7 @@ use crate::warnings::{self, WarningContext};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Pages, Sampling, Workload};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Sampling, Workload};
 use numaio_schema::{Cell, Method, Reading, Record, Visit, Warning, RECORD_SCHEMA};
 
 /// Measures every target. Cells that cannot be measured record the reason.
@@ -28,7 +28,7 @@ pub fn run(
     let trial = choose_loop(setting, options, &targets).map_err(CampaignError::Nothing)?;
     report(&Event::LoopChosen(trial.chosen));
     let copies = copies(setting.topology, options, &targets, &trial);
-    let tasks = copies.iter().map(|copy| copy.task(setting.topology)).collect();
+    let tasks = copies.iter().map(|copy| copy.task(Workload::Copy, alike(copy, setting.topology))).collect();
     let mut finished = rounds::run(setting, &options.rule(), tasks, trial.elapsed_ns, report);
     if let Some(why) = finished.nothing() {
         return Err(CampaignError::Nothing(why));
@@ -42,11 +42,12 @@ pub fn run(
         time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
         wanted_huge: options.pages == Pages::Transparent,
     };
-    let name = |index: usize| copies[index].place.flow.to_string();
+    let name = |index: usize| copies[index].workload.flow.to_string();
     warnings.extend(warnings::of_readings(&finished.measured, &name, &context));
     let method = method(options, &targets, &trial, &finished);
     let measured = std::mem::take(&mut finished.measured);
-    let cells = copies.into_iter().zip(measured).map(|(copy, measured)| copy.cell(measured)).collect();
+    let cells =
+        copies.into_iter().zip(measured).map(|(copy, measured)| measured_cell(copy, measured)).collect();
     let provenance = setting.provenance((before, after), warnings, complete);
     Ok(Record { schema: RECORD_SCHEMA.to_owned(), provenance, method, cells })
 }
@@ -98,71 +99,59 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
     Ok((targets, warnings))
 }
 
-/// One cell: the flow and its workload.
-struct Copy {
-    place: CopyCell,
-    workload: CopyWorkload,
-}
-
 /// Returns the cells of all targets.
-fn copies(topology: &Topology, options: &Options, targets: &[Target], trial: &Trial<CopyLoop>) -> Vec<Copy> {
+fn copies(
+    topology: &Topology,
+    options: &Options,
+    targets: &[Target],
+    trial: &Trial<CopyLoop>,
+) -> Vec<NodeCell<CopyWorkload>> {
     let allowed = |node: &NodeId| topology.node(*node).is_some_and(|node| node.memory_allowed);
     let nodes = topology.memory_nodes().iter().filter(allowed).collect();
-    let copy = |target: &Target, place: CopyCell| {
+    let copy = |target: &Target, flow: Flow| {
         let sampling = match options.repetitions {
             Some(count) => Sampling::Repetitions { count },
             None => trial::one_sweep(target.bytes_of_all(), trial.per_s),
         };
-        let workload = target.workload(place.flow, trial.chosen, options.pages, sampling);
-        Copy { place, workload }
+        let workload = target.workload(flow, trial.chosen, options.pages, sampling);
+        NodeCell { cpu_node: target.node, workload, impossible: None }
     };
-    let places = targets.iter().flat_map(|target| {
-        target.cells(&nodes, &options.directions).into_iter().map(move |place| copy(target, place))
+    let copies = targets.iter().flat_map(|target| {
+        target.flows(&nodes, &options.directions).into_iter().map(move |flow| copy(target, flow))
     });
-    places.collect()
+    copies.collect()
 }
 
-impl Copy {
-    fn task(&self, topology: &Topology) -> Task {
-        Task {
-            workload: Workload::Copy(self.workload.clone()),
-            group: self.place.target,
-            alike: self.alike(topology),
-            impossible: None,
-        }
-    }
+/// Returns the key of comparable cells: device write or read, and SLIT distance; none for the
+/// local cell.
+fn alike(copy: &NodeCell<CopyWorkload>, topology: &Topology) -> Option<(u32, u32)> {
+    let (target, flow) = (copy.cpu_node, copy.workload.flow);
+    let write = flow.sink == target;
+    let other = if write { flow.source } else { flow.sink };
+    let distance = topology.distances.as_ref()?.between(target, other)?;
+    (other != target).then_some((u32::from(write), distance))
+}
 
-    /// Returns the key of comparable cells: device write or read, and SLIT distance; none for the
-    /// local cell.
-    fn alike(&self, topology: &Topology) -> Option<(u32, u32)> {
-        let CopyCell { target, flow } = self.place;
-        let write = flow.sink == target;
-        let other = if write { flow.source } else { flow.sink };
-        let distance = topology.distances.as_ref()?.between(target, other)?;
-        (other != target).then_some((u32::from(write), distance))
-    }
-
-    fn cell(self, measured: Measured) -> Cell {
-        let Reading { visits, summary, settled, failure } = measured.reading;
-        let visits = visits.into_iter().map(|visit| Visit {
-            round: visit.round,
-            bytes_copied_per_s: visit.median,
-            min_bytes_copied_per_s: visit.min,
-            max_bytes_copied_per_s: visit.max,
-            samples: visit.samples,
-            start_skew_ns: visit.start_skew_ns,
-            residency: visit.residency,
-            set_aside: visit.set_aside,
-        });
-        Cell {
-            target: self.place.target,
-            flow: self.place.flow,
-            placement: self.workload.placement,
-            visits: visits.collect(),
-            bytes_copied_per_s: summary,
-            settled,
-            failure,
-        }
+fn measured_cell(copy: NodeCell<CopyWorkload>, measured: Measured) -> Cell {
+    let Reading { visits, summary, settled, failure } = measured.reading;
+    let visits = visits.into_iter().map(|visit| Visit {
+        round: visit.round,
+        bytes_copied_per_s: visit.median,
+        min_bytes_copied_per_s: visit.min,
+        max_bytes_copied_per_s: visit.max,
+        samples: visit.samples,
+        start_skew_ns: visit.start_skew_ns,
+        residency: visit.residency,
+        set_aside: visit.set_aside,
+    });
+    Cell {
+        target: copy.cpu_node,
+        flow: copy.workload.flow,
+        placement: copy.workload.placement,
+        visits: visits.collect(),
+        bytes_copied_per_s: summary,
+        settled,
+        failure,
     }
 }
 

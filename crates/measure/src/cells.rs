@@ -1,4 +1,4 @@
-//! Cells of a copy campaign: flows, threads and buffers.
+//! Targets of a copy campaign: flows, threads and buffers.
 
 use crate::options::{CampaignError, Options, Threads};
 use crate::sizes::{per_thread_bytes, usable_bytes, Caches};
@@ -18,13 +18,6 @@ pub struct Target {
     pub bytes_per_thread: u64,
     /// Whether the cache size had to be assumed.
     pub cache_assumed: bool,
-}
-
-/// Flow of one cell, and its target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CopyCell {
-    pub target: NodeId,
-    pub flow: Flow,
 }
 
 impl Target {
@@ -85,16 +78,16 @@ impl Target {
         }
     }
 
-    /// Returns the cells of Algorithm 1: every node with memory in each direction, the local one
+    /// Returns the flows of Algorithm 1: every node with memory in each direction, the local one
     /// once.
-    pub fn cells(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<CopyCell> {
+    pub fn flows(&self, memory_nodes: &NodeSet, directions: &[Direction]) -> Vec<Flow> {
         let flows = directions
             .iter()
             .flat_map(|direction| memory_nodes.iter().map(move |node| Flow::of(*direction, self.node, node)));
-        let mut places: Vec<CopyCell> = flows.map(|flow| CopyCell { target: self.node, flow }).collect();
-        places.sort();
-        places.dedup();
-        places
+        let mut flows: Vec<Flow> = flows.collect();
+        flows.sort();
+        flows.dedup();
+        flows
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cells::choose_cpus;
 use crate::options::{CampaignError, Threads};
 use crate::pairs::{distance, Pairs};
-use crate::rounds::{self, Finished, Rule, StopReason, Task};
+use crate::rounds::{self, Finished, NodeCell, Rule, StopReason};
 use crate::setting::{Event, Setting};
 use crate::sizes::{caches_assumed, memory_shortage, per_thread_bytes, Caches};
 use crate::trial::{self, Trial};
@@ -75,7 +75,8 @@ pub fn run(
         trials.push((*op, trial));
     }
     let cells = cells(topology, &pairs, &rows, &trials, options);
-    let tasks = cells.iter().map(|cell| cell.task(topology, options)).collect();
+    let tasks =
+        cells.iter().map(|cell| cell.task(Workload::Stream, alike(cell, topology, options.scope))).collect();
     let spent_ns = trials.iter().map(|(_, trial)| trial.elapsed_ns).fold(0, u64::saturating_add);
     let mut finished = rounds::run(setting, &options.rule, tasks, spent_ns, report);
     if let Some(why) = finished.nothing() {
@@ -89,7 +90,11 @@ pub fn run(
         time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
         wanted_huge: options.pages == Pages::Transparent,
     };
-    warnings.extend(warnings::of_readings(&finished.measured, &|index| cells[index].name(options), &context));
+    warnings.extend(warnings::of_readings(
+        &finished.measured,
+        &|index| name(&cells[index], options.scope),
+        &context,
+    ));
     let complete = finished.complete() && !left_out;
     let method = method(options, &rows, &trials, &finished);
     let measured = std::mem::take(&mut finished.measured);
@@ -236,26 +241,19 @@ fn choose_loop(
     Ok(trial)
 }
 
-/// One cell: a workload of a CPU node.
-struct Cell {
-    cpu_node: NodeId,
-    workload: StreamWorkload,
-    impossible: Option<ProbeError>,
-}
-
 fn cells(
     topology: &Topology,
     pairs: &Pairs,
     rows: &[Row],
     trials: &[(StreamOp, Trial<StreamLoop>)],
     options: &StreamOptions,
-) -> Vec<Cell> {
+) -> Vec<NodeCell<StreamWorkload>> {
     let mut cells = Vec::new();
     for (op, trial) in trials {
         for row in rows {
             let sampling = trial::one_sweep(row.bytes_of_all(*op), trial.per_s);
             let wanted = pairs.memory_nodes.iter().filter(|memory| pairs.wants(row.cpu_node, *memory));
-            cells.extend(wanted.map(|memory| Cell {
+            cells.extend(wanted.map(|memory| NodeCell {
                 cpu_node: row.cpu_node,
                 workload: row.workload(memory, (*op, trial.chosen), sampling, options.pages),
                 impossible: row.memory_shortage(topology, memory, *op, options.pages),
@@ -265,28 +263,22 @@ fn cells(
     cells
 }
 
-impl Cell {
-    fn task(&self, topology: &Topology, options: &StreamOptions) -> Task {
-        let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
-        // Cores of one node should be equal on its local memory, too.
-        let comparable = cpu_node != memory || options.scope == StreamScope::Core;
-        let distance = distance(topology, cpu_node, memory).filter(|_| comparable);
-        Task {
-            workload: Workload::Stream(self.workload.clone()),
-            group: cpu_node,
-            alike: distance.map(|distance| (self.workload.op as u32, distance)),
-            impossible: self.impossible.clone(),
-        }
-    }
+/// Returns the key of comparable cells: operation and SLIT distance.
+fn alike(cell: &NodeCell<StreamWorkload>, topology: &Topology, scope: StreamScope) -> Option<(u32, u32)> {
+    let (cpu_node, memory) = (cell.cpu_node, cell.workload.memory);
+    // Cores of one node should be equal on its local memory, too.
+    let comparable = cpu_node != memory || scope == StreamScope::Core;
+    let distance = distance(topology, cpu_node, memory).filter(|_| comparable)?;
+    Some((cell.workload.op as u32, distance))
+}
 
-    fn name(&self, options: &StreamOptions) -> String {
-        let StreamWorkload { op, memory, placement, .. } = &self.workload;
-        match options.scope {
-            StreamScope::Node { .. } | StreamScope::HardwareThreads => {
-                format!("{op} by node {} on {memory}", self.cpu_node)
-            }
-            StreamScope::Core => format!("{op} by CPU {} on {memory}", placement.cpus),
+fn name(cell: &NodeCell<StreamWorkload>, scope: StreamScope) -> String {
+    let StreamWorkload { op, memory, placement, .. } = &cell.workload;
+    match scope {
+        StreamScope::Node { .. } | StreamScope::HardwareThreads => {
+            format!("{op} by node {} on {memory}", cell.cpu_node)
         }
+        StreamScope::Core => format!("{op} by CPU {} on {memory}", placement.cpus),
     }
 }
 

@@ -17,7 +17,7 @@ const THREADS: u32 = 8;
 struct Family {
     name: String,
     problems: Vec<PlanProblem>,
-    /// Whether to run microlp too: it needs minutes for the other problems.
+    /// Whether to run the mixed-integer program too: it needs minutes for the other problems.
     mixed: bool,
 }
 

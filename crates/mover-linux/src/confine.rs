@@ -3,7 +3,7 @@
 //! privileges.
 
 use crate::accounts;
-use crate::files::Directory;
+use crate::files::{Directory, Rights};
 use landlock::{
     Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, ABI,
@@ -21,15 +21,6 @@ const READABLE_PATHS: [(&str, &[AccessFs]); 5] = [
     ("/etc/group", &[AccessFs::ReadFile]),
     ("/etc/nsswitch.conf", &[AccessFs::ReadFile]),
 ];
-
-/// Access to a directory tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rights {
-    /// Read files and directories.
-    Read,
-    /// Read, create, change and remove.
-    Write,
-}
 
 /// Achieved confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +59,7 @@ fn create_ruleset(directories: &[(&Directory, Rights)]) -> Result<RulesetCreated
         .scope(Scope::from_all(MAX_ABI))?
         .create()?;
     for (directory, rights) in directories {
-        rules = rules.add_rule(PathBeneath::new(*directory, rights.access()))?;
+        rules = rules.add_rule(PathBeneath::new(*directory, access(*rights)))?;
     }
     for (path, rights) in READABLE_PATHS {
         // Missing files are not needed.
@@ -78,12 +69,11 @@ fn create_ruleset(directories: &[(&Directory, Rights)]) -> Result<RulesetCreated
     Ok(rules)
 }
 
-impl Rights {
-    fn access(self) -> BitFlags<AccessFs> {
-        match self {
-            Self::Read => AccessFs::ReadFile | AccessFs::ReadDir,
-            // No program may be executed.
-            Self::Write => AccessFs::from_all(MAX_ABI) & !AccessFs::Execute,
-        }
+/// Returns the access that rights allow.
+fn access(rights: Rights) -> BitFlags<AccessFs> {
+    match rights {
+        Rights::Read => AccessFs::ReadFile | AccessFs::ReadDir,
+        // No program may be executed.
+        Rights::Write => AccessFs::from_all(MAX_ABI) & !AccessFs::Execute,
     }
 }

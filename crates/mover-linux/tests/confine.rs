@@ -1,8 +1,8 @@
 //! Confinement by Landlock, also of root. A process of its own, since confinement is irrevocable;
 //! within it each test runs on its own thread, which Landlock confines with its children.
 
-use numaio_mover_linux::confine::{confine, ConfinementStatus, Rights};
-use numaio_mover_linux::files::Base;
+use numaio_mover_linux::confine::{confine, ConfinementStatus};
+use numaio_mover_linux::files::{Base, Rights};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};

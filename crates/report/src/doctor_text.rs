@@ -1,7 +1,8 @@
 //! Formats a diagnosis: the causes of lost I/O bandwidth.
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
+use crate::text_page::TextPage;
 use numaio_machine::findings::Severity;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, DiagnosedFinding, Diagnosis, Loss};

@@ -4,8 +4,9 @@
 use crate::io_text::{self, RankedCell};
 use crate::matrix_text::{cell_text, write_notes};
 use crate::number_format::NumberFormat;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;

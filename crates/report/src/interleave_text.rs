@@ -1,8 +1,9 @@
 //! Formats interleave weights as text.
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::interleave::Interleave;
 use numaio_schema::InterleaveWeights;
 

@@ -1,11 +1,12 @@
 //! Formats measured I/O as text: bandwidth by node and number of streams, for each direction.
 
 use crate::matrix_text::{cell_text, write_notes};
-use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{count, joined};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
@@ -41,7 +42,7 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
 pub(crate) fn start_page(record: &IoRecord, style: &TextStyle) -> TextPage {
     let mut page = TextPage::new(style);
     let what = format!("I/O of {} on", device_name(&record.device));
-    header::write(
+    record_header::write(
         &mut page,
         &what,
         &record.provenance,
@@ -276,14 +277,15 @@ pub(crate) fn method_sentence(record: &IoRecord) -> String {
         };
         format!("{how}, {cache}, {order}")
     });
-    let visits = header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    let visits =
+        record_header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
         [
             engine_name(record),
             how.unwrap_or_default(),
             in_flight(method),
             method.area_bytes.map(|bytes| format!("{} touched", format_size(bytes))).unwrap_or_default(),
-            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
             format!("{:.0} s in total", method.rounds.elapsed_s),
         ],

@@ -1,8 +1,9 @@
 //! Formats interrupts, queues and their changes as text.
 
-use crate::model_text::header::date;
-use crate::style::{TextPage, TextStyle};
+use crate::record_header::date;
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::control::Change;
 use numaio_machine::set::CpuSet;
 use numaio_schema::{AppliedChange, DeviceIrqs, IrqDocument, IrqPlan, Receipt};

@@ -1,10 +1,11 @@
 //! Formats a user's transfer jobs as text.
 
-use crate::model_text::header::date;
 use crate::phrases::{bandwidth, count, joined};
 use crate::plan_text::seconds;
-use crate::style::{TextPage, TextStyle};
+use crate::record_header::date;
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::units::format_size;
 use numaio_schema::{CommandArg, Job, JobProblem, JobState};
 use std::borrow::Cow;

@@ -1,11 +1,12 @@
 //! Formats latency as text: matrices, views of targets, and curves under load.
 
 use crate::matrix_text::{cell_text, half_width, write_notes, write_stats, write_views, FigureStats, Matrix};
-use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{joined, short};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::format_size;
@@ -24,7 +25,7 @@ type Show<'a> = dyn Fn(NodeId, &Reading) -> Option<String> + 'a;
 /// The color of a cell is its class in the CPU-centric view of its row, if `views` contains it.
 pub fn latency_text(record: &LatencyRecord, views: &[View], targets: &NodeSet, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    header::write(&mut page, "Latency of", &record.provenance, &[method_sentence(record)]);
+    record_header::write(&mut page, "Latency of", &record.provenance, &[method_sentence(record)]);
     let readings: Readings =
         record.cells.iter().map(|cell| ((cell.cpu_node, cell.memory_node), &cell.ns_per_load)).collect();
     write_matrices(&mut page, &readings, views);
@@ -165,16 +166,16 @@ fn write_all_stats(page: &mut TextPage, record: &LatencyRecord) {
 /// Describes the method of a latency record.
 pub(crate) fn method_sentence(record: &LatencyRecord) -> String {
     let method = &record.method;
-    let buffers = header::size_range(method.bytes.iter().map(|(_, bytes)| *bytes));
+    let buffers = record_header::size_range(method.bytes.iter().map(|(_, bytes)| *bytes));
     let points = record.curves.iter().flat_map(|curve| &curve.points).map(|point| &point.ns_per_load);
     let readings = record.cells.iter().map(|cell| &cell.ns_per_load).chain(points);
     joined(
         [
             "one thread follows a chain of pointers (one random cycle)".to_owned(),
             format!("buffer of {buffers}, stride {}", format_size(u64::from(method.stride_bytes))),
-            header::page_kind(method.pages).to_owned(),
-            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
-            header::visits_per_cell(readings.map(|reading| reading.visits.len())),
+            record_header::page_kind(method.pages).to_owned(),
+            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            record_header::visits_per_cell(readings.map(|reading| reading.visits.len())),
             format!("{:.0} s in total", method.rounds.elapsed_s),
         ],
         "; ",

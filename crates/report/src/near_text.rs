@@ -1,8 +1,9 @@
 //! Formats resolved handles: their devices and nodes.
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_machine::near::{NearDevice, NearNode, Resolved, Step};
 
 /// Formats each handle: its resolution chain, devices, nodes and findings.

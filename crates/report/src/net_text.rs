@@ -1,11 +1,12 @@
 //! Formats network I/O as text: a table for each direction and operation.
 
 use crate::matrix_text::half_width;
-use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{count, joined, short};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
@@ -19,7 +20,7 @@ pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     let what = format!("I/O through {} with {peer}, on", record.device.name);
     let mut paragraphs = vec![method_sentence(record), format!("Local: {}", device_sentence(&record.device))];
     paragraphs.extend(record.remote.as_ref().map(|there| format!("Remote: {}", device_sentence(there))));
-    header::write(&mut page, &what, &record.provenance, &paragraphs);
+    record_header::write(&mut page, &what, &record.provenance, &paragraphs);
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
     }
@@ -113,8 +114,8 @@ fn method_sentence(record: &IoRecord) -> String {
         [
             format!("{} {}", method.engine.title(), method.version),
             "bytes counted at the receiver".to_owned(),
-            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
-            header::visits_per_cell(readings),
+            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            record_header::visits_per_cell(readings),
             format!("{:.0} s in total", method.rounds.elapsed_s),
         ],
         "; ",

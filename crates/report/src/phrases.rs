@@ -5,6 +5,7 @@ use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Cache, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
+use numaio_schema::View;
 use std::collections::BTreeSet;
 
 /// Formats a count with its noun: `1 node`, `2 nodes`.
@@ -289,5 +290,13 @@ pub(crate) fn group_name(group: &[&Device]) -> String {
     match kind {
         "NVMe" | "RDMA" => format!("{} {kind}", group.len()),
         kind => count(group.len(), kind),
+    }
+}
+
+/// Returns the title of a view, or its name if a foreign document has no title.
+pub(crate) fn view_title(view: &View) -> String {
+    match short(&view.title) {
+        title if title.is_empty() => short(&view.name),
+        title => title,
     }
 }

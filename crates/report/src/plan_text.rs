@@ -1,8 +1,9 @@
 //! Formats transfer plans as text.
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{

@@ -1,10 +1,11 @@
 //! Formats a prediction as text: both predictors, the share of each node, and the basis.
 
-use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{self, count};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::units::format_size;
 use numaio_schema::{
     CapSource, Capacities, Estimate, IoPrediction, LimitedBy, MixPrediction, NodeStreams, Sharing,
@@ -49,7 +50,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
         &format!(
             "From measurements of {}, {}: blocks of {}, buffers on each process's node",
             capacities.engine.title(),
-            header::date(prediction.measured_at),
+            record_header::date(prediction.measured_at),
             format_size(capacities.block_bytes)
         ),
     );

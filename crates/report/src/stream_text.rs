@@ -1,10 +1,11 @@
 //! Formats STREAM results as text: matrices, views of targets, and agreement of a node's cores.
 
 use crate::matrix_text::{cell_text, write_notes, write_stats, write_views, FigureStats, Matrix};
-use crate::model_text::header;
 use crate::number_format::NumberFormat;
 use crate::phrases::{count, joined};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::workload::StreamOp;
@@ -19,7 +20,12 @@ type Row = (NodeId, Option<CpuSet>);
 /// Bandwidth is counted as by STREAM, in the unit of `style`.
 pub fn stream_text(record: &StreamRecord, views: &[View], targets: &NodeSet, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    header::write(&mut page, "STREAM on", &record.provenance, &[method_sentence(record), counting(record)]);
+    record_header::write(
+        &mut page,
+        "STREAM on",
+        &record.provenance,
+        &[method_sentence(record), counting(record)],
+    );
     for op in StreamOp::ALL {
         let cells: Vec<&StreamCell> = record.cells.iter().filter(|cell| cell.op == op).collect();
         if !cells.is_empty() {
@@ -174,7 +180,7 @@ pub(crate) fn method_sentence(record: &StreamRecord) -> String {
         method.loops.iter().map(|(op, stream_loop)| format!("{op} with {stream_loop}")).collect();
     let ran = method.trials.iter().filter(|trial| trial.bytes_per_s.is_some());
     let tried: BTreeSet<_> = ran.map(|trial| trial.stream_loop).collect();
-    let trial = header::loop_trial_note(tried.len());
+    let trial = record_header::loop_trial_note(tried.len());
     let threads = match method.scope {
         StreamScope::Core => "one core at a time".to_owned(),
         StreamScope::HardwareThreads => "one thread per hardware thread of the CPU node".to_owned(),
@@ -183,14 +189,15 @@ pub(crate) fn method_sentence(record: &StreamRecord) -> String {
             count(threads as usize, "thread") + " of the CPU node"
         }
     };
-    let arrays = header::size_range(method.bytes_per_array.iter().map(|(_, bytes)| *bytes));
-    let visits = header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    let arrays = record_header::size_range(method.bytes_per_array.iter().map(|(_, bytes)| *bytes));
+    let visits =
+        record_header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
         [
             format!("{}{trial}", loops.join(", ")),
             format!("{threads}, arrays of {arrays} per thread"),
-            header::page_kind(method.pages).to_owned(),
-            header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
+            record_header::page_kind(method.pages).to_owned(),
+            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
             visits,
             format!("{:.0} s in total", method.rounds.elapsed_s),
         ],

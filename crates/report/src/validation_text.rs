@@ -1,10 +1,11 @@
 //! Formats a validation as text, like Tables IV and V of Li et al. (ICPP 2013), with conclusions.
 
-use crate::model_text::header::{self, percent};
 use crate::number_format::NumberFormat;
 use crate::phrases::{self, count};
-use crate::style::{TextPage, TextStyle};
+use crate::record_header::{self, percent};
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
@@ -27,7 +28,7 @@ pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
     page.paragraph(
         0,
         2,
-        &format!("Measured: {}; latest {}", devices.join(", "), header::date(validation.measured_at)),
+        &format!("Measured: {}; latest {}", devices.join(", "), record_header::date(validation.measured_at)),
     );
     for warning in &validation.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));

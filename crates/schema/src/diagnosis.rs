@@ -1,15 +1,14 @@
 //! Problems that cost I/O bandwidth on a machine, and their fixes.
 
-use crate::{DocumentError, MachineSource};
+use crate::read::{read, DocumentError};
+use crate::schemas::DIAGNOSIS_SCHEMA;
+use crate::MachineSource;
 use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`Diagnosis`].
-pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 
 /// Problems that cost I/O bandwidth on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +103,6 @@ impl Diagnosis {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, DIAGNOSIS_SCHEMA)
+        read(text, DIAGNOSIS_SCHEMA)
     }
 }

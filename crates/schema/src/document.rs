@@ -1,33 +1,15 @@
-//! Reading a stored document of any kind, and the errors of reading.
+//! A stored document of any kind.
 
-use crate::{
-    Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
-    Record, StreamRecord, TopologyDocument, Validation, View,
-};
-use crate::{
+use crate::read::{parse, schema_of, unexpected, DocumentError};
+use crate::schemas::{
     COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
     PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
     VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
-use serde::de::DeserializeOwned;
-
-/// The schemas of all documents.
-const SCHEMAS: [&str; 14] = [
-    TOPOLOGY_SCHEMA,
-    RECORD_SCHEMA,
-    MODEL_SCHEMA,
-    STREAM_SCHEMA,
-    LATENCY_SCHEMA,
-    IO_SCHEMA,
-    VIEW_SCHEMA,
-    COMPARISON_SCHEMA,
-    VALIDATION_SCHEMA,
-    PREDICTION_SCHEMA,
-    PLACEMENT_SCHEMA,
-    RECEIPT_SCHEMA,
-    PLAN_PROBLEM_SCHEMA,
-    PLAN_SCHEMA,
-];
+use crate::{
+    Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
+    Record, StreamRecord, TopologyDocument, Validation, View,
+};
 
 /// A stored document of any kind.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,43 +44,6 @@ pub enum Document {
     Plan(Box<Plan>),
 }
 
-/// An error of reading a document.
-#[derive(Debug, thiserror::Error)]
-pub enum DocumentError {
-    /// Invalid JSON, such as a truncated file.
-    #[error("{}", explain_syntax(.0))]
-    NotJson(serde_json::Error),
-    /// JSON without a field `schema`.
-    #[error("no field `schema`: not a numaio document")]
-    NoSchema,
-    /// A document of another kind.
-    #[error("expected a {wanted}, got '{}'", found.escape_debug())]
-    WrongKind {
-        /// The expected schema.
-        wanted: &'static str,
-        /// The schema of the document.
-        found: String,
-    },
-    /// An unknown version of a known document.
-    #[error("'{}' was written by {age} numaio; this version reads {known}", found.escape_debug())]
-    UnsupportedVersion {
-        /// The schema of the document.
-        found: String,
-        /// The known schema.
-        known: &'static str,
-        /// Either `a newer` or `an older`.
-        age: &'static str,
-    },
-    /// A document that does not conform to its schema.
-    #[error("field `{field}`: {why}")]
-    Malformed {
-        /// The path of the field, such as `cells[3].bytes_per_s.visits[0].median`.
-        field: String,
-        /// The reason.
-        why: String,
-    },
-}
-
 impl Document {
     /// Reads a document of any kind.
     ///
@@ -123,63 +68,5 @@ impl Document {
             PLAN_SCHEMA => Self::Plan(parse(text)?),
             _ => return Err(unexpected(schema, "document of a machine or a measurement")),
         })
-    }
-}
-
-/// Reads a document of the expected schema.
-pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, DocumentError> {
-    let schema = schema_of(text)?;
-    if schema != wanted {
-        return Err(unexpected(schema, wanted));
-    }
-    parse(text)
-}
-
-fn schema_of(text: &str) -> Result<String, DocumentError> {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        schema: Option<String>,
-    }
-    let head: Result<Head, _> = serde_json::from_str(text);
-    match head {
-        Ok(head) => head.schema.ok_or(DocumentError::NoSchema),
-        // An array, a number, or a schema that is not a string: JSON, but not a document.
-        Err(error) if error.is_data() => Err(DocumentError::NoSchema),
-        Err(error) => Err(DocumentError::NotJson(error)),
-    }
-}
-
-fn explain_syntax(error: &serde_json::Error) -> String {
-    let (line, column) = (error.line(), error.column());
-    match error.is_eof() {
-        true => format!("incomplete JSON: it ends at line {line}, column {column}"),
-        false => format!("not JSON: line {line}, column {column}"),
-    }
-}
-
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = error.path().to_string();
-        DocumentError::Malformed { field, why: error.into_inner().to_string() }
-    })
-}
-
-/// Returns the error for an unexpected schema.
-fn unexpected(found: String, wanted: &'static str) -> DocumentError {
-    let found: String = found.chars().take(80).collect();
-    let split = |schema: &str| -> Option<(String, u32)> {
-        let (name, version) = schema.rsplit_once('/')?;
-        Some((name.to_owned(), version.parse().ok()?))
-    };
-    let known_version = split(&found).and_then(|(name, version)| {
-        let known =
-            SCHEMAS.into_iter().find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
-        (known == wanted || !SCHEMAS.contains(&wanted)).then_some(())?;
-        Some((known, if version > split(known)?.1 { "a newer" } else { "an older" }))
-    });
-    match known_version {
-        Some((known, age)) if found != known => DocumentError::UnsupportedVersion { found, known, age },
-        _ => DocumentError::WrongKind { wanted, found },
     }
 }

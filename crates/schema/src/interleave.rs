@@ -4,14 +4,11 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::workload::StreamOp;
 use serde::{Deserialize, Serialize};
 
-/// Schema and version of [`InterleaveWeights`].
-pub const INTERLEAVE_SCHEMA: &str = "numaio/interleave/1";
-
 /// Weights for the kernel's weighted interleave policy, computed from measured bandwidths
 /// (`Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterleaveWeights {
-    /// [`INTERLEAVE_SCHEMA`].
+    /// [`INTERLEAVE_SCHEMA`](crate::INTERLEAVE_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,

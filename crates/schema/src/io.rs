@@ -1,14 +1,13 @@
 //! Measured I/O of a device.
 
-use crate::{DocumentError, Provenance, Reading, Rounds, Summary};
+use crate::read::{read, DocumentError};
+use crate::schemas::IO_SCHEMA;
+use crate::{Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`IoRecord`].
-pub const IO_SCHEMA: &str = "numaio/io/1";
 
 /// Bandwidth of a device, measured from nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -197,6 +196,6 @@ impl IoRecord {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, IO_SCHEMA)
+        read(text, IO_SCHEMA)
     }
 }

@@ -1,14 +1,13 @@
 //! Interrupts of devices: the CPUs that serve them, and the planned CPUs.
 
-use crate::{AppliedChange, DocumentError};
+use crate::read::{read, DocumentError};
+use crate::schemas::IRQ_SCHEMA;
+use crate::AppliedChange;
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering::NetQueues;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`IrqDocument`].
-pub const IRQ_SCHEMA: &str = "numaio/irq/1";
 
 /// Interrupts and packet steering of devices of one machine, and a plan if one was requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,6 +73,6 @@ impl IrqDocument {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, IRQ_SCHEMA)
+        read(text, IRQ_SCHEMA)
     }
 }

@@ -1,11 +1,9 @@
 //! A record of a transfer, for `numaio jobs` to list, cancel and resume.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::JOB_SCHEMA;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Schema and version of [`Job`].
-pub const JOB_SCHEMA: &str = "numaio/job/1";
 
 /// A transfer by `numaio copy`, saved while it runs and when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,7 +167,7 @@ impl Job {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, JOB_SCHEMA)
+        read(text, JOB_SCHEMA)
     }
 
     /// Maximum bytes of a name as JSON: a name has up to 4,095 bytes, and each may be shown as

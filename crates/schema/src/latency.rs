@@ -1,12 +1,11 @@
 //! Latency between CPU nodes and memory nodes, idle and under load.
 
-use crate::{DocumentError, Provenance, Reading, Rounds, Summary};
+use crate::read::{read, DocumentError};
+use crate::schemas::LATENCY_SCHEMA;
+use crate::{Provenance, Reading, Rounds, Summary};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::workload::{Pages, Placement};
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`LatencyRecord`].
-pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
 
 /// Memory latency measured by pointer chasing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +83,6 @@ impl LatencyRecord {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, LATENCY_SCHEMA)
+        read(text, LATENCY_SCHEMA)
     }
 }

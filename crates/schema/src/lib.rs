@@ -16,9 +16,12 @@ mod placement;
 mod plan;
 mod plan_pools;
 mod prediction;
+mod provenance;
+mod read;
 mod reading;
 mod receipt;
 mod record;
+mod schemas;
 mod status;
 mod stream;
 mod summary;
@@ -27,45 +30,45 @@ mod validation;
 mod verification;
 mod view;
 
-pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss, DIAGNOSIS_SCHEMA};
-pub use document::{Document, DocumentError};
-pub use interleave::{InterleaveWeights, NodeWeight, INTERLEAVE_SCHEMA};
-pub use io::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, IO_SCHEMA};
-pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq, IRQ_SCHEMA};
-pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals, JOB_SCHEMA};
-pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, LATENCY_SCHEMA};
-pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel, MODEL_SCHEMA};
-pub use near::{NearDocument, NEAR_SCHEMA};
+pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
+pub use document::Document;
+pub use interleave::{InterleaveWeights, NodeWeight};
+pub use io::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd};
+pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq};
+pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals};
+pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};
+pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
+pub use near::NearDocument;
 pub use placement::{
     Basis, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
-    TaskPlacement, PLACEMENT_SCHEMA,
+    TaskPlacement,
 };
 pub use plan::{
     Objective, PathId, PathRates, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage,
     PlannedPath, Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer,
-    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
     CapSource, Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
-    NodeCapacity, NodeStreams, Sharing, StreamsCapacity, PREDICTION_SCHEMA,
+    NodeCapacity, NodeStreams, Sharing, StreamsCapacity,
 };
-pub use reading::{Provenance, Reading, ReadingVisit, Rounds};
-pub use receipt::{AppliedChange, Receipt, RECEIPT_SCHEMA};
-pub use record::{Cell, LoopTrial, MachineSource, Method, Record, Visit, Warning, RECORD_SCHEMA};
-pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
-pub use stream::{
-    PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial, STREAM_SCHEMA,
+pub use provenance::{MachineSource, Provenance, Warning};
+pub use read::DocumentError;
+pub use reading::{Reading, ReadingVisit, Rounds};
+pub use receipt::{AppliedChange, Receipt};
+pub use record::{Cell, LoopTrial, Method, Record, Visit};
+pub use schemas::{
+    COMPARISON_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
+    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
+    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
+    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
+pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
+pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
-pub use topology::{TopologyDocument, TOPOLOGY_SCHEMA};
+pub use topology::TopologyDocument;
 pub use validation::{
     Column, Merge, Role, Split, Spread, ValidatedClass, ValidatedDirection, Validation, Verdict,
-    VALIDATION_SCHEMA,
 };
-pub use verification::{DeviceObservation, TaskObservation, Verification, VERIFICATION_SCHEMA};
-pub use view::{
-    Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass, COMPARISON_SCHEMA, VIEW_SCHEMA,
-};
-
-pub(crate) use document::read;
+pub use verification::{DeviceObservation, TaskObservation, Verification};
+pub use view::{Agreement, Comparison, Inversion, NodeValue, Quantity, View, ViewClass};

@@ -1,15 +1,14 @@
 //! The I/O bandwidth model of a machine: classes of nodes by target and direction.
 
-use crate::{DocumentError, Record};
+use crate::read::{read, DocumentError};
+use crate::schemas::MODEL_SCHEMA;
+use crate::Record;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-
-/// Schema and version of [`Model`].
-pub const MODEL_SCHEMA: &str = "numaio/model/1";
 
 /// Bandwidth classes of a machine, with the underlying measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,7 +111,7 @@ impl Model {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, MODEL_SCHEMA)
+        read(text, MODEL_SCHEMA)
     }
 }
 

@@ -1,11 +1,9 @@
 //! The devices and nodes of handles.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::NEAR_SCHEMA;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`NearDocument`].
-pub const NEAR_SCHEMA: &str = "numaio/near/1";
 
 /// Handles resolved to devices and nodes, as `numaio near --json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +27,6 @@ impl NearDocument {
     /// # Errors
     /// If the text is not such a document, or has another version.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, NEAR_SCHEMA)
+        read(text, NEAR_SCHEMA)
     }
 }

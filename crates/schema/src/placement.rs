@@ -1,6 +1,8 @@
 //! Placement of the tasks of a program, with reasons.
 
-use crate::{DocumentError, MachineSource};
+use crate::read::{read, DocumentError};
+use crate::schemas::PLACEMENT_SCHEMA;
+use crate::MachineSource;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
@@ -8,9 +10,6 @@ use numaio_machine::workload::{Direction, MemoryBinding};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-
-/// Schema and version of [`PlacementPlan`].
-pub const PLACEMENT_SCHEMA: &str = "numaio/placement/1";
 
 /// A placement of the tasks of a program.
 ///
@@ -153,7 +152,7 @@ impl PlacementPlan {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, PLACEMENT_SCHEMA)
+        read(text, PLACEMENT_SCHEMA)
     }
 }
 

@@ -8,16 +8,11 @@
 //! memory node v. A path is named by its device node and its memory node in both directions;
 //! received data takes the same paths in reverse.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::{PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`PlanProblem`].
-pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
-
-/// Schema and version of [`Plan`].
-pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 
 /// A planning problem.
 ///
@@ -336,7 +331,7 @@ impl PlanProblem {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, PLAN_PROBLEM_SCHEMA)
+        read(text, PLAN_PROBLEM_SCHEMA)
     }
 
     /// Returns the bytes of all data. Saturates.
@@ -351,7 +346,7 @@ impl Plan {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, PLAN_SCHEMA)
+        read(text, PLAN_SCHEMA)
     }
 
     /// Returns the stages that take the total predicted time, within a millionth.

@@ -1,13 +1,12 @@
 //! Predicted bandwidth of a device shared by streams of several nodes.
 
-use crate::{DocumentError, IoEngine, Warning};
+use crate::read::{read, DocumentError};
+use crate::schemas::PREDICTION_SCHEMA;
+use crate::{IoEngine, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`IoPrediction`].
-pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
 
 /// Aggregate bandwidth of a device for a mix of streams, by two predictors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -189,7 +188,7 @@ impl IoPrediction {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, PREDICTION_SCHEMA)
+        read(text, PREDICTION_SCHEMA)
     }
 }
 

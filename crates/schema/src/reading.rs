@@ -1,30 +1,8 @@
-//! Repeated measurements of one value, and their origin.
+//! Repeated measurements of one value.
 
-use crate::{MachineSource, Summary, Warning};
-use numaio_machine::conditions::Conditions;
+use crate::Summary;
 use numaio_machine::probe::Residency;
-use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
-
-/// The origin of measurements, common to all records.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Provenance {
-    /// Version of numaio that measured.
-    pub numaio: String,
-    /// Start of the campaign in seconds since 1970; for a tape, the time of recording.
-    pub measured_at: u64,
-    /// The machine.
-    pub machine: Identity,
-    /// Whether the source was this machine, a tape or a simulation.
-    pub source: MachineSource,
-    /// Conditions before the first and after the last measurement.
-    pub conditions: (Conditions, Conditions),
-    /// Reasons to doubt the values.
-    pub warnings: Vec<Warning>,
-    /// Whether every requested value settled within the precision. False after an interrupt, a time
-    /// limit or a failed measurement.
-    pub complete: bool,
-}
 
 /// Stopping criteria of a campaign in rounds, and its progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

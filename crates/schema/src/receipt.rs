@@ -1,12 +1,10 @@
 //! The changes to a machine, and how to undo them.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::RECEIPT_SCHEMA;
 use numaio_machine::control::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Schema and version of [`Receipt`].
-pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";
 
 /// The changes applied to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +71,6 @@ impl Receipt {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, RECEIPT_SCHEMA)
+        read(text, RECEIPT_SCHEMA)
     }
 }

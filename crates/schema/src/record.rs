@@ -1,13 +1,12 @@
 //! The record of a measurement campaign: method, conditions and results.
 
-use crate::{DocumentError, Provenance, Summary};
+use crate::read::{read, DocumentError};
+use crate::schemas::RECORD_SCHEMA;
+use crate::{Provenance, Summary};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::Residency;
 use numaio_machine::workload::{CopyLoop, Flow, Pages, Placement};
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`Record`].
-pub const RECORD_SCHEMA: &str = "numaio/record/1";
 
 /// A campaign of measurements on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,23 +20,6 @@ pub struct Record {
     pub method: Method,
     /// The measurements, by flow.
     pub cells: Vec<Cell>,
-}
-
-/// The source of a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "from", rename_all = "lowercase")]
-pub enum MachineSource {
-    /// This machine.
-    Live,
-    /// A tape.
-    Tape {
-        /// The name of the tape.
-        name: String,
-        /// The note on the tape, such as that the machine was emulated.
-        note: String,
-    },
-    /// A simulation.
-    Simulated,
 }
 
 /// The method of a campaign.
@@ -125,22 +107,13 @@ pub struct Visit {
     pub set_aside: Option<String>,
 }
 
-/// A reason to doubt measurements.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    /// A stable name, such as `other-load`.
-    pub rule: String,
-    /// A sentence for users, with the cause if it is known.
-    pub what: String,
-}
-
 impl Record {
     /// Reads a record.
     ///
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, RECORD_SCHEMA)
+        read(text, RECORD_SCHEMA)
     }
 
     /// Returns the cell of a flow measured from a target.

@@ -1,13 +1,11 @@
 //! Where running programs are, relative to the devices they use.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::STATUS_SCHEMA;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Schema and version of [`Status`].
-pub const STATUS_SCHEMA: &str = "numaio/status/1";
 
 /// Running programs, and which of them are remote from their devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +95,6 @@ impl Status {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, STATUS_SCHEMA)
+        read(text, STATUS_SCHEMA)
     }
 }

@@ -1,12 +1,11 @@
 //! STREAM between CPU nodes and memory nodes.
 
-use crate::{ClassRule, DocumentError, Provenance, Reading, Rounds};
+use crate::read::{read, DocumentError};
+use crate::schemas::STREAM_SCHEMA;
+use crate::{ClassRule, Provenance, Reading, Rounds};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`StreamRecord`].
-pub const STREAM_SCHEMA: &str = "numaio/stream/1";
 
 /// STREAM results for pairs of CPU node and memory node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,6 +117,6 @@ impl StreamRecord {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, STREAM_SCHEMA)
+        read(text, STREAM_SCHEMA)
     }
 }

@@ -1,11 +1,9 @@
 //! The topology of a machine.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::TOPOLOGY_SCHEMA;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`TopologyDocument`].
-pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
 
 /// The topology of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +35,6 @@ impl TopologyDocument {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, TOPOLOGY_SCHEMA)
+        read(text, TOPOLOGY_SCHEMA)
     }
 }

@@ -1,15 +1,14 @@
 //! The copy model compared with measured I/O: Tables IV and V of Li et al. (ICPP 2013) for this
 //! machine.
 
-use crate::{Agreement, ClassRule, DocumentError, View, Warning};
+use crate::read::{read, DocumentError};
+use crate::schemas::VALIDATION_SCHEMA;
+use crate::{Agreement, ClassRule, View, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
-
-/// Schema and version of [`Validation`].
-pub const VALIDATION_SCHEMA: &str = "numaio/validation/1";
 
 /// How well the classes of a target's model predict the bandwidth of its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -153,7 +152,7 @@ impl Validation {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, VALIDATION_SCHEMA)
+        read(text, VALIDATION_SCHEMA)
     }
 }
 

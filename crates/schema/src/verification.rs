@@ -1,12 +1,10 @@
 //! Whether tasks ran as planned.
 
-use crate::DocumentError;
+use crate::read::{read, DocumentError};
+use crate::schemas::VERIFICATION_SCHEMA;
 use numaio_machine::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Schema and version of [`Verification`].
-pub const VERIFICATION_SCHEMA: &str = "numaio/verification/1";
 
 /// Observations of running tasks, compared with their plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,7 +59,7 @@ impl Verification {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, VERIFICATION_SCHEMA)
+        read(text, VERIFICATION_SCHEMA)
     }
 
     /// Returns the share of memory on planned nodes; `None` without observed memory.

@@ -3,17 +3,14 @@
 //! A view holds one method's value for every node, seen from a target: hop distance, latency,
 //! STREAM, the copy model or measured I/O. Any two views can be compared.
 
-use crate::{DocumentError, Warning};
+use crate::read::{read, DocumentError};
+use crate::schemas::{COMPARISON_SCHEMA, VIEW_SCHEMA};
+use crate::Warning;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
-
-/// Version of [`View`] as a document of its own.
-pub const VIEW_SCHEMA: &str = "numaio/view/1";
-/// Schema and version of [`Comparison`].
-pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
 /// One method's values for every node, seen from a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -156,7 +153,7 @@ impl View {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, VIEW_SCHEMA)
+        read(text, VIEW_SCHEMA)
     }
 
     /// Returns the value of a node.
@@ -171,7 +168,7 @@ impl Comparison {
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        crate::read(text, COMPARISON_SCHEMA)
+        read(text, COMPARISON_SCHEMA)
     }
 }
 

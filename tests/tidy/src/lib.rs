@@ -3,6 +3,8 @@
 //! The package links no other crate of the workspace, so that `make check` stays fast.
 
 #[cfg(test)]
+mod circles;
+#[cfg(test)]
 mod language;
 #[cfg(test)]
 mod links;

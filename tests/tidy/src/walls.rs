@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Crates and the crates that they may depend on; `dev-dependencies` do not count.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("machine", &[]),
     ("schema", &["machine"]),
     ("linux", &["machine"]),
@@ -18,9 +18,22 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("mover", &[]),
     ("mover-linux", &["machine", "mover", "linux"]),
     ("report", &["machine", "schema"]),
+    ("transfer", &["machine", "schema", "linux", "mover", "mover-linux"]),
     (
         "cli",
-        &["machine", "schema", "linux", "sim", "measure", "model", "place", "mover", "mover-linux", "report"],
+        &[
+            "machine",
+            "schema",
+            "linux",
+            "sim",
+            "measure",
+            "model",
+            "place",
+            "mover",
+            "mover-linux",
+            "report",
+            "transfer",
+        ],
     ),
     // No crate depends on the last two.
     ("fuzz", &["machine", "schema", "linux", "mover", "mover-linux", "cli"]),

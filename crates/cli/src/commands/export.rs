@@ -1,9 +1,10 @@
 //! `numaio export`: writes measurements in the formats of other programs.
 
-use super::{json, tape_documents};
-use crate::args::{node, Common};
+use super::tape_documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{node, Common};
+use crate::output::json;
 use crate::store::Kind;
 use crate::{documents, interleave, output};
 use clap::{Args, ValueEnum};

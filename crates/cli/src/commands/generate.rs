@@ -1,9 +1,8 @@
 //! `numaio generate`: man pages and shell completions.
 
-use crate::args::Args;
 use crate::failure::Failure;
 use crate::output;
-use clap::{Args as ClapArgs, Command, CommandFactory, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Command, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::fs;
 use std::io;
@@ -48,31 +47,31 @@ Examples:
   numaio generate man copy | man -l -         read one page
   numaio generate man --dir /usr/local/share/man/man1";
 
-/// Runs `numaio generate`.
-pub fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+/// Runs `numaio generate` for the command line `numaio`.
+pub fn run(args: &GenerateArgs, numaio: Command) -> Result<ExitCode, Failure> {
     match &args.output {
-        Generated::Completions { dir: Some(dir), .. } => write_completions(dir)?,
+        Generated::Completions { dir: Some(dir), .. } => write_completions(dir, &numaio)?,
         Generated::Completions { shell, .. } => {
-            output::print(&completions(shell.unwrap_or(Shell::Bash)))?;
+            output::print(&completions(shell.unwrap_or(Shell::Bash), &numaio))?;
         }
-        Generated::Man { dir: Some(dir), .. } => write_man_pages(dir)?,
-        Generated::Man { command, .. } => output::print(&man_page(command)?)?,
+        Generated::Man { dir: Some(dir), .. } => write_man_pages(dir, numaio)?,
+        Generated::Man { command, .. } => output::print(&man_page(command, numaio)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_completions(dir: &Path) -> Result<(), Failure> {
+fn write_completions(dir: &Path, numaio: &Command) -> Result<(), Failure> {
     create_dir(dir)?;
     for shell in Shell::value_variants() {
         let path = dir.join(clap_complete::Generator::file_name(shell, "numaio"));
-        fs::write(&path, completions(*shell)).map_err(|error| Failure::file(&path, error))?;
+        fs::write(&path, completions(*shell, numaio)).map_err(|error| Failure::file(&path, error))?;
     }
     Ok(())
 }
 
-fn write_man_pages(dir: &Path) -> Result<(), Failure> {
+fn write_man_pages(dir: &Path, numaio: Command) -> Result<(), Failure> {
     create_dir(dir)?;
-    clap_mangen::generate_to(Args::command(), dir).map_err(|error| Failure::file(dir, error))
+    clap_mangen::generate_to(numaio, dir).map_err(|error| Failure::file(dir, error))
 }
 
 fn create_dir(dir: &Path) -> Result<(), Failure> {
@@ -80,9 +79,9 @@ fn create_dir(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the completion script of a shell.
-fn completions(shell: Shell) -> String {
+fn completions(shell: Shell, numaio: &Command) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut visible(&Args::command()), "numaio", &mut script);
+    clap_complete::generate(shell, &mut visible(numaio), "numaio", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     if shell == Shell::Bash {
         use_bash_file_completion(&script)
@@ -103,8 +102,7 @@ fn use_bash_file_completion(script: &str) -> String {
 
 /// Returns the man page of numaio or of a command, given as the names of the command and its
 /// subcommands.
-fn man_page(names: &[String]) -> Result<String, Failure> {
-    let mut command = Args::command();
+fn man_page(names: &[String], mut command: Command) -> Result<String, Failure> {
     command.build();
     for name in names {
         let found = command.find_subcommand(name).cloned();

@@ -1,9 +1,10 @@
 //! `numaio irq`: CPUs that serve the interrupts and queues of devices.
 
-use super::{json, placement, undo};
-use crate::args::Common;
+use super::{placement, undo};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
+use crate::output::json;
 use crate::{output, receipts};
 use clap::{Args, Subcommand};
 use numaio_linux::Kernel;

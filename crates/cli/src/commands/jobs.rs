@@ -1,13 +1,16 @@
 //! `numaio jobs`: list, cancel and resume transfers.
 
-use super::{copy, json};
-use crate::args::{self, integer, Common};
+use super::copy;
+use crate::failure::transfer::job_outcome;
 use crate::failure::{Failure, INTERRUPTED};
-use crate::{jobs, output};
+use crate::options::{integer, Common, Invocation};
+use crate::output;
+use crate::output::json;
 use clap::{Args, Parser, Subcommand};
 use numaio_linux::process::ProcessHandle;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
+use numaio_transfer::jobs;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -74,8 +77,8 @@ pub fn run(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
 
 /// Returns all jobs, and reports the files that are not jobs.
 fn all(common: &Common) -> Result<Vec<Job>, Failure> {
-    let (jobs, failures) = jobs::all()?;
-    failures.iter().for_each(|failure| output::remark(common, &failure.message));
+    let (jobs, errors) = jobs::all()?;
+    errors.iter().for_each(|error| output::remark(common, &error.to_string()));
     Ok(jobs)
 }
 
@@ -147,6 +150,12 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
+/// `numaio copy` alone.
+#[derive(Debug, Subcommand)]
+enum CopyOnly {
+    Copy(copy::CopyArgs),
+}
+
 fn resume(id: u32) -> Result<ExitCode, Failure> {
     let lock = jobs::lock();
     let job = jobs::find(id)?;
@@ -162,10 +171,9 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         return Err(cannot_resume(format!("it ran on {}", job.process.host)));
     }
     // Another version of numaio may have other options.
-    let args = args::Args::try_parse_from(words).map_err(|error| cannot_resume(error.to_string()))?;
-    let args::Command::Copy(command) = &args.command else {
-        return Err(cannot_resume("its command is not numaio copy".to_owned()));
-    };
+    let invocation = Invocation::<CopyOnly>::try_parse_from(words);
+    let Invocation { common, command: CopyOnly::Copy(command) } =
+        invocation.map_err(|error| cannot_resume(error.to_string()))?;
     let directory = jobs::to_os_string(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| cannot_resume(format!("{}: {error}", directory.to_string_lossy())))?;
@@ -184,12 +192,12 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
         let first: Vec<String> =
             job.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let first = if first.is_empty() { "not set".to_owned() } else { first.join(" ") };
-        output::remark(&args.common, &format!("NUMAIO_SSH differs from the first run: {first}"));
+        output::remark(&common, &format!("NUMAIO_SSH differs from the first run: {first}"));
     }
     command.recorder.resume(job)?;
     drop(lock);
-    let ended = copy::run(&args.common, command);
+    let ended = copy::run(&common, &command);
     // Records also the end of a transfer that could not start.
-    command.recorder.end(&ended);
+    command.recorder.end(job_outcome(&ended));
     ended
 }

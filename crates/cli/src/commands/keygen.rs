@@ -1,9 +1,10 @@
 //! `numaio keygen`: generate the key of a user or of a daemon.
 
-use crate::args::Common;
 use crate::failure::Failure;
-use crate::{keys, output};
+use crate::options::Common;
+use crate::output;
 use clap::Args as ClapArgs;
+use numaio_transfer::keys;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -1,12 +1,12 @@
 //! `numaio latency`: latency between CPU nodes and memory nodes, idle and under load.
 
-use super::json;
 use super::matrix::MatrixArgs;
 use super::measuring::{self, MeasuredMachine};
-use crate::args::{Common, RoundsArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
+use crate::options::{Common, RoundsArgs};
 use crate::output;
+use crate::output::json;
 use crate::store::Kind;
 use clap::Args;
 use numaio_machine::discover::discover;

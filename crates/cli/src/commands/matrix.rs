@@ -1,8 +1,8 @@
 //! Options of `numaio stream` and `numaio latency`: the measured part of the matrix, and output.
 
 use super::model::node_of_device;
-use crate::args::{node, percent};
 use crate::failure::Failure;
+use crate::options::{node, percent};
 use clap::Args;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;

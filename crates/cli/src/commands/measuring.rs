@@ -1,10 +1,10 @@
 //! Common steps of measuring commands: options, campaigns with progress, and saving.
 
-use super::json;
-use crate::args::{Common, MeasuringArgs, RoundsArgs};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::{Common, MeasuringArgs, RoundsArgs};
 use crate::output;
+use crate::output::json;
 use crate::progress::Progress;
 use crate::store::{self, Kind};
 use numaio_linux::interrupt;

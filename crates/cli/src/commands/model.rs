@@ -1,20 +1,91 @@
 //! `numaio model`: measures bandwidth between nodes and classifies them.
 
-use super::json;
 use super::measuring::{self, measure, options, MeasuredMachine};
-use crate::args::{Common, Format, ModelArgs, TargetArgs};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
+use crate::options::{percent, Common, MeasuringArgs, TargetArgs};
+use crate::output::json;
 use crate::store::Kind;
 use crate::{input, output};
+use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_measure::Options;
 use numaio_model::ClassOptions;
 use numaio_report::TextStyle;
-use numaio_schema::Model;
+use numaio_schema::{ClassRule, Model};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Arguments of `numaio model`.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Classes and output")]
+pub struct ModelArgs {
+    /// Rule that groups nodes into classes
+    ///
+    /// measured: the fewest groups whose members are all within the level of the group's best.
+    /// paper: class 1 is the target and its package, the rest as measured (Li et al.).
+    /// kmeans: exact k-means, K from 2 to the square root of half the nodes (Cbench).
+    #[arg(long, value_name = "RULE", default_value = "measured", value_parser = ["measured", "paper", "kmeans"])]
+    pub classes: String,
+    /// Maximum distance of a class's members below its best, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent, allow_negative_numbers = true)]
+    pub level: f64,
+    /// Output format; listing is the paper's
+    #[arg(long, value_name = "FORM", default_value = "table")]
+    pub format: Format,
+    /// Print the saved document as JSON; same as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Classify a saved model again, without measuring
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
+    pub from: Option<PathBuf>,
+    /// Show visits, confidence interval and drift of every value
+    #[arg(long, conflicts_with_all = ["json", "format"])]
+    pub stats: bool,
+    /// Do not save the model
+    #[arg(long)]
+    pub no_save: bool,
+    #[command(flatten)]
+    pub targets: TargetArgs,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
+}
+
+/// Options without effect with `--from`.
+const MEASURING: [&str; 14] = [
+    "machine",
+    "sysroot",
+    "node",
+    "device",
+    "all",
+    "direction",
+    "threads",
+    "hyper_threads",
+    "copy_loop",
+    "hugepages",
+    "precision",
+    "time_limit",
+    "repetitions",
+    "pause_balancing",
+];
+
+/// Output format of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Listing,
+    Json,
+}
+
+impl ModelArgs {
+    /// Returns the class rule.
+    pub fn rule(&self) -> ClassRule {
+        // clap admits only the names of rules.
+        self.classes.parse().unwrap_or_default()
+    }
+}
 
 /// Runs `numaio model`.
 pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {

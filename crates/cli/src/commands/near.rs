@@ -1,10 +1,10 @@
 //! `numaio near`: resolution of handles to devices and nodes.
 
-use super::json;
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
+use crate::output::json;
 use clap::Args as ClapArgs;
 use numaio_machine::discover::discover;
 use numaio_machine::near::{resolve, Handle, ResolveContext, Resolved};

@@ -1,11 +1,11 @@
 //! `numaio place`: placement of tasks near devices, as text or as input of other programs.
 
-use super::json;
 use super::placement::{self, PlacementArgs};
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
+use crate::output::json;
 use clap::{Args, ValueEnum};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;

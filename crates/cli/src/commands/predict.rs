@@ -1,11 +1,11 @@
 //! `numaio predict`: predicts the bandwidth of a device for streams of several nodes.
 
-use super::json;
 use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
-use crate::args::{integer, node, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{integer, node, Common};
 use crate::output;
+use crate::output::json;
 use clap::{Args, ValueEnum};
 use numaio_machine::workload::Direction;
 use numaio_measure::io::local_nodes;

@@ -2,22 +2,53 @@
 
 use super::bench::{self, BenchCommand};
 use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, MeasuredMachine};
-use crate::args::{Common, RecordArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{Common, MeasuringArgs};
 use crate::output;
+use clap::Args as ClapArgs;
 use numaio_linux::interrupt;
 use numaio_machine::discover::discover;
-use numaio_machine::near::{self, ResolveContext};
+use numaio_machine::near::{self, Handle, ResolveContext};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::format_size;
 use numaio_machine::{checkup, conditions};
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Minimum visits of every cell, so that any part of a campaign settles when it is replayed.
 const MIN_VISITS: u32 = 6;
+
+/// Arguments of `numaio record`.
+#[derive(Debug, ClapArgs)]
+pub struct RecordArgs {
+    /// Tape file to write
+    #[arg(long, short, value_name = "TAPE")]
+    pub output: PathBuf,
+    /// Note for users of the tape, such as that the machine is emulated
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub note: String,
+    /// Name of the machine [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Record the topology only, without measuring
+    #[arg(long)]
+    pub no_measure: bool,
+    /// Record copies only, without STREAM and latency
+    #[arg(long)]
+    pub no_baselines: bool,
+    /// Also record what `numaio near` needs to resolve this handle; repeatable
+    #[arg(long, value_name = "HANDLE")]
+    pub near: Vec<Handle>,
+    /// Also record the I/O of this bench, such as "disk --file /data", for `numaio bench`, validate
+    /// and predict with the tape; repeatable
+    #[arg(long, value_name = "BENCH", value_parser = bench::parse_line)]
+    pub bench: Vec<BenchCommand>,
+    #[command(flatten)]
+    pub measuring: MeasuringArgs,
+}
 
 /// Runs `numaio record`.
 pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {

@@ -1,9 +1,9 @@
 //! `numaio report`: writes a report of documents.
 
 use super::tape_documents;
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::{documents, output};
 use clap::{Args as ClapArgs, ValueEnum};
 use numaio_machine::discover::discover;
@@ -73,7 +73,7 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Latex => numaio_report::latex(&bundle, common.unit),
         Format::Csv => numaio_report::csv(&bundle).map_err(Failure::new)?,
         Format::Markdown => numaio_report::markdown(&bundle, common.unit),
-        Format::Json => super::json(&bundle.to_json().map_err(Failure::new)?)?,
+        Format::Json => output::json(&bundle.to_json().map_err(Failure::new)?)?,
     };
     if output::write(&path, &text)? {
         output::remark(common, &format!("wrote the report to '{}'", path.display()));

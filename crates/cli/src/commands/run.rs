@@ -1,11 +1,11 @@
 //! `numaio run`: start of a program with its placement applied.
 
-use super::json;
 use super::placement::{self, PlacementArgs};
-use crate::args::Common;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
+use crate::output::json;
 use clap::Args;
 use numaio_linux::launch::{
     become_program, exit_by_signal, BindingError, Program, ProgramBinding, ProgramExit, ProgramGroup,

@@ -1,10 +1,11 @@
 //! `numaio status`: the nodes of running processes, and which are remote to their devices.
 
-use super::{json, placement};
-use crate::args::{integer, Common};
+use super::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{integer, Common};
 use crate::output;
+use crate::output::json;
 use clap::Args;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;

@@ -1,12 +1,12 @@
 //! `numaio stream`: bandwidth between CPU nodes and memory nodes.
 
-use super::json;
 use super::matrix::MatrixArgs;
 use super::measuring::{self, MeasuredMachine};
-use crate::args::{count, Common, RoundsArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
+use crate::options::{count, Common, RoundsArgs};
 use crate::output;
+use crate::output::json;
 use crate::store::Kind;
 use clap::Args;
 use numaio_machine::discover::discover;

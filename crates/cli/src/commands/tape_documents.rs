@@ -2,9 +2,9 @@
 
 use super::measuring::{self, MeasuredMachine};
 use super::{compare, tape_io};
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
 use numaio_machine::topology::Topology;
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};

@@ -1,9 +1,9 @@
 //! Measured I/O on a tape, evaluated again from its runs.
 
 use super::measuring::{self, MeasuredMachine};
-use crate::args::Common;
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;

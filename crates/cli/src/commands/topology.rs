@@ -1,13 +1,26 @@
 //! `numaio topology`: shows a machine.
 
-use super::json;
-use crate::args::{Common, TopologyArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
+use crate::output::json;
+use clap::Args as ClapArgs;
 use numaio_machine::discover::discover;
 use numaio_schema::TopologyDocument;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Arguments of `numaio topology`.
+#[derive(Debug, ClapArgs)]
+pub struct TopologyArgs {
+    /// Print JSON
+    #[arg(long, conflicts_with = "svg")]
+    pub json: bool,
+    /// Draw the machine as SVG to FILE (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
 
 /// Runs `numaio topology`.
 pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {

@@ -1,9 +1,9 @@
 //! `numaio undo`: reverts settings that numaio changed on this machine.
 
-use crate::args::Common;
 use crate::failure::Failure;
+use crate::options::Common;
+use crate::output;
 use crate::receipts::{self, StoredReceipt, UndoOutcome};
-use crate::{commands, output};
 use clap::Args;
 use numaio_linux::Kernel;
 use numaio_place::ReassignedIrq;
@@ -136,7 +136,7 @@ fn list(common: &Common, args: &UndoArgs, all: &[StoredReceipt]) -> Result<ExitC
     let text = match args.json {
         true => {
             let entries: Vec<_> = receipts.iter().map(|(id, receipt)| Entry { id, receipt }).collect();
-            commands::json(&entries)?
+            output::json(&entries)?
         }
         false => numaio_report::receipts_text(&receipts, &output::style(common)),
     };

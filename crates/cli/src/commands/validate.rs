@@ -1,12 +1,12 @@
 //! `numaio validate`: compares the copy model with measured I/O, class by class.
 
-use super::json;
 use super::model::node_of_device;
 use super::prediction_inputs::{self, engine, unique, KnownDocuments};
-use crate::args::{node, percent, Common};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{node, percent, Common};
 use crate::output;
+use crate::output::json;
 use clap::Args;
 use numaio_machine::ids::NodeId;
 use numaio_model::{ClassOptions, ViewSubject};

@@ -24,7 +24,7 @@ type CopyFn = unsafe fn(*const u8, *mut u8, usize);
 
 /// A copy loop that this CPU supports.
 #[derive(Debug, Clone, Copy)]
-pub struct Copier {
+pub(crate) struct Copier {
     copy: CopyFn,
     max_call_len: usize,
 }
@@ -51,25 +51,17 @@ impl Copier {
     /// Returns the maximum bytes per call; the clock and interrupts are checked between calls. It
     /// is the same on every machine and for every pair of nodes, because the length of a call can
     /// determine the method, and flows must be compared by the same method.
-    pub(crate) fn max_call_len(&self) -> usize {
+    pub fn max_call_len(&self) -> usize {
         self.max_call_len
     }
 
-    /// Copies as many bytes as both slices have. Non-temporal stores are fenced: on return the
-    /// bytes are visible to every CPU.
-    pub fn copy(&self, from: &[u8], to: &mut [u8]) {
-        let bytes = from.len().min(to.len());
-        // SAFETY: both slices have that many bytes, and a mutable slice overlaps no other; `new`
-        // checked the CPU.
-        unsafe { (self.copy)(from.as_ptr(), to.as_mut_ptr(), bytes) }
-    }
-
-    /// Copies between two addresses.
+    /// Copies between two addresses. Non-temporal stores are fenced: on return the bytes are
+    /// visible to every CPU.
     ///
     /// # Safety
     /// Both ranges are valid and do not overlap, and no other thread writes the first or accesses
     /// the second during the call.
-    pub(crate) unsafe fn copy_raw(&self, from: *const u8, to: *mut u8, bytes: usize) {
+    pub unsafe fn copy_raw(&self, from: *const u8, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's promise; `new` checked the CPU.
         unsafe { (self.copy)(from, to, bytes) }
     }

@@ -1,6 +1,15 @@
 use super::*;
 use crate::test_support::expect_instructions;
 
+impl Copier {
+    /// Copies as many bytes as both slices have.
+    fn copy(&self, from: &[u8], to: &mut [u8]) {
+        let bytes = from.len().min(to.len());
+        // SAFETY: both slices have that many bytes, and a mutable slice overlaps no other.
+        unsafe { self.copy_raw(from.as_ptr(), to.as_mut_ptr(), bytes) }
+    }
+}
+
 /// Returns bytes that differ by position, so that misplaced bytes are detected.
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()

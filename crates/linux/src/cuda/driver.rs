@@ -1,10 +1,14 @@
 //! CUDA driver library: loading, functions and error names.
 
-use super::{CudaUnavailable, Gpu};
+use super::unavailable::CudaUnavailable;
 use numaio_machine::probe::ProbeError;
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::OpenOptions;
 use std::ptr;
+use std::sync::OnceLock;
+
+/// File name of the library in every NVIDIA driver.
+const LIBRARY: &str = "libcuda.so.1";
 
 /// `CUresult`; 0 is success.
 pub type ResultCode = c_int;
@@ -80,12 +84,29 @@ functions! {
     destroy_event: c"cuEventDestroy_v2"(Handle);
 }
 
+/// A GPU according to the driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Driver index, as in `cuda:0`.
+    pub index: u32,
+    /// Model name.
+    pub name: String,
+    /// PCI address in the driver's notation, as in `0000:3B:00.0`.
+    pub pci: String,
+}
+
 /// The initialized driver.
 pub struct Driver {
     pub functions: Functions,
 }
 
 impl Driver {
+    /// Returns the driver, loaded once for the lifetime of the process.
+    pub fn loaded() -> Result<&'static Self, CudaUnavailable> {
+        static DRIVER: OnceLock<Result<Driver, CudaUnavailable>> = OnceLock::new();
+        DRIVER.get_or_init(|| Self::load(LIBRARY)).as_ref().map_err(CudaUnavailable::clone)
+    }
+
     /// Loads a library by its file name and initializes the driver.
     pub fn load(library: &str) -> Result<Self, CudaUnavailable> {
         let library = open(library)?;

@@ -4,7 +4,7 @@ use super::copies::CopyQueue;
 use super::driver::Driver;
 use super::objects::Context;
 use crate::io::streams;
-use crate::probe::refused;
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::IoWorkload;
@@ -26,7 +26,7 @@ pub fn run(
     workload: &IoWorkload,
     device: u32,
 ) -> Result<IoOutcome, ProbeError> {
-    let driver = super::driver()?;
+    let driver = Driver::loaded()?;
     retain_context(driver, device)?;
     run_with_driver(driver, root, limit_bytes, workload, device)
 }

@@ -3,7 +3,7 @@
 //! The I/O engine writes to nothing else. A file is unlinked right after its creation, so the
 //! kernel deletes it with the last descriptor, however this process exits.
 
-use super::disk::current_use;
+use super::disk_facts::current_use;
 use super::splitmix::SplitMix64;
 use crate::interrupt;
 use numaio_machine::sysfs::Sysfs;

@@ -4,17 +4,17 @@ pub mod tcp;
 
 mod claim;
 mod disk;
+mod disk_facts;
+mod null_device;
 mod slices;
 mod splitmix;
 pub(crate) mod streams;
 
 pub use claim::{Claim, ClaimError};
 pub(crate) use disk::run as disk;
-pub use disk::{best_method, device_number, disk_facts, is_memory, ring, DiskFacts};
-
-use crate::Root;
-use numaio_machine::probe::{IoOutcome, ProbeError};
-use numaio_machine::workload::IoWorkload;
+pub use disk::{best_method, ring};
+pub use disk_facts::{device_number, disk_facts, is_memory, DiskFacts};
+pub(crate) use null_device::run as null;
 
 /// Returns the bytes that this process may lock in memory and register with io_uring.
 pub fn lockable_bytes() -> u64 {
@@ -24,16 +24,4 @@ pub fn lockable_bytes() -> u64 {
     } else {
         limit.unwrap_or(u64::MAX)
     }
-}
-
-/// Runs streams against a null device that completes every request immediately.
-pub(crate) fn null(
-    root: &Root,
-    limit_bytes: Option<u64>,
-    workload: &IoWorkload,
-) -> Result<IoOutcome, ProbeError> {
-    streams::check_limits(workload, 1)?;
-    let bytes = workload.block_bytes.saturating_mul(workload.depth.into());
-    let workers = streams::workers(workload, 1);
-    streams::run(root, limit_bytes, workload, &workers, |_, _| Ok((streams::NullQueue { bytes }, None)))
 }

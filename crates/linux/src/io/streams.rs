@@ -3,12 +3,13 @@
 use super::slices::{SliceBounds, WorkerLog};
 use super::splitmix::SplitMix64;
 use crate::affinity::Mask;
+use crate::clock::{cpu_ns, nanoseconds};
 use crate::interrupt::interrupted;
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory, PageLocations};
 use crate::probe::curve::ProgressPoint;
 use crate::probe::team::{self, EarlyExit, ThreadTeam};
 use crate::probe::window::SlicePlan;
-use crate::probe::{nanoseconds, refused};
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, ProbeError};
 use numaio_machine::workload::{Direction, IoWorkload, Pages, Sampling, StreamGroup};
@@ -45,18 +46,6 @@ pub trait RequestQueue {
     /// # Errors
     /// A message that names the failed request.
     fn submit_and_reap(&mut self) -> Result<u64, String>;
-}
-
-/// Queue of the null device: requests complete immediately.
-pub struct NullQueue {
-    /// Bytes of a full queue.
-    pub bytes: u64,
-}
-
-impl RequestQueue for NullQueue {
-    fn submit_and_reap(&mut self) -> Result<u64, String> {
-        Ok(std::hint::black_box(self.bytes))
-    }
 }
 
 /// Returns the workers of a workload: `parts` per stream, which share its queue depth.
@@ -292,15 +281,4 @@ fn fill(buffer: &mut Buffer, seed: u64) -> Result<(), ProbeError> {
     buffer.touch()?;
     SplitMix64::new(seed).fill(buffer.content());
     Ok(())
-}
-
-/// Returns the user and system CPU time of this process in nanoseconds (getrusage(2)), including
-/// io_uring's kernel threads.
-fn cpu_ns() -> u64 {
-    // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a value that lives through the call.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
 }

@@ -1,111 +1,19 @@
 //! Programs started with CPU affinity and memory policy, both set before exec.
 
+mod program;
+mod program_binding;
 mod program_group;
 
+pub use program::Program;
+pub use program_binding::{BindingError, ProgramBinding};
 pub use program_group::{exit_by_signal, ProgramExit, ProgramGroup};
 
-use crate::affinity::Mask;
-use crate::memory::Policy;
 use crate::process::{reinstate_ignored_sigchld, restore_sigchld_default};
-use numaio_machine::set::CpuSet;
-use numaio_machine::workload::MemoryBinding;
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::panic::resume_unwind;
-use std::process::Command;
-use std::thread;
 
 /// Signal that requests termination.
 pub const SIGTERM: i32 = libc::SIGTERM;
-
-/// A program, its arguments and its environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    /// Name in PATH, or path.
-    pub name: OsString,
-    /// Arguments.
-    pub args: Vec<OsString>,
-    /// Additional environment variables.
-    pub env: Vec<(String, String)>,
-}
-
-/// CPU affinity and memory policy that this kernel accepts for a program.
-#[derive(Debug, Clone)]
-pub struct ProgramBinding {
-    mask: Mask,
-    /// `None` if a sandbox forbids policies and the binding is not strict.
-    policy: Option<Policy>,
-    /// Deviations from the request, with reasons.
-    pub notes: Vec<String>,
-}
-
-/// Error of binding a program.
-#[derive(Debug, thiserror::Error)]
-pub enum BindingError {
-    /// The CPU affinity cannot be set.
-    #[error("cannot bind to CPUs {cpus}: {why}")]
-    Cpus {
-        /// The CPUs.
-        cpus: CpuSet,
-        /// The kernel's error.
-        why: io::Error,
-    },
-    /// The memory policy cannot be set.
-    #[error("cannot bind memory to nodes {}: {why}", place.nodes)]
-    Memory {
-        /// The requested memory placement.
-        place: MemoryBinding,
-        /// The kernel's error.
-        why: io::Error,
-    },
-}
-
-impl ProgramBinding {
-    /// Determines the binding that this kernel accepts, without changing the calling thread.
-    ///
-    /// # Errors
-    /// [`BindingError`]. Where a sandbox forbids memory policies, only strict bindings fail: the
-    /// kernel's default, the node of the CPU, matches the preference of the others.
-    pub fn probe(cpus: &CpuSet, memory: &MemoryBinding, strict: bool) -> Result<Self, BindingError> {
-        thread::scope(|scope| scope.spawn(|| Self::apply_here(cpus, memory, strict)).join())
-            .unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    /// Applies the binding to the calling thread: faster, for a process that becomes the program.
-    ///
-    /// # Errors
-    /// See [`ProgramBinding::probe`].
-    pub fn apply_here(cpus: &CpuSet, memory: &MemoryBinding, strict: bool) -> Result<Self, BindingError> {
-        let mask = Mask::of(cpus);
-        mask.apply().map_err(|why| BindingError::Cpus { cpus: cpus.clone(), why })?;
-        match Policy::apply_of(memory) {
-            Ok((policy, note)) => Ok(Self { mask, policy: Some(policy), notes: note.into_iter().collect() }),
-            Err(why) if strict || !forbidden(&why) => {
-                Err(BindingError::Memory { place: memory.clone(), why })
-            }
-            Err(why) => Ok(Self {
-                mask,
-                policy: None,
-                notes: vec![format!(
-                    "memory policy not set ({why}): pages are allocated on the node of the CPU that touches them first"
-                )],
-            }),
-        }
-    }
-
-    /// Applies the binding to the calling thread; it survives exec. Allocates nothing, so it may
-    /// run between fork and exec.
-    fn apply(&self) -> io::Result<()> {
-        self.mask.apply()?;
-        self.policy.as_ref().map_or(Ok(()), Policy::apply)
-    }
-}
-
-/// Whether memory policies are forbidden or unsupported.
-fn forbidden(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
-}
 
 /// Replaces this process with the program; returns only on failure.
 pub fn become_program(program: &Program, place: &ProgramBinding) -> io::Error {
@@ -114,15 +22,9 @@ pub fn become_program(program: &Program, place: &ProgramBinding) -> io::Error {
     }
     // Restores the disposition that the program would have without numaio.
     reinstate_ignored_sigchld();
-    let error = command(program).exec();
+    let error = program.command().exec();
     restore_sigchld_default();
     error
-}
-
-fn command(program: &Program) -> Command {
-    let mut command = Command::new(&program.name);
-    command.args(&program.args).envs(program.env.iter().map(|(name, value)| (name, value)));
-    command
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Programs that run until all have exited, with signals forwarded to them.
 
-use super::{command, Program, ProgramBinding};
+use super::program::Program;
+use super::program_binding::ProgramBinding;
 use crate::process::reinstate_ignored_sigchld;
 use std::io;
 use std::mem;
@@ -63,7 +64,7 @@ impl ProgramGroup {
     /// The kernel's error; `NotFound` if the program does not exist.
     pub fn start(&mut self, program: &Program, place: &ProgramBinding) -> io::Result<u32> {
         let (place, before) = (place.clone(), self.before);
-        let mut command = command(program);
+        let mut command = program.command();
         // SAFETY: between fork and exec only system calls run, on memory allocated before.
         unsafe {
             command.pre_exec(move || {

@@ -1,7 +1,7 @@
 use super::*;
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
-use numaio_machine::workload::MemoryPolicy;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use std::time::{Duration, Instant};
 
 fn shell(line: &str) -> Program {

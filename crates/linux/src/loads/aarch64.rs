@@ -1,6 +1,6 @@
 //! Load loops for aarch64.
 
-use super::ReadLoop;
+use super::read_loop::ReadLoop;
 use std::arch::asm;
 
 /// Follows a chain of pointers.

@@ -2,16 +2,18 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod read_loop;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+pub use read_loop::LINE;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64 as architecture;
 #[cfg(target_arch = "x86_64")]
 use x86 as architecture;
 
-/// Cache line size of x86-64 and of most aarch64 CPUs, in bytes.
-pub const LINE: usize = 64;
+use read_loop::{ReadLoop, READ_PER_ITERATION};
 
 /// Loads per iteration of [`follow`].
 pub const LOADS_PER_ITERATION: usize = 64;
@@ -33,15 +35,6 @@ pub unsafe fn follow(slot: *const u8, iterations: usize) -> *const u8 {
 /// Reads memory in order with the widest vectors of this CPU and discards it.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader(ReadLoop);
-
-/// Reads that many times [`READ_PER_ITERATION`] bytes.
-///
-/// # Safety
-/// The range is valid, and the CPU supports the instructions of the loop.
-type ReadLoop = unsafe fn(*const u8, usize);
-
-/// Bytes read per loop iteration.
-const READ_PER_ITERATION: usize = 4 * LINE;
 
 impl Reader {
     /// Selects the loop for this CPU.

@@ -1,6 +1,6 @@
 //! Load loops for x86-64.
 
-use super::ReadLoop;
+use super::read_loop::ReadLoop;
 use std::arch::asm;
 use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 

@@ -4,7 +4,7 @@ mod route;
 pub mod rtnetlink;
 
 use numaio_machine::locate::{
-    DeviceNumber, LocateAnswer, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts, PathKind,
+    DeviceNumber, Locate, LocateAnswer, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts, PathKind,
 };
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, CWD};
 use rustix::io::Errno;
@@ -15,6 +15,15 @@ use std::path::Path;
 
 /// Maximum number of open files reported per process.
 const MAX_OPEN_FILES: usize = 1 << 16;
+
+/// Answers of the running kernel and of the name resolver of this machine.
+pub struct LiveLocate;
+
+impl Locate for LiveLocate {
+    fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
+        locate(question)
+    }
+}
 
 /// Answers a question about this machine.
 pub fn locate(question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
@@ -120,26 +129,18 @@ fn opened(pid: u32) -> io::Result<OpenedFacts> {
 mod tests {
     use super::*;
     use numaio_machine::conformance;
-    use numaio_machine::locate::{Locate, LocateExt};
+    use numaio_machine::locate::LocateExt;
     use std::fs::File;
     use std::net::{TcpListener, TcpStream};
 
-    struct Live;
-
-    impl Locate for Live {
-        fn locate(&self, question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
-            locate(question)
-        }
-    }
-
     #[test]
     fn implementation_passes_the_conformance_test() {
-        conformance::locate(&Live);
+        conformance::locate(&LiveLocate);
     }
 
     #[test]
     fn mount_id_matches_mountinfo() {
-        let Some(mount) = Live.path("/proc").expect("a folder").mount else { return };
+        let Some(mount) = LiveLocate.path("/proc").expect("a folder").mount else { return };
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         let line = mounts.lines().find(|line| line.starts_with(&format!("{mount} "))).expect("the mount");
         assert!(line.contains(" /proc "), "{line}");
@@ -151,13 +152,13 @@ mod tests {
         let file = File::create(&path).expect("a file");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let stream = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
-        let opened = Live.opened(std::process::id()).expect("this process");
+        let opened = LiveLocate.opened(std::process::id()).expect("this process");
         let is_it = |open: &&OpenFile| open.target == path.to_string_lossy();
         let found = opened.files.iter().find(is_it).expect("the file");
         let facts = found.facts.as_ref().expect("its facts");
         assert_eq!(
             (facts.kind, facts.on),
-            (PathKind::File, Live.path("/tmp").map_or(facts.on, |_| facts.on))
+            (PathKind::File, LiveLocate.path("/tmp").map_or(facts.on, |_| facts.on))
         );
         let sockets = opened.files.iter().filter(|open| open.target.starts_with("socket:[")).count();
         assert!(sockets >= 2, "{:?}", opened.files);
@@ -169,10 +170,10 @@ mod tests {
     #[test]
     fn missing_paths_and_hosts_are_errors() {
         let absent = |error| matches!(error, LocateError::Absent(_));
-        assert!(absent(Live.path("/proc/version/x").expect_err("below a file")));
-        assert!(absent(Live.path("").expect_err("no path")));
-        assert!(Live.path("/x\0").is_err());
-        assert!(Live.addresses("no such host").is_err());
-        assert!(Live.addresses("").is_err());
+        assert!(absent(LiveLocate.path("/proc/version/x").expect_err("below a file")));
+        assert!(absent(LiveLocate.path("").expect_err("no path")));
+        assert!(LiveLocate.path("/x\0").is_err());
+        assert!(LiveLocate.addresses("no such host").is_err());
+        assert!(LiveLocate.addresses("").is_err());
     }
 }

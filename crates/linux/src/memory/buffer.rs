@@ -1,9 +1,9 @@
 //! Buffers bound to a NUMA node.
 
 use super::free_memory::FreeMemory;
+use super::page::page_bytes;
 use super::policy::Policy;
 use crate::interrupt::interrupted;
-use crate::page_bytes;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;
@@ -47,13 +47,17 @@ pub struct BufferRequest {
     pub node: NodeId,
     /// Length in bytes.
     pub bytes: u64,
-    /// Cache lines from the start of the first page; see [`write_offset_lines`].
+    /// Cache lines between the start of the first page and the start of the buffer.
     pub offset_lines: usize,
 }
 
 /// Maps and binds buffers without touching them; the threads that use them do that.
 ///
 /// Every call maps fresh memory, so that runs do not share the choice of physical pages.
+///
+/// # Errors
+/// [`ProbeError::Refused`] if a node is missing or has too little free memory, or if the kernel
+/// rejects the mapping or its binding.
 pub fn map_buffers(
     free_memory: &FreeMemory,
     pages: Pages,
@@ -143,7 +147,7 @@ impl Buffer {
     }
 
     /// Returns the node of the binding.
-    pub fn node(&self) -> NodeId {
+    pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
@@ -153,25 +157,25 @@ impl Buffer {
     }
 
     /// Returns the length in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns the address range of the buffer's pages, and the page size.
-    pub fn pages(&self) -> (Range<usize>, usize) {
+    pub(crate) fn pages(&self) -> (Range<usize>, usize) {
         // A transparent huge page may consist of base pages.
         let page = if self.pages == Pages::Huge { self.page } else { page_bytes() };
         (self.start / page * page..(self.start + self.bytes).next_multiple_of(page), page)
     }
 
     /// Whether the buffer uses reserved huge pages.
-    pub fn is_huge(&self) -> bool {
+    pub(crate) fn is_huge(&self) -> bool {
         self.pages == Pages::Huge
     }
 
     /// Faults in every page on the calling thread and fills it, so that no page maps the shared
     /// zero page. One word per line suffices and takes an eighth of the time.
-    pub fn fill(&mut self) -> Result<(), ProbeError> {
+    pub(crate) fn fill(&mut self) -> Result<(), ProbeError> {
         self.populate_parts(|buffer, part| {
             for (index, line) in buffer.part(part).chunks_mut(LINE).enumerate() {
                 let value = index as u64 | 0x0101_0101_0101_0101;
@@ -185,7 +189,7 @@ impl Buffer {
     }
 
     /// Faults in every page on the calling thread, so that the measurement has no page faults.
-    pub fn touch(&mut self) -> Result<(), ProbeError> {
+    pub(crate) fn touch(&mut self) -> Result<(), ProbeError> {
         self.populate_parts(|buffer, part| {
             let bytes = buffer.part(part);
             bytes.iter_mut().step_by(page_bytes()).for_each(|byte| *byte = 1);
@@ -213,7 +217,7 @@ impl Buffer {
     }
 
     /// Returns the content. Pages that are not populated are allocated on first access.
-    pub fn content(&mut self) -> &mut [u8] {
+    pub(crate) fn content(&mut self) -> &mut [u8] {
         self.part(self.start..self.start + self.bytes)
     }
 

@@ -27,18 +27,18 @@ impl<'a> FreeMemory<'a> {
     }
 
     /// Whether the machine has a single node.
-    pub fn has_one_node(&self) -> bool {
+    pub(crate) fn has_one_node(&self) -> bool {
         self.nodes.len() == 1
     }
 
     /// Whether the node is online.
-    pub fn has_node(&self, node: NodeId) -> bool {
+    pub(crate) fn has_node(&self, node: NodeId) -> bool {
         self.nodes.contains(node)
     }
 
     /// Checks that a node has enough memory in base pages. With a strict binding the OOM killer
     /// would run instead of a fallback to other nodes.
-    pub fn check(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
+    pub(crate) fn check(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
         let per_node = self.root.optional(&format!("/sys/devices/system/node/node{node}/meminfo"));
         let text =
             per_node.or_else(|| self.has_one_node().then(|| self.root.optional("/proc/meminfo")).flatten());
@@ -48,13 +48,13 @@ impl<'a> FreeMemory<'a> {
 
     /// Checks that the control group allows `needed_bytes` more on all nodes together; beyond its
     /// limit the group's OOM killer runs. `node` only appears in the error.
-    pub fn check_limit(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
+    pub(crate) fn check_limit(&self, node: NodeId, needed_bytes: u64) -> Result<(), ProbeError> {
         // A reserve for this process itself.
         self.limit_bytes.map_or(Ok(()), |limit| require_available(node, needed_bytes, limit - limit / 64))
     }
 
     /// Checks that a node's pool of reserved huge pages holds `needed_bytes`.
-    pub fn check_huge(&self, node: NodeId, needed_bytes: u64, page: u64) -> Result<(), ProbeError> {
+    pub(crate) fn check_huge(&self, node: NodeId, needed_bytes: u64, page: u64) -> Result<(), ProbeError> {
         let pool = format!("hugepages/hugepages-{}kB/free_hugepages", page >> 10);
         let per_node = self.root.value::<u64>(&format!("/sys/devices/system/node/node{node}/{pool}")).ok();
         let whole = || self.root.value::<u64>(&format!("/sys/kernel/mm/{pool}")).ok();
@@ -70,7 +70,7 @@ impl<'a> FreeMemory<'a> {
     }
 
     /// Returns the page size of MAP_HUGETLB (`Documentation/admin-guide/mm/hugetlbpage.rst`).
-    pub fn huge_page_bytes(&self) -> Result<u64, ProbeError> {
+    pub(crate) fn huge_page_bytes(&self) -> Result<u64, ProbeError> {
         let text = self.root.optional("/proc/meminfo").unwrap_or_default();
         let size = bytes_of(&text, "Hugepagesize").filter(|size| size.is_power_of_two());
         size.ok_or_else(|| ProbeError::Refused {
@@ -81,7 +81,7 @@ impl<'a> FreeMemory<'a> {
 
     /// Returns the alignment for transparent huge pages
     /// (`Documentation/admin-guide/mm/transhuge.rst`, `hpage_pmd_size`).
-    pub fn transparent_page_bytes(&self) -> u64 {
+    pub(crate) fn transparent_page_bytes(&self) -> u64 {
         let size = self.root.value("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok();
         size.filter(|size: &u64| size.is_power_of_two() && *size <= MAX_ALIGNMENT).unwrap_or(2 << 20)
     }

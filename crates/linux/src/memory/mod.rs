@@ -2,10 +2,14 @@
 
 mod buffer;
 mod free_memory;
+mod page;
 mod policy;
 mod residency;
 
-pub use buffer::{map_buffers, write_offset_lines, Buffer, BufferRequest};
+pub use buffer::{map_buffers, Buffer, BufferRequest};
 pub use free_memory::FreeMemory;
-pub use policy::Policy;
-pub use residency::{huge_bytes, locate_pages, merge, PageLocations};
+pub use page::page_bytes;
+
+pub(crate) use buffer::write_offset_lines;
+pub(crate) use policy::Policy;
+pub(crate) use residency::{huge_bytes, locate_pages, merge, PageLocations};

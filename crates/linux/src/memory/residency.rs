@@ -1,6 +1,6 @@
 //! Nodes on which the pages of buffers are.
 
-use super::Buffer;
+use super::buffer::Buffer;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::Residency;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
@@ -134,7 +134,7 @@ fn area_range(line: &str) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page_bytes;
+    use crate::memory::page_bytes;
 
     #[test]
     fn pages_on_other_nodes_and_absent_pages_are_misplaced() {

@@ -4,6 +4,7 @@ use super::team::EarlyExit;
 use crate::interrupt::interrupted;
 use crate::loads;
 use crate::memory::Buffer;
+use crate::refusal::refused;
 use numaio_machine::probe::ProbeError;
 
 /// Maximum number of slots: their indices have 32 bits.
@@ -30,7 +31,7 @@ impl<'a> Chain<'a> {
         let slots = buffer.bytes() / stride;
         if slots > MAX_SLOTS {
             let why = format!("{slots} slots, expected at most {MAX_SLOTS}");
-            super::refused("latency", why)?;
+            refused("latency", why)?;
         }
         let next = cycle(slots)?;
         let start = buffer.start();

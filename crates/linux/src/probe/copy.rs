@@ -1,8 +1,11 @@
 //! Copy workload: threads that copy from one node to another.
 
-use super::passes::{BufferPass, PassTask};
+use super::buffer_pass::{BufferPass, Interval};
+use super::passes::PassTask;
+use crate::clock::nanoseconds;
 use crate::copy::{c_library, Copier};
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::probe::{CopyOutcome, CopySample, ProbeError};
 use numaio_machine::workload::{CopyLoop, CopyWorkload};
@@ -28,16 +31,15 @@ pub fn copy(
     let task = PassTask { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
     task.check_limits()?;
     if workload.bytes_per_thread == 0 {
-        return super::refused("copy", "no bytes to copy");
+        return refused("copy", "no bytes to copy");
     }
     let mut passes = build_passes(&FreeMemory::new(root, limit_bytes), copier, workload)?;
     let ran = task.run(root, &mut passes)?;
     drop(passes);
-    let sample =
-        |stretch: super::passes::Interval| CopySample { bytes_copied: stretch.bytes, ns: stretch.ns };
+    let sample = |stretch: Interval| CopySample { bytes_copied: stretch.bytes, ns: stretch.ns };
     Ok(CopyOutcome {
         samples: ran.intervals.into_iter().map(sample).collect(),
-        elapsed_ns: super::nanoseconds(began),
+        elapsed_ns: nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         residency: ran.residency,
         c_library: (workload.copy_loop == CopyLoop::Memcpy).then(c_library),

@@ -3,11 +3,12 @@
 use super::chain::Chain;
 use super::curve::{ProgressCurve, ProgressPoint};
 use super::team::{self, EarlyExit, ThreadTeam};
-use super::window::SlicePlan;
-use super::{passes, refused};
+use super::window::{check_window, SlicePlan};
+use crate::clock::nanoseconds;
 use crate::interrupt::interrupted;
 use crate::loads::{Reader, LINE};
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory, PageLocations};
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::{LatencyOutcome, LatencySample, LoadOutcome, ProbeError, Residency};
@@ -79,7 +80,7 @@ pub fn latency(
 
 /// Rejects workloads that yield no sample or exceed the limits.
 fn check_limits(workload: &LatencyWorkload) -> Result<(), ProbeError> {
-    passes::check_window(workload.milliseconds, workload.slices)?;
+    check_window(workload.milliseconds, workload.slices)?;
     let stride = workload.stride_bytes as usize;
     if stride == 0 || !stride.is_multiple_of(LINE) {
         return refused("latency", format!("stride of {stride} bytes, expected a multiple of {LINE}"));
@@ -243,5 +244,5 @@ fn outcome(
         let read: f64 = curves.iter().map(|curve| curve.at(to_ns) - curve.at(from_ns)).sum();
         LoadOutcome { bytes_read: read.round() as u64, ns: (to_ns - from_ns).max(1), residency }
     });
-    Ok(LatencyOutcome { samples, elapsed_ns: super::nanoseconds(began), residency, load })
+    Ok(LatencyOutcome { samples, elapsed_ns: nanoseconds(began), residency, load })
 }

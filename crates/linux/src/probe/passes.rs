@@ -1,32 +1,18 @@
 //! Threads that make passes over their buffers, and their throughput per interval.
 
+use super::buffer_pass::{BufferPass, Interval};
+use super::repetitions;
 use super::team::{self, EarlyExit, ThreadTeam};
-use super::{repetitions, window};
+use super::window::{self, check_window};
 use crate::memory::{self, Buffer, PageLocations};
+use crate::refusal::refused;
 use crate::Root;
 use numaio_machine::probe::{ProbeError, Residency};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Pages, Sampling};
 
-/// Maximum number of slices: each thread stores a few points in time per slice.
-pub const MAX_SLICES: u32 = 4096;
-
 /// Maximum number of repetitions: each thread stores two points in time per repetition.
 const MAX_REPETITIONS: u32 = 10_000;
-
-/// A pass over buffers, made in parts between which the clock is read.
-pub trait BufferPass: Send {
-    /// Faults in the buffers on the thread that uses them.
-    fn prepare(&mut self) -> Result<(), ProbeError>;
-    /// Returns all buffers.
-    fn buffers(&self) -> Vec<&Buffer>;
-    /// Returns the bytes of a pass, counted in one buffer.
-    fn bytes(&self) -> usize;
-    /// Returns the maximum bytes per part.
-    fn max_part_bytes(&self) -> usize;
-    /// Processes the part of a pass that begins at byte `at`.
-    fn part(&mut self, at: usize, bytes: usize);
-}
 
 /// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
@@ -39,15 +25,6 @@ pub struct PassTask<'a> {
     pub pages: Pages,
     /// Sampling and duration.
     pub sampling: Sampling,
-}
-
-/// Bytes of all threads in one interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval {
-    /// Bytes of their passes.
-    pub bytes: u64,
-    /// Its length in nanoseconds.
-    pub ns: u64,
 }
 
 /// Result of a run.
@@ -75,12 +52,12 @@ impl PassTask<'_> {
     /// Rejects workloads that yield no sample or exceed the limits.
     pub fn check_limits(&self) -> Result<(), ProbeError> {
         if self.cpus.is_empty() {
-            return super::refused(self.name, "no CPU to run on");
+            return refused(self.name, "no CPU to run on");
         }
         match self.sampling {
             Sampling::Window { milliseconds, slices } => check_window(milliseconds, slices),
             Sampling::Repetitions { count } if count == 0 || count > MAX_REPETITIONS => {
-                super::refused("repetitions", format!("{count}, expected 1 to {MAX_REPETITIONS}"))
+                refused("repetitions", format!("{count}, expected 1 to {MAX_REPETITIONS}"))
             }
             Sampling::Repetitions { .. } => Ok(()),
         }
@@ -112,17 +89,6 @@ impl PassTask<'_> {
             }
         }
     }
-}
-
-/// Rejects windows that yield no sample or exceed the limits.
-pub fn check_window(milliseconds: u32, slices: u32) -> Result<(), ProbeError> {
-    if milliseconds == 0 {
-        return super::refused("window", "expected a length above 0");
-    }
-    if slices == 0 || slices > MAX_SLICES {
-        return super::refused("window", format!("{slices} slices, expected 1 to {MAX_SLICES}"));
-    }
-    Ok(())
 }
 
 /// Runs one thread.

@@ -1,6 +1,6 @@
 //! Algorithm 1 of Li et al. (ICPP 2013): all threads start together and make one pass, repeatedly.
 
-use super::passes::{BufferPass, Interval};
+use super::buffer_pass::{BufferPass, Interval};
 use super::team::{EarlyExit, ThreadTeam};
 use crate::interrupt::interrupted;
 use numaio_machine::probe::ProbeError;

@@ -1,7 +1,10 @@
 //! STREAM workload: threads that run an operation of STREAM.
 
-use super::passes::{BufferPass, Interval, PassTask};
+use super::buffer_pass::{BufferPass, Interval};
+use super::passes::PassTask;
+use crate::clock::nanoseconds;
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
+use crate::refusal::refused;
 use crate::stream::Streamer;
 use crate::Root;
 use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
@@ -34,7 +37,7 @@ pub fn stream(
     let task = PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
     task.check_limits()?;
     if workload.bytes_per_array < size_of::<f64>() as u64 {
-        return super::refused("stream", format!("{} bytes hold no double", workload.bytes_per_array));
+        return refused("stream", format!("{} bytes hold no double", workload.bytes_per_array));
     }
     let mut passes = build_passes(&FreeMemory::new(root, limit_bytes), streamer, workload)?;
     let ran = task.run(root, &mut passes)?;
@@ -43,7 +46,7 @@ pub fn stream(
     let sample = |stretch: Interval| StreamSample { bytes: stretch.bytes * arrays, ns: stretch.ns };
     Ok(StreamOutcome {
         samples: ran.intervals.into_iter().map(sample).collect(),
-        elapsed_ns: super::nanoseconds(began),
+        elapsed_ns: nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         residency: ran.residency,
     })

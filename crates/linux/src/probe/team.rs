@@ -1,6 +1,7 @@
 //! Teams of threads that wait for each other without deadlocks.
 
 use crate::affinity;
+use crate::clock::nanoseconds;
 use numaio_machine::ids::CpuId;
 use numaio_machine::probe::ProbeError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -120,7 +121,7 @@ impl ThreadTeam {
 
     /// Returns the nanoseconds since the epoch.
     pub fn now(&self) -> u64 {
-        super::nanoseconds(self.epoch)
+        nanoseconds(self.epoch)
     }
 
     /// Returns a guard for the calling thread.

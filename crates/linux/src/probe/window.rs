@@ -1,10 +1,14 @@
 //! Passes over buffers in a time window.
 
+use super::buffer_pass::{BufferPass, Interval};
 use super::curve::{ProgressCurve, ProgressPoint};
-use super::passes::{BufferPass, Interval};
 use super::team::{EarlyExit, ThreadTeam};
 use crate::interrupt::interrupted;
+use crate::refusal::refused;
 use numaio_machine::probe::ProbeError;
+
+/// Maximum number of slices: each thread stores a few points in time per slice.
+const MAX_SLICES: u32 = 4096;
 
 /// Progress points that a thread stores per slice.
 const POINTS_PER_SLICE: u64 = 8;
@@ -41,6 +45,17 @@ impl SlicePlan {
         let points = (u64::from(self.slices) + 2) * POINTS_PER_SLICE + 2;
         ProgressCurve::new(points as usize, self.slice_ns / POINTS_PER_SLICE)
     }
+}
+
+/// Rejects windows that yield no sample or exceed the limits.
+pub fn check_window(milliseconds: u32, slices: u32) -> Result<(), ProbeError> {
+    if milliseconds == 0 {
+        return refused("window", "expected a length above 0");
+    }
+    if slices == 0 || slices > MAX_SLICES {
+        return refused("window", format!("{slices} slices, expected 1 to {MAX_SLICES}"));
+    }
+    Ok(())
 }
 
 /// Repeats passes until the last thread to start has run for the planned time, so that all threads

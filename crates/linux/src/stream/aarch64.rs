@@ -1,6 +1,6 @@
 //! STREAM loops for aarch64, with pairs of 16-byte vectors.
 
-use super::{IterationFn, SCALAR};
+use super::iteration::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 

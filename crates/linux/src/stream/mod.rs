@@ -2,34 +2,20 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod iteration;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use iteration::{IterationFn, ITERATION_DOUBLES, LINE, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
-
-/// Factor of scale and triad, as in STREAM.
-pub const SCALAR: f64 = 3.0;
-
-/// Bytes of a cache line: non-temporal stores write whole lines to memory.
-const LINE: usize = 64;
-
-/// Doubles written per loop iteration.
-const ITERATION_DOUBLES: usize = 4 * LINE / size_of::<f64>();
 
 /// Maximum doubles of each array per call: the clock and interrupts are checked between calls, and
 /// the cost of the final fence is negligible.
 const MAX_CALL: usize = (1 << 20) / size_of::<f64>();
 
-/// Writes `ITERATION_DOUBLES` doubles per iteration to the first array, computed from the others.
-///
-/// # Safety
-/// As for [`Streamer::run_raw`], for that many iterations; the first array begins with a cache
-/// line.
-type IterationFn = unsafe fn(*mut f64, *const f64, *const f64, usize);
-
 /// A STREAM loop that this CPU supports.
 #[derive(Debug, Clone, Copy)]
-pub struct Streamer {
+pub(crate) struct Streamer {
     op: StreamOp,
     iterations: IterationFn,
 }
@@ -46,27 +32,20 @@ impl Streamer {
     }
 
     /// Returns the maximum doubles of each array per call.
-    pub(crate) fn max_call_len(&self) -> usize {
+    pub fn max_call_len(&self) -> usize {
         MAX_CALL
     }
 
-    /// Writes as many doubles as all slices have, from `x`, or from `x` and `y`. Non-temporal
-    /// stores are fenced: on return the doubles are visible to every CPU.
+    /// Writes `count` doubles from `x`, or from `x` and `y`. Non-temporal stores are fenced: on
+    /// return the doubles are visible to every CPU.
     ///
     /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is
     /// the other array that add and triad read; copy and scale ignore it.
-    pub fn run(&self, to: &mut [f64], x: &[f64], y: &[f64]) {
-        let count = to.len().min(x.len()).min(y.len());
-        // SAFETY: all slices have that many doubles, and a mutable slice overlaps no other.
-        unsafe { self.run_raw(to.as_mut_ptr(), x.as_ptr(), y.as_ptr(), count) }
-    }
-
-    /// Like [`Streamer::run`], for raw pointers.
     ///
     /// # Safety
     /// All arrays have that many doubles, the first overlaps no other, and no other thread writes
     /// any or reads the first during the call.
-    pub(crate) unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
+    pub unsafe fn run_raw(&self, to: *mut f64, x: *const f64, y: *const f64, count: usize) {
         let head = to.align_offset(LINE).min(count);
         let iterations = (count - head) / ITERATION_DOUBLES;
         let tail = head + iterations * ITERATION_DOUBLES;

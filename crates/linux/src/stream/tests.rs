@@ -1,6 +1,15 @@
 use super::*;
 use crate::test_support::expect_instructions;
 
+impl Streamer {
+    /// Writes as many doubles as all slices have.
+    fn run(&self, to: &mut [f64], x: &[f64], y: &[f64]) {
+        let count = to.len().min(x.len()).min(y.len());
+        // SAFETY: all slices have that many doubles, and a mutable slice overlaps no other.
+        unsafe { self.run_raw(to.as_mut_ptr(), x.as_ptr(), y.as_ptr(), count) }
+    }
+}
+
 /// Returns doubles that differ by position, half of them negative.
 fn numbers(count: usize, seed: u32) -> Vec<f64> {
     let number = |at: u32| f64::from(at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 3) / 1e3 - 2e5;

@@ -3,7 +3,7 @@
 //! A loop reads, computes and writes line by line, four lines per iteration. Multiplication and
 //! addition are not fused, as in the definition; memory is slower than both.
 
-use super::{IterationFn, SCALAR};
+use super::iteration::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 

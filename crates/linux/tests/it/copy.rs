@@ -40,7 +40,7 @@ fn check(workload: &CopyWorkload, outcome: &CopyOutcome, wall_ns: u64) {
     assert_eq!(outcome.residency.found_on, None);
     if workload.pages == Pages::Base && pages > 0 {
         let threads = workload.placement.cpus.len() as u64;
-        let of_a_buffer = workload.bytes_per_thread.div_ceil(numaio_linux::page_bytes() as u64);
+        let of_a_buffer = workload.bytes_per_thread.div_ceil(numaio_linux::memory::page_bytes() as u64);
         // Before and after, source and sink; an unaligned sink may touch one more page.
         let looks = threads * 2;
         assert!((looks * 2 * of_a_buffer..=looks * (2 * of_a_buffer + 1)).contains(&pages), "{pages} pages");

@@ -54,7 +54,7 @@ fn checked(workload: &LatencyWorkload) -> LatencyOutcome {
     assert_eq!((outcome.residency.pages_misplaced, outcome.residency.found_on), (0, None), "{outcome:?}");
     if let Some(pages) = outcome.residency.pages_checked.filter(|_| workload.pages == Pages::Base) {
         // Before and after.
-        assert_eq!(pages, 2 * workload.bytes.div_ceil(numaio_linux::page_bytes() as u64));
+        assert_eq!(pages, 2 * workload.bytes.div_ceil(numaio_linux::memory::page_bytes() as u64));
     }
     outcome
 }

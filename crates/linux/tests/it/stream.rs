@@ -38,7 +38,7 @@ fn checked(workload: &StreamWorkload) -> StreamOutcome {
     assert_eq!((outcome.residency.pages_misplaced, outcome.residency.found_on), (0, None), "{outcome:?}");
     if let Some(pages) = outcome.residency.pages_checked.filter(|_| workload.pages == Pages::Base) {
         let arrays = u64::from(workload.op.arrays()) * workload.placement.cpus.len() as u64;
-        let of_an_array = workload.bytes_per_array.div_ceil(numaio_linux::page_bytes() as u64);
+        let of_an_array = workload.bytes_per_array.div_ceil(numaio_linux::memory::page_bytes() as u64);
         // Before and after; an unaligned array may touch one more page.
         let least = 2 * arrays * of_an_array;
         assert!((least..=least + 2 * arrays).contains(&pages), "{pages} pages of {arrays} arrays");

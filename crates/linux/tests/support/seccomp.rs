@@ -1,4 +1,5 @@
-//! Seccomp filters for one thread and its children (`Documentation/userspace-api/seccomp_filter.rst`).
+//! Seccomp filters for one thread and its children
+//! (`Documentation/userspace-api/seccomp_filter.rst`).
 
 use std::io;
 use std::io::Write as _;

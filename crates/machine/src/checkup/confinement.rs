@@ -1,7 +1,8 @@
 //! Restrictions of this process and its children by cpusets and memory limits.
 
-use super::{finding, Effect, Fix, Symptom};
-use crate::findings::{matters, Severity};
+use super::symptom::{Effect, Fix, Symptom};
+use crate::finding::{Finding, Severity};
+use crate::findings::matters;
 use crate::ids::NodeId;
 use crate::topology::{Confinement, Topology};
 use crate::units::format_size;
@@ -37,7 +38,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
         }
     };
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Warning,
             "device-node-closed",
             format!("node {id}"),
@@ -58,7 +59,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
 fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
     let bytes = confinement.memory_limit_bytes?;
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "memory-limited",
             "this process",

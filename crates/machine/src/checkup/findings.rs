@@ -1,7 +1,10 @@
 //! Effects and fixes of the topology's findings.
 
+use super::confinement;
+use super::memory::next_best;
+use super::shell::option;
 use super::steering::by_numaio;
-use super::{confinement, next_best, option, Effect, Fix, Symptom};
+use super::symptom::{Effect, Fix, Symptom};
 use crate::conditions::Conditions;
 use crate::devices::{Device, DeviceKind};
 use crate::findings::{self, Finding, Severity};

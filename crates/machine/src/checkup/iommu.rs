@@ -1,7 +1,8 @@
 //! Costs of IOMMU translation (`Documentation/ABI/testing/sysfs-kernel-iommu_groups`).
 
-use super::{finding, Effect, Fix, Symptom};
-use crate::findings::{matters, Severity};
+use super::symptom::{Effect, Fix, Symptom};
+use crate::finding::{Finding, Severity};
+use crate::findings::matters;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 
@@ -40,7 +41,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, index: usize) -> Option<Sympto
         _ => return None,
     };
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             severity,
             rule,
             device.distinct_name(&topology.devices),

@@ -1,7 +1,7 @@
 //! Memory of nodes: memory-only nodes, spilled allocations, and missing huge pages.
 
-use super::{finding, next_best, Effect, Fix, Symptom};
-use crate::findings::Severity;
+use super::symptom::{Effect, Fix, Symptom};
+use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -50,7 +50,7 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
         (format!("Nodes {nodes} are"), "them")
     };
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "memory-only-node",
             format!("node {first}"),
@@ -73,7 +73,7 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
     let on = root.optional(FILE).filter(|text| matches!(text.as_str(), "true" | "1"))?;
     let nodes = memory_nodes(topology);
     (!nodes.is_empty()).then(|| Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "memory-demotion",
             "machine",
@@ -95,7 +95,7 @@ fn uneven(topology: &Topology) -> Option<Symptom> {
     let (least, most) =
         (with_cpus().min_by_key(|node| bytes(node))?, with_cpus().max_by_key(|node| bytes(node))?);
     (bytes(least) as f64 * UNEVEN < bytes(most) as f64).then(|| Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "memory-uneven",
             format!("node {}", least.id),
@@ -128,7 +128,7 @@ fn spills(root: &dyn Sysfs, topology: &Topology, node: &Node) -> Option<Symptom>
     let (here, away) = (count("numa_hit ")?, count("numa_foreign ")?);
     let share = away as f64 / here.saturating_add(away).max(1) as f64;
     (away >= FEW_PAGES && share >= SPILLED).then(|| Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Warning,
             "node-spills",
             format!("node {}", node.id),
@@ -183,7 +183,7 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
     let fits = (wanted - pool.total).saturating_mul(pool.page_bytes) <= free;
     let fix = Fix::one(format!("echo {wanted} > {file}"), format!("echo {} > {file}", pool.total));
     Symptom {
-        finding: finding(
+        finding: Finding::new(
             severity,
             "huge-pages-short",
             format!("node {node}"),
@@ -201,4 +201,13 @@ fn short_on(topology: &Topology, node: NodeId, pool: HugePages, most: u64) -> Sy
         effect: Effect::any_of(next_best(topology, node)),
         fix: if fits { fix } else { Fix::none() },
     }
+}
+
+/// Returns the nodes on which the kernel allocates when a node is full: the nearest other nodes
+/// with memory, or all of them without distances (`Documentation/mm/numa.rst`).
+pub(super) fn next_best(topology: &Topology, node: NodeId) -> NodeSet {
+    let others = || topology.memory_nodes().iter().filter(|other| *other != node).collect::<Vec<_>>();
+    let distance = |other: NodeId| topology.distances.as_ref().and_then(|it| it.between(node, other));
+    let nearest = others().into_iter().filter_map(distance).min();
+    others().into_iter().filter(|other| nearest.is_none() || distance(*other) == nearest).collect()
 }

@@ -1,8 +1,8 @@
 //! Frequencies of processors (`Documentation/admin-guide/pm/cpufreq.rst`).
 
-use super::{finding, of_machine, Fix, Symptom};
+use super::symptom::{of_machine, Fix, Symptom};
 use crate::conditions::{policies, Conditions};
-use crate::findings::Severity;
+use crate::finding::{Finding, Severity};
 use crate::sysfs::{Sysfs, SysfsExt};
 
 const FIND_OUT: &str =
@@ -45,7 +45,7 @@ fn governor(root: &dyn Sysfs, conditions: &Conditions, policies: &[String]) -> O
         ),
     };
     Some(of_machine(
-        finding(
+        Finding::new(
             severity,
             "cpu-governor",
             "machine",
@@ -79,7 +79,7 @@ fn capped(root: &dyn Sysfs, policies: &[String]) -> Option<Symptom> {
     let set = |khz: u64| format!("cpupower frequency-set -u {khz}");
     let alike = capped.len() == policies.len() && capped.iter().all(|one| (one.1, one.2) == (*now, *best));
     Some(of_machine(
-        finding(
+        Finding::new(
             Severity::Warning,
             "cpu-frequency-capped",
             "machine",
@@ -100,7 +100,7 @@ fn turbo(root: &dyn Sysfs, conditions: &Conditions) -> Option<Symptom> {
     ];
     let (file, now, wanted) = switches.into_iter().find(|(file, ..)| root.exists(file))?;
     Some(of_machine(
-        finding(
+        Finding::new(
             Severity::Note,
             "turbo-off",
             "machine",

@@ -1,7 +1,7 @@
 //! Running programs that are remote from their devices.
 
-use super::{finding, Effect, Fix, Symptom};
-use crate::findings::Severity;
+use super::symptom::{Effect, Fix, Symptom};
+use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::Topology;
@@ -51,7 +51,7 @@ fn remote_one(topology: &Topology, program: &Program) -> Symptom {
     let memory =
         program.bytes_on.as_ref().map_or("unknown".to_owned(), |on| places(on, |bytes| format_size(*bytes)));
     Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Warning,
             "program-remote",
             format!("{name} ({pid})"),
@@ -122,7 +122,7 @@ fn others(programs: &[&Program]) -> Option<Symptom> {
     let more = programs.len().saturating_sub(EXAMPLES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "programs-remote",
             "programs",

@@ -1,8 +1,8 @@
 //! Kernel settings and daemons.
 
-use super::{finding, of_machine, Fix, Symptom};
+use super::symptom::{of_machine, Fix, Symptom};
 use crate::conditions::Conditions;
-use crate::findings::Severity;
+use crate::finding::{Finding, Severity};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 
@@ -26,7 +26,7 @@ fn zone_reclaim(root: &dyn Sysfs) -> Option<Symptom> {
         "Zone reclaim is on: the kernel reclaims memory of a full node, which delays allocations, before it \
                 uses another node's memory.";
     Some(of_machine(
-        finding(
+        Finding::new(
             Severity::Warning,
             "zone-reclaim",
             "machine",
@@ -48,7 +48,7 @@ fn irqbalance(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) ->
         let service = |slice: &str| Some(format!("{slice}/irqbalance.service")).filter(|it| root.exists(it));
         let evidence = SERVICES.into_iter().find_map(service).map(|path| format!("{path} exists"));
         of_machine(
-            finding(
+            Finding::new(
                 Severity::Note,
                 "irqbalance-runs",
                 "machine",
@@ -67,7 +67,7 @@ fn huge_pages_off(conditions: &Conditions) -> Option<Symptom> {
     const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     (conditions.transparent_huge_pages.as_deref() == Some("never")).then(|| {
         of_machine(
-            finding(
+            Finding::new(
                 Severity::Note,
                 "huge-pages-off",
                 "machine",
@@ -89,7 +89,7 @@ fn pressure(root: &dyn Sysfs) -> Option<Symptom> {
     let over_a_minute = line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?;
     over_a_minute.parse::<f64>().ok().filter(|percent| *percent >= PRESSURE)?;
     Some(of_machine(
-        finding(
+        Finding::new(
             Severity::Warning,
             "memory-pressure",
             "machine",

@@ -1,7 +1,8 @@
 //! Bonds, RAIDs and volumes with members on several sockets.
 
-use super::{finding, option, Effect, Fix, Symptom};
-use crate::findings::Severity;
+use super::shell::option;
+use super::symptom::{Effect, Fix, Symptom};
+use crate::finding::{Finding, Severity};
 use crate::ids::PackageId;
 use crate::near::{Handle, Resolved};
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -41,7 +42,7 @@ pub fn split_stack(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
         carrying.iter().map(|device| format!("{} on node {}", device.name, device.nodes)).collect();
     let looked = stack.chain.iter().find(|step| !step.source.is_empty());
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "spans-sockets",
             name,

@@ -1,8 +1,10 @@
 //! Queues of network interfaces and drives, and the CPUs that serve them.
 
-use super::{finding, operand, option, word, Effect, Fix, Symptom};
+use super::shell::{operand, option, word};
+use super::symptom::{Effect, Fix, Symptom};
 use crate::devices::{Device, DeviceKind};
-use crate::findings::{matters, Severity};
+use crate::finding::{Finding, Severity};
+use crate::findings::matters;
 use crate::set::CpuSet;
 use crate::steering::{self, NetQueues};
 use crate::sysfs::Sysfs;
@@ -50,7 +52,7 @@ fn few_queues(topology: &Topology, device: &Device, queues: &NetQueues) -> Optio
         ),
     };
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             if is_fast { Severity::Warning } else { Severity::Note },
             "queues-few",
             name,
@@ -99,7 +101,7 @@ fn far_steering(topology: &Topology, device: &Device, queues: &NetQueues) -> Opt
     let (queue, cpus) = found.first()?;
     let name = &queues.interface;
     Some(Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Warning,
             "rps-foreign-node",
             name,
@@ -142,7 +144,7 @@ fn few_of_drive(topology: &Topology, device: &Device) -> Option<Symptom> {
     let online = topology.cpus.iter().filter(|cpu| cpu.online).count();
     let (first, number) = (queues.first()?, queues.len());
     (number < online).then(|| Symptom {
-        finding: finding(
+        finding: Finding::new(
             Severity::Note,
             "queues-few",
             device.distinct_name(&topology.devices),

@@ -1,6 +1,6 @@
 //! Traffic counters of devices.
 
-use super::DeviceKind;
+use super::device::DeviceKind;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Sector size in `stat`, independent of the device (Documentation/block/stat.rst).

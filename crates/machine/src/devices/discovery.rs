@@ -1,11 +1,14 @@
 //! Discovery of devices by one or more threads.
 
+use super::device::Device;
 use super::locality::Localities;
 use super::names::{self, Group, Owner};
+use super::pci_address::PciAddress;
 use super::read::{self, Reader};
-use super::{irqs, pci, Device, PciAddress};
+use super::{irqs, pci};
+use crate::ids::NodeId;
+use crate::set::CpuSet;
 use crate::sysfs::Sysfs;
-use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// Returns each PCI function once, by address, then other devices by path. Never fails: unreadable
 /// or implausible attributes are omitted.
-pub fn read(root: &dyn Sysfs, topology: &Topology) -> Vec<Device> {
+pub fn read(root: &dyn Sysfs, nodes: &[(NodeId, &CpuSet)]) -> Vec<Device> {
     let scan = Scan::new(root);
     let functions = scan.functions(root);
     let bridges = Bridges::above(&functions).read(root);
-    scan.finish(root, topology, functions.into_iter().chain(bridges))
+    scan.finish(root, nodes, functions.into_iter().chain(bridges))
 }
 
 /// Queue of work items for several threads.
@@ -79,7 +82,7 @@ impl Scan {
     pub fn finish(
         &self,
         root: &dyn Sysfs,
-        topology: &Topology,
+        nodes: &[(NodeId, &CpuSet)],
         found: impl Iterator<Item = Device>,
     ) -> Vec<Device> {
         let mut functions: BTreeMap<PciAddress, Device> =
@@ -88,7 +91,7 @@ impl Scan {
         read::name_cuda_devices(&mut functions);
         let others = self.others.iter().filter_map(|(path, group)| read::other(root, path, group));
         let mut devices: Vec<Device> = functions.into_values().chain(others).collect();
-        let mut localities = Localities::new(root, topology);
+        let mut localities = Localities::new(root, nodes.to_vec());
         for device in &mut devices {
             device.locality = localities.of(device);
         }

@@ -2,7 +2,7 @@
 //! `Documentation/ABI/testing/sysfs-bus-pci`, `msi_irqs`; /proc/interrupts from
 //! `kernel/irq/proc.c`).
 
-use super::Irq;
+use super::device::Irq;
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! PCI Express links (`Documentation/ABI/testing/sysfs-bus-pci`, `current_link_speed` and related
 //! files).
 
-use super::PcieLink;
+use super::device::PcieLink;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Maximum number of lanes, reached by PCI Express 6.

@@ -1,10 +1,9 @@
 //! Node of a device (`Documentation/ABI/testing/sysfs-bus-pci`, `numa_node`, `local_cpulist`).
 
-use super::{Device, Locality, LocalitySource};
+use super::device::{Device, Locality, LocalitySource};
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::Topology;
 use std::collections::HashMap;
 
 /// Finds the nodes of devices; caches the nodes of bridges, which many devices share.
@@ -17,8 +16,7 @@ pub(super) struct Localities<'a> {
 
 impl<'a> Localities<'a> {
     /// Creates a resolver with an empty cache.
-    pub fn new(root: &'a dyn Sysfs, topology: &'a Topology) -> Self {
-        let nodes: Vec<(NodeId, &CpuSet)> = topology.nodes.iter().map(|node| (node.id, &node.cpus)).collect();
+    pub fn new(root: &'a dyn Sysfs, nodes: Vec<(NodeId, &'a CpuSet)>) -> Self {
         let cpus = nodes.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
         Self { root, nodes, cpus, bridges: HashMap::new() }
     }

@@ -1,7 +1,8 @@
 //! User-visible names of devices, from the class directories of sysfs
 //! (`Documentation/admin-guide/sysfs-rules.rst`).
 
-use super::{NameClass, PciAddress};
+use super::device::NameClass;
+use super::pci_address::PciAddress;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +215,7 @@ fn last_function(path: &str) -> Option<(PciAddress, usize)> {
     let mut last = None;
     for part in path.split('/') {
         end += part.len();
-        if let Some(address) = super::pci::address(part) {
+        if let Some(address) = super::pci_address::address(part) {
             last = Some((address, end));
         }
         end += 1;

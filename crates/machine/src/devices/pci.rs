@@ -1,8 +1,9 @@
 //! PCI functions and their kinds (`Documentation/ABI/testing/sysfs-bus-pci`; class codes of the PCI
 //! Code and ID Assignment Specification, as in `include/linux/pci_ids.h`).
 
+use super::device::{DeviceKind, Sriov};
 use super::names::{Group, Named, Role};
-use super::{DeviceKind, PciAddress, Sriov};
+use super::pci_address::{address, hex, PciAddress};
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Directory of all PCI functions.
@@ -10,17 +11,6 @@ pub const FUNCTIONS: &str = "/sys/bus/pci/devices";
 
 /// Class and subclass of a bridge between PCI buses.
 const BRIDGE: u32 = 0x0604;
-
-/// Parses an address exactly as in sysfs, to exclude similar SCSI addresses and port services.
-pub(super) fn address(text: &str) -> Option<PciAddress> {
-    let looks_right =
-        text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
-    if looks_right {
-        text.parse().ok()
-    } else {
-        None
-    }
-}
 
 /// Lists all PCI functions, ascending.
 pub(super) fn functions(root: &dyn Sysfs) -> Vec<PciAddress> {
@@ -74,11 +64,6 @@ fn parse_uevent(text: &str) -> Card {
         ids: ids.and_then(|(vendor, device)| id(vendor).zip(id(device))),
         driver: value("DRIVER").map(str::to_owned),
     }
-}
-
-/// Parses hexadecimal digits only: `from_str_radix` also accepts a sign.
-pub(super) fn hex(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+'))
 }
 
 /// Returns the name of the driver that is bound to a device, on PCI or not.
@@ -192,27 +177,6 @@ pub(super) fn upstream(path: &str) -> Vec<(PciAddress, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rejects_signs_in_pci_addresses() {
-        let address = PciAddress { domain: 0x10000, bus: 0x3b, device: 0x1f, function: 7 };
-        assert_eq!("10000:3b:1f.7".parse(), Ok(address));
-        for text in
-            ["+000:3b:00.0", "0000:+b:00.0", "0000:3b:+0.0", "0000:3b:00.+0", "0000:3b:20.0", "0000:3b:00.8"]
-        {
-            assert!(text.parse::<PciAddress>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn rejects_text_that_resembles_pci_addresses() {
-        assert_eq!(address("10000:e1:00.7").map(|address| address.domain), Some(0x10000));
-        for text in
-            ["0:0:0:0", "0000:00:01.0:pcie01", "pci0000:00", "0000:00:20.0", "+000:00:01.0", "1-1:1.0"]
-        {
-            assert_eq!(address(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn bridges_end_at_the_nearest_root_bus() {

@@ -1,8 +1,10 @@
 //! Reading the attributes of one device.
 
+use super::device::{Device, DeviceKind, Sriov};
 use super::locality;
 use super::names::{Group, Named, Role};
-use super::{irqs, link, pci, Device, DeviceKind, PciAddress, Sriov};
+use super::pci_address::PciAddress;
+use super::{irqs, link, pci};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, HashMap};
 

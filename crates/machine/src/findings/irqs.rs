@@ -1,7 +1,8 @@
 //! Findings about interrupts on CPUs that are distant from their device.
 
-use super::{matters, Finding, Severity};
+use super::matters;
 use crate::devices::{Device, DeviceKind, Irq};
+use crate::finding::{Finding, Severity};
 use crate::set::CpuSet;
 use crate::topology::Topology;
 

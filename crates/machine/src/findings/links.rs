@@ -6,8 +6,8 @@
 //! upper ends; devices and upstream ports are lower ends. Therefore every second step from a device
 //! up to the root port is a link, and the steps between are inside a switch.
 
-use super::{Finding, Severity};
 use crate::devices::{Device, DeviceKind, PciAddress, PcieLink, Sriov};
+use crate::finding::{Finding, Severity};
 use std::collections::{BTreeMap, HashMap};
 
 const RULE: &str = "pcie-link-degraded";

@@ -1,7 +1,8 @@
 //! Findings about devices and their nodes.
 
-use super::{matters, Finding, Severity};
+use super::matters;
 use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
+use crate::finding::{Finding, Severity};
 use crate::ids::PackageId;
 use crate::topology::{Node, Topology};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! Findings about settings and memory that distort measurements.
 
-use super::{Finding, Severity};
 use crate::conditions::Conditions;
+use crate::finding::{Finding, Severity};
 use crate::topology::{Node, Topology};
 use crate::units::format_size;
 

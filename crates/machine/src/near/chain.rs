@@ -1,6 +1,6 @@
 //! Display of a resolution's chain.
 
-use super::{NearDevice, Resolved, Step};
+use super::resolved::{NearDevice, Resolved, Step};
 use std::iter::successors;
 
 impl Resolved {

@@ -1,7 +1,7 @@
 //! Resolution of GPUs by CUDA index or UUID.
 
+use super::resolved::RULE_UNKNOWN;
 use super::walk::{Position, Walk};
-use super::RULE_UNKNOWN;
 use crate::devices::PciAddress;
 use crate::sysfs::SysfsExt;
 

@@ -59,7 +59,7 @@ pub(super) fn locate_failed(walk: &mut Walk, at: Position, subject: &str, error:
         }
         LocateError::NotLive(_) => ("near-not-live", "Name a device, or run numaio on the machine itself."),
         LocateError::Absent(_) => ("near-absent", "Check the spelling."),
-        LocateError::Denied(_) => (super::RULE_DENIED, "Run numaio as its owner or as root."),
+        LocateError::Denied(_) => (super::resolved::RULE_DENIED, "Run numaio as its owner or as root."),
         LocateError::NoRoute(_) => ("near-no-route", "Check the routes with ip route get ADDRESS."),
         LocateError::Failed { .. } | LocateError::OtherAnswer(_) => {
             ("near-unanswered", "Name a device instead.")

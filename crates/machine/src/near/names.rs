@@ -1,7 +1,8 @@
 //! Resolution of names and PCI addresses, and suggestions for unknown names.
 
+use super::block;
+use super::resolved::RULE_UNKNOWN;
 use super::walk::{Position, Resource, Walk};
-use super::{block, RULE_UNKNOWN};
 use crate::devices::{Device, PciAddress};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;

@@ -1,13 +1,15 @@
 //! The walk from a handle to devices: steps, shares, limits, and reached devices.
 
-use super::{
-    block, fabric, file, host, net, process, Handle, NearDevice, NearNode, ResolveContext, Resolved, Step,
-};
+use super::handle::Handle;
+use super::resolved::{NearDevice, NearNode, Resolved, Step};
+use super::{block, fabric, file, host, net, process};
 use crate::devices::{Device, LocalitySource, Sriov};
-use crate::findings::{Finding, Severity};
+use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
+use crate::locate::Locate;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::Topology;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -349,4 +351,15 @@ fn describe(device: &Device) -> String {
     };
     let parts = [device.kind.name(), &device.model, &names, &of];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<&str>>().join("; ")
+}
+
+/// The machine on which handles are resolved.
+#[derive(Clone, Copy)]
+pub struct ResolveContext<'a> {
+    /// Its files.
+    pub root: &'a dyn Sysfs,
+    /// Answers for what no file contains.
+    pub locate: &'a dyn Locate,
+    /// Its devices and nodes.
+    pub topology: &'a Topology,
 }

@@ -1,6 +1,7 @@
 //! Caches of CPUs (`Documentation/ABI/testing/sysfs-devices-system-cpu`, `cache/index*`).
 
-use super::{numbered, set_of, Cache, Cpu, CPUS};
+use super::files::{numbered, set_of, CPUS};
+use super::parts::{Cache, Cpu};
 use crate::ids::CpuId;
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};

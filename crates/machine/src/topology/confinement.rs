@@ -1,8 +1,7 @@
 //! Resources that this process may use, limited by control groups and affinity.
 
 use super::cgroup::{Group, Groups};
-use super::{finding, Confinement, Cpu, Node};
-use crate::findings::{Finding, Severity};
+use super::parts::{Confinement, Cpu, Node};
 use crate::ids::Id;
 use crate::set::{CpuSet, IdSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -157,31 +156,4 @@ fn used_bytes(root: &dyn Sysfs, v2: bool, directory: &str) -> u64 {
         stat.lines().filter_map(|line| of_stat(line.split_once(' ')?)).fold(0, u64::saturating_add);
     let used: u64 = root.value(&format!("{directory}/{usage}")).unwrap_or(0);
     used.saturating_sub(cached)
-}
-
-/// Reports excluded CPUs and memory.
-pub(super) fn add_findings(confinement: &Confinement, findings: &mut Vec<Finding>) {
-    if confinement.by.is_empty() {
-        return;
-    }
-    let mut excluded = Vec::new();
-    if !confinement.excluded_cpus.is_empty() {
-        excluded.push(format!("CPUs {}", confinement.excluded_cpus));
-    }
-    if !confinement.excluded_nodes.is_empty() {
-        excluded.push(format!("memory of nodes {}", confinement.excluded_nodes));
-    }
-    let what = if excluded.is_empty() {
-        "This process may not use all memory.".to_owned()
-    } else {
-        format!("This process may not use {}.", excluded.join(" and "))
-    };
-    findings.push(finding(
-        Severity::Note,
-        "confined",
-        "machine",
-        &what,
-        confinement.by.join("; "),
-        "Run outside the container, job or cpuset to access and measure the complete machine.",
-    ));
 }

@@ -3,8 +3,7 @@
 //! The kernel sources define the formats (`arch/x86/kernel/cpu/proc.c`,
 //! `arch/arm64/kernel/cpuinfo.c` and other files in `arch/*/kernel`); no document describes them.
 
-use crate::ids::{CpuId, PackageId};
-use crate::set::MAX_ID;
+use crate::ids::{CpuId, PackageId, MAX_ID};
 use std::collections::BTreeMap;
 
 /// Contents of /proc/cpuinfo.

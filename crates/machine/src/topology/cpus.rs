@@ -1,7 +1,8 @@
 //! CPUs and their position in packages, dies and cores.
 
 use super::cpuinfo::CpuInfo;
-use super::{numbered, set_of, Cpu, Node, CPUS};
+use super::files::{numbered, set_of, CPUS};
+use super::parts::{Cpu, Node};
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};

@@ -1,7 +1,8 @@
 //! SLIT distances.
 
-use super::{finding, Distances, NODES};
-use crate::findings::{Finding, Severity};
+use super::files::NODES;
+use super::parts::Distances;
+use crate::finding::{Finding, Severity};
 use crate::ids::{Id, NodeId};
 use crate::sysfs::{Sysfs, SysfsExt};
 
@@ -45,7 +46,7 @@ fn parse_row(text: &str, nodes: usize) -> Option<Vec<u32>> {
 
 fn broken(severity: Severity, what: &str, evidence: String) -> Finding {
     let remedy = "Nothing if measurements are at hand; else look for a firmware update with a right SLIT.";
-    finding(severity, "distances-broken", "machine", what, evidence, remedy)
+    Finding::new(severity, "distances-broken", "machine", what, evidence, remedy)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Fingerprint of a machine's composition.
 
-use super::Topology;
+use super::parts::Topology;
 use crate::devices::{Device, PciAddress, Sriov};
 use std::collections::BTreeSet;
 
 /// Returns 16 hexadecimal digits that identify the machine's composition;
-/// see [`super::Identity::fingerprint`].
+/// see [`super::parts::Identity::fingerprint`].
 ///
 /// The hash is 64-bit FNV-1a (Fowler, Noll, Vo) over a line for each node (CPUs, whether it has
 /// memory), each row of distances and each PCI device (address, ids). It excludes the memory size,

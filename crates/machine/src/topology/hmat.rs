@@ -1,7 +1,8 @@
 //! Firmware-reported performance of a node's memory, and its memory-side caches
 //! (`Documentation/admin-guide/mm/numaperf.rst`).
 
-use super::{Access, MemorySideCache, NODES};
+use super::files::NODES;
+use super::parts::{Access, MemorySideCache};
 use crate::ids::NodeId;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -18,7 +19,7 @@ fn access_class(root: &dyn Sysfs, node: NodeId, class: u32) -> Option<Access> {
     let directory = format!("{NODES}/node{node}/access{class}/initiators");
     let names = root.names(&directory);
     let initiators: NodeSet =
-        names.iter().filter_map(|name| super::numbered(name, "node")).map(NodeId).collect();
+        names.iter().filter_map(|name| super::files::numbered(name, "node")).map(NodeId).collect();
     if initiators.is_empty() {
         return None;
     }
@@ -40,7 +41,7 @@ fn access_class(root: &dyn Sysfs, node: NodeId, class: u32) -> Option<Access> {
 pub(super) fn memory_side_caches(root: &dyn Sysfs, node: NodeId) -> Vec<MemorySideCache> {
     let directory = format!("{NODES}/node{node}/memory_side_cache");
     let cache = |name: String| {
-        let level = super::numbered(&name, "index")?;
+        let level = super::files::numbered(&name, "index")?;
         let bytes = root.value(&format!("{directory}/{name}/size")).ok().filter(|bytes| *bytes > 0)?;
         Some(MemorySideCache { level, bytes })
     };

@@ -1,7 +1,7 @@
 //! Identity of the machine.
 
 use super::cpuinfo::CpuInfo;
-use super::Identity;
+use super::parts::Identity;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Reads the identity except the fingerprint.

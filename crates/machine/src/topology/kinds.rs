@@ -1,6 +1,7 @@
 //! Kinds of memory, as far as the kernel reports them.
 
-use super::{numbered, set_of, Node, NODES};
+use super::files::{numbered, set_of, NODES};
+use super::parts::Node;
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};

@@ -1,6 +1,6 @@
 //! Memory of a node: meminfo and huge page pools.
 
-use super::{HugePages, Memory};
+use super::parts::{HugePages, Memory};
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Parses /proc/meminfo (`Documentation/filesystems/proc.rst`) or a node's `meminfo`, whose lines

@@ -1,8 +1,10 @@
 //! NUMA nodes with their CPUs, memory and packages.
 
+use super::files::{numbered, set_of, NODES};
+use super::hmat;
 use super::memory::{huge_pages, parse_meminfo};
-use super::{finding, hmat, numbered, set_of, Cpu, Distances, Memory, Node, NODES};
-use crate::findings::{Finding, Severity};
+use super::parts::{Cpu, Distances, Memory, Node};
+use crate::finding::{Finding, Severity};
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -96,54 +98,14 @@ fn meminfo(root: &dyn Sysfs, path: &str) -> Option<Memory> {
 
 fn overlap(id: NodeId, taken: &CpuSet, claimed: &BTreeMap<CpuId, NodeId>) -> Finding {
     let owners: NodeSet = taken.iter().filter_map(|cpu| claimed.get(&cpu).copied()).collect();
-    finding(
+    Finding::new(
         Severity::Problem,
         "overlapping-cpus",
-        &format!("node {id}"),
+        format!("node {id}"),
         "The firmware assigns CPUs to several nodes; numaio counts them for the lowest node.",
         format!("{NODES}/node{id}/cpulist contains CPUs {taken}, which belong to node {owners}"),
         "Update the firmware; until then, results for these nodes are unreliable.",
     )
-}
-
-/// Reports nodes without memory, nodes without CPUs, and CPUs without node.
-pub(super) fn add_findings(nodes: &[Node], online_cpus: &CpuSet, findings: &mut Vec<Finding>) {
-    for node in nodes {
-        let subject = format!("node {}", node.id);
-        if node.memory.is_none() {
-            let severity = if node.cpus.is_empty() { Severity::Note } else { Severity::Warning };
-            findings.push(finding(
-                severity,
-                "node-without-memory",
-                &subject,
-                "The node has no memory: its programs use memory of other nodes.",
-                format!("meminfo of node {}: total missing or 0", node.id),
-                "Fit memory modules to this node, or run I/O on nodes with memory.",
-            ));
-        }
-        if node.cpus.is_empty() {
-            findings.push(finding(
-                Severity::Note,
-                "node-without-cpus",
-                &subject,
-                "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
-                format!("{NODES}/node{}/cpulist contains no online CPU", node.id),
-                "None; threads on other nodes use its memory.",
-            ));
-        }
-    }
-    let owned: CpuSet = nodes.iter().flat_map(|node| node.cpus.iter()).collect();
-    let orphans = online_cpus.difference(&owned);
-    if !orphans.is_empty() {
-        findings.push(finding(
-            Severity::Warning,
-            "cpus-without-node",
-            "machine",
-            "Some online CPUs belong to no online node; placements exclude them.",
-            format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
-            "Set their node online, or update the firmware.",
-        ));
-    }
 }
 
 /// Sets the packages of every node.

@@ -1,9 +1,9 @@
 //! Reading the parts of a topology in order.
 
-use super::{
-    caches, confinement, cpuinfo, cpus, distances, finding, identity, kinds, nodes, Topology, CPUS, NODES,
-};
-use crate::findings::{Finding, Severity};
+use super::files::{CPUS, NODES};
+use super::parts::Topology;
+use super::{caches, confinement, cpuinfo, cpus, distances, identity, kinds, nodes};
+use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
 use crate::sysfs::{Sysfs, SysfsExt};
 
@@ -31,9 +31,7 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     let gpu_nodes = kinds::gpu_nodes(root, &nodes);
     nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
     kinds::fill(root, &gpu_nodes, &mut nodes);
-    nodes::add_findings(&nodes, &known.online, &mut findings);
     let confinement = confinement::read(root, &cpus, &nodes);
-    confinement::add_findings(&confinement, &mut findings);
     for cpu in &mut cpus {
         cpu.allowed = confinement.cpus.contains(cpu.id);
     }
@@ -62,7 +60,7 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
 /// Reports missing sysfs or NUMA support.
 fn kernel_findings(root: &dyn Sysfs) -> Vec<Finding> {
     if !root.exists("/sys/devices/system") {
-        return vec![finding(
+        return vec![Finding::new(
             Severity::Problem,
             "no-sysfs",
             "machine",
@@ -74,7 +72,7 @@ fn kernel_findings(root: &dyn Sysfs) -> Vec<Finding> {
     if root.exists(NODES) {
         return Vec::new();
     }
-    vec![finding(
+    vec![Finding::new(
         Severity::Note,
         "no-numa-in-kernel",
         "machine",

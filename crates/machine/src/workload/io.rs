@@ -1,6 +1,6 @@
 //! I/O between memory and a device, and measurements by external programs.
 
-use super::{Direction, Sampling};
+use super::common::{Direction, Sampling};
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Latency workload: a chain of dependent loads.
 
-use super::{Pages, Placement};
+use super::common::{Pages, Placement};
 use crate::ids::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! STREAM workload (McCalpin, 1995): sequential reads and writes of long arrays.
 
-use super::{Pages, Placement, Sampling};
+use super::common::{Pages, Placement, Sampling};
 use crate::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::fmt;

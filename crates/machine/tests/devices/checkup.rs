@@ -15,7 +15,7 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
 
 /// Returns all symptoms of a machine.
 fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
-    topology.devices = devices::read(&server.tree, &topology);
+    topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
     topology.findings.extend(find(&topology, conditions));
     check(&server.tree, &topology, conditions)
 }
@@ -373,7 +373,7 @@ fn distinguishes_devices_with_the_same_name() {
         " CPU0  CPU1\n 50:  9  9  PCI-MSI 1-edge  nvme4q1\n 51:  9  9  PCI-MSI 2-edge  nvme4q2\n 52:  9  9  PCI-MSI 0-edge  nvme4q0\n",
     );
     let mut topology = two_sockets();
-    topology.devices = devices::read(&server.tree, &topology);
+    topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
     let second = topology.devices.iter().position(|it| it.has_name("0000:90:00.0")).expect("it is there");
     let first = topology.devices.iter().position(|it| it.has_name("10000:01:00.0")).expect("it is there");
     assert_eq!(topology.devices[first].name(), topology.devices[second].name());

@@ -55,7 +55,7 @@ fn devices_match_lstopo() {
     for (folder, tree) in machines {
         let name = folder.file_name().expect("a name").to_string_lossy();
         let mut machine = machine_of(tree);
-        machine.devices = devices::read(tree, &machine);
+        machine.devices = devices::read(tree, &machine.cpus_by_node());
         assert!(machine.devices.iter().any(Device::moves_data), "{name} has devices");
         match lstopo(folder) {
             Ok(witness) => {
@@ -93,7 +93,7 @@ fn finds_localities_of_recorded_machines() {
     ];
     for (name, device, node) in expected {
         let Some(tree) = tree_of(machines, name) else { continue };
-        let devices = devices::read(tree, &machine_of(tree));
+        let devices = devices::read(tree, &machine_of(tree).cpus_by_node());
         assert_eq!(
             crate::support::named(&devices, device).locality.node,
             node.map(NodeId),
@@ -110,7 +110,7 @@ fn reports_no_fault_of_healthy_links() {
     };
     let Some(tree) = tree_of(machines, "32intel64-2p8co2t+8ve") else { return };
     let mut machine = machine_of(tree);
-    machine.devices = devices::read(tree, &machine);
+    machine.devices = devices::read(tree, &machine.cpus_by_node());
     let all = find(&machine, &Default::default());
     let about_links: Vec<(&str, &str, Severity)> = all
         .iter()

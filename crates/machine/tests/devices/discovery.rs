@@ -11,7 +11,7 @@ use numaio_machine::{conditions::Conditions, findings};
 use proptest::prelude::*;
 
 fn read(server: &Server) -> Vec<Device> {
-    devices::read(&server.tree, &two_sockets())
+    devices::read(&server.tree, &two_sockets().cpus_by_node())
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn finds_nodes_by_bridges_and_local_cpus() {
         let seen = (locality.node, locality.source, locality.nodes.to_string());
         assert_eq!(seen, (node.map(NodeId), source, nodes.to_owned()), "{address}");
     }
-    let one = devices::read(&server.tree, &machine(&[(0, "0-7", 0)]));
+    let one = devices::read(&server.tree, &machine(&[(0, "0-7", 0)]).cpus_by_node());
     for address in ["0000:c0:02.0", "0000:c0:05.0"] {
         assert_eq!(named(&one, address).locality.source, LocalitySource::OnlyNode, "{address}");
     }
@@ -205,7 +205,7 @@ fn reads_class_directories_of_old_kernels() {
 
 #[test]
 fn reads_this_machine() {
-    let devices = devices::read(&Here, &machine(&[(0, "0", 0)]));
+    let devices = devices::read(&Here, &machine(&[(0, "0", 0)]).cpus_by_node());
     for device in &devices {
         assert!(Here.exists(&device.path), "{}", device.path);
         assert!(device.pci.is_none_or(|pci| device.path.ends_with(&pci.to_string())), "{}", device.path);
@@ -263,7 +263,7 @@ proptest! {
     #[test]
     fn garbage_in_every_file_never_panics(tree in spoilt()) {
         let mut machine = two_sockets();
-        machine.devices = devices::read(&tree, &machine);
+        machine.devices = devices::read(&tree, &machine.cpus_by_node());
         let mut addresses: Vec<_> = machine.devices.iter().filter_map(|device| device.pci).collect();
         let count = addresses.len();
         addresses.dedup();

@@ -14,7 +14,7 @@ const GPU_PORT: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0";
 const GPU: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:83:00.0";
 
 fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Finding> {
-    topology.devices = devices::read(&server.tree, &topology);
+    topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
     find(&topology, conditions)
 }
 

@@ -34,7 +34,7 @@ impl Sysfs for Counting<'_> {
 /// Returns the number of accesses and devices of a discovery.
 fn asked(server: &Server) -> (usize, usize) {
     let counting = Counting { tree: &server.tree, asked: Cell::new(0) };
-    let devices = devices::read(&counting, &two_sockets());
+    let devices = devices::read(&counting, &two_sockets().cpus_by_node());
     (counting.asked.get(), devices.len())
 }
 
@@ -97,7 +97,7 @@ fn a_function_elsewhere_than_others_of_its_bus_is_found() {
     server.tree.remove(&format!("/sys/devices/{}", path(1))).remove("/sys/bus/pci/devices/0000:00:00.1");
     server.tree.file(&format!("{elsewhere}/uevent"), uevent);
     server.tree.link("/sys/bus/pci/devices/0000:00:00.1", elsewhere);
-    let devices = devices::read(&server.tree, &two_sockets());
+    let devices = devices::read(&server.tree, &two_sockets().cpus_by_node());
     let paths: Vec<&str> = devices.iter().map(|device| device.path.as_str()).collect();
     assert_eq!(
         paths,
@@ -110,5 +110,5 @@ fn two_threads_see_what_one_does() {
     let server = functions("0x020000", 2000, &[("numa_node", "0"), ("irq", "9")]);
     let machine = discover::discover(&server.tree);
     assert_eq!(machine.devices.len(), 2000);
-    assert_eq!(machine.devices, devices::read(&server.tree, &machine));
+    assert_eq!(machine.devices, devices::read(&server.tree, &machine.cpus_by_node()));
 }

@@ -1,7 +1,8 @@
 //! Text formats of id sets: round trips and hostile input.
 
+use numaio_machine::ids::MAX_ID;
 use numaio_machine::ids::{CpuId, Id};
-use numaio_machine::set::{CpuSet, MAX_ID};
+use numaio_machine::set::CpuSet;
 use proptest::prelude::*;
 
 fn any_set() -> impl Strategy<Value = CpuSet> {

@@ -1,13 +1,21 @@
 //! Topologies of small synthetic machines, each with one peculiarity.
 
-use numaio_machine::findings::{Finding, Severity};
+use numaio_machine::findings::{find_in_resources, Finding, Severity};
 use numaio_machine::ids::{CpuId, NodeId, PackageId};
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::topology::{fingerprint, read, HugePages, Topology};
+use numaio_machine::topology::{self, fingerprint, HugePages, Topology};
 use numaio_machine::tree::Tree;
 
 const NODES: &str = "/sys/devices/system/node";
 const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Reads a machine with the findings about its nodes.
+fn read(tree: &Tree) -> Topology {
+    let mut machine = topology::read(tree);
+    let found = find_in_resources(&machine);
+    machine.findings.extend(found);
+    machine
+}
 
 /// Adds a node with CPUs of one package, without hardware threads, and memory in kB.
 fn node(tree: &mut Tree, id: u32, package: u32, cpus: &str, kilobytes: u64) {

@@ -1,6 +1,6 @@
 //! Built-in engines, whose streams the machine runs itself.
 
-use super::{CellRequest, Engine, VisitFigures};
+use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{DiskPath, IoPath, IoWorkload, Workload};
 use numaio_schema::IoEngine;

@@ -1,6 +1,7 @@
 //! Built-in streams to and from a GPU through the CUDA driver.
 
-use super::{streams, CellRequest, Engine, VisitFigures};
+use super::builtin::streams;
+use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{IoPath, Workload};
 use numaio_schema::IoEngine;

@@ -1,7 +1,9 @@
 //! iperf3: arguments and JSON output (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
 
+use super::remote::RemoteEnd;
 use super::remote::{self, Figure};
-use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
+use super::tool::version_of;
+use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::workload::{Direction, StreamGroup, Workload};
 use numaio_schema::IoEngine;

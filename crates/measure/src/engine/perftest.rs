@@ -4,8 +4,10 @@
 //! Parses the table on standard output, which all versions print. Newer ones support JSON, but only
 //! into a file.
 
+use super::remote::RemoteEnd;
 use super::remote::{self, split_operation, Figure};
-use super::{version_of, CellRequest, Engine, RemoteEnd, VisitFigures};
+use super::tool::version_of;
+use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::workload::{Direction, Workload};
 use numaio_schema::IoEngine;

@@ -1,6 +1,7 @@
 //! Remote end of a network path: its placements, and tools with processes at both ends.
 
-use super::{failed, tool_outcome, CellRequest, VisitFigures};
+use super::tool::{failed, tool_outcome};
+use super::visit::{CellRequest, VisitFigures};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{Outcome, ProbeError, ToolExit, ToolOutput};
 use numaio_machine::set::CpuSet;

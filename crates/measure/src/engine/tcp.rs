@@ -1,6 +1,8 @@
 //! Built-in streams over TCP.
 
-use super::{streams, CellRequest, Engine, RemoteEnd, VisitFigures};
+use super::builtin::streams;
+use super::remote::RemoteEnd;
+use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, ProbeError};
 use numaio_machine::workload::{IoPath, TcpPath, Workload};
 use numaio_schema::IoEngine;

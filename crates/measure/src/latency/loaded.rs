@@ -1,6 +1,7 @@
 //! Latency of a path under increasing load by the other cores of the node.
 
-use super::{Chain, LatencyOptions};
+use super::chain::Chain;
+use super::options::LatencyOptions;
 use crate::pairs::Pairs;
 use crate::rounds::{self, Finished, Rule, StopReason, Task};
 use crate::setting::{Event, Setting};

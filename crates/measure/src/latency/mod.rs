@@ -1,65 +1,25 @@
 //! Latency campaign: every CPU node to every memory node, idle, and selected paths under load.
 
+mod chain;
 mod loaded;
+mod options;
+
+pub use options::LatencyOptions;
 
 use crate::options::CampaignError;
 use crate::pairs::{distance, Pairs};
-use crate::rounds::{self, Finished, Rule, StopReason, Task};
+use crate::rounds::{self, Finished, NodeCell, Rule, StopReason};
 use crate::setting::{Event, Setting};
-use crate::sizes::{caches_assumed, memory_shortage, usable_bytes, Caches, BUFFER_STEP};
+use crate::sizes::memory_shortage;
 use crate::warnings::{self, WarningContext};
-use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::ProbeError;
-use numaio_machine::set::{CpuSet, NodeSet};
+use chain::{chains, Chain, LINE_BYTES};
+use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
-use numaio_machine::units::format_size;
-use numaio_machine::workload::{LatencyWorkload, LoadWorkload, Pages, Workload};
+use numaio_machine::workload::{LatencyWorkload, Pages, Workload};
 use numaio_schema::{LatencyCell, LatencyMethod, LatencyRecord, Rounds, Warning, LATENCY_SCHEMA};
 
-/// Cache lines of the chain as a multiple of the last-level cache, so that at least three of four
-/// loads miss it under any replacement.
-const CACHES_FILLED: u64 = 4;
-/// Minimum of that multiple: below, the cache would determine the latency as much as the memory.
-const LEAST_CACHES_FILLED: u64 = 2;
-/// Minimum buffer size, beyond the reach of a TLB with base pages.
-const LEAST_BYTES: u64 = 16 << 20;
 /// A chain of more than one part in this many of a node's memory counts as large.
 const LARGE_PART: u64 = 4;
-/// Assumed time per load when choosing the length of a run, in nanoseconds.
-const NS_PER_LOAD: u64 = 100;
-/// Length of a run in milliseconds: one pass over the chain, within these bounds.
-const WINDOW_MS: std::ops::RangeInclusive<u64> = 60..=400;
-/// Samples per run.
-const SLICES: u32 = 5;
-/// Bytes of a cache line, if unknown.
-const LINE_BYTES: u32 = 64;
-
-/// Options of a latency campaign.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LatencyOptions {
-    /// Limits pairs to those with one of these nodes, its row and its column; every pair if empty.
-    pub around: NodeSet,
-    /// Nodes whose paths are also measured under load.
-    pub loaded: NodeSet,
-    /// Distance between elements of the chain in bytes.
-    pub stride_bytes: u32,
-    /// Page size of the buffers.
-    pub pages: Pages,
-    /// Stopping rule. With loaded paths, idle latency takes at most half of the time limit.
-    pub rule: Rule,
-}
-
-impl Default for LatencyOptions {
-    fn default() -> Self {
-        Self {
-            around: NodeSet::new(),
-            loaded: NodeSet::new(),
-            stride_bytes: 256,
-            pages: Pages::Transparent,
-            rule: Rule::default(),
-        }
-    }
-}
 
 /// Measures the selected pairs, then paths under load. Cells that cannot be measured record the
 /// reason.
@@ -83,7 +43,7 @@ pub fn run(
     let before = setting.conditions();
     let share = if paths.is_empty() { 1.0 } else { 0.5 };
     let rule = Rule { time_limit_s: options.rule.time_limit_s * share, ..options.rule };
-    let tasks = cells.iter().map(|cell| cell.task(topology)).collect();
+    let tasks = cells.iter().map(|cell| cell.task(Workload::Latency, alike(cell, topology))).collect();
     let idle = rounds::run(setting, &rule, tasks, 0, report);
     if let Some(why) = idle.nothing() {
         return Err(CampaignError::Nothing(why));
@@ -121,79 +81,13 @@ pub fn largest(topology: &Topology, options: &LatencyOptions) -> Option<(NodeId,
     (longest > least / LARGE_PART).then_some((node, longest))
 }
 
-/// Chain that one CPU of a node follows.
-struct Chain {
-    cpu_node: NodeId,
-    cpu: CpuId,
-    bytes: u64,
-}
-
-/// Returns a chain for each CPU node, limited by the memory nodes with enough memory, so that all
-/// cells of a row use the same length.
-fn chains(topology: &Topology, pairs: &Pairs, options: &LatencyOptions) -> (Vec<Chain>, Vec<Warning>) {
-    let (mut chains, mut warnings) = (Vec::new(), Vec::new());
-    for cpu_node in pairs.cpu_nodes.iter() {
-        let Some(cpu) = topology.cores(cpu_node).first() else { continue };
-        let caches = Caches::of(topology, &CpuSet::one(cpu));
-        let step = |bytes: u64| bytes.checked_next_multiple_of(BUFFER_STEP).unwrap_or(u64::MAX);
-        // Each element occupies one line, at multiples of the stride.
-        let lines = |times: u64| caches.bytes.saturating_mul(times) / u64::from(LINE_BYTES);
-        let long = |times: u64| lines(times).saturating_mul(u64::from(options.stride_bytes.max(LINE_BYTES)));
-        let wanted = step(long(CACHES_FILLED).max(LEAST_BYTES));
-        let least = step(long(LEAST_CACHES_FILLED));
-        let rooms = pairs.memory_nodes.iter().map(|memory| usable_bytes(topology, memory));
-        let room = rooms.filter(|room| *room >= least).min();
-        let bytes = match room {
-            _ if options.pages == Pages::Huge => wanted,
-            Some(room) => wanted.min(room / BUFFER_STEP * BUFFER_STEP).max(least),
-            None => least,
-        };
-        if caches.assumed {
-            warnings.push(caches_assumed(cpu_node));
-        }
-        if bytes < wanted {
-            let [bytes, wanted] = [bytes, wanted].map(format_size);
-            let what =
-                format!("the buffer for node {cpu_node} is limited to {bytes} of {wanted} by free memory");
-            warnings.push(Warning { rule: "buffer-capped".into(), what });
-        }
-        chains.push(Chain { cpu_node, cpu, bytes });
-    }
-    (chains, warnings)
-}
-
-impl Chain {
-    fn workload(
-        &self,
-        memory: NodeId,
-        load: Option<LoadWorkload>,
-        options: &LatencyOptions,
-    ) -> LatencyWorkload {
-        let places = self.bytes / u64::from(options.stride_bytes.max(1));
-        let pass_ms = places.saturating_mul(NS_PER_LOAD) / 1_000_000;
-        let milliseconds = pass_ms.clamp(*WINDOW_MS.start(), *WINDOW_MS.end()).next_multiple_of(20) as u32;
-        LatencyWorkload {
-            cpu: self.cpu,
-            memory,
-            bytes: self.bytes,
-            stride_bytes: options.stride_bytes,
-            pages: options.pages,
-            milliseconds,
-            slices: SLICES,
-            load,
-        }
-    }
-}
-
-/// One cell: a chain and its memory node.
-struct Cell {
-    cpu_node: NodeId,
-    workload: LatencyWorkload,
-    impossible: Option<ProbeError>,
-}
-
-fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &LatencyOptions) -> Vec<Cell> {
-    let cell = |chain: &Chain, memory: NodeId| Cell {
+fn cells(
+    topology: &Topology,
+    pairs: &Pairs,
+    chains: &[Chain],
+    options: &LatencyOptions,
+) -> Vec<NodeCell<LatencyWorkload>> {
+    let cell = |chain: &Chain, memory: NodeId| NodeCell {
         cpu_node: chain.cpu_node,
         workload: chain.workload(memory, None, options),
         // Reserved huge pages do not count as free memory.
@@ -204,22 +98,16 @@ fn cells(topology: &Topology, pairs: &Pairs, chains: &[Chain], options: &Latency
     wanted.map(|(chain, memory)| cell(chain, memory)).collect()
 }
 
-impl Cell {
-    fn task(&self, topology: &Topology) -> Task {
-        let (cpu_node, memory) = (self.cpu_node, self.workload.memory);
-        let distance = distance(topology, cpu_node, memory).filter(|_| cpu_node != memory);
-        Task {
-            workload: Workload::Latency(self.workload.clone()),
-            group: cpu_node,
-            alike: distance.map(|distance| (0, distance)),
-            impossible: self.impossible.clone(),
-        }
-    }
+/// Returns the key of comparable cells, the SLIT distance; none for local memory.
+fn alike(cell: &NodeCell<LatencyWorkload>, topology: &Topology) -> Option<(u32, u32)> {
+    let (cpu_node, memory) = (cell.cpu_node, cell.workload.memory);
+    let distance = distance(topology, cpu_node, memory).filter(|_| cpu_node != memory)?;
+    Some((0, distance))
 }
 
-fn of_cells(cells: &[Cell], idle: &Finished, options: &LatencyOptions) -> Vec<Warning> {
+fn of_cells(cells: &[NodeCell<LatencyWorkload>], idle: &Finished, options: &LatencyOptions) -> Vec<Warning> {
     let name = |index: usize| {
-        let Cell { cpu_node, workload, .. } = &cells[index];
+        let NodeCell { cpu_node, workload, .. } = &cells[index];
         format!("node {cpu_node} to {}", workload.memory)
     };
     let wanted_huge = options.pages == Pages::Transparent;

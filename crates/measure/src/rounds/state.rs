@@ -1,7 +1,7 @@
 //! State of one task during measurement.
 
+use super::task::{Measured, Rule, StopReason, Task};
 use super::visit::VisitOutcome;
-use super::{Measured, Rule, StopReason, Task};
 use numaio_machine::probe::ProbeError;
 use numaio_schema::{PooledNoise, Reading, ReadingVisit, Summary};
 

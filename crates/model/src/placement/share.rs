@@ -1,6 +1,6 @@
 //! Division of integers in proportion to weights.
 
-use super::TargetDevice;
+use super::target_device::TargetDevice;
 
 /// Returns each device's share of the tasks: by bandwidth if all are known, otherwise equal.
 pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {

@@ -8,6 +8,7 @@ mod evaluate;
 mod fewer_nodes;
 mod instance;
 mod mixed_integer;
+mod ordered_sets;
 mod plan_document;
 mod plan_placement;
 mod plan_problem;

@@ -1,7 +1,8 @@
 //! Distribution of streams over nodes with the highest predicted bandwidth.
 
+use super::curve;
+use super::error::{PredictError, MAX_DISTRIBUTED_STREAMS};
 use super::mix::predict;
-use super::{curve, PredictError, MAX_DISTRIBUTED_STREAMS};
 use numaio_schema::{Capacities, MixPrediction, NodeCapacity, NodeStreams, Sharing};
 
 /// Bandwidths within this relative difference are equal.

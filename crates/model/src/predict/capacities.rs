@@ -1,7 +1,8 @@
 //! Fitting of capacities to measured I/O.
 
+use super::curve;
+use super::error::PredictError;
 use super::mix::{estimate, mean_of_streams, merged};
-use super::{curve, PredictError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;

@@ -1,6 +1,7 @@
 //! The two predictors of a mix.
 
-use super::{curve, PredictError, MOST_STREAMS};
+use super::curve;
+use super::error::{PredictError, MOST_STREAMS};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, NodeCapacity,

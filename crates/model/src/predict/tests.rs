@@ -1,5 +1,8 @@
 use super::*;
 use crate::testing::{cell, record};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::workload::Direction;
 use numaio_schema::{
     CapSource, Capacities, ClassRepresentative, IoCell, IoRecord, LimitedBy, NodeStreams, Sharing,
 };

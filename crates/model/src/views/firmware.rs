@@ -1,6 +1,6 @@
 //! Views of firmware data: distances (ACPI SLIT) and performance (ACPI HMAT).
 
-use super::{view, Kind, ViewSubject};
+use super::view::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::{Access, Node, Topology};
 use numaio_schema::{NodeValue, Quantity, View};

@@ -1,7 +1,7 @@
 //! Measured I/O as views of the device's node.
 
 use super::measured::{measured_view, NodeReadings};
-use super::{Kind, ViewSubject};
+use super::view::{Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoRecord, Quantity, View};

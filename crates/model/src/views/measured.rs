@@ -1,6 +1,6 @@
 //! Views of measurements: latency, STREAM and the copy model.
 
-use super::{view, Kind, ViewSubject};
+use super::view::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{

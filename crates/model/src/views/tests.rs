@@ -1,13 +1,14 @@
 use super::*;
 use numaio_machine::ids::CpuId;
-use numaio_machine::set::CpuSet;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{Access, Distances, Node, Topology};
-use numaio_machine::workload::{CopyLoop, Flow, Pages, Placement, StreamOp};
+use numaio_machine::workload::{CopyLoop, Direction, Flow, Pages, Placement, StreamOp};
 use numaio_schema::{
-    Cell, LatencyCell, LatencyMethod, LatencyRecord, MachineSource, Method, Provenance, Reading,
-    ReadingVisit, Record, Rounds, StreamCell, StreamMethod, StreamRecord, StreamScope, Summary, Visit,
-    LATENCY_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
+    Cell, ClassRule, LatencyCell, LatencyMethod, LatencyRecord, MachineSource, Method, NodeValue, Provenance,
+    Quantity, Reading, ReadingVisit, Record, Rounds, StreamCell, StreamMethod, StreamRecord, StreamScope,
+    Summary, Visit, LATENCY_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
 };
+use std::cmp::Ordering;
 
 fn subject(target: u32) -> ViewSubject<'static> {
     ViewSubject { machine: "0123456789abcdef", target: NodeId(target), level: 0.1 }

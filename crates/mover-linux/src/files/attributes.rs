@@ -1,17 +1,19 @@
 //! Attributes of files: owners, modes, times, extended attributes.
 
+use super::acl::{acl_in, bits_without_acl, ACCESS_ACL};
 use super::fault::fault;
-use super::resolve::{ResolvedName, Resolver};
-use super::stat::file_stat;
-use super::Roots;
-use numaio_mover::port::{
-    is_root_only_xattr, Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr,
-};
+use super::file_stat::file_stat;
+use super::filesystem::{is_filesystem, EXFAT, FAT};
+use super::path::{ResolvedName, Resolver};
+use super::permissions::{OWNER_WRITES, SET_GROUP_ID, SET_ID};
+use super::roots::Roots;
+use super::xattr_buffer::fill;
+use super::xattrs::is_preserved;
+use numaio_mover::port::{Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// File whose attributes are set.
 #[derive(Clone, Copy)]
@@ -22,24 +24,6 @@ pub enum Target<'a> {
     Named(ResolvedName<'a>),
 }
 
-/// Extended attribute with the access ACL of a file.
-const ACCESS_ACL: &str = "system.posix_acl_access";
-/// Extended attribute with the ACL that new entries of a directory inherit.
-const DEFAULT_ACL: &str = "system.posix_acl_default";
-
-/// Tags of ACL entries (include/uapi/linux/posix_acl.h).
-const OWNER: u8 = 0x01;
-const GROUP: u8 = 0x04;
-const MASK: u8 = 0x10;
-const OTHERS: u8 = 0x20;
-
-/// Mode bits that make a program run as its owner or group (inode(7)).
-const SET_ID: u32 = 0o6000;
-/// Set-group-ID bit of a mode.
-pub const SET_GROUP_ID: u32 = 0o2000;
-/// Write permission of the owner.
-pub const OWNER_WRITES: u32 = 0o200;
-
 /// Result of setting the user and group of a file.
 enum OwnerChange {
     /// The owner was correct, or none was requested.
@@ -48,138 +32,6 @@ enum OwnerChange {
     Changed,
     /// This user may not set the requested group, so the file keeps another one.
     GroupNotPermitted,
-}
-
-/// Returns the mode bits that a directory's [`DEFAULT_ACL`] leaves to new entries (acl(5), "object
-/// creation and default ACLs"): those of the owner, of the group (or the mask, if any), and of
-/// others. None without a default ACL.
-pub fn default_bits(directory: BorrowedFd<'_>) -> Option<u32> {
-    let mut acl = Vec::new();
-    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    fill(&mut acl, |buffer| rustix::fs::getxattr(&path, DEFAULT_ACL, buffer)).ok()?;
-    acl_mode_bits(&acl)
-}
-
-/// Returns the mode bits of an ACL.
-fn acl_mode_bits(acl: &[u8]) -> Option<u32> {
-    let entries = entries(acl)?;
-    let bits = |tag| entries.clone().find(|entry| entry.0 == tag).map(|entry| entry.1);
-    let group = bits(MASK).or_else(|| bits(GROUP))?;
-    Some(bits(OWNER)? << 6 | group << 3 | bits(OTHERS)?)
-}
-
-/// Returns the mode bits that a file may keep if its ACL cannot be set. With an ACL the group bits
-/// are the maximum of all named entries; without it, the owning group must have only its own
-/// permissions.
-fn bits_without_acl(acl: &[u8]) -> u32 {
-    let bits = |tag| entries(acl)?.find(|entry| entry.0 == tag).map(|entry| entry.1);
-    let group = bits(GROUP).unwrap_or(0) & bits(MASK).unwrap_or(0o7);
-    !0o070 | group << 3
-}
-
-/// Parses tags and permissions of an ACL in the kernel's format
-/// (include/uapi/linux/posix_acl_xattr.h): a version, then entries of tag, permissions and id.
-fn entries(acl: &[u8]) -> Option<impl Iterator<Item = (u8, u32)> + Clone + '_> {
-    let entries = acl.strip_prefix(&[2, 0, 0, 0])?;
-    Some(entries.chunks_exact(8).map(|entry| (entry[0], u32::from(entry[2]) & 0o7)))
-}
-
-fn acl_in(xattrs: &[Xattr]) -> Option<&[u8]> {
-    xattrs.iter().find(|(name, _)| **name == *ACCESS_ACL.as_bytes()).map(|(_, value)| &**value)
-}
-
-/// Returns whether a transfer preserves an extended attribute: user attributes, ACLs, and as root
-/// also root's.
-pub fn is_preserved(name: &[u8], super_user: bool) -> bool {
-    let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    name.starts_with(b"user.") || acl || (super_user && is_root_only_xattr(name))
-}
-
-/// Returns extended attributes, sorted by name, and whether some are unreadable. Opens no file.
-pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
-    let mut names = Vec::new();
-    match fill(&mut names, |buffer| names_at(place, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(Default::default()),
-        result => result?,
-    }
-    let mut names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)).peekable();
-    let (mut found, mut has_hidden_xattrs) = (Vec::new(), false);
-    if names.peek().is_none() {
-        return Ok((found, has_hidden_xattrs));
-    }
-    let path = path_of(place)?;
-    for name in names {
-        let mut value = Vec::new();
-        match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
-            Ok(()) => found.push((name.into(), value.into_boxed_slice())),
-            // It was removed meanwhile.
-            Err(Errno::NODATA) => {}
-            Err(Errno::ACCESS | Errno::PERM) => has_hidden_xattrs = true,
-            // A FUSE server may list attributes that the kernel does not support, when mounted in a
-            // user namespace.
-            Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    found.sort_unstable();
-    Ok((found, has_hidden_xattrs))
-}
-
-/// listxattrat(2), since Linux 6.13; its number is the same on all architectures
-/// (scripts/syscall.tbl).
-const LISTXATTRAT: libc::c_long = 465;
-
-/// Lists names of extended attributes. Without listxattrat(2) the name is resolved again through
-/// its directory, which takes three times as long.
-fn names_at(place: ResolvedName<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    static IS_MISSING: AtomicBool = AtomicBool::new(false);
-    if !IS_MISSING.load(Ordering::Relaxed) {
-        let name = CString::new(place.name).map_err(|_| Errno::INVAL)?;
-        // SAFETY: the kernel reads the name up to its zero byte, and writes at most the length of
-        // the buffer.
-        let done = unsafe {
-            libc::syscall(
-                LISTXATTRAT,
-                place.directory.as_raw_fd(),
-                name.as_ptr(),
-                libc::AT_SYMLINK_NOFOLLOW,
-                buffer.as_mut_ptr(),
-                buffer.len(),
-            )
-        };
-        match usize::try_from(done) {
-            Ok(length) => return Ok(length),
-            Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-                // A sandbox that does not know the call may reject it.
-                Some(Errno::NOSYS | Errno::PERM) => IS_MISSING.store(true, Ordering::Relaxed),
-                errno => return Err(errno.unwrap_or(Errno::IO)),
-            },
-        }
-    }
-    rustix::fs::llistxattr(path_of(place)?, buffer)
-}
-
-/// Repeats a call until the buffer is large enough (xattr(7): 64 KiB at most).
-fn fill(buffer: &mut Vec<u8>, call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
-    for size in [256, 4_096, 65_536] {
-        buffer.resize(size, 0);
-        match call(buffer) {
-            Err(Errno::RANGE) => {}
-            Ok(length) => {
-                buffer.truncate(length);
-                return Ok(());
-            }
-            Err(errno) => return Err(errno),
-        }
-    }
-    Err(Errno::RANGE)
-}
-
-/// Returns a path through the open directory of a name (proc_pid_fd(5)). Calls that do not follow
-/// links do not follow its last component.
-fn path_of(place: ResolvedName<'_>) -> Result<CString, Errno> {
-    let directory = format!("/proc/self/fd/{}/", place.directory.as_raw_fd());
-    CString::new([directory.as_bytes(), place.name].concat()).map_err(|_| Errno::INVAL)
 }
 
 /// Failure to set extended attributes.
@@ -196,6 +48,12 @@ impl XattrFailure {
 }
 
 impl Roots {
+    /// Returns whether files of the first root have individual modes. FAT and exFAT use one for all
+    /// and ignore changes.
+    pub fn has_modes(&self) -> bool {
+        !self.roots.first().is_some_and(|root| is_filesystem(root, &[FAT, EXFAT]))
+    }
+
     pub(super) fn set_attributes(
         &self,
         resolver: &mut Resolver<'_>,
@@ -269,7 +127,8 @@ impl Roots {
     /// whether the file inherited an ACL from its directory.
     pub(super) fn inherit_acl(place: ResolvedName<'_>, file: BorrowedFd<'_>, is_given: bool) -> u32 {
         let mut acl = Vec::new();
-        let read = path_of(place)
+        let read = place
+            .proc_path()
             .and_then(|path| fill(&mut acl, |buffer| rustix::fs::lgetxattr(&path, ACCESS_ACL, buffer)));
         match read {
             Ok(()) => match rustix::fs::fsetxattr(file, ACCESS_ACL, &acl, XattrFlags::empty()) {
@@ -350,7 +209,7 @@ impl Roots {
         let path = match target {
             Target::Open(file) => CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())),
             Target::Named(place) => {
-                path_of(place).map_err(fault("resolve name")).map_err(XattrFailure::all).map(Ok)?
+                place.proc_path().map_err(fault("resolve name")).map_err(XattrFailure::all).map(Ok)?
             }
         };
         let path = path.unwrap_or_default();
@@ -421,26 +280,6 @@ pub fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<()
         Target::Open(file) => rustix::fs::futimens(file, &times),
         Target::Named(place) => {
             rustix::fs::utimensat(place.directory, place.name, &times, AtFlags::SYMLINK_NOFOLLOW)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn preserved_attributes_exclude_file_system_internals() {
-        for name in [&b"user.x"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
-            assert!(is_preserved(name, false) && is_preserved(name, true));
-        }
-        for name in [&b"trusted.x"[..], b"security.capability"] {
-            assert!(!is_preserved(name, false) && is_preserved(name, true));
-        }
-        for name in
-            [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT", b"btrfs.compression", b"security.ima"]
-        {
-            assert!(!is_preserved(name, true));
         }
     }
 }

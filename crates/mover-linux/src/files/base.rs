@@ -1,10 +1,9 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
 use super::filesystem::{kind, EXFAT, FAT};
+use super::path::walk;
 use super::permissions::grant_owner_access;
-use super::resolve::walk;
-use super::Roots;
-use crate::confine::Rights;
+use super::roots::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::Errno;
@@ -27,6 +26,15 @@ pub enum Base {
     Host,
     /// Paths below a directory, which neither links nor `..` may leave.
     Below(Arc<Directory>),
+}
+
+/// Access to a directory tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Read files and directories.
+    Read,
+    /// Read, create, change and remove.
+    Write,
 }
 
 /// A directory that is held open.
@@ -177,6 +185,16 @@ impl Base {
             Errno::XDEV => io::Error::other("path leaves the root directory"),
             errno => errno.into(),
         })
+    }
+}
+
+impl Roots {
+    /// Opens directories, following symbolic links to them.
+    ///
+    /// # Errors
+    /// The failing path and its I/O error.
+    pub fn open(paths: &[&Path]) -> Result<Self, (PathBuf, io::Error)> {
+        Base::Host.roots(paths)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Creation of directories, links, pipes and devices.
 
-use super::attributes::{set_mode, Target, SET_GROUP_ID};
+use super::attributes::{set_mode, Target};
 use super::fault::fault;
-use super::owner;
-use super::permissions::grant_owner_access;
-use super::resolve::{ResolvedName, Resolver};
-use super::short_names::reject_short_name;
-use super::stat::file_stat;
-use super::Roots;
+use super::file_stat::file_stat;
+use super::path::reject_short_name;
+use super::path::{ResolvedName, Resolver};
+use super::permissions::{grant_owner_access, SET_GROUP_ID};
+use super::roots::Roots;
+use super::temporary_file;
 use numaio_mover::port::{
     Fault, FaultKind, FileKind, FilePath, NewObject, Object, UNFINISHED_DIRECTORY_MODE,
 };
@@ -88,7 +88,7 @@ fn create_or_replace(
     make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
 ) -> Result<(), Fault> {
     let made = match make(place) {
-        Err(Errno::EXIST) => owner::replace_atomically(place, |errno| errno, &make),
+        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, &make),
         result => result,
     };
     made.map_err(fault(action))

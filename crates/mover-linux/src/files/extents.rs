@@ -1,6 +1,6 @@
 //! Physical location of files on their devices (`Documentation/filesystems/fiemap.rst`).
 
-use super::Roots;
+use super::roots::Roots;
 use numaio_linux::io::device_number;
 use numaio_machine::locate::DeviceNumber;
 use numaio_machine::storage::{attachment, is_rotational};

@@ -8,6 +8,11 @@ pub fn fault(action: &str) -> impl Fn(Errno) -> Fault + '_ {
     move |errno| Fault::new(why(errno), format_args!("cannot {action}: {}", words(errno)))
 }
 
+/// Returns the fault of a read without a buffer.
+pub(crate) fn no_buffer() -> Fault {
+    Fault::new(FaultKind::Other, "no buffer available")
+}
+
 fn words(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     // The standard library appends the error number.

@@ -1,8 +1,7 @@
 //! File system types, which differ in supported attributes and reported errors (statfs(2),
 //! `f_type`; include/uapi/linux/magic.h).
 
-use super::Roots;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// ext2 to ext4.
@@ -42,28 +41,14 @@ pub const CEPH: u32 = 0x00c3_6400;
 /// BeeGFS.
 pub const BEEGFS: u32 = 0x1983_0326;
 
-/// File systems on which syncfs(2) is insufficient: the kernel passes writes on without asking the
-/// server to store them.
-const UNSYNCED: [u32; 4] = [FUSE, SMB, SMB2, CIFS];
-
-impl Roots {
-    /// Returns whether syncfs(2) makes all data of the first root durable.
-    pub fn supports_syncfs(&self) -> bool {
-        !self.roots.first().is_some_and(|root| is_filesystem(root, &UNSYNCED))
-    }
-}
-
-impl Roots {
-    /// Returns whether files of the first root have individual modes. FAT and exFAT use one for all
-    /// and ignore changes.
-    pub fn has_modes(&self) -> bool {
-        !self.roots.first().is_some_and(|root| is_filesystem(root, &[FAT, EXFAT]))
-    }
-}
-
 /// Returns the type of the file system of a file.
 pub fn kind(file: impl AsFd) -> Result<u32, Errno> {
     Ok(rustix::fs::fstatfs(file)?.f_type as u32)
+}
+
+/// Returns whether a directory is on a memory file system.
+pub fn is_in_memory(directory: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(directory).is_ok_and(|stat| numaio_linux::io::is_memory(stat.f_type))
 }
 
 /// Returns whether the file system is one of these types; false if unknown.

@@ -41,7 +41,7 @@ pub(super) fn flush_errno(file: BorrowedFd<'_>) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::super::fuse::{Volume, FLUSH};
-    use super::super::Roots;
+    use super::super::roots::Roots;
     use super::*;
     use numaio_mover::port::{
         Attributes, Digest, FaultKind, FileCompletion, FilePath, FileWrite, OpenMode, Operation, Outcome,

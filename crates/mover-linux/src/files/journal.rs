@@ -1,12 +1,12 @@
 //! Journal of a transfer, locked so that two transfers never write to the same one.
 
+use super::data::write_all;
 use super::fault::fault;
-use super::owner::replace_atomically;
+use super::file_stat::file_stat;
+use super::path::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
-use super::resolve::{ResolvedName, Resolver};
-use super::stat::file_stat;
-use super::write::write_all;
-use super::Roots;
+use super::roots::Roots;
+use super::temporary_file::replace_atomically;
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};

@@ -1,36 +1,13 @@
 //! Listing directories in parts.
 
+use super::data_runs::RunBudget;
 use super::fault::fault;
 use super::name_matching::names_in;
-use super::resolve::{ResolvedName, Resolver};
-use super::stat::RunBudget;
-use super::Roots;
+use super::path::{ResolvedName, Resolver};
+use super::roots::{OpenListing, Roots};
 use numaio_mover::port::{Details, Fault, FaultKind, FilePath, Listing, NameMatching};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
-/// Partially listed directories.
-#[derive(Debug, Default)]
-pub struct Listings(Mutex<(u64, HashMap<u64, OpenListing>)>);
-
-/// An open directory and how it matches names.
-type OpenListing = (Dir, NameMatching);
-
-impl Listings {
-    fn keep(&self, directory: OpenListing) -> u64 {
-        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listings.0 += 1;
-        let number = listings.0;
-        listings.1.insert(number, directory);
-        number
-    }
-
-    fn take(&self, number: u64) -> Option<OpenListing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number)
-    }
-}
 
 impl Roots {
     pub(super) fn list(

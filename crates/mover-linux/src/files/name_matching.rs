@@ -2,10 +2,10 @@
 //! accents.
 
 use super::attributes::{set_time, Target};
+use super::file_stat::file_stat;
 use super::filesystem::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, RAMFS, TMPFS, XFS};
-use super::owner::{temporary_name, with_probe_file};
-use super::stat::file_stat;
-use super::Roots;
+use super::roots::Roots;
+use super::temporary_file::{temporary_name, with_probe_file};
 use numaio_mover::port::NameMatching;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, IFlags, Mode, OFlags};

@@ -1,13 +1,11 @@
 //! Ownership of files created by this process, which on some file systems is not its user.
 
 use super::fault::fault;
-use super::resolve::ResolvedName;
-use super::stat::file_stat;
-use super::Roots;
+use super::file_stat::file_stat;
+use super::roots::Roots;
+use super::temporary_file::{temporary_name, with_probe_file};
 use numaio_mover::port::{Fault, FileStat};
-use rustix::fd::{BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fd::BorrowedFd;
 use std::sync::PoisonError;
 
 impl Roots {
@@ -31,46 +29,4 @@ impl Roots {
         *known = Some((file.volume, owner));
         Ok(owner == file.user)
     }
-}
-
-/// Examines an empty temporary file, which is then removed.
-pub fn with_probe_file<T>(
-    directory: BorrowedFd<'_>,
-    name: &str,
-    look: impl FnOnce(&OwnedFd, &str) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
-    let result = look(&file, name);
-    // NFS keeps an open removed file under another name until it is closed.
-    drop(file);
-    rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
-    result
-}
-
-/// Creates an object under a temporary name and renames it to `place`, replacing an existing one.
-/// Removes it on failure; `fault` converts errors.
-pub fn replace_atomically<T, E>(
-    place: ResolvedName<'_>,
-    fault: impl Fn(Errno) -> E,
-    make: impl FnOnce(ResolvedName<'_>) -> Result<T, E>,
-) -> Result<T, E> {
-    let name = temporary_name().map_err(&fault)?;
-    let beside = ResolvedName { name: name.as_bytes(), ..place };
-    let named = make(beside).and_then(|made| {
-        rustix::fs::renameat(beside.directory, &name, place.directory, place.name).map_err(&fault)?;
-        // Renaming between hard links of one file keeps both (rename(2)), and file systems may hide
-        // that they are the same file.
-        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
-        Ok(made)
-    });
-    named.inspect_err(|_| {
-        let _ = rustix::fs::unlinkat(beside.directory, &name, AtFlags::empty());
-    })
-}
-
-/// Returns a random unused name, like those of a sink's temporary files.
-pub fn temporary_name() -> Result<String, Errno> {
-    let random = numaio_linux::random::bytes::<16>().map_err(|_| Errno::IO)?;
-    Ok(format!(".numaio-part-{:032x}", u128::from_ne_bytes(random)))
 }

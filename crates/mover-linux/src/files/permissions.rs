@@ -1,9 +1,16 @@
-//! Access to own files and directories whose mode denies it to the owner; root needs no such
-//! access.
+//! Mode bits, and access to own files and directories whose mode denies it to the owner; root needs
+//! no such access.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
+
+/// Mode bits that make a program run as its owner or group (inode(7)).
+pub const SET_ID: u32 = 0o6000;
+/// Set-group-ID bit of a mode.
+pub const SET_GROUP_ID: u32 = 0o2000;
+/// Write permission of the owner.
+pub const OWNER_WRITES: u32 = 0o200;
 
 /// Runs an action in a directory. If it fails for lack of permission and the directory belongs to
 /// this user, grants the owner access and retries once. Read-only directories occur, for example,

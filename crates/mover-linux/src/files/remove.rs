@@ -1,9 +1,9 @@
 //! Removal of files and directory trees.
 
 use super::fault::fault;
+use super::path::reject_short_name;
+use super::path::Resolver;
 use super::permissions::retry_with_permission;
-use super::resolve::Resolver;
-use super::short_names::reject_short_name;
 use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};

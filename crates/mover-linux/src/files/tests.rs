@@ -1,4 +1,4 @@
-use super::resolve::Resolver;
+use super::path::Resolver;
 use super::Roots;
 use numaio_mover::conformance;
 use numaio_mover::port::{

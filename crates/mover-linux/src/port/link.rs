@@ -1,76 +1,16 @@
 //! Transport of packets to the peer.
-//!
-//! On a stream, a packet is two big-endian 4-byte lengths (frames, then data), followed by the
-//! frames and the data.
 
-use super::backpressure::{Backpressure, Unsent};
+use super::backpressure::Backpressure;
+use super::packet::{read_packet, write_packet, LinkError};
 use super::pool::{Pool, Slab};
+use super::send_queue::{await_drained, Queued};
+use super::stream_pair::StreamPair;
 use super::stream_set::StreamSetLink;
-use numaio_linux::interrupt::interrupted;
-use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
-use std::fmt;
+use numaio_mover::port::{Event, Packet};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::{Duration, Instant};
-
-/// Time to wait at the end for the next sent packet to be written; after an interrupt, for all of
-/// them.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Waits until all sent packets are written or progress stops. The writer reports each packet and
-/// drops its sender when done.
-pub fn await_drained(finished: &Receiver<()>) {
-    await_progress(finished, DRAIN_TIMEOUT, interrupted);
-}
-
-fn await_progress(finished: &Receiver<()>, last: Duration, is_interrupted: impl Fn() -> bool) {
-    let began = Instant::now();
-    while finished.recv_timeout(last).is_ok() && !(is_interrupted() && began.elapsed() >= last) {}
-}
-
-/// A pair of byte streams to the peer.
-pub struct StreamPair {
-    /// Incoming stream.
-    pub from: Box<dyn Read + Send>,
-    /// Outgoing stream.
-    pub to: Box<dyn Write + Send>,
-}
-
-impl fmt::Debug for StreamPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ends").finish_non_exhaustive()
-    }
-}
-
-/// Error in data received from the link.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// The stream ended.
-    #[error("connection closed by the peer")]
-    Closed,
-    /// The stream ended within a packet.
-    #[error("connection lost within a packet")]
-    Truncated,
-    /// A packet exceeds the size limit.
-    #[error("packet too large: {frames} bytes of frames and {data} bytes of data")]
-    TooLong {
-        /// Bytes of frames.
-        frames: u32,
-        /// Bytes of data.
-        data: u32,
-    },
-    /// A packet number was received twice or is missing.
-    #[error("packet {0} received twice or missing")]
-    OutOfOrder(u64),
-    /// I/O error.
-    #[error("{0}")]
-    Failed(io::Error),
-}
-
-/// A packet waiting to be written, and its accounting.
-pub type Queued = (Packet<Slab>, Unsent);
 
 /// A link to the peer.
 #[derive(Debug)]
@@ -178,119 +118,9 @@ fn read_packets(
     None
 }
 
-/// Writes a packet after a `prefix`, and reports when its data is written.
-///
-/// # Errors
-/// I/O errors of the stream.
-pub fn write_packet<W: Write + ?Sized>(
-    to: &mut W,
-    prefix: &[u8],
-    packet: Packet<Slab>,
-    events: &Sender<Event<Slab>>,
-) -> io::Result<()> {
-    let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
-    let (frames, lengths) = (&packet.frames[..], [packet.frames.len(), data.len()]);
-    let [frames_length, data_length] = lengths.map(|length| (length as u32).to_be_bytes());
-    to.write_all(&[prefix, &frames_length, &data_length, frames].concat())?;
-    to.write_all(data)?;
-    to.flush()?;
-    if let Some((slab, length)) = packet.data {
-        // Dropped first, so that the receiver of the event finds the buffer free.
-        drop(slab);
-        drop(events.send(Event::Sent(length)));
-    }
-    Ok(())
-}
-
-/// Reads a packet; an end of file before its first byte is the error `on_eof`.
-///
-/// # Errors
-/// [`LinkError`]: an I/O error, a truncated packet, or lengths beyond the limits.
-pub fn read_packet<R: Read + ?Sized>(
-    from: &mut R,
-    pool: &Arc<Pool>,
-    on_eof: LinkError,
-) -> Result<Packet<Slab>, LinkError> {
-    let mut head = [0; 8];
-    read_exact_or(from, &mut head, on_eof)?;
-    let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-    let (frames, data) = (number(&head[..4]), number(&head[4..]));
-    if frames as usize > MAX_FRAME_BYTES || data as usize > BLOCK {
-        return Err(LinkError::TooLong { frames, data });
-    }
-    let mut bytes = vec![0; frames as usize];
-    read_exact_or(from, &mut bytes, LinkError::Truncated)?;
-    let data = match data {
-        0 => None,
-        length => {
-            // No buffer if the port is closed, where the error is not reported.
-            let mut slab = pool.take().ok_or(LinkError::Closed)?;
-            read_exact_or(from, &mut slab.as_mut()[..length as usize], LinkError::Truncated)?;
-            Some((slab, length as usize))
-        }
-    };
-    Ok(Packet { frames: bytes, data })
-}
-
-/// Fills a buffer; an end of file before its first byte is the error `on_eof`.
-pub fn read_exact_or<R: Read + ?Sized>(
-    from: &mut R,
-    buffer: &mut [u8],
-    on_eof: LinkError,
-) -> Result<(), LinkError> {
-    let mut used = 0;
-    while used < buffer.len() {
-        match from.read(&mut buffer[used..]) {
-            Ok(0) if used == 0 => return Err(on_eof),
-            Ok(0) => return Err(LinkError::Truncated),
-            Ok(count) => used += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(LinkError::from_io(error)),
-        }
-    }
-    Ok(())
-}
-
-impl LinkError {
-    /// Converts an I/O error of a stream.
-    pub fn from_io(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => Self::Truncated,
-            _ => Self::Failed(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Draining has no deadline while packets are written, unless the user interrupts.
-    #[test]
-    fn drain_waits_while_packets_are_written() {
-        const LONG: Duration = Duration::from_secs(60);
-        let (progress, finished) = sync_channel(1);
-        let is_out = std::sync::atomic::AtomicBool::new(false);
-        let is_done = || is_out.load(std::sync::atomic::Ordering::SeqCst);
-        std::thread::scope(|scope| {
-            let is_out = &is_out;
-            scope.spawn(move || {
-                for _ in 0..1_000 {
-                    let _ = progress.try_send(());
-                    std::thread::yield_now();
-                }
-                is_out.store(true, std::sync::atomic::Ordering::SeqCst);
-                drop(progress);
-            });
-            await_progress(&finished, LONG, || false);
-            assert!(is_done());
-        });
-        let (progress, finished) = sync_channel(1);
-        let endless = std::thread::spawn(move || while progress.send(()).is_ok() {});
-        await_progress(&finished, Duration::from_millis(1), || true);
-        drop(finished);
-        endless.join().expect("the writer stops without a receiver");
-    }
 
     #[test]
     fn packets_round_trip_and_invalid_lengths_are_rejected() {

@@ -6,17 +6,25 @@ mod compression;
 mod growth;
 mod link;
 pub mod net;
+mod packet;
+mod pinning;
 mod pool;
 mod ring;
+mod send_queue;
+mod stream_pair;
 mod stream_set;
 mod work_queue;
 mod worker;
+mod worker_group;
 
-pub use link::{read_packet, write_packet, LinkError, StreamPair};
+pub use packet::{read_packet, write_packet, LinkError};
+pub use pinning::can_pin;
 pub use pool::{Pool, Slab};
 pub use ring::has_io_uring;
+pub use stream_pair::StreamPair;
 pub use stream_set::{streams_needed, StreamSet};
 pub use work_queue::{GroupLoad, WorkSharing};
+pub use worker_group::WorkerGroup;
 
 use crate::files::Roots;
 use backpressure::Backpressure;
@@ -58,17 +66,6 @@ pub struct Setting {
     pub may_pause: bool,
     /// CPU sets assigned to the connections' threads in turn; threads are unpinned if empty.
     pub network: Vec<CpuSet>,
-}
-
-/// Worker threads on the same CPUs.
-#[derive(Debug, Clone)]
-pub struct WorkerGroup {
-    /// Number of threads, at least one.
-    pub threads: usize,
-    /// CPUs of the threads; unpinned if none.
-    pub cpus: Option<CpuSet>,
-    /// Buffers for data that the threads read; closed with the port.
-    pub pool: Arc<Pool>,
 }
 
 /// Port whose worker threads use blocking I/O and io_uring.
@@ -192,22 +189,6 @@ impl FilePort {
             self.work.set_threads(number, 2 * threads);
         }
     }
-}
-
-/// Tests whether a thread can be pinned to CPUs, with a thread that exits immediately.
-///
-/// # Errors
-/// I/O error if this process may use none of the CPUs, a sandbox forbids pinning, or no thread can
-/// be started.
-pub fn can_pin(cpus: &CpuSet) -> io::Result<()> {
-    let mask = Mask::of(cpus);
-    let tried = Builder::new().name("pin".to_owned()).spawn(move || mask.apply())?;
-    tried.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-}
-
-/// Pins the calling thread. On failure it runs unpinned, which is slower but correct.
-fn pin_thread(mask: Option<&Mask>) {
-    mask.into_iter().for_each(|mask| drop(mask.apply()));
 }
 
 impl Port for FilePort {

@@ -14,10 +14,11 @@
 //! stops reading.
 
 use super::backpressure::Backpressure;
-use super::link::{await_drained, read_exact_or, read_packet, write_packet, LinkError, Queued};
 use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, UnpacedPhase};
-use super::pin_thread;
+use super::packet::{read_exact_or, read_packet, write_packet, LinkError};
+use super::pinning::pin_thread;
 use super::pool::{Pool, Slab};
+use super::send_queue::{await_drained, Queued};
 use numaio_linux::affinity::Mask;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Packet, MAX_FRAME_BYTES};

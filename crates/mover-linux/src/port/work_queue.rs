@@ -4,7 +4,8 @@
 //! buffer. An idle thread may take another group's operations if that shortens the transfer, as
 //! decided by [`WorkSharing`] from the observed rates.
 
-use super::{Slab, WorkerGroup};
+use super::pool::Slab;
+use super::worker_group::WorkerGroup;
 use numaio_machine::ids::NodeId;
 use numaio_mover::port::{FilePath, Operation, Ticket};
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 //! waits for each block.
 
 use super::compression::ScratchBuffer;
-use super::pin_thread;
+use super::pinning::pin_thread;
 use super::pool::{Pool, Slab};
 use super::ring::Ring;
 use super::work_queue::{Claim, Task, WorkQueue};

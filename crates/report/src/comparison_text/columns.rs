@@ -1,10 +1,11 @@
 //! The table of values: a row for each node, a column for each view, split to fit the page.
 
-use super::view_title;
-use crate::model_text::header::percent;
 use crate::number_format::NumberFormat;
-use crate::style::{clean, display_width, wrap, TextPage, BREAKS};
+use crate::phrases::view_title;
+use crate::record_header::percent;
+use crate::style::{clean, display_width, wrap, BREAKS};
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;

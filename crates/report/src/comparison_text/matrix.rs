@@ -1,7 +1,7 @@
 //! The matrix of agreement between all views.
 
-use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_schema::{Agreement, Comparison};
 use std::collections::BTreeMap;
 

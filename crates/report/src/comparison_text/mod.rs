@@ -5,9 +5,10 @@ mod matrix;
 mod stats;
 mod verdict;
 
-use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::phrases::{self, view_title};
+use crate::style::TextStyle;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_schema::{Comparison, View};
 
 /// Formats a comparison: the views, their classes, their agreement with the copy model and with
@@ -62,12 +63,4 @@ fn write_classes(page: &mut TextPage, views: &[View]) {
         table.row([(index + 1).to_string().into(), view_title(view).into(), classes.join(" | ").into()]);
     }
     page.table(2, &table);
-}
-
-/// Returns the title of a view, or its name if a foreign document has no title.
-fn view_title(view: &View) -> String {
-    match phrases::short(&view.title) {
-        title if title.is_empty() => phrases::short(&view.name),
-        title => title,
-    }
 }

@@ -1,8 +1,9 @@
 //! The table of statistics: number of measurements, interval and drift of each figure.
 
-use super::{columns, view_title};
-use crate::style::TextPage;
+use super::columns;
+use crate::phrases::view_title;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_schema::{NodeValue, View};
 
 /// Writes a table for all measured views; stated values (distances) have no statistics.

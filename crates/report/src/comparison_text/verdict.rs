@@ -1,8 +1,7 @@
 //! Sentences that state how well each view agrees with the copy model.
 
-use super::view_title;
-use crate::phrases::count;
-use crate::style::TextPage;
+use crate::phrases::{count, view_title};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;

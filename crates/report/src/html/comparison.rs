@@ -3,9 +3,9 @@
 use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::method;
 use super::page::HtmlPage;
-use crate::model_text::header::date;
 use crate::number_format::NumberFormat;
 use crate::phrases::{self, count};
+use crate::record_header::date;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{Agreement, Comparison, View};

@@ -2,8 +2,8 @@
 
 use super::method;
 use super::page::HtmlPage;
-use crate::model_text::header::date;
 use crate::phrases::count;
+use crate::record_header::date;
 use crate::sheets::{self, Align};
 use maud::{html, Markup};
 use numaio_schema::IoRecord;

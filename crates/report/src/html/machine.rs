@@ -3,8 +3,8 @@
 use super::figures::MANY;
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
-use crate::model_text::header::date;
 use crate::phrases::{self, count, FindingGroup};
+use crate::record_header::date;
 use crate::svg::machine_drawing;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;

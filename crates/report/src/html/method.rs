@@ -3,8 +3,8 @@
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::io_text;
-use crate::model_text::header::{conditions, date, loop_name, percent};
 use crate::phrases::{self, count};
+use crate::record_header::{conditions, date, loop_name, percent};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;

@@ -14,6 +14,7 @@ mod model;
 mod page;
 mod stream;
 mod summary;
+mod targets;
 
 use crate::bundle::{Bundle, MachineDocuments};
 use crate::phrases;

@@ -5,14 +5,12 @@ use super::figures::{plus_minus, signed_percent, Figure, Grid};
 use super::matrix::{self, Axes};
 use super::method;
 use super::page::HtmlPage;
-use super::summary::{targets_by_relevance, worst_to_best_ratio};
-use crate::listing::class_members;
+use super::targets::{devices, nodes_of, scale_of, targets_by_relevance, worst_to_best_ratio};
 use crate::model_text::direction::only_figure_note;
-use crate::model_text::header::{date, percent};
 use crate::number_format::{greatest, NumberFormat};
 use crate::phrases::{self, count};
+use crate::record_header::{date, percent};
 use maud::{html, Markup};
-use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::{Direction, Flow};
@@ -317,38 +315,6 @@ fn locality(target: &TargetModel, node: NodeId) -> &'static str {
     } else {
         ""
     }
-}
-
-/// Lists the nodes of a class: the target first, or ranges if there are many.
-pub(super) fn nodes_of(class: &Class, target: NodeId) -> String {
-    const MANY: usize = 12;
-    if class.nodes.len() > MANY {
-        class.nodes.to_string()
-    } else {
-        class_members(class, target)
-    }
-}
-
-/// Lists a target's devices: names first, then PCI functions without a name.
-pub(super) fn devices(target: &TargetModel) -> String {
-    const MOST: usize = 6;
-    let mut names: Vec<&String> = target.devices.iter().collect();
-    names.sort_by_key(|name| name.parse::<PciAddress>().is_ok());
-    let more = names.len().saturating_sub(MOST);
-    let names = phrases::joined(names.into_iter().take(MOST).map(|name| phrases::short(name)), ", ");
-    match (names.is_empty(), more) {
-        (true, _) => "no devices".to_owned(),
-        (_, 0) => names,
-        (_, more) => format!("{names} and {more} more"),
-    }
-}
-
-pub(super) fn scale_of<'m>(
-    page: &HtmlPage,
-    models: impl IntoIterator<Item = &'m DirectionModel>,
-) -> NumberFormat {
-    let nodes = models.into_iter().flat_map(|model| &model.nodes);
-    NumberFormat::bandwidth(page.unit, nodes.map(|node| node.bytes_copied_per_s))
 }
 
 fn flow_description(direction: Direction, target: NodeId) -> String {

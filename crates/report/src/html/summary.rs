@@ -1,12 +1,11 @@
 //! The summary section: classes and worst-to-best ratio of each target.
 
-use super::model::{devices, nodes_of, scale_of};
 use super::page::HtmlPage;
-use crate::model_text::header::date;
-use crate::number_format::greatest;
+use super::targets::{devices, nodes_of, scale_of, targets_by_relevance, worst_to_best_ratio};
 use crate::phrases::count;
+use crate::record_header::date;
 use maud::{html, Markup};
-use numaio_schema::{DirectionModel, Model, TargetModel};
+use numaio_schema::{Model, TargetModel};
 
 /// The number of targets shown unfolded.
 const MAX_UNFOLDED: usize = 12;
@@ -58,13 +57,6 @@ fn table(page: &HtmlPage, targets: &[&TargetModel], caption: &str) -> Markup {
     }
 }
 
-/// Sorts targets with devices first, since I/O depends on them.
-pub(super) fn targets_by_relevance(model: &Model) -> Vec<&TargetModel> {
-    let mut targets: Vec<&TargetModel> = model.targets.iter().collect();
-    targets.sort_by_key(|target| (target.devices.is_empty(), target.target));
-    targets
-}
-
 fn rows(page: &HtmlPage, target: &TargetModel) -> Markup {
     let span = target.directions.len().max(1);
     html! {
@@ -88,11 +80,4 @@ fn rows(page: &HtmlPage, target: &TargetModel) -> Markup {
             }
         }
     }
-}
-
-/// Returns the mean of the worst class divided by that of the best; `None` without classes.
-pub(super) fn worst_to_best_ratio(model: &DirectionModel) -> Option<f64> {
-    let means = || model.classes.iter().map(|class| class.mean_bytes_copied_per_s);
-    let (least, most) = (means().fold(f64::INFINITY, f64::min), greatest(means()));
-    Some(least / most).filter(|share| share.is_finite())
 }

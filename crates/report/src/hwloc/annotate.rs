@@ -1,7 +1,7 @@
 //! Formats memory attributes as a script of `hwloc-annotate` commands.
 
 use super::attributes::MemoryAttribute;
-use super::bitmap;
+use super::bitmap::bitmap;
 use crate::phrases;
 use crate::style::clean;
 use numaio_machine::topology::Topology;

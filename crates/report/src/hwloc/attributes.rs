@@ -1,6 +1,5 @@
 //! Converts measurements to hwloc memory attributes.
 
-use super::MeasurementSet;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{LatencyRecord, Model, StreamCell, StreamRecord, StreamScope};
@@ -95,4 +94,15 @@ fn custom(name: String, values: BTreeMap<(NodeId, NodeId), u64>) -> MemoryAttrib
 /// Converts to MiB/s, hwloc's unit of bandwidth.
 fn mib_per_s(bytes_per_s: f64) -> u64 {
     (bytes_per_s / f64::from(1 << 20)).round() as u64
+}
+
+/// The available measurements of a machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MeasurementSet<'a> {
+    /// STREAM record.
+    pub stream: Option<&'a StreamRecord>,
+    /// Latency record.
+    pub latency: Option<&'a LatencyRecord>,
+    /// Copy model.
+    pub model: Option<&'a Model>,
 }

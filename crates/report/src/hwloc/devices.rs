@@ -1,7 +1,7 @@
 //! Devices as hwloc objects: host bridges, PCI bridges, PCI functions and OS devices.
 
-use super::element::Element;
-use super::tree::{Indexes, ObjectTree};
+use super::element::{Element, Indexes};
+use super::tree::ObjectTree;
 use numaio_machine::devices::{Device, DeviceKind, NameClass, PciAddress};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;

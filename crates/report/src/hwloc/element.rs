@@ -84,6 +84,18 @@ fn escaped(text: &str) -> String {
     out
 }
 
+/// A counter of unique object indexes (`gp_index`).
+#[derive(Default)]
+pub struct Indexes(u64);
+
+impl Indexes {
+    /// Returns the next index.
+    pub fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

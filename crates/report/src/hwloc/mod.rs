@@ -7,32 +7,23 @@
 
 mod annotate;
 mod attributes;
+mod bitmap;
 mod devices;
 mod element;
 mod tree;
+mod writer;
+
+pub use attributes::MeasurementSet;
 
 use element::Element;
-use numaio_machine::set::IdSet;
 use numaio_machine::topology::Topology;
-use numaio_schema::{LatencyRecord, Model, StreamRecord};
-
-/// The available measurements of a machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MeasurementSet<'a> {
-    /// STREAM record.
-    pub stream: Option<&'a StreamRecord>,
-    /// Latency record.
-    pub latency: Option<&'a LatencyRecord>,
-    /// Copy model.
-    pub model: Option<&'a Model>,
-}
 
 /// Formats a machine as hwloc XML for `lstopo -i`: objects, devices, distances and, as memory
 /// attributes, the measurements.
 pub fn hwloc_xml(topology: &Topology, measured: MeasurementSet) -> String {
     let tree = tree::ObjectTree::new(topology);
     let mut root = Element::new("topology").with("version", "2.0");
-    let mut objects = tree::ElementWriter::new(&tree, topology);
+    let mut objects = writer::ElementWriter::new(&tree, topology);
     root.add(objects.machine());
     if let Some(distances) = distances(topology) {
         root.add(distances);
@@ -68,32 +59,4 @@ fn distances(topology: &Topology) -> Option<Element> {
     element.add(text("indexes", list(&mut distances.nodes.iter().map(|node| node.0))));
     element.add(text("u64values", list(&mut distances.rows.iter().flatten().copied())));
     Some(element)
-}
-
-/// Formats a set in hwloc's notation: 32-bit words, highest first.
-fn bitmap<T: numaio_machine::ids::Id>(set: &IdSet<T>) -> String {
-    let mut words: Vec<u32> = vec![0];
-    for id in set.iter() {
-        let (word, bit) = ((id.number() / 32) as usize, id.number() % 32);
-        if words.len() <= word {
-            words.resize(word + 1, 0);
-        }
-        words[word] |= 1 << bit;
-    }
-    let words: Vec<String> = words.iter().rev().map(|word| format!("0x{word:08x}")).collect();
-    words.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use numaio_machine::ids::CpuId;
-
-    #[test]
-    fn sets_are_written_as_words_highest_first() {
-        let set = |ids: &[u32]| bitmap(&ids.iter().map(|id| CpuId(*id)).collect::<IdSet<CpuId>>());
-        assert_eq!(set(&[]), "0x00000000");
-        assert_eq!(set(&[0, 1, 31]), "0x80000003");
-        assert_eq!(set(&[33, 64]), "0x00000001,0x00000002,0x00000000");
-    }
 }

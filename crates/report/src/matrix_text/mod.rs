@@ -6,18 +6,16 @@ mod views;
 pub(crate) use stats::{half_width, write as write_stats, FigureStats};
 pub(crate) use views::write as write_views;
 
-use crate::style::{display_width, TextPage};
+use crate::style::display_width;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_schema::Reading;
+use stats::{UNSETTLED, UNSETTLED_LEGEND};
 use std::collections::BTreeSet;
 
 /// Blanks between the columns of a table.
 const GAP: usize = 2;
-/// Mark before a value that is less precise than requested.
-const UNSETTLED: &str = "*";
-/// Explanation of that mark.
-const UNSETTLED_LEGEND: &str = "* less precise than requested";
 /// Text in place of a missing value.
 const MISSING: &str = "-";
 

@@ -1,9 +1,8 @@
 //! The table of statistics: number of visits, interval and drift of each value.
 
-use super::{UNSETTLED, UNSETTLED_LEGEND};
 use crate::number_format::NumberFormat;
-use crate::style::TextPage;
 use crate::table::{Align, Table};
+use crate::text_page::TextPage;
 use numaio_schema::{IntervalKind, Reading, Summary};
 
 /// A value with its statistics.
@@ -97,3 +96,8 @@ fn notes(stat: &FigureStats, summary: &Summary) -> String {
     let failed = stat.failure.map(|why| format!("visits failed: {why}")).unwrap_or_default();
     crate::phrases::joined([too_few, modes, &failed], "; ")
 }
+
+/// Mark before a value that is less precise than requested.
+pub(super) const UNSETTLED: &str = "*";
+/// Explanation of that mark.
+pub(super) const UNSETTLED_LEGEND: &str = "* less precise than requested";

@@ -1,9 +1,9 @@
 //! Formats the classes of views as text.
 
-use crate::model_text::header::percent;
 use crate::number_format::NumberFormat;
-use crate::style::TextPage;
+use crate::record_header::percent;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{View, ViewClass};

@@ -1,11 +1,11 @@
 //! Formats one target and direction: its classes and nodes.
 
-use super::header::percent;
 use crate::listing::class_members;
 use crate::number_format::NumberFormat;
 use crate::phrases::count;
-use crate::style::TextPage;
+use crate::record_header::percent;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, Flow};

@@ -1,11 +1,12 @@
 //! Formats a model as text.
 
 pub(crate) mod direction;
-pub(crate) mod header;
 
 use crate::matrix_text;
 use crate::number_format::NumberFormat;
-use crate::style::{TextPage, TextStyle};
+use crate::record_header;
+use crate::style::TextStyle;
+use crate::text_page::TextPage;
 use numaio_schema::{Cell, Model, Record, TargetModel};
 
 /// Formats the classes of each target and direction, with values, method and warnings.
@@ -14,7 +15,7 @@ use numaio_schema::{Cell, Model, Record, TargetModel};
 /// separately. With `style.stats` the statistics of all values follow.
 pub fn model_text(model: &Model, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    header::write_model(&mut page, &model.record);
+    record_header::write_model(&mut page, &model.record);
     for target in &model.targets {
         write_target(&mut page, model, target);
     }

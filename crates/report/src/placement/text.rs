@@ -1,8 +1,9 @@
 //! Formats placement plans and their verification as text.
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::format_size;
 use numaio_schema::{Basis, PlacementPlan, PlacementTarget, TaskObservation, Verification};

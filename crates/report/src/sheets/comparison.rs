@@ -1,6 +1,6 @@
 //! Tables of views: values of a target, agreement and misordered pairs.
 
-use super::{Align, Sheet, Text};
+use super::sheet::{Align, Sheet, Text};
 use crate::number_format::NumberFormat;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;

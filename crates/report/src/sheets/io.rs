@@ -1,7 +1,7 @@
 //! The table of measured I/O: a row for each placement, direction, block size and number of
 //! streams.
 
-use super::{Align, Sheet, Text};
+use super::sheet::{Align, Sheet, Text};
 use crate::io_text;
 use crate::number_format::NumberFormat;
 use crate::phrases::joined;

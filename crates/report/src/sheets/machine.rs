@@ -1,8 +1,8 @@
 //! Tables of a machine: identity, measurements, findings and warnings.
 
-use super::{Align, Sheet};
+use super::sheet::{Align, Sheet};
 use crate::bundle::MachineDocuments;
-use crate::model_text::header::{self, conditions, date};
+use crate::record_header::{self, conditions, date};
 use crate::{io_text, latency_text, phrases, stream_text};
 use numaio_schema::{MachineSource, Provenance};
 
@@ -25,7 +25,7 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
     let models = machine.models.iter().map(|model| Measurement {
         subject: "Copies",
         provenance: &model.record.provenance,
-        method: header::method(&model.record),
+        method: record_header::method(&model.record),
     });
     let streams = machine.streams.iter().map(|record| Measurement {
         subject: "STREAM",

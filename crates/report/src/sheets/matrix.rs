@@ -1,7 +1,7 @@
 //! Tables of matrices: results per CPU node and memory node, and the classes of all pairs, in the
 //! format of the NUMA extension of Cbench (Braithwaite et al., 2012).
 
-use super::{range, Align, Sheet, Text};
+use super::sheet::{range, Align, Sheet, Text};
 use crate::number_format::NumberFormat;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::NodeSet;

@@ -5,90 +5,14 @@ mod io;
 mod machine;
 mod matrix;
 mod model;
+mod sheet;
 
 pub(crate) use io::sheet as io_sheet;
+pub(crate) use sheet::{Align, Section, Sheet, Text};
 
 use crate::bundle::MachineDocuments;
-use crate::number_format::NumberFormat;
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::View;
-
-/// Tables on one subject.
-pub(crate) struct Section {
-    /// Heading of the section.
-    pub title: &'static str,
-    /// Its tables.
-    pub sheets: Vec<Sheet>,
-}
-
-/// A table with a caption.
-pub(crate) struct Sheet {
-    /// The caption.
-    pub title: String,
-    /// Sentences below the table.
-    pub notes: Vec<String>,
-    /// Heading above all columns except the first, if their titles are only numbers.
-    pub over: Option<&'static str>,
-    /// Titles of the columns.
-    pub head: Vec<String>,
-    /// Alignment of each column.
-    pub aligned: Vec<Align>,
-    /// Rows; each has a text for each column.
-    pub rows: Vec<Vec<Text>>,
-}
-
-/// Alignment of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Align {
-    /// For names and sentences.
-    Left,
-    /// For numbers with equal decimals.
-    Right,
-    /// For sets and ranges above numbers.
-    Center,
-}
-
-/// A text in a table.
-pub(crate) struct Text {
-    /// The text.
-    pub text: String,
-    /// Whether it is the best value of its column.
-    pub best: bool,
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Self { text, best: false }
-    }
-}
-
-impl From<&str> for Text {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl Sheet {
-    /// Creates a table with a left-aligned first column; `others` is the alignment of the rest.
-    fn new<T: Into<String>>(
-        title: impl Into<String>,
-        head: impl IntoIterator<Item = T>,
-        others: Align,
-    ) -> Self {
-        let head: Vec<String> = head.into_iter().map(Into::into).collect();
-        let mut aligned = vec![others; head.len()];
-        aligned[..1.min(head.len())].fill(Align::Left);
-        Self { title: title.into(), notes: Vec::new(), over: None, head, aligned, rows: Vec::new() }
-    }
-
-    fn row<T: Into<Text>>(&mut self, texts: impl IntoIterator<Item = T>) {
-        self.rows.push(texts.into_iter().map(Into::into).collect());
-    }
-
-    fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
-    }
-}
 
 /// Returns all tables of a machine, by subject.
 pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
@@ -130,14 +54,4 @@ fn views(machine: &MachineDocuments) -> Vec<&View> {
         }
     }
     views
-}
-
-/// Formats a range as `26.0–27.3`, or as one number if both ends have the same text.
-fn range(figures: NumberFormat, min: f64, max: f64) -> String {
-    let (min, max) = (figures.format(min), figures.format(max));
-    if min == max {
-        min
-    } else {
-        format!("{min}–{max}")
-    }
 }

@@ -1,7 +1,7 @@
 //! The table of the copy model, like Tables IV and V of Li et al. (ICPP 2013): a column for each
 //! class with its nodes, copy bandwidth and measured I/O.
 
-use super::{range, Align, Sheet};
+use super::sheet::{range, Align, Sheet};
 use crate::number_format::NumberFormat;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;

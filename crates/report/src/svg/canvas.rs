@@ -157,6 +157,9 @@ pub(super) fn clip(text: &str, width: i32, size: i32, bold: bool) -> String {
     clipped.trim_end().to_owned() + "…"
 }
 
+/// Margin of the drawing, in pixels.
+pub(super) const MARGIN: i32 = 24;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,7 @@
 //! Draws a transfer plan: sources, memory nodes and destinations in three columns, bytes as bands
 //! between them.
 
-use super::canvas::{clip, text_width, Area, Canvas};
-use super::MARGIN;
+use super::canvas::{clip, text_width, Area, Canvas, MARGIN};
 use crate::phrases;
 use crate::plan_text::{devices, proof, stage_name, title};
 use numaio_machine::ids::NodeId;

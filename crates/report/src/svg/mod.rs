@@ -9,15 +9,13 @@ mod scene;
 
 use crate::phrases;
 use crate::style::{clean_paragraph, wrap};
-use canvas::{text_width, Canvas};
+use canvas::{text_width, Canvas, MARGIN};
 pub use flows::plan_svg;
 use heat::Heat;
 use layout::Rows;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::Topology;
 
-/// Margin of the drawing, in pixels.
-const MARGIN: i32 = 24;
 /// Line height of findings.
 const LINE: i32 = 17;
 /// Maximum number of findings below the drawing; all are marked within it.

@@ -1,8 +1,8 @@
 //! Formats the devices of each node.
 
 use crate::phrases;
-use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::devices::{Device, LocalitySource, Sriov};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;

@@ -1,7 +1,7 @@
 //! Formats the distances between nodes.
 
-use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Distances, Topology};
 use std::collections::BTreeMap;

@@ -5,7 +5,8 @@ mod distances;
 mod nodes;
 
 use crate::phrases;
-use crate::style::{TextPage, TextStyle};
+use crate::style::TextStyle;
+use crate::text_page::TextPage;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::format_size;

@@ -1,8 +1,8 @@
 //! Formats the table of nodes, and the memory attributes reported by firmware.
 
 use crate::phrases;
-use crate::style::TextPage;
 use crate::table::{Align, Cell, Table};
+use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::{Access, Node, Topology};

@@ -98,7 +98,7 @@ fn color_changes_only_escape_codes() {
     let style = TextStyle { color: true, ..TextStyle::default() };
     let coloured = model_text(&models::paper(), &style);
     let mut plain = coloured.clone();
-    for code in [32, 36, 33, 35, 31, 0] {
+    for code in [1, 32, 36, 33, 35, 31, 0] {
         plain = plain.replace(&format!("\x1b[{code}m"), "");
     }
     assert_ne!(plain, coloured);

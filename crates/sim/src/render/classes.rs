@@ -2,8 +2,8 @@
 //! class links (`Documentation/ABI/testing/sysfs-class-net`, `.../stable/sysfs-block`,
 //! `.../stable/sysfs-class-infiniband`).
 
+use super::directory::Dir;
 use super::irqs::controller;
-use super::Dir;
 use crate::spec::DeviceSpec;
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::sysfs::ReadErrorKind;

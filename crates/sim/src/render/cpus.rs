@@ -2,7 +2,7 @@
 //! `Documentation/admin-guide/cputopology.rst`,
 //! `Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
-use super::{room, Dir};
+use super::directory::{room, Dir};
 use crate::spec::{CacheSpec, NodeSpec, Sharing, Spec};
 use numaio_machine::ids::CpuId;
 use numaio_machine::set::CpuSet;

@@ -1,7 +1,7 @@
 //! Interrupts: /proc/interrupts, /proc/irq and /sys/kernel/irq
 //! (`Documentation/core-api/irq/irq-affinity.rst`, `Documentation/ABI/testing/sysfs-kernel-irq`).
 
-use super::{room, Dir};
+use super::directory::{room, Dir};
 use crate::spec::{DeviceSpec, Spec};
 use numaio_machine::devices::{DeviceKind, PciAddress};
 use numaio_machine::ids::CpuId;
@@ -88,7 +88,7 @@ pub(super) fn render(spec: &Spec, irqs: &BTreeMap<PciAddress, Vec<Line>>, tree: 
     }
     table += " ERR:          0\n MIS:          0\n";
     tree.file("/proc/interrupts", table);
-    Dir::new(tree, "/proc/irq").value("default_smp_affinity", super::mask(&online, bits));
+    Dir::new(tree, "/proc/irq").value("default_smp_affinity", super::directory::mask(&online, bits));
 }
 
 /// File that names the handlers of an interrupt.
@@ -114,7 +114,7 @@ fn render_line(line: &Line, bits: u32, tree: &mut Tree) {
     let mut dir = Dir::new(tree, &path);
     dir.set("smp_affinity", "smp_affinity_list", &line.affinity, bits)
         .set("effective_affinity", "effective_affinity_list", &line.effective, bits)
-        .value("affinity_hint", super::mask(&CpuSet::new(), bits));
+        .value("affinity_hint", super::directory::mask(&CpuSet::new(), bits));
     // The kernel creates no directory for a name with a slash.
     if !line.name.contains('/') {
         dir.tree.dir(&format!("{path}/{}", line.name));

@@ -1,6 +1,6 @@
 //! Memory of the machine and of its nodes: meminfo, huge pages and device memory.
 
-use super::Dir;
+use super::directory::Dir;
 use crate::spec::{NodeSpec, Spec};
 use numaio_machine::interleave;
 use numaio_machine::topology::HugePages;

@@ -1,7 +1,7 @@
 //! /sys/devices/system/node (`Documentation/ABI/stable/sysfs-devices-node`,
 //! `Documentation/admin-guide/mm/numaperf.rst`).
 
-use super::{room, Dir};
+use super::directory::{room, Dir};
 use crate::spec::{NodeSpec, Spec};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;

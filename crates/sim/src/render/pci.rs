@@ -1,7 +1,8 @@
 //! PCI functions at their position in the tree (`Documentation/ABI/testing/sysfs-bus-pci`).
 
+use super::classes;
+use super::directory::{room, Dir};
 use super::irqs::Line;
-use super::{classes, room, Dir};
 use crate::spec::{DeviceSpec, Spec};
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
 use numaio_machine::set::CpuSet;

@@ -1,7 +1,7 @@
 //! /proc, DMI and the control groups: the machine and this process
 //! (`Documentation/filesystems/proc.rst`, `Documentation/admin-guide/cgroup-v2.rst`).
 
-use super::{mask, room, Dir};
+use super::directory::{mask, room, Dir};
 use crate::spec::{NodeSpec, Spec};
 use numaio_machine::ids::{CpuId, Id};
 use numaio_machine::set::{IdSet, NodeSet};

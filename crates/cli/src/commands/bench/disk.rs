@@ -1,13 +1,13 @@
 //! `numaio bench disk`: measures a disk, or a file on one.
 
-use super::shared::{self, size, BoundsArgs, PlacementArgs};
+use super::disk_args::{DiskArgs, EngineArg, MethodArg};
+use super::shared;
 use super::target::{self, Target};
-use crate::args::{count, Common};
 use crate::commands::tape_io;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
-use clap::{Args, ValueEnum};
 use numaio_linux::io::{best_method, lockable_bytes};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
@@ -16,73 +16,6 @@ use numaio_measure::engine::{Disk, Engine, Fio, Null};
 use numaio_measure::IoOptions;
 use numaio_report::io_text;
 use numaio_schema::{IoEngine, IoRecord};
-use std::path::PathBuf;
-
-/// Options of `numaio bench disk`.
-#[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
-pub struct DiskArgs {
-    /// Disk or partition, for example nvme0n1 or /dev/sdb
-    #[arg(long, short, value_name = "DEV")]
-    pub device: Option<String>,
-    /// New file, or a directory for a temporary file
-    ///
-    /// The file is removed at the end, even if numaio is killed. An existing file can only be read,
-    /// with
-    /// --direction read. First --area bytes of a new file are written, in addition to --seconds and
-    /// --bytes.
-    #[arg(long, value_name = "PATH")]
-    pub file: Option<PathBuf>,
-    /// Confirm writing to --device by naming DEV again: all data on it is lost
-    #[arg(long, value_name = "DEV", requires = "device")]
-    pub i_know_this_destroys: Option<String>,
-    /// Engine that moves the data; all compares disk and fio
-    #[arg(long, value_name = "ENGINE", default_value = "disk")]
-    pub engine: EngineArg,
-    /// Request size
-    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size)]
-    pub block: u64,
-    /// Requests in flight per stream
-    #[arg(long, value_name = "N", default_value = "16", value_parser = count)]
-    pub depth: u32,
-    /// Size of the accessed part of the disk or file, for example 4G; streams divide it
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    pub area: u64,
-    /// Request method; default: the best that is permitted
-    #[arg(long, value_name = "METHOD")]
-    pub method: Option<MethodArg>,
-    /// Access blocks in random instead of sequential order
-    #[arg(long)]
-    pub random: bool,
-    #[command(flatten)]
-    pub placement: PlacementArgs,
-    #[command(flatten)]
-    pub bounds: BoundsArgs,
-}
-
-/// Engines that move the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EngineArg {
-    /// numaio's own engine
-    Disk,
-    /// fio
-    Fio,
-    /// Moves no data: measures numaio's overhead
-    Null,
-    /// disk and fio
-    All,
-}
-
-/// Methods of requests to a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MethodArg {
-    /// io_uring, with registered buffers and file
-    Uring,
-    /// Linux AIO
-    Aio,
-    /// One thread per request in flight
-    Threads,
-}
 
 /// Runs `numaio bench disk`.
 pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {

@@ -1,9 +1,9 @@
 //! `numaio bench gpu`: measures copies between memory on each node and a GPU.
 
 use super::shared::{self, BoundsArgs, PlacementArgs};
-use crate::args::{count, Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{count, Common, Directions};
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::cuda::{self, CudaUnavailable};

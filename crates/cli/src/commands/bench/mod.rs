@@ -1,6 +1,7 @@
 //! `numaio bench`: measures I/O of devices from every node.
 
 pub mod disk;
+mod disk_args;
 pub mod gpu;
 pub mod net;
 pub mod rdma;
@@ -9,10 +10,10 @@ mod target;
 
 pub use target::{device_near, short};
 
-use crate::args::{Command, Common};
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{Common, Invocation};
 use clap::{Args, Parser as _, Subcommand};
 use numaio_schema::IoRecord;
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ pub struct BenchArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchCommand {
     /// Measure a disk, or a file on one
-    Disk(disk::DiskArgs),
+    Disk(disk_args::DiskArgs),
     /// Measure TCP between this host and another
     Net(net::NetArgs),
     /// Measure RDMA between this host and another by perftest
@@ -58,17 +59,23 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
     }
 }
 
+/// `numaio bench` alone.
+#[derive(Debug, Subcommand)]
+enum BenchOnly {
+    Bench(BenchArgs),
+}
+
 /// Parses the arguments of `numaio bench`, for example `disk --file /data`.
 ///
 /// # Errors
 /// An error of clap, or not a measurement.
 pub fn parse_line(text: &str) -> Result<BenchCommand, String> {
     let words = ["numaio", "bench"].into_iter().chain(text.split_whitespace());
-    match crate::args::Args::try_parse_from(words).map_err(|error| error.to_string())?.command {
-        Command::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
+    let invocation = Invocation::<BenchOnly>::try_parse_from(words).map_err(|error| error.to_string())?;
+    match invocation.command {
+        BenchOnly::Bench(BenchArgs { command: BenchCommand::Net(net) }) if net.serve => {
             Err("--serve is not a measurement".to_owned())
         }
-        Command::Bench(bench) => Ok(bench.command),
-        _ => Err("not a command of numaio bench".to_owned()),
+        BenchOnly::Bench(bench) => Ok(bench.command),
     }
 }

@@ -1,11 +1,11 @@
 //! Common options and steps of `numaio bench`: placement of streams, limits, and output.
 
-use crate::args::{node, percent, seconds, seed, Common, Directions};
-use crate::commands::json;
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{node, percent, seconds, seed, Common, Directions};
 use crate::output;
+use crate::output::json;
 use crate::store::Kind;
 use clap::Args;
 use numaio_machine::ids::NodeId;

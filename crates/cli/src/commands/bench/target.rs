@@ -1,10 +1,10 @@
 //! The disk or file that `numaio bench disk` accesses, and its checks.
 
-use super::disk::DiskArgs;
-use crate::args::Common;
+use super::disk_args::DiskArgs;
 use crate::commands::measuring;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use numaio_linux::io::{self, Claim, ClaimError, DiskFacts};
 use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;

@@ -1,11 +1,11 @@
 //! Measurements of the target that no document contains: taken now, or reported as missing.
 
+use super::args::CompareArgs;
 use super::view_set::{Duplicates, ViewSet};
-use super::CompareArgs;
-use crate::args::Common;
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::store::Kind;
 use numaio_linux::interrupt;
 use numaio_machine::ids::NodeId;

@@ -1,10 +1,10 @@
 //! The target node of a comparison.
 
+use super::args::CompareArgs;
 use super::view_set;
-use super::CompareArgs;
-use crate::args::Common;
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
+use crate::options::Common;
 use crate::output;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;

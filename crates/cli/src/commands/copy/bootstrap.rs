@@ -1,10 +1,11 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
 use super::first_reply::{interrupted_before_reply, run_interruptible};
-use super::CopyArgs;
+use super::transfer::RemoteOptions;
 use crate::failure::Failure;
-use crate::output::sanitize;
-use crate::ssh::{self, ManagedProcess};
+use crate::output::{sanitize, stderr_sink};
+use numaio_transfer::ssh::{self, ManagedProcess};
+use numaio_transfer::TransferError;
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -38,14 +39,14 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
 
 /// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
 /// missing.
-pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<String, Failure> {
-    if !args.bootstrap {
-        return Ok(args.remote_numaio.clone());
+pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Result<String, Failure> {
+    if !options.bootstrap {
+        return Ok(options.numaio.clone());
     }
     let local = LocalProgram::read()?;
-    let remote = probe(program, host, &args.remote_numaio, &local)?;
+    let remote = probe(program, host, &options.numaio, &local)?;
     if remote.has_numaio {
-        return Ok(args.remote_numaio.clone());
+        return Ok(options.numaio.clone());
     }
     let ours = format!("Linux {}", std::env::consts::ARCH);
     if remote.system != ours {
@@ -57,17 +58,6 @@ pub fn ensure_numaio(args: &CopyArgs, program: &OsStr, host: &str) -> Result<Str
         install(program, host, &local)?;
     }
     Ok(remote.file)
-}
-
-/// Adds a hint about why no numaio replied.
-pub fn with_hint(failure: Failure, host: &str, status: Option<i32>) -> Failure {
-    match status {
-        Some(ssh::NOT_FOUND) => failure.hint(
-            "numaio is not installed there, or not on the PATH of ssh sessions: --bootstrap copies this one there, \
-             --remote-numaio sets another path",
-        ),
-        _ => ssh::with_hint(failure, host, status, ""),
-    }
 }
 
 /// This program's file.
@@ -118,13 +108,8 @@ impl RemoteSystem {
 
 fn probe(program: &OsStr, host: &str, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, Failure> {
     let (text, status) = run_script(program, host, PROBE_SCRIPT, [numaio, &local.name], &[])?;
-    RemoteSystem::parse(&text).ok_or_else(|| {
-        let failure = Failure::new(format!("cannot identify the system of {host}"));
-        match status {
-            Some(ssh::SSH_FAILED) => ssh::with_hint(failure, host, status, ""),
-            _ => failure.hint("--bootstrap needs a shell and a home directory there"),
-        }
-    })
+    let unidentified = || TransferError::UnidentifiedSystem { host: host.to_owned(), status };
+    RemoteSystem::parse(&text).ok_or_else(|| unidentified().into())
 }
 
 fn install(program: &OsStr, host: &str, local: &LocalProgram) -> Result<(), Failure> {
@@ -156,7 +141,7 @@ fn run_script(
 ) -> Result<(String, Option<i32>), Failure> {
     let words = ["sh", "-c", script, "sh", words[0], words[1]];
     let command = ssh::step_command(program, host, &ssh::joined(words.map(OsString::from)));
-    let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+    let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
     let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
     let answer = run_interruptible(Duration::MAX, move || {
         // A process that does not read its input reports the reason itself.

@@ -5,16 +5,16 @@ use super::daemon_address::DaemonAddress;
 use super::daemon_hello::{DaemonGreeting, DaemonHello};
 use super::data_connections::connection_count;
 use super::first_reply::{interrupted_before_reply, run_interruptible, FirstReply};
-use super::net_options::{with_port, NetArgs};
+use super::network_options::{with_port, NetworkOptions};
 use super::peer_process::{PeerConnection, PeerProcess};
-use super::transfer_output::TransferOutput;
+use super::reporter::{Notice, Reporter};
 use crate::failure::Failure;
-use crate::keys::{self, KnownDaemons};
-use crate::output::sanitize;
+use crate::output::{self, sanitize};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::{self, ChannelError, ControlChannel};
 use numaio_mover_linux::port::net::{KeyPair, OutgoingConnections, PublicKey, Ticket};
 use numaio_mover_linux::port::streams_needed;
+use numaio_transfer::keys::{self, KnownDaemons};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Another attempt would fail the same way.
 pub fn connect_session(
-    show: &TransferOutput,
+    reporter: &mut Reporter<'_>,
     address: &DaemonAddress,
-    net: &NetArgs,
+    net: &NetworkOptions,
     others: &[SocketAddr],
     side: Side,
 ) -> Result<Result<PeerProcess, Failure>, Failure> {
@@ -59,7 +59,8 @@ pub fn connect_session(
     };
     // The user still has the key that was passed with --trust.
     if let Err(failure) = trusted.remember(channel.peer()) {
-        show.notice(&format!("cannot remember the key of {}: {}", trusted.host_port, failure.message));
+        reporter
+            .notice(Notice::KeyNotRemembered { host_port: trusted.host_port.clone(), why: failure.message });
     }
     let hello = DaemonHello::new(address.user.clone(), &address.root, side);
     if let Err(error) = channel.write_line(&serde_json::to_string(&hello).map_err(Failure::new)?) {
@@ -213,10 +214,14 @@ impl TrustedKeys {
     /// Adds the daemon's authenticated key to the list.
     fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
         match &mut self.known {
-            Some(known) if self.keys.is_empty() => known.add(&self.host_port, key),
-            Some(_) => Ok(()),
-            None => keys::folder().map(drop),
+            Some(known) if self.keys.is_empty() => {
+                known.add(&self.host_port, key)?;
+                output::detail(format_args!("wrote {}", known.path.display()));
+            }
+            Some(_) => {}
+            None => drop(keys::folder()?),
         }
+        Ok(())
     }
 
     /// Explains that the daemon has another key.

@@ -1,7 +1,7 @@
 //! TCP connections for data beside the control channel (ssh, or the connection to a daemon):
 //! negotiation and setup.
 
-use super::net_options::{with_port, DataSecurity, NetArgs};
+use super::network_options::{with_port, DataSecurity};
 use numaio_mover_linux::port::net::{
     connect as net_connect, has_kernel_tls, Credentials, DataListener, DataStream, KeyPair, NetError,
     OutgoingConnections, Secret, Ticket, MAX_STREAMS,
@@ -109,12 +109,12 @@ enum LocalCredential {
 
 impl LocalOffer {
     /// Generates keys for one transfer with `streams` connections to the sink.
-    pub fn new(args: &NetArgs, streams: u16) -> io::Result<Self> {
-        let credential = match args.data_security {
+    pub fn new(security: DataSecurity, streams: u16) -> io::Result<Self> {
+        let credential = match security {
             DataSecurity::Tls | DataSecurity::KernelTls => LocalCredential::Key(KeyPair::generate()?),
             DataSecurity::None => LocalCredential::Secret(Secret::generate()?),
         };
-        Ok(Self { streams, credential, kernel_tls: args.data_security == DataSecurity::KernelTls })
+        Ok(Self { streams, credential, kernel_tls: security == DataSecurity::KernelTls })
     }
 
     /// Returns the offer to send to the peer.

@@ -7,11 +7,12 @@ use super::daemon_hello::{self, DaemonGreeting};
 use super::data_connections::{candidate_addresses, DataRoute};
 use super::event::{self, Event};
 use super::first_reply::{self, FirstReply};
+use super::options::Placement;
 use super::peer::{receive, receive_request, Grants, PeerReply, PeerRole};
 use super::peer_process::PeerReader;
-use super::transfer_options::Placement;
-use crate::commands::json_line;
+use super::placement::KernelPlacer;
 use crate::failure::Failure;
+use crate::output::json_line;
 use crate::output::sanitize;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::source::Source;
@@ -48,13 +49,13 @@ pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, 
     let route = receive::<DataRoute>(&mut from).ok().and_then(|route| json_line(&route).ok());
     let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
     // Placement reads only kernel files, and is slow.
-    transfer.placement = Placement::None;
+    transfer.options.placement = Placement::None;
     let site = match &request.role {
-        PeerRole::Source(transfer) => transfer.source().and_then(|(site, options)| {
+        PeerRole::Source(transfer) => transfer.source(&KernelPlacer).and_then(|(site, options)| {
             Source::<Vec<u8>>::new(options).map_err(Failure::new)?;
             Ok(site)
         }),
-        PeerRole::Sink(transfer, one_file) => transfer.sink(*one_file).map(|(site, _)| site),
+        PeerRole::Sink(transfer, one_file) => transfer.sink(*one_file, &KernelPlacer).map(|(site, _)| site),
     };
     let directories = site.and_then(|site| site.roots.paths().map_err(Failure::new));
     Ok(DecodedRequest { request: text, directories: directories.map_err(|failure| failure.message), route })
@@ -129,7 +130,7 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }
-        Event::Other => String::new(),
+        Event::Placement(_) | Event::Other => String::new(),
     };
     Some((text, line, words))
 }

@@ -1,12 +1,14 @@
 //! Events of `--json`: one line of JSON each.
 
-use crate::commands::json_line;
+use crate::output::json_line;
 use crate::output::sanitize;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
 use numaio_mover::report::Totals;
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +22,9 @@ pub enum Event {
     Problem(JobProblem),
     /// The progress, with `--progress`.
     Progress(Progress),
+    /// The placement of a local side; not received, because that of another host is its own.
+    #[serde(skip_deserializing)]
+    Placement(PlacementEvent),
     /// The end of the transfer.
     End(EndEvent),
     /// An event of a newer numaio.
@@ -42,6 +47,53 @@ pub struct Progress {
 pub fn job_totals(totals: Totals) -> JobTotals {
     let Totals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed } = totals;
     JobTotals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed }
+}
+
+/// Placement of the threads and buffers of a side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacementEvent {
+    /// What decided: `the kernel`, `the plan`, `the model` or `the storage's node`.
+    pub by: &'static str,
+    /// Worker groups.
+    #[serde(rename = "crews")]
+    pub groups: Vec<PlacedGroup>,
+    /// How large blocks are read and written.
+    pub io: &'static str,
+    /// Placement of the threads of data connections, if there are any.
+    pub network: Option<PlacedConnections>,
+    /// `source` or `destination`.
+    pub side: &'static str,
+}
+
+/// Placement of a worker group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacedGroup {
+    /// The node of the buffers; any node if `None`.
+    #[serde(rename = "buffers_on")]
+    pub node: Option<NodeId>,
+    /// The CPUs of the threads; any CPU if `None`.
+    #[serde(serialize_with = "as_list")]
+    pub cpus: Option<CpuSet>,
+    /// Number of threads.
+    pub threads: usize,
+}
+
+/// Placement of the threads of data connections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacedConnections {
+    /// What decided: `the kernel`, `the plan` or `the network's node`.
+    pub by: &'static str,
+    /// CPU sets that the threads take in turn; any CPU if there are none.
+    #[serde(serialize_with = "as_lists")]
+    pub cpus: Vec<CpuSet>,
+}
+
+fn as_list<S: Serializer>(cpus: &Option<CpuSet>, to: S) -> Result<S::Ok, S::Error> {
+    cpus.as_ref().map(ToString::to_string).serialize(to)
+}
+
+fn as_lists<S: Serializer>(cpus: &[CpuSet], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(cpus.iter().map(ToString::to_string))
 }
 
 /// A change at the destination.
@@ -148,6 +200,12 @@ pub fn from_job_problem(problem: &JobProblem) -> Problem {
         reason: Reason::ALL.iter().find(is_it).copied().unwrap_or(Reason::Other),
         text: DisplayText::new(&problem.text),
     }
+}
+
+/// Formats CPUs for messages.
+pub fn cpus_text(cpus: &CpuSet) -> String {
+    let s = if cpus.len() == 1 { "" } else { "s" };
+    format!("CPU{s} {cpus}")
 }
 
 /// Returns the name of a side in messages.

@@ -81,8 +81,8 @@ impl FromArgMatches for ForwardedOptions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Compress;
     use super::super::tests::copy_command;
-    use super::super::transfer_options::Compress;
     use super::*;
     use clap::Arg;
 

@@ -1,24 +1,25 @@
 //! Transfers between two remote hosts: the numaio on the source host copies, and sends events to
 //! this one.
 
-use super::bootstrap;
 use super::endpoint::{Endpoint, Host};
 use super::event::{Event, Progress};
+use super::reporter::{Notice, Reporter, TransferEnd};
 use super::request::{TransferRequest, RETRY_VARIABLE};
 use super::retry::{wait_for_retry, RetryState};
-use super::transfer_output::TransferOutput;
-use super::{event, exit_code, first_reply, CopyArgs, SOME_FAILED};
-use crate::args::Common;
+use super::transfer::Transfer;
+use super::{bootstrap, event, first_reply, RESUME_HINT, SOME_FAILED};
 use crate::failure::{Failure, INTERRUPTED};
-use crate::ssh::stderr_relay::lines;
-use crate::ssh::{self, AgentForwarding, ManagedProcess};
+use crate::output::stderr_sink;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
 use numaio_schema::JobTotals;
+use numaio_transfer::ssh::stderr_relay::lines;
+use numaio_transfer::ssh::{self, AgentForwarding, ManagedProcess};
+use numaio_transfer::TransferError;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,38 +43,38 @@ enum AttemptOutcome {
 
 /// Copies on `host`, which has the sources.
 pub fn run(
-    common: &Common,
-    args: &CopyArgs,
+    transfer: &Transfer,
     request: &TransferRequest,
-    (host, to): (&str, &Endpoint),
-) -> Result<ExitCode, Failure> {
-    if let Some(option) = args.forwarded.files.first() {
+    host: &str,
+    mut reporter: Reporter<'_>,
+) -> Result<TransferEnd, Failure> {
+    let Transfer { destination: to, remote, .. } = transfer;
+    if let Some(option) = remote.local_files.first() {
         return Err(Failure::usage(format!("{option} names a local file, but the transfer runs on {host}"))
             .hint(format!("run it there: ssh {host} numaio copy ...")));
     }
     let program = ssh::program();
-    let numaio = bootstrap::ensure_numaio(args, &program, host)?;
+    let numaio = bootstrap::ensure_numaio(remote, &program, host)?;
     let command: Vec<OsString> =
-        std::iter::once(numaio.into()).chain(arguments(args, request, (host, to))).collect();
-    let agent = if args.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
-    let mut show = TransferOutput::new(common, args);
-    let mut retries = RetryState::new(args.net.retry());
+        std::iter::once(numaio.into()).chain(arguments(&remote.options, request, (host, to))).collect();
+    let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
+    let mut retries = RetryState::new(transfer.network.retry);
     loop {
-        show.begin(retries.earlier_totals());
-        let there = (host, common.quiet);
+        reporter.begin(retries.earlier_totals());
+        let there = (host, transfer.quiet);
         let line = shell_line(&command, retries.is_first());
-        let tried = match attempt(ssh::session_command(&program, host, &line, agent), there, &mut show) {
+        let tried = match attempt(ssh::session_command(&program, host, &line, agent), there, &mut reporter) {
             Err(failure) if !retries.is_first() => {
-                show.give_up(Side::Source, &failure.message);
-                return finish(show, &retries.total(), host);
+                reporter.give_up(Side::Source, &failure.message);
+                return finish(reporter, retries.total(), host);
             }
             tried => tried?,
         };
         let why = match tried {
             AttemptOutcome::Over(end) => {
                 // Of the attempts on the host, the last one counts.
-                show.failed = end.totals.failed;
-                return finish(show, &retries.total_with(end.totals), host);
+                reporter.failed = end.totals.failed;
+                return finish(reporter, retries.total_with(end.totals), host);
             }
             AttemptOutcome::Lost(progress) => {
                 retries.record_lost_attempt(progress.totals, reached(&progress));
@@ -83,10 +84,10 @@ pub fn run(
             AttemptOutcome::Unreachable(failure) => failure.message,
         };
         let Some(pause) = retries.next_pause().filter(|_| !interrupted()) else {
-            show.give_up(Side::Source, &format!("{host}: {why}"));
-            return finish(show, &retries.total(), host);
+            reporter.give_up(Side::Source, &format!("{host}: {why}"));
+            return finish(reporter, retries.total(), host);
         };
-        show.notice(&format!("{host}: {why}; retrying in {:.1} s", pause.as_secs_f64()));
+        reporter.notice(Notice::Retrying { host: host.to_owned(), why, seconds: pause.as_secs_f64() });
         wait_for_retry(pause);
     }
 }
@@ -101,15 +102,14 @@ fn reached(Progress { totals, reached }: &Progress) -> u64 {
 fn attempt(
     command: Command,
     (host, quiet): (&str, bool),
-    show: &mut TransferOutput,
+    reporter: &mut Reporter<'_>,
 ) -> Result<AttemptOutcome, Failure> {
-    let mut process =
-        ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr_sink())?;
     let Some(stdout) = process.stdout.take() else {
         return Err(Failure::new("the remote process has no streams"));
     };
     let mut so_far = None;
-    let end = relay_events(&mut process, stdout, show, &mut so_far);
+    let end = relay_events(&mut process, stdout, reporter, &mut so_far);
     let status = process.status();
     // With these statuses the events describe all failures; for others stderr explains them.
     let events_explain = [0, SOME_FAILED, INTERRUPTED].map(|code| Some(code.into())).contains(&status);
@@ -128,15 +128,13 @@ fn attempt(
     })
 }
 
-fn finish(show: TransferOutput, totals: &JobTotals, host: &str) -> Result<ExitCode, Failure> {
-    let cancelled = show.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
-    let ended = show.end(totals);
+fn finish(reporter: Reporter<'_>, totals: JobTotals, host: &str) -> Result<TransferEnd, Failure> {
+    let end = reporter.end(totals);
+    let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     if cancelled && !interrupted() {
-        return Err(Failure::new(format!("the transfer was interrupted on {host}"))
-            .hint(super::transfer_output::RESUME_HINT));
+        return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(RESUME_HINT));
     }
-    let (failed, given_up) = ended?;
-    Ok(exit_code(failed, given_up))
+    Ok(end)
 }
 
 /// Returns the remote shell line. A retry is marked, because the previous attempt may still finish
@@ -153,10 +151,14 @@ fn shell_line(command: &[OsString], is_first: bool) -> OsString {
 /// Returns the arguments of the remote numaio, which stops when its stdin closes.
 ///
 /// `--quiet` is not forwarded, because an older numaio would then send no progress.
-fn arguments(args: &CopyArgs, request: &TransferRequest, (host, to): (&str, &Endpoint)) -> Vec<OsString> {
+fn arguments(
+    options: &[OsString],
+    request: &TransferRequest,
+    (host, to): (&str, &Endpoint),
+) -> Vec<OsString> {
     let mut words: Vec<OsString> =
         ["copy", "--attached", "--json", "--progress", "--no-job"].map(OsString::from).to_vec();
-    words.extend(args.forwarded.options.iter().cloned());
+    words.extend(options.iter().cloned());
     words.push("--".into());
     words.extend(request.from.iter().map(|path| local_path(path)));
     let begin = match &to.host {
@@ -193,7 +195,7 @@ fn local_path(path: &[u8]) -> OsString {
 fn relay_events(
     process: &mut ManagedProcess,
     from: impl Read + Send + 'static,
-    show: &mut TransferOutput,
+    reporter: &mut Reporter<'_>,
     so_far: &mut Option<Progress>,
 ) -> Result<Option<event::EndEvent>, Failure> {
     let events = events(from);
@@ -216,7 +218,7 @@ fn relay_events(
                     // Retries on the host restart their progress.
                     *latest = Progress { reached: progress.reached.max(latest.reached), ..*progress };
                 }
-                show.show_event(event);
+                reporter.relay(event);
             }
             Ok(Err(failure)) => return Err(failure),
             Err(RecvTimeoutError::Timeout) => {}
@@ -249,13 +251,13 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
 fn missing_end_event(host: &str, status: Option<i32>) -> Failure {
     match status {
         Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
-            bootstrap::with_hint(Failure::new(format!("no numaio answers on {host}")), host, status)
+            TransferError::NoAnswer { host: host.to_owned(), status }.into()
         }
         // Its stderr, which was relayed, explains the status.
         Some(status @ 1..=2) => {
             Failure { code: status as u8, ..Failure::new(format!("numaio on {host} failed")) }
         }
-        _ => Failure::new(format!("numaio on {host} was killed")).hint(super::transfer_output::RESUME_HINT),
+        _ => Failure::new(format!("numaio on {host} was killed")).hint(RESUME_HINT),
     }
 }
 

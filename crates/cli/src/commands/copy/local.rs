@@ -1,10 +1,9 @@
 //! Transfers within this machine.
 
 use super::event::job_totals;
+use super::placement::Placer;
+use super::reporter::{Reporter, TransferEnd};
 use super::request::TransferRequest;
-use super::transfer_output::TransferOutput;
-use super::CopyArgs;
-use crate::args::Common;
 use crate::failure::Failure;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
@@ -12,37 +11,40 @@ use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover_linux::port::FilePort;
 use std::io;
-use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
 /// Runs a transfer with both sides in this process.
-pub fn run(common: &Common, args: &CopyArgs, request: &TransferRequest) -> Result<ExitCode, Failure> {
+pub fn run(
+    request: &TransferRequest,
+    mut reporter: Reporter<'_>,
+    placer: &dyn Placer,
+) -> Result<TransferEnd, Failure> {
     if let Some((path, why)) = request.source_loss() {
         return Err(Failure::usage(format!("'{}' is source and destination", path.display())).hint(why));
     }
-    let (from, mut source) = request.source()?;
+    let (from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;
-    let (to, mut sink) = request.sink(request.is_one_file())?;
+    let (to, mut sink) = request.sink(request.is_one_file(), placer)?;
     sink.protected = request.protected_paths();
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
     let mut source = Source::new(source).map_err(Failure::new)?;
     let mut sink = Sink::new(sink);
-    let (mut from, mut to) = FilePort::pair(from.setting(None)?, to.setting(None)?).map_err(Failure::new)?;
+    let settings = (from.setting(None, Some(&mut reporter)), to.setting(None, Some(&mut reporter)));
+    let (mut from, mut to) = FilePort::pair(settings.0, settings.1).map_err(Failure::new)?;
     let began = Instant::now();
     let clock = || began.elapsed();
-    let mut show = TransferOutput::new(common, args);
     let moved: io::Result<()> = thread::scope(|scope| {
         thread::Builder::new().name("source".to_owned()).spawn_scoped(scope, move || {
             // The sink reports everything, also what the source reports to it.
             drive(&mut source, &mut from, clock, |source| drop(source.reports()));
         })?;
-        drive(&mut sink, &mut to, clock, |sink| show.update(sink));
-        show.update(&mut sink);
+        drive(&mut sink, &mut to, clock, |sink| reporter.update(sink));
+        reporter.update(&mut sink);
         drop(to);
         Ok(())
     });
     moved.map_err(Failure::new)?;
-    super::finish(show, &job_totals(sink.totals()))
+    Ok(reporter.end(job_totals(sink.totals())))
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::{self, Failure};
 use crate::output::{self, sanitize};
-use crate::store::{self, WriteTarget};
+use numaio_linux::user_files::{write_target, WriteTarget};
 use numaio_mover::wire::ManifestEntry;
 use numaio_mover_linux::files;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -99,7 +99,7 @@ fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
     if Manifest::is_output(path) {
         return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
     }
-    let file = match store::write_target(path)? {
+    let file = match write_target(path)? {
         WriteTarget::Stream => {
             return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?))
         }

@@ -17,44 +17,54 @@ mod host_to_host;
 mod local;
 mod manifest;
 mod net_options;
-mod network_placement;
+mod network_options;
+pub mod options;
+mod output;
 pub mod peer;
 mod peer_process;
+mod placement;
+mod placer;
+mod plans;
 mod remote;
+mod reporter;
 mod request;
 mod retry;
 mod rsync_noop;
 mod rsync_unsupported;
-mod side_placement;
-mod side_plan;
 mod ssh_hostname;
+mod transfer;
 mod transfer_options;
-mod transfer_output;
 mod work_sharing;
 
-use crate::args::Common;
+use crate::failure::transfer::job_outcome;
 use crate::failure::Failure;
-use crate::jobs::JobRecorder;
-use crate::output;
+use crate::options::Common;
+use crate::output as command_output;
 use clap::{ArgAction, Args as ClapArgs};
 pub use daemon_address::DEFAULT_PORT as DAEMON_PORT;
 pub use data_connections::DataPath;
-use endpoint::{Endpoint, Host};
-use filters::FilterArgs;
+use endpoint::Endpoint;
+use file_lists::FileList;
+use filters::{build_filter, FilterArgs};
 use forwarded_options::ForwardedOptions;
 use net_options::NetArgs;
 use numaio_machine::units::parse_size;
-use remote::RemoteTransfer;
-use request::TransferRequest;
+use numaio_transfer::jobs::JobRecorder;
+use options::CopyOptions;
+use output::CopyOutput;
+pub use placer::ModelPlacer;
 use rsync_noop::RsyncNoopArgs;
 pub use rsync_unsupported::{remove_unsupported_suggestion, with_unsupported_options};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use transfer::{RemoteOptions, Transfer};
 use transfer_options::TransferArgs;
 
 /// Exit status if some files failed, and all others were transferred.
 pub const SOME_FAILED: u8 = 3;
+/// Hint after an interrupted transfer.
+const RESUME_HINT: &str = "run the same command again to resume";
 
 /// Copy files NUMA-aware and verified, also to and from other hosts
 ///
@@ -151,7 +161,7 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = crate::ssh::remote_path)]
+    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]
     pub remote_numaio: String,
     /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]
@@ -199,6 +209,63 @@ impl CopyArgs {
         }
         Ok(())
     }
+
+    /// Returns the transfer that the options describe. Reads the files that they name.
+    fn transfer(&self, common: &Common) -> Result<Transfer, Failure> {
+        let Some((destination, sources)) = self.paths.split_last() else {
+            return Err(Failure::usage("the destination is missing"));
+        };
+        let sources = sources.iter().map(|path| Endpoint::parse(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Transfer {
+            sources,
+            destination: Endpoint::parse(destination)?,
+            options: self.options(common)?,
+            network: self.net.options(),
+            plans: plans::read(common, &self.transfer.plan)?,
+            remote: RemoteOptions {
+                numaio: self.remote_numaio.clone(),
+                bootstrap: self.bootstrap,
+                forward_agent: self.forward_agent,
+                options: self.forwarded.options.clone(),
+                local_files: self.forwarded.files.clone(),
+            },
+            attached: self.attached,
+            quiet: common.quiet,
+        })
+    }
+
+    /// Returns the options that both sides receive.
+    fn options(&self, common: &Common) -> Result<CopyOptions, Failure> {
+        let rules = file_lists::load_rules(&self.filters.rules, self.from0)?;
+        build_filter(&rules)?;
+        let list = |path: &PathBuf| FileList::read(path, self.from0);
+        let network = self.net.options();
+        Ok(CopyOptions {
+            file_list: self.files_from.as_ref().map(list).transpose()?,
+            recursive: self.recursive || self.archive && self.files_from.is_none(),
+            archive: self.archive,
+            rules,
+            size_range: (self.min_size.unwrap_or(0), self.max_size.unwrap_or(u64::MAX)),
+            checksum: self.checksum,
+            manifest: self.manifest.is_some(),
+            numeric_ids: self.numeric_ids,
+            update: self.update,
+            ignore_times: self.ignore_times,
+            delete: self.delete,
+            in_place: self.inplace,
+            dry_run: self.dry_run,
+            reports_changes: self.dry_run || self.display.json || common.verbose,
+            hash: self.transfer.hash,
+            fsync: self.transfer.fsync,
+            bytes_per_second: self.transfer.bwlimit.filter(|most| *most > 0),
+            compress: self.transfer.compress(),
+            placement: self.transfer.placement,
+            threads: self.transfer.threads,
+            io: self.transfer.io,
+            streams: network.streams(),
+            may_use_fewer_streams: network.may_use_fewer_streams(),
+        })
+    }
 }
 
 /// Options of the output.
@@ -231,13 +298,10 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("`copy` cannot be combined with --machine or --sysroot"));
     }
-    let Some((to, from)) = args.paths.split_last() else {
-        return Err(Failure::usage("the destination is missing"));
-    };
     args.check()?;
-    let from = from.iter().map(|path| Endpoint::parse(path)).collect::<Result<Vec<_>, _>>()?;
-    let to = Endpoint::parse(to)?;
-    if args.net.data_port.is_some() && from.iter().chain([&to]).any(Endpoint::is_at_daemon) {
+    let transfer = args.transfer(common)?;
+    let has_daemon = transfer.sources.iter().chain([&transfer.destination]).any(Endpoint::is_at_daemon);
+    if args.net.data_port.is_some() && has_daemon {
         return Err(Failure::usage("a daemon accepts data connections at its own port only")
             .hint("omit --data-port, or use --tunnel for a single connection"));
     }
@@ -245,56 +309,21 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if args.attached {
         host_to_host::stop_with_stdin();
     }
-    let request = TransferRequest::new(common, args, &from, &to)?;
     if !args.no_job && !args.dry_run {
-        args.recorder.begin(common, args.source_inodes());
-    }
-    let ended = run_transfer(common, args, &request, (&from, &to));
-    args.recorder.end(&ended);
-    if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
-        Endpoint::wildcard_hint(&from).into_iter().for_each(|words| output::remark(common, words));
-    }
-    ended
-}
-
-fn run_transfer(
-    common: &Common,
-    args: &CopyArgs,
-    request: &TransferRequest,
-    (from, to): (&[Endpoint], &Endpoint),
-) -> Result<ExitCode, Failure> {
-    match (Endpoint::common_host(from)?, &to.host) {
-        (None, None) => local::run(common, args, request),
-        (Some(host), None) => RemoteTransfer { common, args, request, host: &host, is_source: false }.run(),
-        (None, Some(host)) => RemoteTransfer { common, args, request, host, is_source: true }.run(),
-        (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(common, args, request, (&host, to)),
-        (Some(Host::Daemon(_)), Some(_)) => {
-            Err(Failure::usage("a daemon cannot send to another remote host")
-                .hint("run numaio copy on one of the two hosts, or copy to this host first"))
+        if let Err(error) = args.recorder.begin(args.source_inodes()) {
+            let why = format!("cannot record this transfer as a job: {error}; --no-job skips it");
+            command_output::remark(common, &why);
         }
     }
-}
-
-/// Prints the end of a transfer and returns its exit status. After an interrupt, output may fail.
-fn finish(
-    show: transfer_output::TransferOutput,
-    totals: &numaio_schema::JobTotals,
-) -> Result<ExitCode, Failure> {
-    let was_given_up = show.given_up.is_some();
-    match show.end(totals) {
-        Err(_) if was_given_up && numaio_linux::interrupt::interrupted() => Ok(exit_code(0, true)),
-        ended => ended.map(|(failed, given_up)| exit_code(failed, given_up)),
+    let mut output = CopyOutput::new(common, args);
+    let ended = transfer.run(&mut output, &ModelPlacer).and_then(|end| output.finish(&end));
+    args.recorder.end(job_outcome(&ended));
+    if !matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS) {
+        Endpoint::wildcard_hint(&transfer.sources)
+            .into_iter()
+            .for_each(|words| command_output::remark(common, words));
     }
-}
-
-/// Returns the exit status of a finished transfer.
-fn exit_code(failed: u64, given_up: bool) -> ExitCode {
-    match (given_up, numaio_linux::interrupt::interrupted(), failed) {
-        (true, true, _) => ExitCode::from(crate::failure::INTERRUPTED),
-        (true, false, _) => ExitCode::FAILURE,
-        (false, _, 0) => ExitCode::SUCCESS,
-        (false, _, _) => ExitCode::from(SOME_FAILED),
-    }
+    ended
 }
 
 /// Converts the bytes of a path.

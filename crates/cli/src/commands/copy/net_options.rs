@@ -1,18 +1,14 @@
 //! Options for the network connections of a transfer.
 
-use crate::args::integer;
-use crate::failure::Failure;
-use clap::{Args as ClapArgs, ValueEnum};
+use super::network_options::{DataSecurity, NetworkOptions};
+use crate::options::{choice, integer};
+use clap::Args as ClapArgs;
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Maximum number of data connections to the sink; one more carries the sink's messages.
 const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
-/// Default number of data connections. Over long distances several connections gain speed faster
-/// than one, because each congestion window grows separately.
-const DEFAULT_STREAMS: u16 = 8;
 
 /// Options of the network.
 #[derive(Debug, ClapArgs)]
@@ -23,7 +19,7 @@ pub struct NetArgs {
     pub tunnel: bool,
     /// Protection of data connections: tls encrypts, ktls encrypts in the kernel where possible,
     /// none only authenticates the peer
-    #[arg(long, value_name = "HOW", default_value = "tls")]
+    #[arg(long, value_name = "HOW", default_value = "tls", value_parser = choice::<DataSecurity>())]
     pub data_security: DataSecurity,
     /// Port for data on the other host, or a range: 5000 or 5000-5010; disables the fallback to
     /// ssh. Default: any free port, and ssh if it is unreachable
@@ -50,65 +46,19 @@ pub struct NetArgs {
 }
 
 impl NetArgs {
-    /// Returns the number of data connections to the sink.
-    pub fn streams(&self) -> u16 {
-        self.streams.map_or(DEFAULT_STREAMS, |streams| streams as u16)
-    }
-
-    /// Whether fewer connections may be used: neither their number nor addresses were passed.
-    pub fn may_use_fewer_streams(&self) -> bool {
-        self.streams.is_none() && self.via.is_empty()
-    }
-
-    /// Resolves the additional addresses, with port 0.
-    ///
-    /// # Errors
-    /// A name has no address; or there are more addresses than connections.
-    pub fn extra_addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
-        if self.via.len() >= usize::from(self.streams()) {
-            return Err(Failure::usage(format!(
-                "--streams {} are too few for {} addresses",
-                self.streams(),
-                self.via.len() + 1
-            )));
+    /// Returns the options.
+    pub fn options(&self) -> NetworkOptions {
+        NetworkOptions {
+            tunnel: self.tunnel,
+            data_security: self.data_security,
+            data_port: self.data_port,
+            streams: self.streams.map(|streams| streams as u16),
+            via: self.via.clone(),
+            key: self.key.clone(),
+            trust: self.trust,
+            retry: Duration::from_secs(self.retry.into()),
         }
-        let address =
-            |name: &String| resolve(name).map_err(|why| Failure::usage(format!("--via {name}: {why}")));
-        self.via.iter().map(address).collect()
     }
-
-    /// Returns how long to retry after a lost connection.
-    pub fn retry(&self) -> Duration {
-        Duration::from_secs(self.retry.into())
-    }
-}
-
-/// Resolves a host to an address with port 0; an IPv6 address may have brackets.
-fn resolve(name: &str) -> Result<SocketAddr, String> {
-    let plain = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    match (plain, 0).to_socket_addrs().map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err("no address found".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Returns addresses with a port.
-pub fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
-    let at = |mut address: SocketAddr| {
-        address.set_port(port);
-        address
-    };
-    addresses.iter().copied().map(at).collect()
-}
-
-/// Protection of data connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DataSecurity {
-    Tls,
-    #[value(name = "ktls")]
-    KernelTls,
-    None,
 }
 
 /// Parses a port, or a range of ports.
@@ -124,14 +74,6 @@ pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn resolves_ipv6_addresses_with_and_without_brackets() {
-        for name in ["::1", "[::1]"] {
-            assert_eq!(resolve(name).map(|address| address.to_string()), Ok("[::1]:0".to_owned()));
-        }
-        assert!(resolve("[::1").is_err() && resolve("[]").is_err());
-    }
 
     #[test]
     fn parses_ports_and_ranges() {

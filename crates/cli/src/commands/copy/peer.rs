@@ -6,10 +6,10 @@
 use super::daemon_limits::LimitedPort;
 use super::data_connections::{open_listener, split_by_direction, DataEndpoint, DataPath, DataRoute, Offer};
 use super::peer_process::{PeerReader, PeerWriter};
+use super::placement::{Placer, SideSetup};
 use super::request::{Capabilities, TransferRequest, VERSION};
-use super::side_placement::SideSetup;
-use crate::commands::json_line;
 use crate::failure::Failure;
+use crate::output::json_line;
 use clap::Args as ClapArgs;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
@@ -148,11 +148,11 @@ struct ControlStreams {
 }
 
 /// Runs the peer that ssh has started.
-pub fn run() -> Result<ExitCode, Failure> {
+pub fn run(placer: &dyn Placer) -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side has received the failure and reports it.
-    Ok(match serve(ends, None) {
+    Ok(match serve(ends, None, placer) {
         Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
@@ -164,14 +164,18 @@ pub fn run() -> Result<ExitCode, Failure> {
 ///
 /// # Errors
 /// Why the transfer did not begin; the other side has received the failure.
-pub fn serve(ends: StreamPair, service: Option<&DaemonService>) -> Result<(TransferOutcome, u64), Failure> {
+pub fn serve(
+    ends: StreamPair,
+    service: Option<&DaemonService>,
+    placer: &dyn Placer,
+) -> Result<(TransferOutcome, u64), Failure> {
     let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
     let mut request = streams.report_failure(request)?;
     match &mut request.role {
         PeerRole::Source(transfer) => {
-            let (site, options) = streams.report_failure(transfer.source())?;
+            let (site, options) = streams.report_failure(transfer.source(placer))?;
             let source = streams.report_failure(Source::new(options).map_err(Failure::new))?;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
@@ -183,7 +187,7 @@ pub fn serve(ends: StreamPair, service: Option<&DaemonService>) -> Result<(Trans
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
-            let (site, options) = streams.report_failure(transfer.sink(*is_one_file))?;
+            let (site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
@@ -274,7 +278,7 @@ impl DataChannel {
         let left = Arc::new(OnceLock::new());
         let (port, to) = match self {
             Self::ControlChannel(ControlStreams { from, to }) => {
-                (FilePort::over(site.setting(None)?, StreamPair { from: Box::new(from), to }), None)
+                (FilePort::over(site.setting(None, None), StreamPair { from: Box::new(from), to }), None)
             }
             Self::DataConnections(door, ControlStreams { mut from, to }) => {
                 let connections = split_by_direction(
@@ -288,7 +292,7 @@ impl DataChannel {
                     drop(io::copy(&mut from, &mut io::sink()));
                     left.get_or_init(Instant::now);
                 });
-                (FilePort::over_streams(site.setting(Some(&connections))?, connections), Some(to))
+                (FilePort::over_streams(site.setting(Some(&connections), None), connections), Some(to))
             }
         };
         Ok(LinkedPort { port: port.map_err(Failure::new)?, left, to })

@@ -2,21 +2,24 @@
 
 use super::bootstrap;
 use super::daemon_address::DaemonAddress;
+use super::daemon_client;
 use super::daemon_hello::{self, DaemonGreeting};
 use super::data_connections::{self, DataEndpoint, LocalOffer, Offer};
 use super::endpoint::Host;
 use super::first_reply::{self, interrupted_before_reply, receive, run_interruptible, FirstReply};
+use super::network_options::NetworkOptions;
 use super::peer::{PeerReply, MAX_LINE_BYTES};
+use super::reporter::Reporter;
 use super::ssh_hostname::HostnameLookup;
-use super::transfer_output::TransferOutput;
-use super::{daemon_client, CopyArgs};
-use crate::commands::json_line;
+use super::transfer::RemoteOptions;
 use crate::failure::Failure;
-use crate::ssh::{self, ManagedProcess};
+use crate::output::{json_line, stderr_sink};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::ChannelRelay;
 use numaio_mover_linux::port::net::DataStream;
+use numaio_transfer::ssh::{self, ManagedProcess};
+use numaio_transfer::TransferError;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::io::{self, BufReader, Read, Write};
@@ -71,10 +74,10 @@ pub enum PeerTarget<'a> {
 
 impl<'a> PeerTarget<'a> {
     /// Determines the peer of a host, and installs numaio there with `--bootstrap`.
-    pub fn find(host: &'a Host, args: &CopyArgs) -> Result<Self, Failure> {
+    pub fn find(host: &'a Host, options: &RemoteOptions) -> Result<Self, Failure> {
         match host {
             Host::Ssh(host) => {
-                Ok(Self::Ssh { host, numaio: bootstrap::ensure_numaio(args, &ssh::program(), host)? })
+                Ok(Self::Ssh { host, numaio: bootstrap::ensure_numaio(options, &ssh::program(), host)? })
             }
             Host::Daemon(address) => Ok(Self::Daemon(address)),
         }
@@ -86,21 +89,21 @@ impl<'a> PeerTarget<'a> {
     /// Another attempt would fail the same way.
     pub fn connect(
         &self,
-        show: &TransferOutput,
-        args: &CopyArgs,
+        reporter: &mut Reporter<'_>,
+        network: &NetworkOptions,
         others: &[SocketAddr],
         side: Side,
     ) -> Result<Result<PeerProcess, Failure>, Failure> {
         let (host, numaio) = match self {
             Self::Ssh { host, numaio } => (host, numaio),
             Self::Daemon(address) => {
-                return daemon_client::connect_session(show, address, &args.net, others, side)
+                return daemon_client::connect_session(reporter, address, network, others, side)
             }
         };
         let program = ssh::program();
-        let lookup = (!args.net.tunnel).then(|| HostnameLookup::start(&program, host));
+        let lookup = (!network.tunnel).then(|| HostnameLookup::start(&program, host));
         let command = ssh::numaio_command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, ssh::missing_program_hint())?;
+        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
         let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
             return Err(Failure::new("the ssh process has no streams"));
         };
@@ -200,10 +203,12 @@ impl PeerProcess {
             return Failure::new(format!("the program on {host} is not numaio: {beginning}"))
                 .hint(format!("ssh {host} true {STRAY_OUTPUT_HINT}"));
         }
-        let failure = Failure::new(format!("no numaio answers on {host}"));
         match connection {
-            PeerConnection::Ssh { mut started, .. } => bootstrap::with_hint(failure, host, started.status()),
-            PeerConnection::Daemon { .. } => failure.hint("the daemon closed the session; see its log"),
+            PeerConnection::Ssh { mut started, .. } => {
+                TransferError::NoAnswer { host: host.to_owned(), status: started.status() }.into()
+            }
+            PeerConnection::Daemon { .. } => Failure::new(format!("no numaio answers on {host}"))
+                .hint("the daemon closed the session; see its log"),
         }
     }
 

@@ -2,16 +2,17 @@
 
 use super::data_connections::{split_by_direction, DataRoute, LocalOffer};
 use super::endpoint::Host;
+use super::event::job_totals;
 use super::first_reply::interrupted_before_reply;
-use super::net_options::DataSecurity;
+use super::network_options::DataSecurity;
+use super::options::Compress;
 use super::peer::{PeerReply, PeerRequest, PeerRole};
 use super::peer_process::{PeerConnection, PeerProcess, PeerReader, PeerTarget, PeerWriter};
+use super::placement::{Placer, SideSetup};
+use super::reporter::{Notice, Reporter, TransferEnd};
 use super::request::{Capabilities, TransferRequest};
 use super::retry::{wait_for_retry, RetryState, WatchedPort};
-use super::side_placement::SideSetup;
-use super::transfer_output::TransferOutput;
-use super::{event::job_totals, finish, transfer_options, CopyArgs};
-use crate::args::Common;
+use super::transfer::Transfer;
 use crate::failure::Failure;
 use crate::output::sanitize;
 use numaio_linux::interrupt::interrupted;
@@ -24,17 +25,16 @@ use numaio_mover_linux::port::net::{has_kernel_tls, DataStream};
 use numaio_mover_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_schema::JobTotals;
 use std::net::{IpAddr, SocketAddr};
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// A transfer with one side on another host.
 pub struct RemoteTransfer<'a> {
-    pub common: &'a Common,
-    pub args: &'a CopyArgs,
+    pub transfer: &'a Transfer,
     pub request: &'a TransferRequest,
     pub host: &'a Host,
     /// Whether this host has the source.
     pub is_source: bool,
+    pub placer: &'a dyn Placer,
 }
 
 /// How an attempt ended.
@@ -78,43 +78,42 @@ impl RemoteTransfer<'_> {
     }
 
     /// Runs the transfer, and retries after a lost connection.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, Failure> {
         // Check the addresses before any process starts.
-        self.args.net.extra_addresses()?;
-        let target = PeerTarget::find(self.host, self.args)?;
-        let mut show = TransferOutput::new(self.common, self.args);
-        let mut retries = RetryState::new(self.args.net.retry());
+        self.transfer.network.extra_addresses()?;
+        let target = PeerTarget::find(self.host, &self.transfer.remote)?;
+        let mut retries = RetryState::new(self.transfer.network.retry);
         loop {
-            let tried = match self.attempt(&mut show, &target, retries.earlier_totals()) {
+            let tried = match self.attempt(&mut reporter, &target, retries.earlier_totals()) {
                 // The retry failed, but the earlier attempts have moved data.
                 Err(failure) if !retries.is_first() => {
-                    show.give_up(self.local_side().other(), &failure.message);
-                    return finish(show, &retries.total());
+                    reporter.give_up(self.local_side().other(), &failure.message);
+                    return Ok(reporter.end(retries.total()));
                 }
                 tried => tried?,
             };
             let why = match tried {
-                AttemptOutcome::Over(totals) => return finish(show, &retries.total_with(totals)),
+                AttemptOutcome::Over(totals) => return Ok(reporter.end(retries.total_with(totals))),
                 AttemptOutcome::Lost(totals, reached) => {
                     retries.record_lost_attempt(totals, reached);
-                    show.why()
+                    reporter.why()
                 }
                 AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
                 AttemptOutcome::Unreachable(failure) => {
                     // The new failure is more relevant than the earlier loss.
-                    show.give_up(self.local_side().other(), &failure.message);
+                    reporter.give_up(self.local_side().other(), &failure.message);
                     failure.message
                 }
             };
             let pause = retries.next_pause().filter(|_| !interrupted());
             let Some(pause) = pause else {
-                if show.given_up.is_none() {
-                    show.give_up(self.local_side().other(), &why);
+                if reporter.given_up.is_none() {
+                    reporter.give_up(self.local_side().other(), &why);
                 }
-                return finish(show, &retries.total());
+                return Ok(reporter.end(retries.total()));
             };
             let seconds = pause.as_secs_f64();
-            show.notice(&format!("{}: {why}; retrying in {seconds:.1} s", self.host.display_name()));
+            reporter.notice(Notice::Retrying { host: self.host.display_name(), why, seconds });
             wait_for_retry(pause);
         }
     }
@@ -123,11 +122,11 @@ impl RemoteTransfer<'_> {
     /// caused.
     fn attempt(
         &self,
-        show: &mut TransferOutput,
+        reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         earlier: Option<JobTotals>,
     ) -> Result<AttemptOutcome, Failure> {
-        match self.begin(show, target, earlier) {
+        match self.begin(reporter, target, earlier) {
             Err(_) | Ok(AttemptOutcome::Unreachable(_)) if interrupted() => {
                 Ok(AttemptOutcome::Unreachable(interrupted_before_reply(&self.host.display_name())))
             }
@@ -138,59 +137,63 @@ impl RemoteTransfer<'_> {
     /// Connects to the peer, and runs the transfer if it is ready.
     fn begin(
         &self,
-        show: &mut TransferOutput,
+        reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         earlier: Option<JobTotals>,
     ) -> Result<AttemptOutcome, Failure> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
             request.inspect_destination();
-            let peer = match self.start(show, target, PeerRole::Source(request.clone()))? {
+            let peer = match self.start(reporter, target, PeerRole::Source(request.clone()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
-            let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file())?;
-            show.begin(earlier);
-            return self.run_transfer(show, Sink::new(options), site, peer);
+            let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
+            reporter.begin(earlier);
+            return self.run_transfer(reporter, Sink::new(options), site, peer);
         }
-        let (site, mut options) = request.source()?;
-        let peer = match self.start(show, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
-            Ok(peer) => peer,
-            Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
-        };
+        let (site, mut options) = request.source(self.placer)?;
+        let peer =
+            match self.start(reporter, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
+                Ok(peer) => peer,
+                Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
+            };
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }
         let Capabilities { eager_data, holes, hard_links, named_acls, change_times } = peer.capabilities;
         (options.eager, options.holes, options.links) = (eager_data, holes, hard_links);
         (options.acls, options.changed) = (named_acls, change_times);
-        show.begin(earlier);
-        self.run_transfer(show, Source::new(options).map_err(Failure::new)?, site, peer)
+        reporter.begin(earlier);
+        self.run_transfer(reporter, Source::new(options).map_err(Failure::new)?, site, peer)
     }
 
     fn run_transfer<C: TransferCore<Slab>>(
         &self,
-        show: &mut TransferOutput,
+        reporter: &mut Reporter<'_>,
         mut core: C,
         site: SideSetup<'_>,
         peer: ReadyPeer,
     ) -> Result<AttemptOutcome, Failure> {
         let (port, streams) = match peer.link {
-            DataLink::ControlChannel(ends) => (FilePort::over(site.setting(None)?, ends), None),
+            DataLink::ControlChannel(ends) => {
+                (FilePort::over(site.setting(None, Some(reporter)), ends), None)
+            }
             DataLink::DataConnections(connections, to, from) => {
-                (FilePort::over_streams(site.setting(Some(&connections))?, connections), Some((to, from)))
+                let setting = site.setting(Some(&connections), Some(reporter));
+                (FilePort::over_streams(setting, connections), Some((to, from)))
             }
         };
         let mut port = WatchedPort { port: port.map_err(Failure::new)?, closed: false };
         let began = Instant::now();
-        drive(&mut core, &mut port, || began.elapsed(), |core| show.update(core));
-        show.update(&mut core);
+        drive(&mut core, &mut port, || began.elapsed(), |core| reporter.update(core));
+        reporter.update(&mut core);
         let closed = port.closed;
         let ours = self.local_side();
         drop(port);
         drop(streams);
         peer.connection.end();
-        Ok(match show.is_lost(ours, closed) {
+        Ok(match reporter.is_lost(ours, closed) {
             true => AttemptOutcome::Lost(job_totals(core.totals()), core.progress()),
             false => AttemptOutcome::Over(job_totals(core.totals())),
         })
@@ -199,24 +202,24 @@ impl RemoteTransfer<'_> {
     /// Starts the peer for a role; the inner error allows a retry.
     fn start(
         &self,
-        show: &TransferOutput,
+        reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         role: PeerRole,
     ) -> Result<Result<ReadyPeer, Failure>, Failure> {
-        let (args, host) = (self.args, self.host.display_name());
-        let others = match args.net.extra_addresses() {
+        let (network, host) = (&self.transfer.network, self.host.display_name());
+        let others = match network.extra_addresses() {
             Ok(others) => others,
             // They were resolved before, and may be again.
             Err(failure) => return Ok(Err(failure)),
         };
-        let mut process = match target.connect(show, args, &others, role.side())? {
+        let mut process = match target.connect(reporter, network, &others, role.side())? {
             Ok(process) => process,
             Err(failure) => return Ok(Err(failure)),
         };
-        let streams = process.streams().unwrap_or(args.net.streams());
-        let ours = (!args.net.tunnel).then(|| LocalOffer::new(&args.net, streams));
+        let streams = process.streams().unwrap_or(network.streams());
+        let ours = (!network.tunnel).then(|| LocalOffer::new(network.data_security, streams));
         let ours = ours.transpose().map_err(Failure::new)?;
-        let offer = ours.as_ref().map(|ours| process.offer(ours, args.net.data_port));
+        let offer = ours.as_ref().map(|ours| process.offer(ours, network.data_port));
         process.send(&PeerRequest { role, offer })?;
         let most_streams = match process.receive_greeting()? {
             Ok(streams) => streams,
@@ -232,44 +235,39 @@ impl RemoteTransfer<'_> {
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| sanitize(&why))?;
-            self.report_kernel_tls(show, opened.kernel_tls);
+            self.report_kernel_tls(reporter, opened.kernel_tls);
             let connections = process.connect_data(ours, most_streams, opened, &others)?;
-            report_unused_addresses(show, &others, &connections);
+            report_unused_addresses(reporter, &others, &connections);
             Ok(connections)
         });
-        let (connection, link) = match self.choose_route(show, target, connections, process)? {
+        let (connection, link) = match self.choose_route(reporter, target, connections, process)? {
             Ok(agreed) => agreed,
             Err(failure) => return Ok(Err(failure)),
         };
-        if !can_decompress && self.request.compress != transfer_options::Compress::None {
-            show.notice(&format!(
-                "the numaio on {host} is older and cannot unpack data: sending it uncompressed"
-            ));
+        if !can_decompress && self.request.options.compress != Compress::None {
+            reporter.notice(Notice::Uncompressed { host });
         }
         Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities }))
     }
 
     /// Reports the sides without kernel TLS if it was requested; `remote` is whether the peer has
     /// it.
-    fn report_kernel_tls(&self, show: &TransferOutput, remote: bool) {
-        if self.args.net.data_security != DataSecurity::KernelTls {
+    fn report_kernel_tls(&self, reporter: &mut Reporter<'_>, remote: bool) {
+        if self.transfer.network.data_security != DataSecurity::KernelTls {
             return;
         }
         if !has_kernel_tls() {
-            show.notice(
-                "no kernel TLS here, because the module tls is not loaded: numaio encrypts and decrypts itself",
-            );
+            reporter.notice(Notice::NoKernelTls { host: None });
         }
         if !remote {
-            let host = self.host.display_name();
-            show.notice(&format!("no kernel TLS on {host}: numaio encrypts and decrypts itself there"));
+            reporter.notice(Notice::NoKernelTls { host: Some(self.host.display_name()) });
         }
     }
 
     /// Chooses the route of the data, and sends the choice. The inner error allows a retry.
     fn choose_route(
         &self,
-        show: &TransferOutput,
+        reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         connections: Option<Result<Vec<Box<dyn DataStream>>, String>>,
         mut process: PeerProcess,
@@ -285,7 +283,7 @@ impl RemoteTransfer<'_> {
                 );
                 return Ok(Ok((process.connection, link)));
             }
-            Some(Err(why)) => match self.fall_back_to_control_channel(show, target, &why) {
+            Some(Err(why)) => match self.fall_back_to_control_channel(reporter, target, &why) {
                 None => process.send(&DataRoute::ControlChannel)?,
                 Some(failure) => return Ok(Err(failure)),
             },
@@ -297,25 +295,25 @@ impl RemoteTransfer<'_> {
     /// Falls back to the control channel; returns a failure if a port was requested.
     fn fall_back_to_control_channel(
         &self,
-        show: &TransferOutput,
+        reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         why: &str,
     ) -> Option<Failure> {
         let (host, channel) = (self.host.display_name(), target.channel_name());
-        if self.args.net.data_port.is_some() {
+        if self.transfer.network.data_port.is_some() {
             let failure = Failure::new(format!("no data connection to {host}: {why}"));
             return Some(failure.hint(format!(
                 "open the port in the firewall, pass a range if it is in use, or use --tunnel to send data through {channel}"
             )));
         }
-        show.remark(&format!("no data connection to {host} ({why}): data goes through {channel}"));
+        reporter.notice(Notice::NoDataConnection { host, why: why.to_owned(), channel });
         None
     }
 }
 
 /// Reports the additional addresses that are not in use.
 fn report_unused_addresses(
-    show: &TransferOutput,
+    reporter: &mut Reporter<'_>,
     others: &[SocketAddr],
     connections: &[Box<dyn DataStream>],
 ) {
@@ -324,6 +322,6 @@ fn report_unused_addresses(
         .filter_map(|connection| Some(connection.socket().peer_addr().ok()?.ip()))
         .collect();
     for other in others.iter().map(SocketAddr::ip).filter(|other| !peers.contains(other)) {
-        show.notice(&format!("no data connection to {other}: other addresses are used instead"));
+        reporter.notice(Notice::UnusedAddress { address: other.to_string() });
     }
 }

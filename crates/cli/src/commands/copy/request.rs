@@ -4,13 +4,10 @@ mod capabilities;
 mod destination;
 
 use super::endpoint::Endpoint;
-use super::file_lists::{self, FileList};
-use super::filters::{build_filter, FilterRule};
-use super::side_placement::SideSetup;
-use super::side_plan::{self, SidePlan};
-use super::transfer_options::{Compress, Fsync, Hash, Io, Placement};
-use super::{path_of, CopyArgs, DisplayArgs};
-use crate::args::Common;
+use super::filters::build_filter;
+use super::options::{Compress, CopyOptions, Fsync};
+use super::path_of;
+use super::placement::{Placer, SideOptions, SidePlan, SideSetup};
 use crate::failure::Failure;
 pub use capabilities::Capabilities;
 use destination::{boot_epoch, require_proc, seconds_ago, Destination};
@@ -25,7 +22,6 @@ use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
 use numaio_mover_linux::files::{Base, Roots};
-use numaio_mover_linux::port::net::MAX_STREAMS;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +39,7 @@ pub const VERSION: u32 = 1;
 /// Environment variable of a remote numaio that marks a retry.
 pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
 
-/// A transfer as requested.
+/// A transfer as requested of both sides, local and remote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TransferRequest {
     /// [`VERSION`].
@@ -52,43 +48,8 @@ pub struct TransferRequest {
     pub from: Vec<Vec<u8>>,
     /// Path of the destination, on its host.
     pub to: Vec<u8>,
-    #[serde(rename = "listed")]
-    file_list: Option<FileList>,
-    recursive: bool,
-    archive: bool,
-    rules: Vec<FilterRule>,
-    #[serde(rename = "sizes")]
-    size_range: (u64, u64),
-    checksum: bool,
-    manifest: bool,
-    numeric_ids: bool,
-    update: bool,
-    ignore_times: bool,
-    delete: bool,
-    in_place: bool,
-    #[serde(rename = "rehearse")]
-    dry_run: bool,
-    /// Whether the sink reports every change.
-    #[serde(rename = "told")]
-    reports_changes: bool,
-    hash: u8,
-    fsync: u8,
-    #[serde(rename = "limit")]
-    bytes_per_second: Option<u64>,
-    /// Unknown to an older numaio.
-    #[serde(default)]
-    pub compress: Compress,
-    pub placement: Placement,
-    pub threads: Option<u32>,
-    /// Unknown to an older numaio, which uses threads only.
-    #[serde(default)]
-    pub io: Io,
-    /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
-    #[serde(default = "most_streams")]
-    pub streams: u16,
-    /// Whether the source may use fewer connections if that is better; an older numaio uses all.
-    #[serde(default, rename = "sparing")]
-    pub may_use_fewer_streams: bool,
+    #[serde(flatten)]
+    pub options: CopyOptions,
     /// The sink's capabilities.
     #[serde(flatten)]
     pub capabilities: Capabilities,
@@ -96,9 +57,9 @@ pub struct TransferRequest {
     /// Whether an earlier attempt was lost; unknown to an older numaio.
     #[serde(default, rename = "again")]
     is_retry: bool,
-    /// Context of the local side, which the peer does not receive.
+    /// Plans of the local sides; `None` at the peer, which does not receive them.
     #[serde(skip)]
-    pub local: Option<LocalContext>,
+    plans: Option<Vec<SidePlan>>,
     /// Root of this side's paths.
     #[serde(skip)]
     base: Base,
@@ -107,51 +68,19 @@ pub struct TransferRequest {
     is_for_daemon_user: bool,
 }
 
-/// Context of the side in this process.
-#[derive(Debug, Clone)]
-pub struct LocalContext {
-    pub common: Common,
-    pub display: DisplayArgs,
-    pub plans: Vec<SidePlan>,
-}
-
-fn most_streams() -> u16 {
-    MAX_STREAMS as u16
-}
-
 impl TransferRequest {
-    /// Builds the request of the command line.
-    pub fn new(common: &Common, args: &CopyArgs, from: &[Endpoint], to: &Endpoint) -> Result<Self, Failure> {
-        let rules = file_lists::load_rules(&args.filters.rules, args.from0)?;
-        build_filter(&rules)?;
-        let list = |path: &PathBuf| FileList::read(path, args.from0);
+    /// Builds the request of the local side; `is_retry` is whether an earlier attempt was lost.
+    pub fn new(
+        (from, to): (&[Endpoint], &Endpoint),
+        options: CopyOptions,
+        plans: Vec<SidePlan>,
+        is_retry: bool,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
             to: to.path.clone(),
-            file_list: args.files_from.as_ref().map(list).transpose()?,
-            recursive: args.recursive || args.archive && args.files_from.is_none(),
-            archive: args.archive,
-            rules,
-            size_range: (args.min_size.unwrap_or(0), args.max_size.unwrap_or(u64::MAX)),
-            checksum: args.checksum,
-            manifest: args.manifest.is_some(),
-            numeric_ids: args.numeric_ids,
-            update: args.update,
-            ignore_times: args.ignore_times,
-            delete: args.delete,
-            in_place: args.inplace,
-            dry_run: args.dry_run,
-            reports_changes: args.dry_run || args.display.json || common.verbose,
-            hash: args.transfer.hash as u8,
-            fsync: args.transfer.fsync as u8,
-            bytes_per_second: args.transfer.bwlimit.filter(|most| *most > 0),
-            compress: args.transfer.compress(),
-            placement: args.transfer.placement,
-            io: args.transfer.io,
-            threads: args.transfer.threads,
-            streams: args.net.streams(),
-            may_use_fewer_streams: args.net.may_use_fewer_streams(),
+            options,
             capabilities: Capabilities {
                 holes: true,
                 named_acls: true,
@@ -159,12 +88,8 @@ impl TransferRequest {
                 ..Capabilities::default()
             },
             transfer: destination::random_bytes()?,
-            is_retry: args.attached && std::env::var_os(RETRY_VARIABLE).is_some(),
-            local: Some(LocalContext {
-                common: common.clone(),
-                display: args.display,
-                plans: side_plan::read(common, &args.transfer.plan)?,
-            }),
+            is_retry,
+            plans: Some(plans),
             base: Base::Host,
             is_for_daemon_user: false,
         })
@@ -175,12 +100,9 @@ impl TransferRequest {
     pub fn restrict(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {
         self.base = base;
         self.is_for_daemon_user = !set_id;
-        self.bytes_per_second = [self.bytes_per_second, bytes_per_second].into_iter().flatten().min();
-        self.threads = self.threads.map(|threads| threads.clamp(1, MOST_THREADS));
-    }
-
-    fn hash(&self) -> Hash {
-        [Hash::Xxh3, Hash::Blake3].into_iter().find(|hash| *hash as u8 == self.hash).unwrap_or(Hash::None)
+        self.options.bytes_per_second =
+            [self.options.bytes_per_second, bytes_per_second].into_iter().flatten().min();
+        self.options.threads = self.options.threads.map(|threads| threads.clamp(1, MOST_THREADS));
     }
 
     /// Returns the lookup of owners, if they are kept by name.
@@ -195,20 +117,27 @@ impl TransferRequest {
                 Account::Group => accounts::group_id(name),
             },
         };
-        (self.archive && !self.numeric_ids).then_some(lookup)
+        (self.options.archive && !self.options.numeric_ids).then_some(lookup)
     }
 
     fn sync(&self, to: &Roots) -> SyncMode {
-        match self.fsync {
-            fsync if fsync == Fsync::None as u8 => SyncMode::None,
-            fsync if fsync == Fsync::File as u8 || !to.supports_syncfs() => SyncMode::File,
-            _ => SyncMode::End,
+        match self.options.fsync {
+            Fsync::None => SyncMode::None,
+            Fsync::End if to.supports_syncfs() => SyncMode::End,
+            Fsync::File | Fsync::End => SyncMode::File,
         }
+    }
+
+    /// Returns the options of the threads of a side.
+    fn side_options<'a>(&'a self, side: Side, placer: &'a dyn Placer) -> SideOptions<'a> {
+        let CopyOptions { placement, threads, io, streams, may_use_fewer_streams, .. } = self.options;
+        let plan = self.plans.iter().flatten().find(|plan| plan.side() == side);
+        SideOptions { side, placement, threads, io, streams, may_use_fewer_streams, plan, placer }
     }
 
     /// Returns the directories to open, and where reading begins in them.
     fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
-        if let (Some(file_list), [path]) = (&self.file_list, &self.from[..]) {
+        if let (Some(file_list), [path]) = (&self.options.file_list, &self.from[..]) {
             return Ok((vec![path_of(path)], file_list.origins(0)));
         }
         let mut roots = Vec::new();
@@ -225,24 +154,24 @@ impl TransferRequest {
     }
 
     /// Sets up the source.
-    pub fn source(&self) -> Result<(SideSetup<'_>, SourceOptions), Failure> {
-        require_proc(self.archive)?;
+    pub fn source<'a>(&'a self, placer: &'a dyn Placer) -> Result<(SideSetup<'a>, SourceOptions), Failure> {
+        require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
-        let site = SideSetup::new(&roots, Side::Source, self, &self.base)?;
+        let site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
         let options = SourceOptions {
             origins,
-            recursive: self.recursive,
-            listed: self.file_list.is_some(),
-            xattrs: self.archive,
-            devices: self.archive && site.roots.is_super_user(),
-            filter: build_filter(&self.rules)?,
+            recursive: self.options.recursive,
+            listed: self.options.file_list.is_some(),
+            xattrs: self.options.archive,
+            devices: self.options.archive && site.roots.is_super_user(),
+            filter: build_filter(&self.options.rules)?,
             skip_directory: None,
-            hash: self.hash().kind(),
+            hash: self.options.hash.kind(),
             policy: ChunkPolicy::for_port(),
             reads: site.most_threads().max(2 * site.threads),
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),
-            limit: self.bytes_per_second,
-            compress: self.compress.kind(),
+            limit: self.options.bytes_per_second,
+            compress: self.options.compress.kind(),
             eager: self.capabilities.eager_data,
             holes: self.capabilities.holes,
             links: self.capabilities.hard_links,
@@ -258,53 +187,61 @@ impl TransferRequest {
     /// source is not trusted.
     fn expected_entries(&self, one_file: bool) -> Result<Option<RequestedEntries>, Failure> {
         let expected = |(_, origins): (_, Vec<source::Origin>)| {
-            RequestedEntries::new(&origins, self.recursive && !one_file, self.file_list.is_some())
+            RequestedEntries::new(
+                &origins,
+                self.options.recursive && !one_file,
+                self.options.file_list.is_some(),
+            )
         };
-        self.local.as_ref().map(|_| self.origins().map(expected)).transpose()
+        self.plans.as_ref().map(|_| self.origins().map(expected)).transpose()
     }
 
     /// Sets up the sink. `one_file` is whether the source is a single file.
-    pub fn sink(&self, one_file: bool) -> Result<(SideSetup<'_>, SinkOptions), Failure> {
+    pub fn sink<'a>(
+        &'a self,
+        one_file: bool,
+        placer: &'a dyn Placer,
+    ) -> Result<(SideSetup<'a>, SinkOptions), Failure> {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
-        let site = SideSetup::new(root.as_slice(), Side::Sink, self, &self.base)?;
+        let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
         let options = SinkOptions {
             preserve: PreserveOptions {
-                modes: self.archive && site.roots.has_modes(),
-                users: self.archive && root,
-                groups: self.archive,
-                xattrs: self.archive,
+                modes: self.options.archive && site.roots.has_modes(),
+                users: self.options.archive && root,
+                groups: self.options.archive,
+                xattrs: self.options.archive,
             },
             writer: WriterIdentity {
                 user: process::user(),
                 groups: process::groups(),
                 for_others: self.is_for_daemon_user,
             },
-            devices: self.archive && root,
-            update: self.update,
-            ignore_times: self.ignore_times,
-            checksum: self.checksum,
-            manifest: self.manifest,
+            devices: self.options.archive && root,
+            update: self.options.update,
+            ignore_times: self.options.ignore_times,
+            checksum: self.options.checksum,
+            manifest: self.options.manifest,
             accounts: self.accounts(),
-            sizes: self.size_range.0..=self.size_range.1,
-            delete: self.delete,
-            filter: build_filter(&self.rules)?,
+            sizes: self.options.size_range.0..=self.options.size_range.1,
+            delete: self.options.delete,
+            filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
-            dry_run: self.dry_run,
+            dry_run: self.options.dry_run,
             // The local side has its own reports.
-            report_changes: self.reports_changes && self.local.is_none(),
+            report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
-            names: site.roots.names(!self.dry_run),
+            names: site.roots.names(!self.options.dry_run),
             protected: ProtectedPaths::default(),
             destination_created: made,
             alias,
-            in_place: self.in_place,
+            in_place: self.options.in_place,
             sync: self.sync(&site.roots),
-            hash: self.hash().kind(),
-            accept_compressed: self.compress != Compress::None,
+            hash: self.options.hash.kind(),
+            accept_compressed: self.options.compress != Compress::None,
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
             is_retry: self.is_retry,

@@ -1,11 +1,9 @@
 //! Options for how files are transferred.
 
-use crate::args::integer;
-use clap::{Args, ValueEnum};
+use super::options::{Compress, Fsync, Hash, Io, Placement};
+use crate::options::{choice, integer};
+use clap::Args;
 use numaio_machine::units::parse_size;
-use numaio_mover::compression;
-use numaio_mover::hash::HashKind;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.
@@ -16,11 +14,11 @@ const MAX_THREADS: u32 = 128;
 #[command(next_help_heading = "Transfer")]
 pub struct TransferArgs {
     /// Hash that verifies every part of a file; none trusts memory and network
-    #[arg(long, value_name = "HASH", default_value = "xxh3", env = "NUMAIO_HASH")]
+    #[arg(long, value_name = "HASH", default_value = "xxh3", env = "NUMAIO_HASH", value_parser = choice::<Hash>())]
     pub hash: Hash,
     /// When to sync data: none leaves it to the kernel, file before a file is renamed, end after
     /// the transfer
-    #[arg(long, value_name = "WHEN", default_value = "none")]
+    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = choice::<Fsync>())]
     pub fsync: Fsync,
     /// Maximum bytes of data per second sent to the other side: 10M, 1GiB; 0 means no limit
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
@@ -30,7 +28,7 @@ pub struct TransferArgs {
     ///
     /// An older numaio there gets uncompressed data, with a notice. --bwlimit counts compressed
     /// bytes. Transfers within a machine are not compressed.
-    #[arg(long, value_name = "HOW", default_value = "none")]
+    #[arg(long, value_name = "HOW", default_value = "none", value_parser = choice::<Compress>())]
     compress: Compress,
     /// Same as --compress auto
     #[arg(short = 'z', overrides_with = "compress")]
@@ -39,7 +37,7 @@ pub struct TransferArgs {
     /// the saved model, none leaves it to the kernel
     ///
     /// Except with none, threads of data connections run on the node of the network interface.
-    #[arg(long, value_name = "WHERE", default_value = "local")]
+    #[arg(long, value_name = "WHERE", default_value = "local", value_parser = choice::<Placement>())]
     pub placement: Placement,
     /// Placement from a plan of numaio plan --json for a local side; - for standard input
     ///
@@ -53,7 +51,7 @@ pub struct TransferArgs {
     pub threads: Option<u32>,
     /// Direct I/O on large files: auto uses io_uring with many blocks in flight if available,
     /// threads uses one block per thread
-    #[arg(long, value_name = "HOW", default_value = "auto")]
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = choice::<Io>())]
     pub io: Io,
 }
 
@@ -66,67 +64,4 @@ impl TransferArgs {
             self.compress
         }
     }
-}
-
-/// How blocks are read and written past the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
-pub enum Io {
-    #[default]
-    Auto,
-    Threads,
-}
-
-/// How data is verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Hash {
-    Xxh3,
-    Blake3,
-    None,
-}
-
-impl Hash {
-    /// Returns the hash function's kind.
-    pub fn kind(self) -> HashKind {
-        match self {
-            Self::Xxh3 => HashKind::Xxh3,
-            Self::Blake3 => HashKind::Blake3,
-            Self::None => HashKind::None,
-        }
-    }
-}
-
-/// When data is synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Fsync {
-    None,
-    File,
-    End,
-}
-
-/// Whether data is compressed for another host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
-pub enum Compress {
-    #[default]
-    None,
-    Auto,
-    Zstd,
-}
-
-impl Compress {
-    /// Returns the setting for the source.
-    pub fn kind(self) -> compression::CompressMode {
-        match self {
-            Self::None => compression::CompressMode::None,
-            Self::Auto => compression::CompressMode::Auto,
-            Self::Zstd => compression::CompressMode::Zstd,
-        }
-    }
-}
-
-/// Placement of threads and buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub enum Placement {
-    Local,
-    Model,
-    None,
 }

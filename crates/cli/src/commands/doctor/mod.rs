@@ -2,10 +2,11 @@
 
 mod programs;
 
-use super::{json, placement, tape_io};
-use crate::args::Common;
+use super::{placement, tape_io};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
+use crate::options::Common;
+use crate::output::json;
 use crate::store::Kind;
 use crate::{documents, output};
 use clap::Args;

@@ -7,9 +7,9 @@ pub use devices::devices_of;
 pub use plan_file::{read, read_transfer};
 
 use super::measuring::{self, MeasuredMachine};
-use crate::args::{integer, Common, Directions};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::{integer, Common, Directions};
 use crate::store::Kind;
 use crate::{documents, input, output};
 use clap::Args;

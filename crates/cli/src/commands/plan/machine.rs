@@ -1,10 +1,10 @@
 //! Builds the planning problem of this machine or of a tape.
 
-use super::PlanArgs;
-use crate::args::Common;
+use super::args::PlanArgs;
 use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::store::Kind;
 use crate::{documents, output};
 use numaio_machine::discover::discover;

@@ -1,10 +1,10 @@
 //! Measurement of stream mixes on a disk, with the method of a saved measurement.
 
-use crate::args::Common;
 use crate::commands::bench::{device_near, short};
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::output;
 use crate::store::Kind;
 use numaio_linux::io::{best_method, disk_facts, lockable_bytes, Claim};

@@ -4,11 +4,11 @@ mod mixes;
 
 pub use mixes::{measure_mixes, MixRequest};
 
-use crate::args::Common;
 use crate::commands::tape_documents;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::options::Common;
 use crate::store::Kind;
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::discover::discover;

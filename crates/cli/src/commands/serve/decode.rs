@@ -4,7 +4,7 @@ use super::config::Config;
 use super::session;
 use super::session_ipc::{receive, AdmissionRequest, MAX_REQUEST_BYTES};
 use crate::commands::copy::daemon_hello::DaemonGreeting;
-use crate::commands::json_line;
+use crate::output::json_line;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::PublicKey;
 use std::io::Write;

@@ -9,8 +9,8 @@ use super::session_ipc::{
 };
 use super::session_table::{client_network, SessionSlot, SessionTable};
 use super::{log, LoadedConfig};
-use crate::args::Common;
 use crate::failure::Failure;
+use crate::options::Common;
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;

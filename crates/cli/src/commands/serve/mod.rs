@@ -13,8 +13,8 @@ mod session;
 mod session_ipc;
 mod session_table;
 
-use crate::args::Common;
 use crate::failure::Failure;
+use crate::options::Common;
 use crate::{input, output};
 use clap::Args as ClapArgs;
 use config::{Config, ConfigError};

@@ -7,21 +7,21 @@ use super::log;
 use super::session_ipc::{
     receive, send, AdmissionReply, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_START_BYTES,
 };
-use crate::args::Common;
 use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
-use crate::commands::copy::DataPath;
+use crate::commands::copy::{DataPath, ModelPlacer};
 use crate::failure::Failure;
-use crate::keys;
+use crate::options::Common;
 use crate::output::sanitize;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::wire::Side;
-use numaio_mover_linux::confine::{confine, ConfinementStatus, Rights};
-use numaio_mover_linux::files::Base;
+use numaio_mover_linux::confine::{confine, ConfinementStatus};
+use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
 use numaio_mover_linux::port::net::{has_kernel_tls, PublicKey};
+use numaio_transfer::keys;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -111,7 +111,7 @@ fn serve(
     let daemon = ipc.try_clone().map_err(Failure::new)?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
-    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }));
+    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), &ModelPlacer);
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {

@@ -1,7 +1,7 @@
 //! IPC between the daemon and a session process: newline-delimited JSON over the socket on the
 //! session's stdin.
 
-use crate::commands::json_line;
+use crate::output::json_line;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};

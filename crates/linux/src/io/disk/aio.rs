@@ -1,6 +1,6 @@
 //! I/O requests by Linux AIO (io_submit(2)).
 
-use super::DiskPart;
+use super::disk_part::DiskPart;
 use crate::io::streams::RequestQueue;
 use std::io;
 use std::os::fd::AsRawFd;

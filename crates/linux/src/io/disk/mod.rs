@@ -2,19 +2,20 @@
 
 mod aio;
 mod block_order;
-mod disk_facts;
+mod disk_part;
 mod pread;
 mod uring;
 
-pub use disk_facts::{current_use, device_number, disk_facts, is_memory, DiskFacts};
 pub use uring::ring;
 
 use super::claim;
+use super::disk_facts::disk_facts_of;
 use super::streams::{self, StreamWorker};
 use crate::memory::Buffer;
-use crate::probe::refused;
+use crate::refusal::refused;
 use crate::Root;
 use block_order::BlockSequence;
+use disk_part::DiskPart;
 use numaio_machine::probe::{IoOutcome, ProbeError};
 use numaio_machine::workload::{Direction, DiskMethod, DiskPath, IoWorkload};
 use rustix::fs::OFlags;
@@ -25,44 +26,6 @@ use std::sync::Arc;
 
 /// Name of io_uring in errors and notes.
 const IO_URING: &str = "io_uring";
-
-/// Part of a disk that one worker reads or writes, with its buffer.
-struct DiskPart {
-    file: Arc<OwnedFd>,
-    blocks: Arc<BlockSequence>,
-    write: bool,
-    block_bytes: u32,
-    /// Buffer slots of one block each: the queue depth.
-    slots: u32,
-    /// First byte of the buffer.
-    start: *mut u8,
-    /// Disk offset of the request in each slot.
-    at: Vec<u64>,
-}
-
-impl DiskPart {
-    /// Returns the first byte of a buffer slot.
-    fn slot(&self, slot: u32) -> *mut u8 {
-        // SAFETY: slot numbers are below `slots`, and the buffer holds that many blocks.
-        unsafe { self.start.add(slot as usize * self.block_bytes as usize) }
-    }
-
-    fn buffer_bytes(&self) -> usize {
-        self.slots as usize * self.block_bytes as usize
-    }
-
-    /// Converts a request's result (a byte count or negative errno) to bytes or an error message.
-    fn completed_bytes(&self, slot: u32, result: i64) -> Result<u64, String> {
-        let what = if self.write { "write" } else { "read" };
-        let at = self.at[slot as usize];
-        match u64::try_from(result) {
-            Ok(0) => Err(format!("{what} at byte {at}: unexpected end of the device or file")),
-            Ok(bytes) => Ok(bytes),
-            Err(_) if matches!(-result as i32, libc::EINTR | libc::EAGAIN) => Ok(0),
-            Err(_) => Err(format!("{what} at byte {at}: {}", io::Error::from_raw_os_error(-result as i32))),
-        }
-    }
-}
 
 /// Returns the best available I/O method, and why a better one is unavailable.
 pub fn best_method() -> (DiskMethod, Option<String>) {
@@ -145,8 +108,7 @@ impl OpenedDisk {
         };
         let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
         if let Some(file) = read.as_ref().or(write.as_ref()) {
-            let disk_facts =
-                disk_facts::disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
+            let disk_facts = disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
             disk_facts.check(workload, path)?;
             notes.extend(disk_facts.note());
         }

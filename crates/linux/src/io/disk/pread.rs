@@ -1,6 +1,6 @@
 //! I/O requests by pread(2) and pwrite(2): one in flight per thread.
 
-use super::DiskPart;
+use super::disk_part::DiskPart;
 use crate::io::streams::RequestQueue;
 use std::io;
 use std::os::fd::AsRawFd;

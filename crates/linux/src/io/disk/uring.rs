@@ -1,6 +1,6 @@
 //! I/O requests by io_uring (io_uring(7)), with a registered buffer and file.
 
-use super::DiskPart;
+use super::disk_part::DiskPart;
 use crate::io::streams::RequestQueue;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::io;
@@ -105,7 +105,11 @@ impl Drop for UringQueue {
     }
 }
 
-/// Creates a ring whose completions run in the waiting thread, where supported (Linux 6.1).
+/// Creates a ring of io_uring(7) for one thread, in which its completions run where supported
+/// (Linux 6.1).
+///
+/// # Errors
+/// The kernel's error: io_uring is unavailable or forbidden.
 pub fn ring(entries: u32) -> io::Result<IoUring> {
     let mut modern = IoUring::builder();
     modern.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();

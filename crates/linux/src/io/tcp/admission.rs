@@ -3,7 +3,7 @@
 
 use super::line_connection::read_first_line;
 use super::protocol::{line, parse, Answer, Opening, MAX_OPENING_BYTES, PROTOCOL};
-use super::server::ServerEvent;
+use super::server_event::ServerEvent;
 use super::token;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::io::{self, Write};

@@ -11,7 +11,7 @@ use super::slices::{self, EarlyEnd, SlicePlan};
 use super::streams::{self, MessageLayout, StreamSet};
 use crate::interrupt::interrupted;
 use crate::memory::FreeMemory;
-use crate::Kernel;
+use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError, ToolOutcome};
 use numaio_machine::workload::{Direction, IoWorkload, Sampling, TcpPath, ToolPeer, ToolWorkload};
 use std::io::Write;
@@ -103,13 +103,14 @@ impl Peer {
         self.interface.as_deref()
     }
 
-    /// Runs TCP streams.
+    /// Runs TCP streams. `limit_bytes` are the bytes that the control group still allows.
     ///
     /// # Errors
     /// As [`Probe::run`](numaio_machine::probe::Probe::run).
     pub(crate) fn run(
         &self,
-        kernel: &Kernel,
+        root: &Root,
+        limit_bytes: Option<u64>,
         io: &IoWorkload,
         path: &TcpPath,
     ) -> Result<IoOutcome, ProbeError> {
@@ -133,7 +134,7 @@ impl Peer {
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let key = channel.start_run(&run)?;
-        let ran = self.drive_run(kernel, io, &run, &key, &mut channel);
+        let ran = self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, &key, &mut channel);
         // In every case the peer has to finish this run before the next one.
         let ended = channel.finish_run();
         outcome::combine(io, ran?, channel.slices(), ended, began)
@@ -141,7 +142,7 @@ impl Peer {
 
     fn drive_run(
         &self,
-        kernel: &Kernel,
+        free_memory: &FreeMemory,
         io: &IoWorkload,
         run: &RunRequest,
         key: &str,
@@ -160,7 +161,6 @@ impl Peer {
         });
         let groups = groups.collect();
         let plan = SlicePlan { slice: Duration::from_nanos(run.slice_ns), slices: run.slices };
-        let free_memory = FreeMemory::new(kernel, kernel.limit_bytes());
         let messages = MessageLayout { bytes: io.block_bytes, per_buffer: io.depth };
         let drive_run = |set: &StreamSet| {
             channel.expect_prepared()?;
@@ -186,7 +186,7 @@ impl Peer {
             Ok((run_end, slices, set.start_skew_ns()))
         };
         let ((run_end, slices, start_skew_ns), residency) =
-            streams::run(&free_memory, messages, groups, drive_run)?;
+            streams::run(free_memory, messages, groups, drive_run)?;
         Ok(ClientRun { run_end, slices, residency, start_skew_ns })
     }
 

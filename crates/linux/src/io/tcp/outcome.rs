@@ -3,6 +3,7 @@
 use super::line_connection::CLOSED;
 use super::protocol::{ReceivedSlice, RunResult};
 use super::slices::{EarlyEnd, RunEnd};
+use crate::clock::nanoseconds;
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, PeerOutcome, ProbeError, Residency};
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{Direction, IoWorkload};
@@ -66,7 +67,7 @@ pub fn combine(
     }
     Ok(IoOutcome {
         groups,
-        elapsed_ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        elapsed_ns: nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         cpu_ns: ran.run_end.cpu_ns,
         there: ended.map(|RunResult { cpu_ns, residency, placed: (cpus, memory), .. }| PeerOutcome {

@@ -1,9 +1,10 @@
 //! Server side: listens and serves one session after another.
 
 use super::admission::{Admission, AuthenticatedClient};
+use super::server_event::ServerEvent;
 use super::session::ServerSession;
 use super::token;
-use crate::Kernel;
+use numaio_machine::sysfs::Sysfs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
@@ -18,28 +19,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Server {
     listener: TcpListener,
     token: String,
-}
-
-/// Event that a server reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerEvent {
-    /// A session or stream was rejected.
-    Rejected {
-        /// Address of the peer.
-        from: SocketAddr,
-        /// The reason.
-        why: String,
-    },
-    /// A session started.
-    SessionStarted {
-        /// Address of the client.
-        from: SocketAddr,
-    },
-    /// A session ended.
-    SessionEnded {
-        /// The error, or `None` if the client closed the session.
-        why: Option<String>,
-    },
 }
 
 impl Server {
@@ -64,14 +43,14 @@ impl Server {
         &self.token
     }
 
-    /// Waits for a client with the token, serves its session and generates a new token. Returns
-    /// false if `stop` returned true before a client connected.
+    /// Waits for a client with the token, serves its session and generates a new token. `root` has
+    /// the files of this machine. Returns false if `stop` returned true before a client connected.
     ///
     /// # Errors
     /// The kernel's error, if a thread cannot be started or no random bytes are available.
     pub fn serve_session(
         &mut self,
-        kernel: &Kernel,
+        root: &(dyn Sysfs + Sync),
         stop: &(dyn Fn() -> bool + Sync),
         report: &mut dyn FnMut(ServerEvent),
     ) -> io::Result<bool> {
@@ -89,7 +68,7 @@ impl Server {
             };
             report(ServerEvent::SessionStarted { from });
             let ended =
-                ServerSession::new(socket, kernel, admission, stop).and_then(|mut session| session.serve());
+                ServerSession::new(socket, root, admission, stop).and_then(|mut session| session.serve());
             drop(closing);
             event_receiver.try_iter().for_each(&mut *report);
             report(ServerEvent::SessionEnded { why: ended.err().map(|error| error.0) });

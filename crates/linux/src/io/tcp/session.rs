@@ -8,12 +8,14 @@ use super::protocol::{Answer, HostInfo, HostNode, Request, RunRequest, RunResult
 use super::slices::{self, EarlyEnd, RunEnd, SlicePlan};
 use super::streams::{self, MessageLayout, PlacedGroup, StreamSet};
 use super::tools::ToolServers;
+use crate::locate::LiveLocate;
 use crate::memory::FreeMemory;
-use crate::Kernel;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
 use numaio_machine::probe::ProbeError;
+use numaio_machine::sysfs::Sysfs;
+use numaio_machine::topology::memory_left_bytes;
 use numaio_machine::workload::Direction;
 use std::net::{IpAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -33,7 +35,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A session with one client.
 pub struct ServerSession<'a> {
     connection: LineConnection,
-    kernel: &'a Kernel,
+    root: &'a (dyn Sysfs + Sync),
     admission: &'a Admission,
     stop: &'a (dyn Fn() -> bool + Sync),
     host: HostInfo,
@@ -57,16 +59,16 @@ impl<'a> ServerSession<'a> {
     /// Creates the session of an authenticated client.
     pub fn new(
         socket: TcpStream,
-        kernel: &'a Kernel,
+        root: &'a (dyn Sysfs + Sync),
         admission: &'a Admission,
         stop: &'a (dyn Fn() -> bool + Sync),
     ) -> Result<Self, ConnectionError> {
         let failed = |error: std::io::Error| ConnectionError(error.to_string());
         let address = socket.local_addr().map_err(failed)?.ip();
-        let host = host_info(kernel, address);
+        let host = host_info(root, address);
         Ok(Self {
             connection: LineConnection::new(socket, MAX_REQUEST).map_err(failed)?,
-            kernel,
+            root,
             admission,
             stop,
             host,
@@ -130,7 +132,7 @@ impl<'a> ServerSession<'a> {
             sockets: sockets.by_ref().take(group.streams as usize).collect(),
         });
         let groups = groups.collect();
-        let free_memory = FreeMemory::new(self.kernel, self.kernel.limit_bytes());
+        let free_memory = FreeMemory::new(self.root, memory_left_bytes(self.root));
         let messages = MessageLayout { bytes: run.block_bytes, per_buffer: run.depth };
         let conducted = streams::run(&free_memory, messages, groups, |set| Ok(self.drive_run(set, run)));
         let (conducted, residency) = conducted.map_err(|error| RunError::Refused(error.to_string()))?;
@@ -236,7 +238,7 @@ impl<'a> ServerSession<'a> {
             return Err(RunError::Refused("unknown or unusable memory node".to_owned()));
         }
         let refused = |error: ProbeError| RunError::Refused(error.to_string());
-        let mut servers = ToolServers::start(self.kernel, tool).map_err(refused)?;
+        let mut servers = ToolServers::start(self.root, tool).map_err(refused)?;
         self.connection.send(&Answer::Listening { ports: servers.ports() })?;
         let deadline = Instant::now() + Duration::from_millis(tool.time_limit_ms.into());
         while Instant::now() < deadline && !(self.stop)() {
@@ -255,9 +257,9 @@ impl<'a> ServerSession<'a> {
 }
 
 /// Describes this host for a client; `address` is the local address of the session.
-fn host_info(kernel: &Kernel, address: IpAddr) -> HostInfo {
-    let topology = &discover(kernel);
-    let ground = ResolveContext { root: kernel, locate: kernel, topology };
+fn host_info(root: &(dyn Sysfs + Sync), address: IpAddr) -> HostInfo {
+    let topology = &discover(root);
+    let ground = ResolveContext { root, locate: &LiveLocate, topology };
     let memory = topology.memory_nodes();
     let nodes = topology.nodes.iter().map(|node| HostNode {
         node: node.id,

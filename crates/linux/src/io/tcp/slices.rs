@@ -2,6 +2,7 @@
 
 use super::protocol::ReceivedSlice;
 use super::streams::StreamSet;
+use crate::clock::cpu_ns;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -108,14 +109,4 @@ fn wait(
         }
         thread::sleep(left.min(POLL_INTERVAL));
     }
-}
-
-/// Returns the user and system CPU time of this process in nanoseconds (getrusage(2)).
-fn cpu_ns() -> u64 {
-    // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a value that lives through the call.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
 }

@@ -2,6 +2,7 @@
 
 use super::line_connection::describe_error;
 use crate::affinity::Mask;
+use crate::clock::nanoseconds;
 use crate::interrupt::interrupted;
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory, PageLocations, Policy};
 use numaio_machine::ids::NodeId;
@@ -229,7 +230,7 @@ impl StreamSet {
         self.changed.notify_all();
         let state = self.changed.wait_while(self.state(), |state| !state.started);
         drop(state);
-        let start_ns = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let start_ns = nanoseconds(self.epoch);
         self.earliest_ns.fetch_min(start_ns, Ordering::Relaxed);
         self.latest_ns.fetch_max(start_ns, Ordering::Relaxed);
         let moved = stream.move_until_stopped(&mut buffer, message, &self.stopped);

@@ -2,11 +2,10 @@
 
 use super::protocol::ToolRequest;
 use crate::tool::RunningTool;
-use crate::Kernel;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ToolOutput};
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use numaio_machine::workload::ToolProcess;
 use std::net::TcpListener;
 use std::thread;
@@ -59,14 +58,14 @@ impl ToolServers {
     /// # Errors
     /// [`ProbeError::Refused`] if a program or option is not allowed, or a process does not listen;
     /// [`ProbeError::Unsupported`] if the program is not installed.
-    pub fn start(kernel: &Kernel, tool: &ToolRequest) -> Result<Self, ProbeError> {
+    pub fn start(root: &dyn Sysfs, tool: &ToolRequest) -> Result<Self, ProbeError> {
         let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
         check_allowed(tool).map_err(refused)?;
         let (cpus, memory) =
             tool.placement.clone().map_or((CpuSet::new(), None), |(cpus, node)| (cpus, Some(node)));
         let mut running = Vec::new();
         for _ in 0..tool.processes {
-            running.push(start(kernel, tool, &cpus, memory)?);
+            running.push(start(root, tool, &cpus, memory)?);
         }
         Ok(Self { running })
     }
@@ -126,7 +125,7 @@ fn is_plain_value(value: &str) -> bool {
 }
 
 fn start(
-    kernel: &Kernel,
+    root: &dyn Sysfs,
     tool: &ToolRequest,
     cpus: &CpuSet,
     memory: Option<NodeId>,
@@ -139,7 +138,7 @@ fn start(
         args.extend(["-p".to_owned(), port.to_string()]);
         let process = ToolProcess { args, cpus: cpus.clone(), memory };
         let mut running = RunningTool::start(&tool.program, &process)?;
-        match wait_until_it_listens(kernel, &mut running, port) {
+        match wait_until_it_listens(root, &mut running, port) {
             true => return Ok((port, running)),
             false => why = failure_output(running.stop_and_collect()),
         }
@@ -153,11 +152,11 @@ fn free_port() -> std::io::Result<u16> {
 }
 
 /// Waits for the listening socket without connecting, which would count as the client's connection.
-fn wait_until_it_listens(kernel: &Kernel, running: &mut RunningTool, port: u16) -> bool {
+fn wait_until_it_listens(root: &dyn Sysfs, running: &mut RunningTool, port: u16) -> bool {
     let deadline = Instant::now() + START_LIMIT;
     while running.ended().is_none() && Instant::now() < deadline {
         let tables =
-            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| kernel.optional(table).unwrap_or_default());
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| root.optional(table).unwrap_or_default());
         if tables.iter().any(|table| listens(table, port)) {
             return true;
         }

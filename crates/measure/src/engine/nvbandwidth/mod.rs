@@ -8,11 +8,11 @@ mod output;
 mod tests;
 
 use super::{failed, tool_outcome, version_of, CellRequest, Engine, VisitFigures};
-use numaio_machine::devices::PciAddress;
 use numaio_machine::probe::{Outcome, Probe, ProbeError, ProbeExt, Residency, ToolExit, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, StreamGroup, ToolProcess, ToolWorkload, Workload};
 use numaio_schema::IoEngine;
+pub use output::ListedGpu;
 use output::Run;
 
 /// Program name.
@@ -30,17 +30,6 @@ const TIME_LIMIT_MS: u32 = 180_000;
 pub struct Nvbandwidth {
     /// Index of the driver.
     pub device: u32,
-}
-
-/// A GPU as listed by nvbandwidth.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedGpu {
-    /// Index of the driver.
-    pub index: u32,
-    /// Model name.
-    pub name: String,
-    /// PCI address; missing before release 0.5.
-    pub pci: Option<PciAddress>,
 }
 
 impl Engine for Nvbandwidth {

@@ -2,7 +2,7 @@
 //!
 //! Only the required fields are declared, since others vary with the version.
 
-use super::ListedGpu;
+use numaio_machine::devices::PciAddress;
 use serde::Deserialize;
 
 /// Maximum number of GPUs and measurements.
@@ -164,4 +164,15 @@ fn gpu(line: &str) -> Option<ListedGpu> {
 fn short(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
     line.trim().to_owned()
+}
+
+/// A GPU as listed by nvbandwidth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedGpu {
+    /// Index of the driver.
+    pub index: u32,
+    /// Model name.
+    pub name: String,
+    /// PCI address; missing before release 0.5.
+    pub pci: Option<PciAddress>,
 }

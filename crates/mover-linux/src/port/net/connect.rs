@@ -1,8 +1,10 @@
 //! The connecting side of data connections.
 
-use super::deadline::opening_error;
+use super::credentials::Credentials;
+use super::data_stream::DataStream;
+use super::net_error::{opening_error, NetError};
+use super::tcp_tuning;
 use super::ticket::Ticket;
-use super::{tcp_tuning, Credentials, DataStream, NetError};
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};

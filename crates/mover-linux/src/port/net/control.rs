@@ -2,11 +2,11 @@
 //! is opened like data connections (`super::tls`), exchanges a few lines, and then carries two
 //! byte streams.
 
+use super::data_stream::DataStream;
 use super::deadline::DeadlineSocket;
-use super::key::PublicKey;
-use super::records::{Records, Tls};
-use super::tls::{client, server, KeyPair, KeyVerifier};
-use super::{settle, DataStream, NetError, SILENCE};
+use super::keepalive::{settle, SILENCE};
+use super::net_error::NetError;
+use super::tls::{client, server, KeyPair, KeyVerifier, PublicKey, Records, Tls};
 use crate::port::StreamPair;
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,8 +1,11 @@
 //! The listening side of data connections: authenticates peers, and limits unauthenticated
 //! connections.
 
+use super::credentials::Credentials;
+use super::data_stream::DataStream;
+use super::net_error::NetError;
+use super::tcp_tuning;
 use super::ticket::take_over;
-use super::{tcp_tuning, Credentials, DataStream, NetError};
 use rustix::net::{shutdown, Shutdown};
 use std::collections::VecDeque;
 use std::io;

@@ -1,6 +1,5 @@
 //! A socket with a deadline, which a peer cannot extend by sending single bytes.
 
-use super::NetError;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -58,15 +57,5 @@ impl Write for DeadlineSocket<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Classifies an I/O error during authentication.
-pub fn opening_error(error: io::Error) -> NetError {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => NetError::TimedOut,
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => NetError::Refused,
-        ErrorKind::InvalidData => NetError::Protocol(error.to_string()),
-        _ => NetError::Failed(error),
     }
 }

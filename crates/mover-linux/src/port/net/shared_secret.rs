@@ -2,8 +2,8 @@
 //! answered by an HMAC-SHA-256 (RFC 2104) of both challenges, the number of the connection and the
 //! role of the sender.
 
-use super::deadline::{opening_error, DeadlineSocket};
-use super::NetError;
+use super::deadline::DeadlineSocket;
+use super::net_error::{opening_error, NetError};
 use numaio_linux::random;
 use ring::hmac::{self, Key, HMAC_SHA256};
 use std::fmt;

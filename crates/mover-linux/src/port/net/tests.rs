@@ -3,12 +3,13 @@ use crate::port::backpressure::Backpressure;
 use crate::port::stream_set::{StreamSet, StreamSetLink};
 use crate::port::{Pool, Slab};
 use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
+use std::io::{self, Read, Write};
 use std::mem::size_of_val;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

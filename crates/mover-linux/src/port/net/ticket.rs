@@ -3,8 +3,8 @@
 //! on with the rest unread. A ticket is not a secret: connections are authenticated by
 //! [`super::Credentials`].
 
-use super::deadline::{opening_error, DeadlineSocket};
-use super::NetError;
+use super::deadline::DeadlineSocket;
+use super::net_error::{opening_error, NetError};
 use numaio_linux::random;
 use rustix::cmsg_space;
 use rustix::io::{retry_on_intr, Errno};

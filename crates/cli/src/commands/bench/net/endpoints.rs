@@ -1,9 +1,9 @@
 //! Both ends of a network path: their devices, placements, and which is varied.
 
 use super::remote;
-use crate::args::{integer, node};
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
+use crate::options::{integer, node};
 use clap::{Args, ValueEnum};
 use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;

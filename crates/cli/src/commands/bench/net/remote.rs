@@ -1,11 +1,13 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
 use super::serve::ServerHello;
-use crate::args::{address, port};
+use crate::failure::transfer::exit_status_hint;
 use crate::failure::Failure;
-use crate::ssh::{self, ManagedProcess};
+use crate::options::{address, port};
+use crate::output::stderr_sink;
 use clap::Args;
 use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
+use numaio_transfer::ssh::{self, ManagedProcess};
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
@@ -113,7 +115,8 @@ fn ssh_hostname(name: &str) -> Option<String> {
 
 fn start(command: Command, name: &str) -> Result<(ManagedProcess, ServerHello), Failure> {
     let hint = "install ssh (Debian: openssh-client), or start numaio bench net --serve on the other host";
-    let mut started = ManagedProcess::start(command, STOP_TIMEOUT, hint)?;
+    let mut started = ManagedProcess::start(command, STOP_TIMEOUT, stderr_sink())
+        .map_err(|error| Failure::from(error).hint(hint))?;
     let stdout = started.stdout.take();
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -137,7 +140,7 @@ fn start(command: Command, name: &str) -> Result<(ManagedProcess, ServerHello), 
         Err(_) => {
             let failure = Failure::new(format!("cannot start numaio on '{name}'"));
             let instead = ", or start numaio bench net --serve there and specify its --port";
-            Err(ssh::with_hint(failure, name, started.status(), instead))
+            Err(failure.hint(exit_status_hint(name, started.status(), instead)))
         }
     }
 }

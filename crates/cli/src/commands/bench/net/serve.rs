@@ -1,7 +1,7 @@
 //! `numaio bench net --serve`: the remote end of measurements.
 
-use crate::args::Common;
 use crate::failure::{self, Failure};
+use crate::options::Common;
 use crate::output;
 use numaio_linux::io::tcp::{Server, ServerEvent, PROTOCOL};
 use numaio_linux::{interrupt, Kernel};

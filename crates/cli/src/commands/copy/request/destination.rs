@@ -69,7 +69,7 @@ impl TransferRequest {
                 .hint("name a directory, or a path that does not exist"));
         }
         self.check_parent_exists(&path)?;
-        if self.dry_run {
+        if self.options.dry_run {
             return Ok(Destination::default());
         }
         self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
@@ -96,7 +96,7 @@ impl TransferRequest {
 
     /// Whether the request allows a single file as source.
     pub fn may_be_one_file(&self) -> bool {
-        self.file_list.is_none() && matches!(&self.from[..], [path] if !path.ends_with(b"/"))
+        self.options.file_list.is_none() && matches!(&self.from[..], [path] if !path.ends_with(b"/"))
     }
 
     /// Returns device and inode number of a local destination directory.
@@ -128,7 +128,8 @@ impl TransferRequest {
         let is_alone = self.is_one_file() && !to.is_dir();
         let why = |from: &PathBuf| {
             // The names of a list are below the source, which has no name itself.
-            let only = SourcePath::parse(from.as_os_str().as_bytes()).filter(|_| self.file_list.is_none());
+            let only =
+                SourcePath::parse(from.as_os_str().as_bytes()).filter(|_| self.options.file_list.is_none());
             let only = only.and_then(|origin| origin.only);
             let at = match &only {
                 Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
@@ -137,7 +138,7 @@ impl TransferRequest {
             let there = identity(&at, only.is_none())?;
             let is_it = |follow| identity(from, follow) == Some(there);
             if is_it(only.is_none()) {
-                return self.in_place.then_some("--inplace would empty it before it is read");
+                return self.options.in_place.then_some("--inplace would empty it before it is read");
             }
             is_it(true)
                 .then_some("it is a link to the file that it would replace; copy that file by its own name")
@@ -154,8 +155,9 @@ impl TransferRequest {
     /// Inspects a local destination: whether it is new, so that the source can send all data
     /// eagerly, and hard links.
     pub fn inspect_destination(&mut self) {
-        let needs_all = !self.checksum && !self.dry_run && self.size_range == (0, u64::MAX);
-        let from = self.from.iter().filter(|_| self.file_list.is_none());
+        let needs_all =
+            !self.options.checksum && !self.options.dry_run && self.options.size_range == (0, u64::MAX);
+        let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.capabilities.eager_data =
             needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());

@@ -7,13 +7,12 @@ mod tests;
 
 pub use table_reader::{ConfigError, Located};
 
-use crate::keys;
 use listen_addresses::addresses;
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
-use numaio_mover_linux::confine::Rights;
-use numaio_mover_linux::files::Base;
+use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
+use numaio_transfer::keys;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,8 +119,8 @@ impl Config {
         if self.key.value.as_os_str().is_empty() {
             return None;
         }
-        let failure = keys::read(&self.key.value).err()?;
-        Some(ConfigError::new(self.key.line, &format!("key: {}", failure.message)))
+        let error = keys::read(&self.key.value).err()?;
+        Some(ConfigError::new(self.key.line, &format!("key: {error}")))
     }
 
     /// Returns the errors of roots that are missing, or on which the daemon lacks the rights of its

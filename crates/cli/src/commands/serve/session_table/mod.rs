@@ -3,7 +3,7 @@
 use super::config::{Config, Limits};
 use super::log;
 use super::session_ipc::AdmissionReply;
-use crate::args::Common;
+use crate::options::Common;
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;

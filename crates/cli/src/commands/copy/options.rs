@@ -1,0 +1,225 @@
+//! Options of a transfer, after parsing: what both sides receive, and what the local side keeps.
+
+use super::file_lists::FileList;
+use super::filters::FilterRule;
+use numaio_mover::compression::CompressMode;
+use numaio_mover::hash::HashKind;
+use numaio_mover_linux::port::net::MAX_STREAMS;
+use serde::{Deserialize, Serialize};
+
+/// Values that an option names.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// All values with their names.
+    const ALL: &'static [(&'static str, Self)];
+}
+
+/// Options that both sides receive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CopyOptions {
+    /// Names below the source to transfer; all if `None`.
+    #[serde(rename = "listed")]
+    pub file_list: Option<FileList>,
+    /// Copy directories with their contents.
+    pub recursive: bool,
+    /// Preserve modes, groups, extended attributes and ACLs; as root also users and devices.
+    pub archive: bool,
+    /// Filter rules; the first match decides.
+    pub rules: Vec<FilterRule>,
+    /// Minimum and maximum size of the files to copy, in bytes.
+    #[serde(rename = "sizes")]
+    pub size_range: (u64, u64),
+    /// Compare files of equal size by content hash.
+    pub checksum: bool,
+    /// Report the hash of every file at the destination.
+    pub manifest: bool,
+    /// Keep numeric owners.
+    pub numeric_ids: bool,
+    /// Skip files that are newer at the destination.
+    pub update: bool,
+    /// Transfer files even if size and time are equal.
+    pub ignore_times: bool,
+    /// Remove files that the source does not have.
+    pub delete: bool,
+    /// Write to existing files directly.
+    pub in_place: bool,
+    /// Change nothing.
+    #[serde(rename = "rehearse")]
+    pub dry_run: bool,
+    /// Whether the sink reports every change.
+    #[serde(rename = "told")]
+    pub reports_changes: bool,
+    /// How data is verified.
+    pub hash: Hash,
+    /// When data is synced.
+    pub fsync: Fsync,
+    /// Maximum bytes of data per second.
+    #[serde(rename = "limit")]
+    pub bytes_per_second: Option<u64>,
+    /// Compression for another host; unknown to an older numaio.
+    #[serde(default)]
+    pub compress: Compress,
+    /// Placement of threads and buffers.
+    pub placement: Placement,
+    /// Number of reading threads, and of writing threads.
+    pub threads: Option<u32>,
+    /// Direct I/O; unknown to an older numaio, which uses threads only.
+    #[serde(default)]
+    pub io: Io,
+    /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
+    #[serde(default = "most_streams")]
+    pub streams: u16,
+    /// Whether the source may use fewer connections if that is better; an older numaio uses all.
+    #[serde(default, rename = "sparing")]
+    pub may_use_fewer_streams: bool,
+}
+
+fn most_streams() -> u16 {
+    MAX_STREAMS as u16
+}
+
+/// How blocks are read and written past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Io {
+    /// io_uring with many blocks in flight, if available.
+    #[default]
+    Auto,
+    /// One block per thread.
+    Threads,
+}
+
+impl Choice for Io {
+    const ALL: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("threads", Self::Threads)];
+}
+
+/// How data is verified. Its number is sent to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum Hash {
+    /// XXH3.
+    Xxh3,
+    /// BLAKE3.
+    Blake3,
+    /// Not at all.
+    None,
+}
+
+impl Choice for Hash {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("xxh3", Self::Xxh3), ("blake3", Self::Blake3), ("none", Self::None)];
+}
+
+impl Hash {
+    /// Returns the hash function's kind.
+    pub fn kind(self) -> HashKind {
+        match self {
+            Self::Xxh3 => HashKind::Xxh3,
+            Self::Blake3 => HashKind::Blake3,
+            Self::None => HashKind::None,
+        }
+    }
+}
+
+/// When data is synced. Its number is sent to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum Fsync {
+    /// Whenever the kernel writes it back.
+    None,
+    /// Before a file is renamed.
+    File,
+    /// After the transfer.
+    End,
+}
+
+impl Choice for Fsync {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("file", Self::File), ("end", Self::End)];
+}
+
+/// Numbers the values of choices in the order of [`Choice::ALL`], and refuses other numbers: they
+/// belong to a newer or hostile peer.
+macro_rules! numbered {
+    ($($name:ident: $what:literal),*) => {$(
+        impl TryFrom<u8> for $name {
+            type Error = String;
+
+            fn try_from(number: u8) -> Result<Self, String> {
+                let value = Self::ALL.get(usize::from(number)).map(|(_, value)| *value);
+                value.ok_or_else(|| format!("{} {number} is unknown", $what))
+            }
+        }
+
+        impl From<$name> for u8 {
+            fn from(value: $name) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+
+numbered!(Hash: "the hash function", Fsync: "the time to sync");
+
+/// Whether data is compressed for another host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Compress {
+    /// Never.
+    #[default]
+    None,
+    /// If that is measured to be faster.
+    Auto,
+    /// If it makes data smaller.
+    Zstd,
+}
+
+impl Choice for Compress {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("auto", Self::Auto), ("zstd", Self::Zstd)];
+}
+
+impl Compress {
+    /// Returns the setting for the source.
+    pub fn kind(self) -> CompressMode {
+        match self {
+            Self::None => CompressMode::None,
+            Self::Auto => CompressMode::Auto,
+            Self::Zstd => CompressMode::Zstd,
+        }
+    }
+}
+
+/// Placement of threads and buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placement {
+    /// The node of the storage.
+    Local,
+    /// The best node of the saved model.
+    Model,
+    /// The kernel decides.
+    None,
+}
+
+impl Choice for Placement {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("local", Self::Local), ("model", Self::Model), ("none", Self::None)];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_choices_are_their_positions() {
+        for (number, (_, hash)) in (0..).zip(Hash::ALL) {
+            assert_eq!((u8::from(*hash), Hash::try_from(number)), (number, Ok(*hash)));
+        }
+        for (number, (_, fsync)) in (0..).zip(Fsync::ALL) {
+            assert_eq!((u8::from(*fsync), Fsync::try_from(number)), (number, Ok(*fsync)));
+        }
+    }
+
+    #[test]
+    fn unknown_numbers_are_refused() {
+        assert_eq!(Hash::try_from(3), Err("the hash function 3 is unknown".to_owned()));
+        assert!(Fsync::try_from(255).is_err());
+    }
+}

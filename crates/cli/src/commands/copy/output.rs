@@ -1,0 +1,263 @@
+//! Output of a transfer: progress, changes, problems and the summary, as text or lines of JSON; the
+//! manifest; and the record of the job. All read the same events.
+
+use super::event::{
+    self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
+};
+use super::manifest::Manifest;
+use super::reporter::{Notice, Observer, TransferEnd};
+use super::{CopyArgs, DisplayArgs, RESUME_HINT, SOME_FAILED};
+use crate::failure::{Failure, INTERRUPTED};
+use crate::options::Common;
+use crate::output;
+use numaio_linux::interrupt::interrupted;
+use numaio_machine::units::BandwidthUnit;
+use numaio_mover::wire::{ManifestEntry, Problem, Reason};
+use numaio_report::{progress_text, transfer_text};
+use numaio_schema::{JobProblem, JobTotals};
+use numaio_transfer::jobs::JobRecorder;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often the progress line is updated.
+const LINE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often a progress event is printed.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of failures from which the summary refers to them.
+const MANY_FAILURES: u64 = 10;
+
+/// Prints and records what a transfer reports.
+pub struct CopyOutput {
+    json: bool,
+    verbose: bool,
+    progress: bool,
+    quiet: bool,
+    dry_run: bool,
+    unit: BandwidthUnit,
+    began: Instant,
+    last_shown: Option<Instant>,
+    /// Text of the batch, which is printed at once.
+    text: String,
+    manifest: Option<Manifest>,
+    /// Whether the manifest uses standard output.
+    stdout_is_manifest: bool,
+    /// Records the events as a job.
+    recorder: JobRecorder,
+    /// Whether another numaio reads the events and needs the progress.
+    attached: bool,
+    /// First failure to write output.
+    failure: Option<Failure>,
+}
+
+impl CopyOutput {
+    /// The output that the options request.
+    pub fn new(common: &Common, args: &CopyArgs) -> Self {
+        let DisplayArgs { json, progress } = args.display;
+        let verbose = common.verbose;
+        let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
+        let manifest = args.manifest.as_deref().map(Manifest::begin).transpose();
+        let (manifest, failure) = manifest.map_or_else(|failure| (None, Some(failure)), |it| (it, None));
+        Self {
+            json,
+            verbose: verbose || args.dry_run && !json,
+            progress: watched || args.attached && progress,
+            quiet: common.quiet,
+            dry_run: args.dry_run,
+            unit: common.unit,
+            began: Instant::now(),
+            last_shown: None,
+            text: String::new(),
+            manifest,
+            stdout_is_manifest: args.manifest.as_deref().is_some_and(Manifest::is_output),
+            recorder: args.recorder.clone(),
+            attached: args.attached,
+            failure,
+        }
+    }
+
+    /// Shows the progress, unless it was shown a moment ago.
+    fn show_progress(&mut self, event: &Event, totals: &JobTotals) {
+        let now = Instant::now();
+        let each = if self.json { EVENT_INTERVAL } else { LINE_INTERVAL };
+        if !self.progress || self.last_shown.is_some_and(|last_shown| now.duration_since(last_shown) < each) {
+            return;
+        }
+        self.last_shown = Some(now);
+        if self.json {
+            return self.print(&event.line());
+        }
+        let line = progress_text(totals, self.began.elapsed().as_secs_f64(), self.unit);
+        let width = numaio_linux::terminal::width().unwrap_or(80).saturating_sub(1);
+        let _ = write!(io::stderr(), "\r{line:.width$}\x1b[K").and_then(|()| io::stderr().flush());
+    }
+
+    fn print(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.clear();
+        if self.stdout_is_manifest {
+            let _ = io::stderr().write_all(text.as_bytes());
+        } else {
+            self.keep_first_failure(output::print(text));
+        }
+    }
+
+    /// Keeps the first of several failures.
+    fn keep_first_failure(&mut self, result: Result<(), Failure>) {
+        self.failure = self.failure.take().or(result.err());
+    }
+
+    fn clear(&self) {
+        if self.progress && !self.json && self.last_shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Shows an event as text.
+    fn show(&mut self, event: &Event) {
+        match event {
+            Event::Did(change) | Event::Would(change) if self.verbose => {
+                let would = if self.dry_run { "would be " } else { "" };
+                let Change { action, name, .. } = change;
+                self.text += &format!("{would}{action}: {name}\n");
+            }
+            // The reason of a failed transfer is the failure of the command.
+            Event::Problem(JobProblem { name: Some(name), text, side, .. }) => {
+                self.clear();
+                // Errors are printed even with --quiet.
+                let _ = writeln!(io::stderr(), "numaio: {name}: {text} ({side})");
+            }
+            Event::Placement(placement) => output::detail(placement_line(placement)),
+            Event::End(end) if !self.quiet => self.text += &self.summary(end),
+            _ => {}
+        }
+    }
+
+    fn summary(&self, EndEvent { totals, seconds, .. }: &EndEvent) -> String {
+        let mut text = transfer_text(totals, *seconds, self.dry_run, self.unit) + "\n";
+        if totals.failed > MANY_FAILURES {
+            text += &format!("All {} failures are listed above.\n", totals.failed);
+        }
+        text
+    }
+
+    /// Completes the output, and returns the exit status.
+    ///
+    /// # Errors
+    /// Output failed, or the transfer. After an interrupt, output may fail.
+    pub fn finish(self, end: &TransferEnd) -> Result<ExitCode, Failure> {
+        let interrupted = interrupted();
+        match self.complete(end) {
+            Err(_) if end.given_up.is_some() && interrupted => Ok(ExitCode::from(INTERRUPTED)),
+            Err(failure) => Err(failure),
+            Ok(()) => Ok(match (&end.given_up, interrupted, end.failed) {
+                (Some(_), true, _) => ExitCode::from(INTERRUPTED),
+                (Some(_), false, _) => ExitCode::FAILURE,
+                (None, _, 0) => ExitCode::SUCCESS,
+                (None, _, _) => ExitCode::from(SOME_FAILED),
+            }),
+        }
+    }
+
+    fn complete(mut self, end: &TransferEnd) -> Result<(), Failure> {
+        if let Some(manifest) = self.manifest.take().filter(|_| end.given_up.is_none()) {
+            self.keep_first_failure(manifest.end());
+        }
+        self.failure.take().map_or(Ok(()), Err)?;
+        match &end.given_up {
+            // After an interrupt the reason is obvious, and another numaio has received the event.
+            Some(problem) if !interrupted() && !self.attached => Err(given_up(problem)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Observer for CopyOutput {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Problem(problem) => self.recorder.problem(problem.clone()),
+            Event::Progress(event::Progress { totals, .. }) | Event::End(EndEvent { totals, .. }) => {
+                self.recorder.update(*totals);
+            }
+            _ => {}
+        }
+        match event {
+            Event::Progress(progress) => self.show_progress(event, &progress.totals),
+            event if self.json => self.text += &event.line(),
+            event => self.show(event),
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let is_detail = matches!(notice, Notice::NoDataConnection { .. });
+        if !self.quiet && (!is_detail || self.verbose || self.progress) {
+            self.clear();
+            let _ = writeln!(io::stderr(), "numaio: {notice}");
+        }
+    }
+
+    fn manifest_entry(&mut self, entry: &ManifestEntry) {
+        let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(entry));
+        self.keep_first_failure(added);
+    }
+
+    fn restart(&mut self) {
+        self.recorder.clear_problems();
+        let emptied = self.manifest.as_mut().map_or(Ok(()), Manifest::restart);
+        self.keep_first_failure(emptied);
+    }
+
+    fn flush(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        self.print(&text);
+    }
+
+    fn wants_changes(&self) -> bool {
+        self.json || self.verbose
+    }
+
+    fn escapes_control_characters(&self) -> bool {
+        self.json
+    }
+}
+
+/// Returns a placement as text.
+fn placement_line(placement: &PlacementEvent) -> String {
+    let group = |PlacedGroup { threads, cpus, node }: &PlacedGroup| {
+        let cpus = cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
+        let node = node.map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+        let s = if *threads == 1 { "" } else { "s" };
+        format!("{threads} thread{s} on {cpus}, buffers {node}")
+    };
+    let PlacementEvent { side, by, groups, io, network } = placement;
+    let parts = groups.iter().map(group).chain([format!("large blocks by {io}")]);
+    let parts: Vec<String> = parts.chain(network.as_ref().map(connections_text)).collect();
+    format!("{side}, placed by {by}: {}", parts.join("; "))
+}
+
+fn connections_text(PlacedConnections { by, cpus }: &PlacedConnections) -> String {
+    let mut cpu_sets: Vec<String> = Vec::new();
+    for place in cpus.iter().map(cpus_text) {
+        if !cpu_sets.contains(&place) {
+            cpu_sets.push(place);
+        }
+    }
+    match &cpu_sets[..] {
+        [] => "data connections on any CPU".to_owned(),
+        cpu_sets => format!("data connections on {}, placed by {by}", cpu_sets.join(" and ")),
+    }
+}
+
+/// The failure of a failed transfer.
+fn given_up(problem: &Problem) -> Failure {
+    let hint = match problem.reason {
+        Reason::Protocol => {
+            "use the same numaio at both ends; if it is the same, the other side may be hostile"
+        }
+        _ => RESUME_HINT,
+    };
+    let (words, side) = (problem.text.as_str(), event::side_name(problem.side));
+    Failure::new(format!("the transfer failed: {words} ({side})")).hint(hint)
+}

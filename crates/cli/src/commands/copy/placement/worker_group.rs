@@ -1,0 +1,54 @@
+//! Groups of worker threads with their CPUs and buffers.
+
+use crate::commands::copy::event::cpus_text;
+use numaio_linux::Root;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::CpuSet;
+use numaio_mover_linux::port::net::MAX_STREAMS;
+use numaio_mover_linux::port::{can_pin, Pool, WorkerGroup};
+
+/// Block buffers for each thread of a side: one in use, and some in flight. More would cost time,
+/// because the kernel clears their pages.
+const BUFFERS_PER_THREAD: usize = 6;
+/// Maximum number of block buffers of a side (64 MiB).
+pub const MAX_BUFFERS: usize = 64;
+
+/// Placement of a group of threads and their buffers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupPlacement {
+    pub threads: usize,
+    /// Memory node of the buffers; any node if `None`.
+    pub node: Option<NodeId>,
+    /// CPUs of the threads; any CPU if `None`.
+    pub cpus: Option<CpuSet>,
+}
+
+impl GroupPlacement {
+    /// Creates the group with its part of the buffers for `threads`, and one more for each
+    /// connection.
+    ///
+    /// Bindings that the kernel rejects are dropped and noted.
+    pub fn create(&self, threads: usize, streams: u16, notes: &mut Vec<String>) -> WorkerGroup {
+        let all = (BUFFERS_PER_THREAD * threads).min(MAX_BUFFERS);
+        let part = (all * self.threads / threads.max(1)).max(self.threads + 2);
+        let count = part + usize::from(streams).min(MAX_STREAMS);
+        let cpus = self.cpus.clone().filter(|cpus| {
+            let refused = can_pin(cpus).err();
+            notes.extend(
+                refused
+                    .iter()
+                    .map(|error| format!("threads run on any CPU, not on {}: {error}", cpus_text(cpus))),
+            );
+            refused.is_none()
+        });
+        let bound = self.node.and_then(|node| match Pool::on(&Root::live().ok()?, None, node, count) {
+            Ok(pool) => Some(pool),
+            Err(error) => {
+                notes.push(format!("buffers are anywhere, not on node {node}: {error}"));
+                None
+            }
+        });
+        let pool = bound.unwrap_or_else(|| Pool::new(count));
+        WorkerGroup { threads: self.threads, cpus, pool }
+    }
+}

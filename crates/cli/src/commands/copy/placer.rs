@@ -1,0 +1,38 @@
+//! Placement by the saved models of this machine, for transfers.
+
+use super::placement::Placer;
+use super::work_sharing::pick_group_to_help;
+use crate::commands::placement::{self, PlacementArgs};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::options::{Common, Directions};
+use numaio_linux::Kernel;
+use numaio_machine::near::Handle;
+use numaio_machine::topology::Topology;
+use numaio_mover::wire::Side;
+use numaio_mover_linux::port::GroupLoad;
+use numaio_schema::PlacementPlan;
+
+/// Places as `numaio run --near file:PATH` does.
+pub struct ModelPlacer;
+
+impl Placer for ModelPlacer {
+    fn by_model(&self, topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, String> {
+        plan(topology, path, side).map_err(|failure| failure.message)
+    }
+
+    fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {
+        pick_group_to_help
+    }
+}
+
+fn plan(topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, Failure> {
+    let direction = match side {
+        Side::Source => Directions::Read,
+        Side::Sink => Directions::Write,
+    };
+    let args = PlacementArgs::of(Handle::Path(path), direction);
+    // Models are looked up for a live machine; remarks are printed with the placement.
+    let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
+    placement::plan(&Common::silent(), &machine, topology, &args)
+}

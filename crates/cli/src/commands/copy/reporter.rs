@@ -1,0 +1,227 @@
+//! What a transfer reports while it runs: events, notices and manifest entries, for any number of
+//! readers.
+
+use super::event::{self, job_totals, Change, EndEvent, Event, Progress};
+use super::retry::add_totals;
+use numaio_linux::interrupt::interrupted;
+use numaio_mover::drive::TransferCore;
+use numaio_mover::report::Report;
+use numaio_mover::wire::{DisplayText, ManifestEntry, Problem, ProblemSubject, Reason, Side, SinkChange};
+use numaio_schema::JobTotals;
+use std::fmt;
+use std::time::Instant;
+
+/// Receives what a transfer reports, in order.
+pub trait Observer {
+    /// Receives an event.
+    fn event(&mut self, event: &Event);
+
+    /// Receives a message that is not part of the result.
+    fn notice(&mut self, notice: &Notice);
+
+    /// Receives the hash of a file at the destination.
+    fn manifest_entry(&mut self, entry: &ManifestEntry);
+
+    /// Forgets problems and manifest entries: another attempt begins, and reports those that
+    /// persist again.
+    fn restart(&mut self);
+
+    /// Ends a batch of events, which may be printed together.
+    fn flush(&mut self);
+
+    /// Whether changes are of interest; many transfers have millions.
+    fn wants_changes(&self) -> bool;
+
+    /// Whether all readers escape control characters themselves, as JSON does. Otherwise they are
+    /// removed from the texts of other hosts.
+    fn escapes_control_characters(&self) -> bool;
+}
+
+/// A message about how a transfer runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// The connection was lost.
+    Retrying { host: String, why: String, seconds: f64 },
+    /// An older numaio cannot decompress.
+    Uncompressed { host: String },
+    /// Kernel TLS was requested, and is missing here or on a host.
+    NoKernelTls { host: Option<String> },
+    /// An address of the other host has no data connection.
+    UnusedAddress { address: String },
+    /// Data goes through the control channel.
+    NoDataConnection { host: String, why: String, channel: &'static str },
+    /// The key of a daemon cannot be remembered.
+    KeyNotRemembered { host_port: String, why: String },
+    /// A remark about the placement.
+    Placement(String),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retrying { host, why, seconds } => write!(f, "{host}: {why}; retrying in {seconds:.1} s"),
+            Self::Uncompressed { host } => {
+                write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")
+            }
+            Self::NoKernelTls { host: None } => f.write_str(
+                "no kernel TLS here, because the module tls is not loaded: numaio encrypts and decrypts itself",
+            ),
+            Self::NoKernelTls { host: Some(host) } => {
+                write!(f, "no kernel TLS on {host}: numaio encrypts and decrypts itself there")
+            }
+            Self::UnusedAddress { address } => {
+                write!(f, "no data connection to {address}: other addresses are used instead")
+            }
+            Self::NoDataConnection { host, why, channel } => {
+                write!(f, "no data connection to {host} ({why}): data goes through {channel}")
+            }
+            Self::KeyNotRemembered { host_port, why } => {
+                write!(f, "cannot remember the key of {host_port}: {why}")
+            }
+            Self::Placement(remark) => f.write_str(remark),
+        }
+    }
+}
+
+/// How a transfer ended.
+#[derive(Debug)]
+pub struct TransferEnd {
+    /// Number of files that failed.
+    pub failed: u64,
+    /// Why the transfer failed, if it did.
+    pub given_up: Option<Problem>,
+}
+
+/// Reports a transfer to an observer, over all attempts.
+pub struct Reporter<'a> {
+    observer: &'a mut dyn Observer,
+    dry_run: bool,
+    began: Instant,
+    /// Totals of the earlier attempts.
+    earlier: Option<JobTotals>,
+    /// Number of files that failed in this attempt.
+    pub failed: u64,
+    /// Why the transfer failed.
+    pub given_up: Option<Problem>,
+}
+
+impl<'a> Reporter<'a> {
+    /// Returns a reporter of a transfer that begins now.
+    pub fn new(observer: &'a mut dyn Observer, dry_run: bool) -> Self {
+        Self { observer, dry_run, began: Instant::now(), earlier: None, failed: 0, given_up: None }
+    }
+
+    /// Begins an attempt after earlier ones with these totals.
+    pub fn begin(&mut self, earlier: Option<JobTotals>) {
+        (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
+        self.observer.restart();
+    }
+
+    /// Reports the news of a side, and stops it after an interrupt.
+    pub fn update<B: AsRef<[u8]>>(&mut self, core: &mut impl TransferCore<B>) {
+        if interrupted() {
+            core.stop(Reason::Cancelled, "it was interrupted");
+        }
+        let reports = core.reports();
+        if !reports.is_empty() {
+            reports.into_iter().for_each(|report| self.report(report));
+            self.observer.flush();
+        }
+        self.progress(job_totals(core.totals()), Some(core.progress()));
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Change(_) if !self.observer.wants_changes() => {}
+            Report::Change(SinkChange { name, action, bytes }) => {
+                self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes });
+            }
+            Report::ManifestEntry(entry) => self.observer.manifest_entry(&entry),
+            Report::Problem(problem) => {
+                let name = match &problem.about {
+                    ProblemSubject::Transfer => None,
+                    ProblemSubject::File(_, name) | ProblemSubject::Name(name) => Some(name.to_string()),
+                };
+                self.problem(problem, name);
+            }
+        }
+    }
+
+    /// Forwards an event of another numaio.
+    pub fn relay(&mut self, event: Event) {
+        let event = if self.observer.escapes_control_characters() { event } else { event.sanitize() };
+        match event {
+            Event::Did(change) | Event::Would(change) => self.change(change),
+            Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
+            Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
+            Event::Placement(_) | Event::End(_) | Event::Other => {}
+        }
+        self.observer.flush();
+    }
+
+    fn change(&mut self, change: Change) {
+        let event = if self.dry_run { Event::Would(change) } else { Event::Did(change) };
+        self.observer.event(&event);
+    }
+
+    /// Reports a problem; `name` is the affected file, or `None` for the transfer.
+    fn problem(&mut self, problem: Problem, name: Option<String>) {
+        if name.is_none() {
+            // Reported at the end, because a retry may succeed.
+            self.given_up.get_or_insert(problem);
+            return;
+        }
+        self.failed += 1;
+        self.observer.event(&Event::Problem(event::to_job_problem(&problem, name)));
+    }
+
+    fn progress(&mut self, totals: JobTotals, reached: Option<u64>) {
+        let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
+        self.observer.event(&Event::Progress(Progress { totals, reached }));
+    }
+
+    /// Reports the placement of a side.
+    pub fn placement(&mut self, placement: event::PlacementEvent) {
+        self.observer.event(&Event::Placement(placement));
+        self.observer.flush();
+    }
+
+    /// Reports a message.
+    pub fn notice(&mut self, notice: Notice) {
+        self.observer.notice(&notice);
+    }
+
+    /// Records the failure of a transfer whose peer, of the given side, was lost.
+    pub fn give_up(&mut self, side: Side, why: &str) {
+        let (about, text) = (ProblemSubject::Transfer, DisplayText::new(why));
+        self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
+    }
+
+    /// Whether the attempt was lost, so that a retry may get further.
+    ///
+    /// Either the local side reports its closed link, or the peer was interrupted and this process
+    /// was not.
+    pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
+        let Some(problem) = &self.given_up else { return false };
+        let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
+        (is_link || problem.reason == Reason::Cancelled) && !interrupted()
+    }
+
+    /// Returns why the transfer failed.
+    pub fn why(&self) -> String {
+        self.given_up.as_ref().map(|problem| problem.text.as_str().to_owned()).unwrap_or_default()
+    }
+
+    /// Reports the end.
+    pub fn end(self, totals: JobTotals) -> TransferEnd {
+        let Self { observer, began, failed, given_up, .. } = self;
+        if let Some(problem) = &given_up {
+            observer.event(&Event::Problem(event::to_job_problem(problem, None)));
+        }
+        let (done, seconds) = (given_up.is_none(), began.elapsed().as_secs_f64());
+        let totals = JobTotals { failed, ..totals };
+        observer.event(&Event::End(EndEvent { done, seconds, totals }));
+        observer.flush();
+        TransferEnd { failed, given_up }
+    }
+}

@@ -1,0 +1,8 @@
+//! Errors of workloads that cannot run as requested.
+
+use numaio_machine::probe::ProbeError;
+
+/// Returns the error for an invalid workload.
+pub fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
+    Err(ProbeError::Refused { what: what.to_owned(), why: why.into() })
+}

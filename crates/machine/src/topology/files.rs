@@ -1,0 +1,30 @@
+//! Directories of nodes and CPUs, and reading of names and sets in them.
+
+use crate::ids::{Id, MAX_ID};
+use crate::set::IdSet;
+use crate::sysfs::{Sysfs, SysfsExt};
+
+/// Directory of nodes.
+pub(crate) const NODES: &str = "/sys/devices/system/node";
+/// Directory of CPUs.
+pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Parses the number in a name such as `node12`; `None` unless it is `prefix` and digits.
+pub(super) fn numbered(name: &str, prefix: &str) -> Option<u32> {
+    let digits =
+        name.strip_prefix(prefix).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().filter(|number| *number <= MAX_ID)
+}
+
+/// Reads the first of these files in a directory that contains a set of ids, as a list or a mask.
+pub(super) fn set_of<T: Id>(root: &dyn Sysfs, directory: &str, names: &[&str]) -> Option<IdSet<T>> {
+    names.iter().find_map(|name| {
+        let text = root.optional(&format!("{directory}/{name}"))?;
+        match *name {
+            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" | "local_cpus" => {
+                IdSet::parse_mask(&text).ok()
+            }
+            _ => IdSet::parse_list(&text).ok(),
+        }
+    })
+}

@@ -1,0 +1,292 @@
+//! Types of the parts of a machine.
+
+use crate::devices::Device;
+use crate::finding::Finding;
+use crate::ids::{CpuId, NodeId, PackageId};
+use crate::set::{CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
+
+/// Complete description of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// Identity of the machine.
+    pub identity: Identity,
+    /// Online nodes by ascending id, possibly with gaps; never empty: without NUMA there is node 0.
+    pub nodes: Vec<Node>,
+    /// Possible nodes that are offline.
+    pub offline_nodes: NodeSet,
+    /// Present CPUs by ascending id, including offline CPUs.
+    pub cpus: Vec<Cpu>,
+    /// Caches of online CPUs, each once, by level.
+    pub caches: Vec<Cache>,
+    /// SLIT distances, if the kernel reports them.
+    pub distances: Option<Distances>,
+    /// Part of the machine that this process may use.
+    pub confinement: Confinement,
+    /// Devices that move data, and the bridges above them.
+    pub devices: Vec<Device>,
+    /// CPU features from /proc/cpuinfo (`flags` or `Features`), sorted.
+    pub cpu_features: Vec<String>,
+    /// Suspicious conditions.
+    pub findings: Vec<Finding>,
+}
+
+/// Identity of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Host name.
+    pub hostname: String,
+    /// Vendor and product, from DMI or the device tree.
+    pub product: String,
+    /// CPU model name.
+    pub cpu_model: String,
+    /// Architecture, as named by the kernel: `x86_64`, `aarch64`.
+    pub architecture: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// 16 hexadecimal digits that identify the composition: nodes with their online CPUs,
+    /// distances, PCI devices.
+    ///
+    /// The same after a reboot with the same online CPUs; different for a machine of another
+    /// composition.
+    pub fingerprint: String,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// Its online CPUs; empty for a memory-only node.
+    pub cpus: CpuSet,
+    /// Its memory, if any.
+    pub memory: Option<Memory>,
+    /// Pools of reserved huge pages, by ascending page size.
+    pub huge_pages: Vec<HugePages>,
+    /// Packages of its CPUs; for a node without CPUs those of its nearest initiators.
+    pub packages: Vec<PackageId>,
+    /// Access classes 0 and 1 of HMAT, if the kernel reports them
+    /// (`Documentation/admin-guide/mm/numaperf.rst`).
+    pub access: Vec<Access>,
+    /// Memory-side caches, by level.
+    pub memory_side_caches: Vec<MemorySideCache>,
+    /// Whether this process may allocate here.
+    pub memory_allowed: bool,
+    /// Kind of memory, if the kernel reports it: `DRAM`, `HBM`, `CXL`, `PMEM`, `GPU`.
+    pub memory_kind: Option<String>,
+}
+
+/// Memory of a node, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Total.
+    pub total_bytes: u64,
+    /// Free.
+    pub free_bytes: u64,
+    /// Page cache that can be dropped for a new allocation (clean file pages and reclaimable
+    /// slabs).
+    pub reclaimable_bytes: u64,
+}
+
+/// A pool of reserved huge pages on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePages {
+    /// Size of one page in bytes.
+    pub page_bytes: u64,
+    /// Number of reserved pages.
+    pub total: u64,
+    /// Number of free reserved pages.
+    pub free: u64,
+}
+
+/// Firmware-reported performance of a node's memory (HMAT), from its initiators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// 0: from the nearest initiators of any kind; 1: from the nearest CPUs.
+    pub class: u32,
+    /// Nodes to which these values apply.
+    pub initiators: NodeSet,
+    /// Read bandwidth in bytes per second.
+    pub read_bytes_per_s: Option<f64>,
+    /// Write bandwidth in bytes per second.
+    pub write_bytes_per_s: Option<f64>,
+    /// Read latency in nanoseconds.
+    pub read_latency_ns: Option<u64>,
+    /// Write latency in nanoseconds.
+    pub write_latency_ns: Option<u64>,
+}
+
+/// A memory-side cache of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySideCache {
+    /// Level; 1 is nearest to the memory.
+    pub level: u32,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// A logical CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its id.
+    pub id: CpuId,
+    /// Whether it is online.
+    pub online: bool,
+    /// Its node.
+    pub node: Option<NodeId>,
+    /// Its package.
+    pub package: Option<PackageId>,
+    /// Its die, unique within the package.
+    pub die: Option<u32>,
+    /// Its core, unique within the package.
+    pub core: Option<u32>,
+    /// Hardware threads of its core, itself included.
+    pub siblings: CpuSet,
+    /// Whether this process may run on it.
+    pub allowed: bool,
+}
+
+/// A CPU cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// Level; 1 is nearest to the core.
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Line size in bytes.
+    pub line_bytes: u32,
+    /// Ways of associativity; none if unknown or fully associative.
+    pub ways: Option<u32>,
+    /// CPUs that share it.
+    pub cpus: CpuSet,
+}
+
+/// SLIT distances: 10 is local, larger is farther.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distances {
+    /// Nodes of rows and columns, ascending.
+    pub nodes: Vec<NodeId>,
+    /// `rows[i][j]` is the distance from `nodes[i]` to `nodes[j]`.
+    pub rows: Vec<Vec<u32>>,
+}
+
+/// Part of the machine that this process may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// CPUs on which this process may run.
+    pub cpus: CpuSet,
+    /// Nodes on which this process may allocate.
+    pub nodes: NodeSet,
+    /// Online CPUs that it may not use.
+    pub excluded_cpus: CpuSet,
+    /// Online nodes with memory that it may not use.
+    pub excluded_nodes: NodeSet,
+    /// Its control group, if known.
+    pub cgroup: Option<String>,
+    /// Memory limit of the control group in bytes, if any.
+    pub memory_limit_bytes: Option<u64>,
+    /// Bytes available below the limits; `None` without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_left_bytes: Option<u64>,
+    /// Sources of the restrictions: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
+    pub by: Vec<String>,
+}
+
+impl Topology {
+    /// Returns a node by id.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// Returns a CPU by id.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
+    }
+
+    /// Returns the nodes, ascending, with their online CPUs.
+    pub fn cpus_by_node(&self) -> Vec<(NodeId, &CpuSet)> {
+        self.nodes.iter().map(|node| (node.id, &node.cpus)).collect()
+    }
+
+    /// Returns the nodes with memory, ascending.
+    pub fn memory_nodes(&self) -> NodeSet {
+        self.nodes.iter().filter(|node| node.memory.is_some()).map(|node| node.id).collect()
+    }
+
+    /// Returns the nodes with online CPUs, ascending.
+    pub fn cpu_nodes(&self) -> NodeSet {
+        self.nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id).collect()
+    }
+
+    /// Returns a node's neighbors: other nodes with CPUs of the same package; none for a node
+    /// without CPUs.
+    pub fn neighbours(&self, id: NodeId) -> NodeSet {
+        let Some(node) = self.node(id).filter(|node| !node.cpus.is_empty()) else {
+            return NodeSet::new();
+        };
+        self.nodes
+            .iter()
+            .filter(|other| other.id != id && !other.cpus.is_empty())
+            .filter(|other| other.packages.iter().any(|package| node.packages.contains(package)))
+            .map(|other| other.id)
+            .collect()
+    }
+
+    /// Returns the first hardware thread of each core of a node that this process may use.
+    pub fn cores(&self, id: NodeId) -> CpuSet {
+        let usable = self.usable_cpus(id);
+        usable
+            .iter()
+            .filter(|cpu| {
+                let siblings =
+                    self.cpu(*cpu).map(|cpu| cpu.siblings.intersection(&usable)).unwrap_or_default();
+                siblings.first().is_none_or(|first| first == *cpu)
+            })
+            .collect()
+    }
+
+    /// Returns the online CPUs of a node that this process may use.
+    pub fn usable_cpus(&self, id: NodeId) -> CpuSet {
+        let Some(node) = self.node(id) else { return CpuSet::new() };
+        node.cpus.iter().filter(|cpu| self.cpu(*cpu).is_some_and(|cpu| cpu.allowed)).collect()
+    }
+
+    /// Returns the total size of the last-level caches of these CPUs; `None` if no cache is known.
+    pub fn last_level_cache_bytes(&self, cpus: &CpuSet) -> Option<u64> {
+        let serving =
+            |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
+        let last = self.caches.iter().filter(serving).map(|cache| cache.level).max()?;
+        Some(
+            self.caches
+                .iter()
+                .filter(serving)
+                .filter(|cache| cache.level == last)
+                .fold(0, |sum, cache| sum.saturating_add(cache.bytes)),
+        )
+    }
+
+    /// Iterates over the devices attached to a node, except bridges.
+    pub fn devices_on(&self, id: NodeId) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(move |device| device.moves_data() && device.locality.node == Some(id))
+    }
+
+    /// Returns the nodes with attached devices that move data.
+    pub fn device_nodes(&self) -> NodeSet {
+        self.devices
+            .iter()
+            .filter(|device| device.moves_data())
+            .filter_map(|device| device.locality.node)
+            .collect()
+    }
+}
+
+impl Distances {
+    /// Returns the distance from one node to another.
+    pub fn between(&self, from: NodeId, to: NodeId) -> Option<u32> {
+        let row = self.nodes.binary_search(&from).ok()?;
+        let column = self.nodes.binary_search(&to).ok()?;
+        self.rows.get(row)?.get(column).copied()
+    }
+}

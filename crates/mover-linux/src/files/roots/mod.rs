@@ -1,0 +1,87 @@
+//! Root directories, and what lasts between operations below them.
+
+mod in_place;
+mod open_listings;
+mod page_cache;
+
+pub(super) use open_listings::OpenListing;
+
+use super::filesystem::is_in_memory;
+use super::flush::volume_without_close_errors;
+use super::proc::path_of_fd;
+use in_place::InPlace;
+use open_listings::OpenListings;
+use page_cache::CachePolicy;
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Root directories below which files are read and written.
+#[derive(Debug)]
+pub struct Roots {
+    pub(super) roots: Vec<OwnedFd>,
+    /// Descriptors that report all write errors since they were opened (syncfs(2)).
+    pub(super) synced: Vec<Option<OwnedFd>>,
+    /// Whether each root is on a memory file system.
+    pub(super) in_memory: Vec<bool>,
+    /// Volume of each root whose file system reports no errors on close.
+    pub(super) no_close_errors: Vec<Option<u64>>,
+    pub(super) cache: CachePolicy,
+    pub(super) in_place: InPlace,
+    pub(super) listings: OpenListings,
+    journal: Mutex<Option<OwnedFd>>,
+    pub(super) super_user: bool,
+    pub(super) user: u32,
+    /// Owner of new files on the volume where it was last determined.
+    pub(super) owner: Mutex<Option<(u64, u32)>>,
+    /// Mode bits that new files of this process lack (umask(2)).
+    pub(super) umask: u32,
+}
+
+impl Roots {
+    /// Creates roots from open directories.
+    pub(super) fn of(roots: Vec<OwnedFd>) -> Self {
+        Self {
+            in_memory: roots.iter().map(is_in_memory).collect(),
+            no_close_errors: roots.iter().map(volume_without_close_errors).collect(),
+            roots,
+            synced: Vec::new(),
+            cache: CachePolicy::default(),
+            in_place: InPlace::default(),
+            listings: OpenListings::default(),
+            journal: Mutex::new(None),
+            super_user: numaio_linux::process::is_super_user(),
+            user: numaio_linux::process::user(),
+            owner: Mutex::default(),
+            umask: umask(),
+        }
+    }
+
+    /// Returns whether this process runs as root.
+    pub fn is_super_user(&self) -> bool {
+        self.super_user
+    }
+
+    /// Returns the paths of the roots (proc_pid_fd(5)).
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
+        self.roots.iter().map(path_of_fd).collect()
+    }
+
+    /// Returns the open journal.
+    pub(super) fn journal(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the umask. The kernel reports it only when setting it, so call this before threads
+/// create files.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}

@@ -1,0 +1,51 @@
+//! The origin of measurements.
+
+use numaio_machine::conditions::Conditions;
+use numaio_machine::topology::Identity;
+use serde::{Deserialize, Serialize};
+
+/// The origin of measurements, common to all records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Version of numaio that measured.
+    pub numaio: String,
+    /// Start of the campaign in seconds since 1970; for a tape, the time of recording.
+    pub measured_at: u64,
+    /// The machine.
+    pub machine: Identity,
+    /// Whether the source was this machine, a tape or a simulation.
+    pub source: MachineSource,
+    /// Conditions before the first and after the last measurement.
+    pub conditions: (Conditions, Conditions),
+    /// Reasons to doubt the values.
+    pub warnings: Vec<Warning>,
+    /// Whether every requested value settled within the precision. False after an interrupt, a time
+    /// limit or a failed measurement.
+    pub complete: bool,
+}
+
+/// The source of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "lowercase")]
+pub enum MachineSource {
+    /// This machine.
+    Live,
+    /// A tape.
+    Tape {
+        /// The name of the tape.
+        name: String,
+        /// The note on the tape, such as that the machine was emulated.
+        note: String,
+    },
+    /// A simulation.
+    Simulated,
+}
+
+/// A reason to doubt measurements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// A stable name, such as `other-load`.
+    pub rule: String,
+    /// A sentence for users, with the cause if it is known.
+    pub what: String,
+}

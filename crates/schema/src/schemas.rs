@@ -1,0 +1,82 @@
+//! Schemas and versions of all documents.
+
+/// Schema and version of [`Diagnosis`](crate::Diagnosis).
+pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
+
+/// Schema and version of [`InterleaveWeights`](crate::InterleaveWeights).
+pub const INTERLEAVE_SCHEMA: &str = "numaio/interleave/1";
+
+/// Schema and version of [`IoRecord`](crate::IoRecord).
+pub const IO_SCHEMA: &str = "numaio/io/1";
+
+/// Schema and version of [`IrqDocument`](crate::IrqDocument).
+pub const IRQ_SCHEMA: &str = "numaio/irq/1";
+
+/// Schema and version of [`Job`](crate::Job).
+pub const JOB_SCHEMA: &str = "numaio/job/1";
+
+/// Schema and version of [`LatencyRecord`](crate::LatencyRecord).
+pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
+
+/// Schema and version of [`Model`](crate::Model).
+pub const MODEL_SCHEMA: &str = "numaio/model/1";
+
+/// Schema and version of [`NearDocument`](crate::NearDocument).
+pub const NEAR_SCHEMA: &str = "numaio/near/1";
+
+/// Schema and version of [`PlacementPlan`](crate::PlacementPlan).
+pub const PLACEMENT_SCHEMA: &str = "numaio/placement/1";
+
+/// Schema and version of [`PlanProblem`](crate::PlanProblem).
+pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
+
+/// Schema and version of [`Plan`](crate::Plan).
+pub const PLAN_SCHEMA: &str = "numaio/plan/1";
+
+/// Schema and version of [`IoPrediction`](crate::IoPrediction).
+pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
+
+/// Schema and version of [`Receipt`](crate::Receipt).
+pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";
+
+/// Schema and version of [`Record`](crate::Record).
+pub const RECORD_SCHEMA: &str = "numaio/record/1";
+
+/// Schema and version of [`Status`](crate::Status).
+pub const STATUS_SCHEMA: &str = "numaio/status/1";
+
+/// Schema and version of [`StreamRecord`](crate::StreamRecord).
+pub const STREAM_SCHEMA: &str = "numaio/stream/1";
+
+/// Schema and version of [`TopologyDocument`](crate::TopologyDocument).
+pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
+
+/// Schema and version of [`Validation`](crate::Validation).
+pub const VALIDATION_SCHEMA: &str = "numaio/validation/1";
+
+/// Schema and version of [`Verification`](crate::Verification).
+pub const VERIFICATION_SCHEMA: &str = "numaio/verification/1";
+
+/// Version of [`View`](crate::View) as a document of its own.
+pub const VIEW_SCHEMA: &str = "numaio/view/1";
+
+/// Schema and version of [`Comparison`](crate::Comparison).
+pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
+
+/// The schemas that [`Document`](crate::Document) reads.
+pub(crate) const SCHEMAS: [&str; 14] = [
+    TOPOLOGY_SCHEMA,
+    RECORD_SCHEMA,
+    MODEL_SCHEMA,
+    STREAM_SCHEMA,
+    LATENCY_SCHEMA,
+    IO_SCHEMA,
+    VIEW_SCHEMA,
+    COMPARISON_SCHEMA,
+    VALIDATION_SCHEMA,
+    PREDICTION_SCHEMA,
+    PLACEMENT_SCHEMA,
+    RECEIPT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA,
+];
