@@ -22,6 +22,7 @@ mod journal_opening;
 mod links;
 mod new_directories;
 mod options;
+mod partial_removals;
 mod pending_ops;
 mod plan;
 mod receive;

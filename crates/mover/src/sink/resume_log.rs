@@ -1,13 +1,10 @@
-//! The journal file on disk, and the removal of partial files.
+//! The journal file on disk, and when partial files may be started and removed.
 //!
 //! Records about a partial file must be true whenever a later run reads them. So an invalidation is
 //! on disk before the file is restarted: see [`ResumeLog::may_start_files`].
-//!
-//! After an interrupted run, every name that is not written may have a partial file, and mostly has
-//! none; only an attempt to remove it shows. Entries are decided no faster than these attempts
-//! finish, so that neither memory nor the delay of an interruption grows with their number.
 
 use super::options::SyncMode;
+use super::partial_removals::PartialRemovals;
 use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, JournalReader};
@@ -26,10 +23,6 @@ pub const MAX_JOURNAL: usize = 64 << 20;
 const RECORD_INTERVAL: u64 = 16 << 20;
 /// The same if the data must be synced first.
 const RECORD_INTERVAL_SYNCED: u64 = 256 << 20;
-/// Number of waiting removals at which no more entries are decided.
-const MAX_PENDING_REMOVALS: usize = 4_096;
-/// Maximum removals of one operation.
-const REMOVAL_BATCH: usize = 512;
 /// Position of the transfer identity in a journal.
 const ID_RANGE: Range<usize> = 10..26;
 /// Bytes of an identity that limit the validity of the journal; the others name partial files.
@@ -45,6 +38,11 @@ const PERMANENT: [u8; EPOCH_BYTES] = [0; EPOCH_BYTES];
 pub(super) struct TimesUnreliable(pub bool);
 
 /// What is known of partial files, and which part of it is on disk.
+///
+/// Invariants: a range that the journal on disk lists of an existing partial file is durable and
+/// belongs to the recorded version. At most one operation is in flight, so records reach the disk
+/// in order. After a failed write there is no journal, and the file is removed before others are
+/// started.
 #[derive(Debug)]
 pub(super) struct ResumeLog {
     transfer: TransferId,
@@ -74,11 +72,7 @@ pub(super) struct ResumeLog {
     invalidated: HashSet<u64>,
     /// Whether no further data will be recorded.
     final_record: bool,
-    /// Partial files to remove.
-    obsolete: Vec<FilePath>,
-    /// Partial files that an earlier run may have left. After an abort, the next run finds them
-    /// again.
-    possible_leftovers: Vec<FilePath>,
+    removals: PartialRemovals,
     /// Whether a removal was submitted since the last record.
     removed_since_record: bool,
     in_flight: Option<(Ticket, InFlight)>,
@@ -133,8 +127,7 @@ impl ResumeLog {
             journal_failed: false,
             invalidated: HashSet::new(),
             final_record: false,
-            obsolete: Vec::new(),
-            possible_leftovers: Vec::new(),
+            removals: PartialRemovals::default(),
             removed_since_record: false,
             in_flight: None,
             prepared: InFlight::PartialsRemoval,
@@ -254,7 +247,7 @@ impl ResumeLog {
     /// Schedules the removal of a partial file.
     pub fn discard_partial(&mut self, name: &Name, at: FilePath) {
         self.file_completed(name, &at);
-        self.obsolete.push(at);
+        self.removals.push(at);
     }
 
     /// Schedules the removal of a possible leftover partial file of a name that is not written now.
@@ -265,15 +258,15 @@ impl ResumeLog {
             let at = self.partial(name);
             // A recorded partial file certainly exists.
             match self.invalidate_all(name, None) {
-                true => self.obsolete.push(at),
-                false => self.possible_leftovers.push(at),
+                true => self.removals.push(at),
+                false => self.removals.push_possible(at),
             }
         }
     }
 
     /// Returns whether more entries may be decided; true again once some removals are submitted.
     pub fn has_capacity(&self) -> bool {
-        self.obsolete.len() + self.possible_leftovers.len() < MAX_PENDING_REMOVALS
+        self.removals.has_capacity()
     }
 
     /// Returns whether an operation is in flight.
@@ -284,8 +277,7 @@ impl ResumeLog {
     /// Returns whether nothing is left to do.
     pub fn is_finished(&self) -> bool {
         let record_due = self.journal.is_some() && self.record_due;
-        let removed = self.obsolete.is_empty() && self.possible_leftovers.is_empty();
-        !self.is_busy() && removed && !record_due && !self.journal_failed
+        !self.is_busy() && self.removals.is_empty() && !record_due && !self.journal_failed
     }
 
     /// Returns the next operation that is due.
@@ -296,7 +288,7 @@ impl ResumeLog {
 
     /// Returns the next operation before the transfer is aborted.
     pub fn next_final<B>(&mut self) -> Option<Operation<B>> {
-        self.possible_leftovers.clear();
+        self.removals.clear_possible();
         self.next_operation(1)
     }
 
@@ -314,15 +306,9 @@ impl ResumeLog {
             return self.record();
         }
         self.prepared = InFlight::PartialsRemoval;
-        let some = self.next_removals();
+        let some = self.removals.take_next();
         self.removed_since_record = !some.is_empty();
         self.removed_since_record.then_some(Operation::Remove(some))
-    }
-
-    /// Takes the next removals, files that certainly exist first.
-    fn next_removals(&mut self) -> Vec<FilePath> {
-        let from = if self.obsolete.is_empty() { &mut self.possible_leftovers } else { &mut self.obsolete };
-        from.drain(..from.len().min(REMOVAL_BATCH)).collect()
     }
 
     fn record<B>(&mut self) -> Option<Operation<B>> {
@@ -447,6 +433,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::partial_removals::{BATCH, MAX_WAITING};
     use super::*;
 
     const ID_RANGE: TransferId = TransferId([7; 16]);
@@ -624,7 +611,7 @@ mod tests {
     #[test]
     fn removes_possible_leftovers_in_batches_and_limits_their_number() {
         let mut log = after_interruption("a");
-        (1..MAX_PENDING_REMOVALS).for_each(|number| log.discard_leftover(&name(&number.to_string())));
+        (1..MAX_WAITING).for_each(|number| log.discard_leftover(&name(&number.to_string())));
         assert!(log.has_capacity());
         log.discard_leftover(&name("last"));
         assert!(!log.has_capacity());
@@ -639,7 +626,7 @@ mod tests {
         while let Some(operation) = submit_next(&mut log, 1) {
             match operation {
                 Operation::Remove(some) => {
-                    assert!(some.len() <= REMOVAL_BATCH && records == usize::from(!removed.is_empty()));
+                    assert!(some.len() <= BATCH && records == usize::from(!removed.is_empty()));
                     removed.extend(some);
                 }
                 _ => records += 1,
@@ -647,7 +634,7 @@ mod tests {
             assert!(log.has_capacity() && log.next::<()>().is_none(), "one at a time");
             log.completed(1, &[Ok(())]);
         }
-        assert!(log.is_finished() && removed.len() == MAX_PENDING_REMOVALS && records == 1);
+        assert!(log.is_finished() && removed.len() == MAX_WAITING && records == 1);
         assert_eq!(removed.last(), Some(&log.partial(&name("last"))));
     }
 
