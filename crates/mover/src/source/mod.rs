@@ -3,21 +3,22 @@
 mod addresses;
 mod hard_links;
 mod hash_index;
+mod options;
 mod read;
 mod scan;
 
-use crate::accounts::{Account, AccountLookup, Accounts};
+pub use options::{Origin, SourceOptions};
+
+use crate::accounts::{Account, Accounts};
 use crate::acl;
-use crate::chunk::{in_blocks, ChunkPolicy, ChunkPolicyError, Chunker, ReadJob};
-use crate::compression::{CompressMode, CompressionHistory, CompressionPolicy};
+use crate::chunk::{in_blocks, ChunkPolicyError, Chunker, ReadJob};
+use crate::compression::{CompressionHistory, CompressionPolicy};
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::{
     Content, DeviceNumber, Entry, EntryError, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time,
     Xattrs, CTIME_MIN_SIZE, MAX_EXTENTS,
 };
 use crate::extent::{Extent, ExtentSet};
-use crate::filter::Filter;
-use crate::hash::HashKind;
 use crate::hash_queue::HashQueue;
 use crate::name::Name;
 use crate::port::{
@@ -26,7 +27,7 @@ use crate::port::{
 use crate::report::{reason, ChangeKind, Report, Totals, TransferOutcome};
 use crate::wire::{
     BatchEncoder, DataRequest, EndTotals, FileHash, Frame, Holes, NeededData, Problem, ProblemSubject,
-    Reason, Side, TransferId, WireError,
+    Reason, Side, WireError,
 };
 use addresses::AddressLookup;
 use hard_links::HardLinks;
@@ -39,73 +40,6 @@ use std::time::Duration;
 pub const WINDOW: u64 = 16_384;
 /// Entries of a batch that is sent although more would fit.
 const BATCH_TARGET: usize = 256;
-
-/// The start of a scan: see [`crate::filter::SourcePath`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    /// The root of the port.
-    pub root: u32,
-    /// The only entry below the root that is copied; `None` copies the contents of the root.
-    pub only: Option<Name>,
-    /// Whether the contents of a directory are included, if `recursive`.
-    pub enter: bool,
-    /// Whether its parent directories are sent first, without their contents.
-    pub with_parents: bool,
-}
-
-impl Origin {
-    fn path(&self) -> FilePath {
-        FilePath::new(self.root, self.only.as_ref().map_or(&b""[..], Name::as_bytes))
-    }
-}
-
-/// The options of a source.
-#[derive(Debug, Clone)]
-pub struct SourceOptions {
-    /// The starts of the scan.
-    pub origins: Vec<Origin>,
-    /// Whether to copy directories with their contents; otherwise they are skipped and reported.
-    pub recursive: bool,
-    /// Whether the origins are a list of names: directories among them are copied without contents.
-    pub listed: bool,
-    /// Whether to read extended attributes.
-    pub xattrs: bool,
-    /// Whether to copy device files.
-    pub devices: bool,
-    /// Include and exclude rules.
-    pub filter: Filter,
-    /// A directory to skip, by device and inode: the destination, which would be copied into
-    /// itself.
-    pub skip_directory: Option<(u64, u64)>,
-    /// The hash function.
-    pub hash: HashKind,
-    /// How to split files.
-    pub policy: ChunkPolicy,
-    /// Maximum read operations in flight.
-    pub reads: usize,
-    /// Whether the files are on a rotational disk: they are read in the order of their physical
-    /// addresses, as far as known, instead of their inode numbers.
-    pub by_address: bool,
-    /// Bandwidth limit in bytes per second, after compression.
-    pub limit: Option<u64>,
-    /// When to compress data. The sink must accept compressed data unless it is
-    /// [`CompressMode::None`].
-    pub compress: CompressMode,
-    /// Whether to send data without waiting for requests, to a destination that is almost empty.
-    pub eager: bool,
-    /// Whether the sink accepts separately announced holes, for files that have too many.
-    pub holes: bool,
-    /// Whether to send hard links; otherwise each name becomes a file of its own at the sink.
-    pub links: bool,
-    /// Whether the sink accepts ACLs with account names; otherwise they have numeric IDs only.
-    pub acls: bool,
-    /// Whether the sink accepts the ctime of large files.
-    pub changed: bool,
-    /// Maps user and group names; `None` omits them.
-    pub accounts: Option<AccountLookup>,
-    /// The identity of the transfer.
-    pub transfer: TransferId,
-}
 
 /// A regular file that was announced to the sink.
 #[derive(Debug)]
