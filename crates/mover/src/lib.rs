@@ -8,8 +8,8 @@
 //! construction, and every length is checked against a limit before anything is stored.
 //!
 //! [`source::Source`] and [`sink::Sink`] are the two sides of a transfer. [`drive::drive`] connects
-//! one of them to a [`Port`](port::Port), which performs the operations. Every port passes the checks
-//! of [`conformance`]; [`simulator`] has a file system for tests.
+//! one of them to a [`Port`](port::Port), which performs the operations. Every port passes the
+//! checks of [`conformance`]; [`simulator`] has a file system for tests.
 
 pub mod accounts;
 mod acl;

@@ -22,6 +22,9 @@ const GROUP: u32 = 64;
 type Key = (u64, u64);
 
 /// The first names of files with several links.
+///
+/// Invariants: the files are numbered from zero in the order in which they were found, `index` has
+/// the number of each, and no file has two numbers.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     index: HashIndex,

@@ -22,6 +22,8 @@ struct Block {
 const NONE: u32 = u32::MAX;
 
 /// Maps hashes to numbers. Different hashes may collide; the caller must verify each candidate.
+///
+/// Invariant: each added number is in one block of the partition of its hash.
 #[derive(Debug, Default)]
 pub(super) struct HashIndex {
     /// The current block of each partition, or [`NONE`].

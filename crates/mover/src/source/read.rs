@@ -1,145 +1,58 @@
 //! Reading and sending requested data.
 
-use super::{File, Source, SourceOptions};
-use crate::chunk::{Chunker, ReadJob};
-use crate::compression::{self, CompressionHistory};
-use crate::entry::FileNumber;
+use super::announced_files::StartedFile;
+use super::Source;
+use crate::compression;
+use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
-use crate::port::{CompressFn, CompressionResult, Digest, Fault, Operation, ReadPiece, Ticket, BLOCK};
-use crate::wire::{Chunk, ChunkPart, FileSent, Frame, Reason, WireError};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use crate::port::{CompressFn, CompressionResult, ContentHash, Digest, Fault, Operation, Ticket};
+use crate::report::reason;
+use crate::wire::{Chunk, ChunkPart, FileHash, FileSent, Frame, Holes, ProblemSubject, Reason, WireError};
 use std::time::Duration;
 
-/// The remaining pieces of a task.
-type Pieces = Box<dyn Iterator<Item = (FileNumber, Extent)> + Send>;
-
-/// Data to read, and reads in flight.
-pub(super) struct ReadQueue {
-    /// Files that do not fit into the window of the chunker yet.
-    waiting: VecDeque<ReadJob>,
-    pieces: Option<Pieces>,
-    in_flight: BTreeMap<Ticket, Vec<(FileNumber, Extent)>>,
-    max_reads: usize,
-    /// Bandwidth limit in bytes per second.
-    limit: Option<u64>,
-    /// When the next read may start.
-    ready: Duration,
-    throttled: bool,
-}
-
-impl std::fmt::Debug for ReadQueue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reading").field("under_way", &self.in_flight).finish_non_exhaustive()
-    }
-}
-
-impl ReadQueue {
-    /// Creates an empty queue.
-    pub fn new(options: &SourceOptions) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            pieces: None,
-            in_flight: BTreeMap::new(),
-            max_reads: options.reads.max(1),
-            limit: options.limit,
-            ready: Duration::ZERO,
-            throttled: false,
-        }
-    }
-
-    /// Adds a file to the chunker, or to the queue if the window is full.
-    pub fn push(&mut self, chunker: &mut Chunker, job: ReadJob) {
-        if let Err(job) = chunker.push(job) {
-            self.waiting.push_back(job);
-        }
-    }
-
-    /// Returns whether nothing is queued or in flight, except in the chunker.
-    pub fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.pieces.is_none() && self.waiting.is_empty()
-    }
-
-    /// Returns when the bandwidth limit permits the next read, if it delays one.
-    pub fn wake(&self) -> Option<Duration> {
-        self.throttled.then_some(self.ready)
-    }
-
-    /// Returns the next pieces to read: a bundle, or one piece of a file. If `more_comes`, waits
-    /// for it so that it is sorted with the rest.
-    fn next(&mut self, chunker: &mut Chunker, more_comes: bool) -> Option<Vec<(FileNumber, Extent)>> {
-        loop {
-            if let Some(piece) = self.pieces.as_mut().and_then(Iterator::next) {
-                return Some(vec![piece]);
-            }
-            self.pieces = None;
-            while let Some(job) = self.waiting.pop_front() {
-                if let Err(job) = chunker.push(job) {
-                    self.waiting.push_front(job);
-                    break;
-                }
-            }
-            let task = chunker.poll().or_else(|| {
-                // Waiting longer would leave reads idle.
-                let idle = !more_comes && self.in_flight.len() < self.max_reads.div_ceil(2);
-                idle.then(|| chunker.flush()).and_then(|()| chunker.poll())
-            })?;
-            if task.files().count() > 1 {
-                return Some(task.into_pieces().collect());
-            }
-            self.pieces = Some(task.into_pieces());
-        }
-    }
-
-    /// Returns whether the bandwidth limit permits a read now.
-    fn may_read(&mut self, now: Duration) -> bool {
-        self.throttled = self.limit.is_some() && now < self.ready;
-        !self.throttled
-    }
-
-    fn time_for(&self, bytes: u64) -> Duration {
-        self.limit.map_or(Duration::ZERO, |limit| Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64))
-    }
-
-    fn spend(&mut self, bytes: u64, now: Duration) {
-        if self.limit.is_some() {
-            self.ready = self.ready.max(now) + self.time_for(bytes);
-        }
-    }
-
-    /// Returns unused bytes to the bandwidth budget.
-    fn refund(&mut self, bytes: u64) {
-        self.ready = self.ready.saturating_sub(self.time_for(bytes));
-    }
-}
-
 impl<B: AsRef<[u8]>> Source<B> {
+    /// Announces the holes of a file and queues its data for reading.
+    pub(super) fn send_file(&mut self, StartedFile { job, holes }: StartedFile) {
+        for some in holes.chunks(MAX_EXTENTS) {
+            if let Ok(holes) = Holes::new(job.file(), some.to_vec()) {
+                self.peer.send(&Frame::Holes(holes));
+            }
+        }
+        self.peer.totals.size = self.peer.totals.size.saturating_add(job.bytes());
+        match self.addresses.is_worthwhile() {
+            _ if job.bytes() == 0 => {
+                let done = self.files.complete(job.file());
+                self.send_end_of_file(done);
+            }
+            true => self.addresses.push(job),
+            false => self.reading.push(job),
+        }
+    }
+
     /// Submits reads up to the limit of operations in flight.
     pub(super) fn submit_reads(&mut self, now: Duration) {
-        while self.reading.in_flight.len() < self.reading.max_reads && self.reading.may_read(now) {
+        while self.reading.has_capacity() && self.bandwidth.may_read(now) {
             let more_comes = !self.addresses.is_idle();
-            let Some(mut pieces) = self.reading.next(&mut self.chunker, more_comes) else { return };
+            let Some(mut pieces) = self.reading.next(more_comes) else { return };
             // Files may have failed meanwhile.
-            pieces.retain(|(file, _)| self.files.contains_key(&file.get()));
+            pieces.retain(|(file, _)| self.files.get(*file).is_some());
             if pieces.is_empty() {
                 // The iterator of a huge file would be long.
-                self.reading.pieces = None;
+                self.reading.skip_file();
                 continue;
             }
             let bytes = pieces.iter().map(|(_, extent)| extent.length()).sum();
-            self.reading.spend(bytes, now);
-            let packs = self.compression.should_compress(large(&mut self.files, &pieces), bytes);
-            let read = |(number, extent): &(FileNumber, Extent)| {
-                let file = self.files.get(&number.get())?;
-                let (at, identity) = (file.path.clone(), file.identity);
-                Some(ReadPiece { at, identity, offset: extent.start(), length: extent.length() as usize })
+            self.bandwidth.spend(bytes, now);
+            let packs = self.compression.should_compress(self.files.history(&pieces), bytes);
+            let read = |&(number, extent): &(FileNumber, Extent)| {
+                self.files.get(number).map(|file| file.read_piece(extent))
             };
             let operation = Operation::Read {
                 pieces: pieces.iter().filter_map(read).collect(),
                 hash: self.options.hash.function(),
                 pack: packs.then_some(compression::compress as CompressFn),
             };
-            let ticket = self.peer.submit(operation);
-            self.reading.in_flight.insert(ticket, pieces);
+            self.reading.submitted(self.peer.submit(operation), pieces);
         }
     }
 
@@ -151,16 +64,16 @@ impl<B: AsRef<[u8]>> Source<B> {
         data: B,
         packed: Option<CompressionResult>,
     ) {
-        let Some(pieces) = self.reading.in_flight.remove(&ticket) else { return };
-        self.addresses.pace.read(pieces.len(), self.now);
-        let history = large(&mut self.files, &pieces);
+        let Some(pieces) = self.reading.completed(ticket) else { return };
+        self.addresses.record_read(pieces.len());
+        let history = self.files.history(&pieces);
         let mut parts = Vec::new();
         let mut faults = Vec::new();
         for ((file, extent), result) in pieces.into_iter().zip(results) {
             match result {
                 Ok(digest) => parts.push(ChunkPart { file, extent, digest }),
                 Err(fault) => {
-                    self.reading.refund(extent.length());
+                    self.bandwidth.refund(extent.length());
                     faults.push((file, fault));
                 }
             }
@@ -174,7 +87,10 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Err(error) = self.send(parts, data, length, packed.and_then(|packed| packed.bytes)) {
             return self.abort(Reason::Other, &error.to_string());
         }
-        announced.into_iter().for_each(|(file, extent)| self.sent(file, extent));
+        for (file, extent) in announced {
+            let done = self.files.record_sent(file, extent);
+            self.send_end_of_file(done);
+        }
         faults.into_iter().for_each(|(file, fault)| self.fail(file, &fault));
     }
 
@@ -196,38 +112,33 @@ impl<B: AsRef<[u8]>> Source<B> {
         let wire_length = chunk.wire_length();
         self.peer.send_data(&Frame::Chunk(chunk), data, wire_length as usize);
         self.compression.link.queued(wire_length);
-        self.reading.refund(length - wire_length);
+        self.bandwidth.refund(length - wire_length);
         self.peer.totals.bytes += length;
         self.peer.totals.sent += wire_length;
         Ok(())
     }
 
-    fn sent(&mut self, number: FileNumber, extent: Extent) {
-        let Some(file) = self.files.get_mut(&number.get()) else { return };
-        file.sent += extent.length();
-        if file.wanted.is_none_or(|wanted| file.sent < wanted) {
-            return;
-        }
-        match (extent.start(), extent.end()) == (0, file.content.size()) {
-            true => drop(self.files.remove(&number.get())),
-            false => self.all_sent(number),
-        }
-    }
-
     /// Announces that all data of a file was sent.
-    pub(super) fn all_sent(&mut self, number: FileNumber) {
-        if let Some(File { sent: bytes, .. }) = self.files.remove(&number.get()) {
-            self.peer.send(&Frame::FileSent(FileSent { file: number, bytes }));
+    fn send_end_of_file(&mut self, done: Option<FileSent>) {
+        if let Some(done) = done {
+            self.peer.send(&Frame::FileSent(done));
         }
     }
-}
 
-/// Returns the compression history of the file, if the pieces are part of a single large one.
-fn large<'a>(
-    files: &'a mut HashMap<u64, File>,
-    pieces: &[(FileNumber, Extent)],
-) -> Option<&'a mut CompressionHistory> {
-    let [(number, _)] = pieces else { return None };
-    let file = files.get_mut(&number.get()).filter(|file| file.content.size() > BLOCK as u64)?;
-    Some(&mut file.history)
+    /// Handles a step of hashing a file; sends the hash when it is complete.
+    pub(super) fn hashed(&mut self, ticket: Ticket, outcome: Result<ContentHash, Fault>) {
+        match self.hash_queue.completed(ticket, outcome) {
+            Some((file, Ok(digest))) => self.peer.send(&Frame::FileHash(FileHash { file, digest })),
+            Some((file, Err(fault))) => self.fail(file, &fault),
+            None => {}
+        }
+    }
+
+    /// Handles a file that cannot be read; the others continue.
+    fn fail(&mut self, number: FileNumber, fault: &Fault) {
+        if let Some(file) = self.files.remove(number) {
+            let about = ProblemSubject::File(number, file.into_name());
+            self.peer.report_problem(about, reason(fault.why), &fault.text);
+        }
+    }
 }

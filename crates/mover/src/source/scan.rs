@@ -1,7 +1,8 @@
 //! The scan of the source: directories are listed depth first, several at a time and large ones in
 //! parts, so that the complete list of files is never in memory.
 
-use super::{Origin, SourceOptions};
+use super::options::{Origin, SourceOptions};
+use crate::drive::PeerState;
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
@@ -34,6 +35,9 @@ enum ScanStep {
 }
 
 /// The depth-first scan of all origins.
+///
+/// Invariants: every object to list is in `stack` or in flight until its entries are returned, so
+/// that each is returned once; at most [`MAX_LISTINGS`] operations are in flight.
 #[derive(Debug)]
 pub(super) struct Scan {
     details: Details,
@@ -51,9 +55,12 @@ pub(super) struct Scan {
 }
 
 /// What the scan has found before under a name.
-pub enum PreviousName {
+pub(super) enum PreviousName {
+    /// Nothing.
     New,
+    /// A directory.
     Directory,
+    /// Another object.
     Other,
 }
 
@@ -91,14 +98,15 @@ impl Scan {
         (self.in_flight.len() + 1) * NAMES_PER_LISTING
     }
 
-    /// Returns the next operation; pass its step to [`Scan::submitted`].
-    pub fn next<B>(&mut self) -> Option<(Operation<B>, SubmittedStep)> {
+    /// Submits the next operation; returns `false` if none can be submitted now.
+    pub fn submit_next<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) -> bool {
         if self.in_flight.len() == MAX_LISTINGS || self.must_wait() {
-            return None;
+            return false;
         }
-        let step = match self.stack.pop()? {
-            ScanStep::Start(origins) => ScanStep::Start(self.with_parents_of(origins)),
-            step => step,
+        let step = match self.stack.pop() {
+            Some(ScanStep::Start(origins)) => ScanStep::Start(self.with_parents_of(origins)),
+            Some(step) => step,
+            None => return false,
         };
         let (most, details) = (NAMES_PER_LISTING, self.details);
         let operation = match &step {
@@ -109,7 +117,8 @@ impl Scan {
             ScanStep::List(path, _) => Operation::List { directory: path.clone(), most, details },
             ScanStep::More(listing, ..) => Operation::ListMore { listing: *listing, most, details },
         };
-        Some((operation, SubmittedStep(step)))
+        self.in_flight.insert(peer.submit(operation), step);
+        true
     }
 
     /// Returns the first of some origins, preceded by their parent directories not found yet, and
@@ -143,11 +152,6 @@ impl Scan {
             && self.in_flight.values().any(|step| self.sequential_origins || begins(step))
     }
 
-    /// Records that an operation was submitted.
-    pub fn submitted(&mut self, ticket: Ticket, step: SubmittedStep) {
-        self.in_flight.insert(ticket, step.0);
-    }
-
     /// Handles a lookup; returns the entries, none if the ticket is not part of the scan.
     pub fn looked_up(
         &mut self,
@@ -155,13 +159,13 @@ impl Scan {
         found: Vec<Result<Option<FileInfo>, Fault>>,
     ) -> Vec<ScannedEntry> {
         let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
-        let seen_names = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
+        let scanned = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
             let absent = || Fault::new(crate::port::FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
-        origins.into_iter().zip(found).map(seen_names).collect()
+        origins.into_iter().zip(found).map(scanned).collect()
     }
 
     /// Handles a listing; returns its entries, or the directory with the fault if it failed.
@@ -233,9 +237,6 @@ fn may_overlap(origins: &[Origin]) -> bool {
     };
     names.len() < origins.len() || names.iter().any(|name| name.is_some_and(is_below))
 }
-
-/// A step whose operation is being submitted.
-pub(super) struct SubmittedStep(ScanStep);
 
 #[cfg(test)]
 mod tests {

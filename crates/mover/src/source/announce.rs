@@ -1,0 +1,112 @@
+//! Announcing the entries that the scan finds.
+
+use super::announced_files::AnnouncedFile;
+use super::inode::{blocks_with_data, inode};
+use super::scan::{PreviousName, ScannedEntry};
+use super::select::Selection;
+use super::Source;
+use crate::entry::{Entry, Kind, Object};
+use crate::name::Name;
+use crate::port::{FileInfo, FileKind};
+use crate::report::reason;
+use crate::wire::{ProblemSubject, Reason};
+
+impl<B: AsRef<[u8]>> Source<B> {
+    /// Announces a scanned entry, unless it is skipped.
+    pub(super) fn add_scanned(&mut self, scanned: ScannedEntry) {
+        let ScannedEntry { path, name, enter, found } = scanned;
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => {
+                return self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text)
+            }
+        };
+        match self.options.select(&name, enter, &found) {
+            Selection::Copy => {}
+            Selection::Skip => return,
+            Selection::Report(why) => return self.skip_entry(name, why),
+        }
+        let is_directory = found.metadata.kind == FileKind::Directory;
+        match self.scan.record_name(&name, is_directory) {
+            PreviousName::New => {}
+            // Directories of several origins are merged.
+            PreviousName::Directory if is_directory && enter => return self.scan.enter(path, name),
+            PreviousName::Other if is_directory && enter => {
+                return self
+                    .skip_entry(name, "an earlier source has a different kind of file with this name");
+            }
+            PreviousName::Directory | PreviousName::Other => return,
+        }
+        let inode = match inode(&found, &self.options, &mut self.accounts) {
+            Ok(inode) => inode,
+            Err(text) => return self.skip_entry(name, &text),
+        };
+        // Only after the checks above, so that links refer to announced files.
+        if let Some(object) = self.as_hard_link(&name, &found) {
+            return self.send_entry(Entry { name, object });
+        }
+        if is_directory && enter {
+            self.scan.enter(path.clone(), name.clone());
+        }
+        if let Kind::File(content) = &inode.kind {
+            let data = blocks_with_data(content, &found).filter(|_| self.options.holes);
+            let identity = found.metadata.identity();
+            let file = AnnouncedFile::new(path, name.clone(), identity, content.clone(), data);
+            self.files.insert(self.announcements.next(), file);
+        }
+        self.send_entry(Entry { name, object: Object::New(inode) });
+    }
+
+    fn skip_entry(&mut self, name: Name, text: &str) {
+        self.peer.report_problem(ProblemSubject::Name(name), Reason::Unsupported, text);
+    }
+
+    /// Returns the hard link to an earlier name of the file, if there is one.
+    fn as_hard_link(&mut self, name: &Name, found: &FileInfo) -> Option<Object> {
+        let metadata = &found.metadata;
+        if !self.options.links || metadata.links < 2 || metadata.kind == FileKind::Directory {
+            return None;
+        }
+        self.links.first(metadata, name).map(Object::HardLink)
+    }
+
+    fn send_entry(&mut self, entry: Entry) {
+        for _ in 0..2 {
+            match self.announcements.push(&entry) {
+                Ok(true) => return self.peer.totals.entries += 1,
+                Ok(false) => self.send_batch(),
+                Err(error) => {
+                    self.files.remove(self.announcements.next());
+                    let about = ProblemSubject::Name(entry.name);
+                    return self.peer.report_problem(about, Reason::Unsupported, &error.to_string());
+                }
+            }
+        }
+    }
+
+    /// Sends the pending entries, unless more follow soon and the sink has enough work.
+    pub(super) fn flush_batch(&mut self) {
+        let starving = self.reading.is_idle() && self.awaited() == 0;
+        let is_due = self.announcements.is_large() || starving || self.scan.is_finished();
+        if !self.announcements.is_flushed() && is_due {
+            self.send_batch();
+        }
+    }
+
+    fn send_batch(&mut self) {
+        let (frames, numbers) = match self.announcements.take_batch() {
+            Ok(batch) => batch,
+            Err(error) => return self.abort(Reason::Other, &error.to_string()),
+        };
+        if !frames.is_empty() {
+            self.peer.send_bytes(frames);
+        }
+        if self.options.eager {
+            for number in numbers {
+                if let Some(started) = self.files.begin_eager(number) {
+                    self.send_file(started);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Regular files that were announced to the sink, until their data is sent.
+
+use crate::chunk::{in_blocks, ReadJob};
+use crate::compression::CompressionHistory;
+use crate::entry::{Content, FileNumber};
+use crate::extent::{Extent, ExtentSet};
+use crate::name::Name;
+use crate::port::{FilePath, Identity, ReadPiece, BLOCK};
+use crate::wire::{FileSent, NeededData, WireError};
+use std::collections::HashMap;
+
+/// A regular file that was announced to the sink.
+///
+/// Invariant: `wanted` is set once, and `sent` never exceeds it.
+#[derive(Debug)]
+pub(super) struct AnnouncedFile {
+    path: FilePath,
+    name: Name,
+    identity: Identity,
+    content: Content,
+    /// Blocks with data, if the entry omits holes.
+    data: Option<ExtentSet>,
+    /// Bytes to send or announce as holes; `None` until known.
+    wanted: Option<u64>,
+    sent: u64,
+    /// Whether the sink requested its hash.
+    hash_requested: bool,
+    /// The compression results of a file with many blocks.
+    history: CompressionHistory,
+}
+
+/// The start of sending a file.
+#[derive(Debug)]
+pub(super) struct StartedFile {
+    /// The data to read.
+    pub job: ReadJob,
+    /// The holes to announce.
+    pub holes: Vec<Extent>,
+}
+
+impl AnnouncedFile {
+    /// Creates a file that the sink has not requested; `data` are its blocks with data if its entry
+    /// omits holes.
+    pub fn new(
+        path: FilePath,
+        name: Name,
+        identity: Identity,
+        content: Content,
+        data: Option<ExtentSet>,
+    ) -> Self {
+        Self {
+            path,
+            name,
+            identity,
+            content,
+            data,
+            wanted: None,
+            sent: 0,
+            hash_requested: false,
+            history: CompressionHistory::default(),
+        }
+    }
+
+    /// Returns the path at the source.
+    pub fn path(&self) -> &FilePath {
+        &self.path
+    }
+
+    /// Returns the name at the sink.
+    pub fn into_name(self) -> Name {
+        self.name
+    }
+
+    /// Returns the piece that reads an extent of the file.
+    pub fn read_piece(&self, extent: Extent) -> ReadPiece {
+        let (offset, length) = (extent.start(), extent.length() as usize);
+        ReadPiece { at: self.path.clone(), identity: self.identity, offset, length }
+    }
+
+    /// Starts sending the file, or some of its extents, in complete blocks. Returns `None` if there
+    /// is nothing to send.
+    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<StartedFile> {
+        let size = self.content.size();
+        let mut blocks = ExtentSet::default();
+        match extents {
+            None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
+            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+        }
+        let holes: Vec<Extent> = match &self.data {
+            None => Vec::new(),
+            Some(data) => blocks.iter().flat_map(|wanted| data.missing_in(wanted)).collect(),
+        };
+        holes.iter().for_each(|hole| blocks.remove(*hole));
+        self.sent = holes.iter().map(|hole| hole.length()).sum();
+        let job = ReadJob::remaining(number, self.identity.inode, &blocks);
+        self.wanted = Some(job.bytes() + self.sent).filter(|bytes| *bytes > 0);
+        self.wanted.map(|_| StartedFile { job, holes })
+    }
+}
+
+/// The announced files, by number.
+///
+/// Invariant: a file is removed when it failed, is not needed, or is completely sent, and nothing
+/// of it is sent afterwards.
+#[derive(Debug, Default)]
+pub(super) struct AnnouncedFiles(HashMap<FileNumber, AnnouncedFile>);
+
+impl AnnouncedFiles {
+    /// Returns whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the number of files.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns a file.
+    pub fn get(&self, number: FileNumber) -> Option<&AnnouncedFile> {
+        self.0.get(&number)
+    }
+
+    /// Adds a file.
+    pub fn insert(&mut self, number: FileNumber, file: AnnouncedFile) {
+        self.0.insert(number, file);
+    }
+
+    /// Removes a file that failed or cannot be announced.
+    pub fn remove(&mut self, number: FileNumber) -> Option<AnnouncedFile> {
+        self.0.remove(&number)
+    }
+
+    /// Removes a file that the sink does not need; returns the requested bytes that are not sent.
+    pub fn remove_unneeded(&mut self, number: FileNumber) -> u64 {
+        let unsent = |file: AnnouncedFile| file.wanted.map_or(0, |wanted| wanted - file.sent);
+        self.remove(number).map_or(0, unsent)
+    }
+
+    /// Returns the number of bytes that the sink already has of a file.
+    pub fn unneeded_bytes(&self, number: FileNumber, needed: &NeededData) -> u64 {
+        let Some(file) = self.get(number) else { return 0 };
+        let wanted = match needed {
+            NeededData::Nothing => 0,
+            NeededData::Some(extents) => extents.iter().map(|extent| extent.length()).sum(),
+            NeededData::All | NeededData::Hash => return 0,
+        };
+        file.content.size().saturating_sub(wanted)
+    }
+
+    /// Starts sending a requested file, or some of its extents.
+    ///
+    /// # Errors
+    /// [`WireError::InvalidValue`] if the file has no data, or was requested before.
+    pub fn begin(
+        &mut self,
+        number: FileNumber,
+        extents: Option<&Vec<Extent>>,
+    ) -> Result<StartedFile, WireError> {
+        let file = self.0.get_mut(&number).filter(|file| file.wanted.is_none());
+        let file = file.ok_or(WireError::InvalidValue("a request for an entry without data"))?;
+        file.begin(number, extents).ok_or(WireError::InvalidValue("an empty request"))
+    }
+
+    /// Starts sending a file that was just announced. A file without data needs nothing more and is
+    /// removed.
+    pub fn begin_eager(&mut self, number: FileNumber) -> Option<StartedFile> {
+        let started = self.0.get_mut(&number)?.begin(number, None);
+        if started.is_none() {
+            self.remove(number);
+        }
+        started
+    }
+
+    /// Records a request for the hash of a file; returns the file, unless it failed meanwhile.
+    ///
+    /// # Errors
+    /// [`WireError::InvalidValue`] if its hash or data was requested before.
+    pub fn request_hash(&mut self, number: FileNumber) -> Result<Option<(FilePath, Identity)>, WireError> {
+        let Some(file) = self.0.get_mut(&number) else { return Ok(None) };
+        if file.wanted.is_some() || std::mem::replace(&mut file.hash_requested, true) {
+            return Err(WireError::InvalidValue("a repeated or late request for a hash"));
+        }
+        Ok(Some((file.path.clone(), file.identity)))
+    }
+
+    /// Returns the compression history of the file, if the pieces are part of a single large one.
+    pub fn history(&mut self, pieces: &[(FileNumber, Extent)]) -> Option<&mut CompressionHistory> {
+        let [(number, _)] = pieces else { return None };
+        let file = self.0.get_mut(number).filter(|file| file.content.size() > BLOCK as u64)?;
+        Some(&mut file.history)
+    }
+
+    /// Records that an extent was sent. Removes the file if it is complete, and returns the
+    /// announcement of its end; a file sent as a single part needs none.
+    pub fn record_sent(&mut self, number: FileNumber, extent: Extent) -> Option<FileSent> {
+        let file = self.0.get_mut(&number)?;
+        file.sent += extent.length();
+        if file.wanted.is_none_or(|wanted| file.sent < wanted) {
+            return None;
+        }
+        let is_single_part = (extent.start(), extent.end()) == (0, file.content.size());
+        self.complete(number).filter(|_| !is_single_part)
+    }
+
+    /// Removes a file that is completely sent; returns the announcement of its end.
+    pub fn complete(&mut self, number: FileNumber) -> Option<FileSent> {
+        self.remove(number).map(|file| FileSent { file: number, bytes: file.sent })
+    }
+}

@@ -1,0 +1,65 @@
+//! Which scanned objects are copied.
+
+use super::options::SourceOptions;
+use crate::name::Name;
+use crate::port::{FileInfo, FileKind, FileStat};
+
+/// How to treat a scanned object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// Announce it.
+    Copy,
+    /// Skip it silently.
+    Skip,
+    /// Skip it and report why.
+    Report(&'static str),
+}
+
+impl SourceOptions {
+    /// Selects an object. `enter` is `false` for a parent directory of a listed name.
+    pub(super) fn select(&self, name: &Name, enter: bool, found: &FileInfo) -> Selection {
+        let is_directory = found.metadata.kind == FileKind::Directory;
+        // Sockets are useless without their server.
+        if found.metadata.kind == FileKind::Socket {
+            return Selection::Skip;
+        }
+        if self.is_destination(name, &found.metadata) {
+            return self.select_destination(name, enter && is_directory);
+        }
+        // Like rsync, filter rules do not apply to the parents of a listed name.
+        if enter && !self.filter.includes(name, is_directory) {
+            return Selection::Skip;
+        }
+        if !enter && !is_directory {
+            // The listed name itself fails with "not found".
+            return match found.metadata.kind {
+                FileKind::Symlink => {
+                    Selection::Report("a symbolic link in the path of a listed name is not followed")
+                }
+                _ => Selection::Skip,
+            };
+        }
+        if is_directory && !self.recursive && !self.listed {
+            return Selection::Report("is a directory: use -r or -a to copy it");
+        }
+        match enter && found.has_hidden_xattrs {
+            true => Selection::Report("cannot read its extended attributes"),
+            false => Selection::Copy,
+        }
+    }
+
+    /// Returns whether an object is the destination, which is not copied into itself.
+    fn is_destination(&self, name: &Name, metadata: &FileStat) -> bool {
+        self.skip_directory == Some((metadata.volume, metadata.inode)) && !name.is_root()
+    }
+
+    /// Selects the destination: it is reported if it is a source itself and not excluded, and
+    /// silently skipped below a source.
+    fn select_destination(&self, name: &Name, is_entered: bool) -> Selection {
+        let is_source = || self.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
+        match is_entered && is_source() && self.filter.includes(name, true) {
+            true => Selection::Report("the destination cannot be copied into itself"),
+            false => Selection::Skip,
+        }
+    }
+}
