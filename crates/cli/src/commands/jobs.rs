@@ -173,7 +173,12 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     // Another version of numaio may have other options.
     let invocation = Invocation::<CopyOnly>::try_parse_from(words);
     let Invocation { common, command: CopyOnly::Copy(command) } =
-        invocation.map_err(|error| cannot_resume(error.to_string()))?;
+        invocation.map_err(|error| match error.kind() {
+            clap::error::ErrorKind::InvalidSubcommand => {
+                cannot_resume("its command is not numaio copy".to_owned())
+            }
+            _ => cannot_resume(error.to_string()),
+        })?;
     let directory = jobs::to_os_string(&job.directory);
     std::env::set_current_dir(&directory)
         .map_err(|error| cannot_resume(format!("{}: {error}", directory.to_string_lossy())))?;
