@@ -5,65 +5,15 @@ use crate::name::Name;
 use std::collections::BTreeMap;
 
 mod content;
-pub use content::{Content, CTIME_MIN_SIZE, MAX_EXTENTS};
+mod error;
+mod time;
 
-/// Maximum bytes of a symbolic link target: `PATH_MAX` less the NUL
-/// (`include/uapi/linux/limits.h`).
-pub const MAX_TARGET: usize = 4_095;
-/// Maximum bytes of an account name: `LOGIN_NAME_MAX` (256 in POSIX limits) less the NUL.
-pub const MAX_ACCOUNT: usize = 255;
-/// Maximum bytes of an extended attribute name: `XATTR_NAME_MAX` (`include/uapi/linux/limits.h`).
-pub const MAX_XATTR_NAME: usize = 255;
-/// Maximum bytes of an extended attribute value: `XATTR_SIZE_MAX`.
-pub const MAX_XATTR_VALUE: usize = 65_536;
-/// Maximum bytes of all extended attribute names of an object with a NUL each: `XATTR_LIST_MAX`.
-pub const MAX_XATTR_LIST: usize = 65_536;
-/// Maximum bytes of all extended attribute names and values of an object. The kernel has no such
-/// limit; most file systems have smaller ones, except for a few that store large values in inodes.
-pub const MAX_XATTRS: usize = 262_144;
-
-/// A value of an entry that is out of range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum EntryError {
-    /// A file number is not below 2^63 - 1, or a size is larger than that.
-    #[error("a file number or size exceeds the kernel's limit of 2^63 - 1")]
-    TooLarge,
-    /// A mode has bits other than the twelve permission bits.
-    #[error("mode {0:o} has bits outside the permission mask 7777")]
-    Mode(u32),
-    /// A time has 10^9 nanoseconds or more.
-    #[error("a time has {0} nanoseconds, expected fewer than 1000000000")]
-    Nanoseconds(u32),
-    /// The ID that chown(2) reserves for "leave unchanged".
-    #[error("4294967295 is not a valid user or group ID")]
-    ReservedId,
-    /// An account name is empty, too long, or contains a NUL byte.
-    #[error("an account name is empty, longer than {MAX_ACCOUNT} bytes, or contains a NUL byte")]
-    Account,
-    /// A symbolic link target is empty, too long, or contains a NUL byte.
-    #[error("a symbolic link target is empty, longer than {MAX_TARGET} bytes, or contains a NUL byte")]
-    Target,
-    /// A device number has more bits than the kernel supports.
-    #[error("invalid device number {0}:{1}")]
-    Device(u32, u32),
-    /// An extended attribute name is empty, too long, or contains a NUL byte.
-    #[error(
-        "an extended attribute name is empty, longer than {MAX_XATTR_NAME} bytes, or contains a NUL byte"
-    )]
-    XattrName,
-    /// An extended attribute value is too long.
-    #[error("an extended attribute value has {0} bytes, {MAX_XATTR_VALUE} at most")]
-    XattrValue(usize),
-    /// The extended attributes of an object are too long in total.
-    #[error("the extended attributes of a file exceed {MAX_XATTR_LIST} bytes of names or {MAX_XATTRS} bytes in total")]
-    Xattrs,
-    /// Extents are out of order, overlap or touch, or extend beyond the end of the file.
-    #[error("the extents of a file overlap, are out of order, or extend beyond its end")]
-    Extents,
-    /// There are more than [`MAX_EXTENTS`] extents.
-    #[error("a file has {0} extents, {MAX_EXTENTS} at most")]
-    TooManyExtents(usize),
-}
+pub use content::{Content, CTIME_MIN_SIZE};
+pub use error::{
+    EntryError, MAX_ACCOUNT, MAX_EXTENTS, MAX_TARGET, MAX_XATTRS, MAX_XATTR_LIST, MAX_XATTR_NAME,
+    MAX_XATTR_VALUE,
+};
+pub use time::Time;
 
 /// The number of an entry in a transfer, in scan order from 0, below 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -162,37 +112,6 @@ impl Mode {
     /// Returns the bits.
     pub fn bits(self) -> u32 {
         self.0.into()
-    }
-}
-
-/// A time since 1970 in UTC. Earlier times have negative seconds; nanoseconds count forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time {
-    seconds: i64,
-    nanoseconds: u32,
-}
-
-impl Time {
-    /// Creates a time.
-    ///
-    /// # Errors
-    /// [`EntryError::Nanoseconds`] for a second or more.
-    pub fn new(seconds: i64, nanoseconds: u32) -> Result<Self, EntryError> {
-        if nanoseconds < 1_000_000_000 {
-            Ok(Self { seconds, nanoseconds })
-        } else {
-            Err(EntryError::Nanoseconds(nanoseconds))
-        }
-    }
-
-    /// Returns the whole seconds, rounded down.
-    pub fn seconds(self) -> i64 {
-        self.seconds
-    }
-
-    /// Returns the nanoseconds within the second.
-    pub fn nanoseconds(self) -> u32 {
-        self.nanoseconds
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reports and results of a transfer for its user.
 
 use crate::port::FaultKind;
-use crate::wire::{ManifestEntry, Problem, Reason, Side, SinkChange};
+use crate::wire::{ManifestEntry, Problem, Reason, SinkChange};
 
 /// Running totals of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,34 +37,6 @@ pub enum Report {
     Problem(Problem),
 }
 
-/// The kind of a change at the sink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// A file received new content.
-    Copied,
-    /// A directory, link, pipe or device was created.
-    Created,
-    /// Only attributes were changed.
-    AttributesSet,
-    /// An entry was removed because the source does not have it.
-    Removed,
-}
-
-impl ChangeKind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Copied, Self::Created, Self::AttributesSet, Self::Removed];
-
-    /// Returns the name used in output and events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Copied => "copied",
-            Self::Created => "made",
-            Self::AttributesSet => "attributes",
-            Self::Removed => "removed",
-        }
-    }
-}
-
 /// The outcome of one side of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransferOutcome {
@@ -91,15 +63,5 @@ pub fn reason(why: FaultKind) -> Reason {
         FaultKind::Unsupported => Reason::Unsupported,
         FaultKind::Device => Reason::Device,
         FaultKind::Cancelled => Reason::Cancelled,
-    }
-}
-
-impl Side {
-    /// Returns the opposite side.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Source => Self::Sink,
-            Self::Sink => Self::Source,
-        }
     }
 }

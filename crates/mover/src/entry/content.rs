@@ -1,12 +1,8 @@
 //! The size of a regular file and the location of its data.
 
-use super::{EntryError, Time};
+use super::error::{EntryError, MAX_EXTENTS};
+use super::time::Time;
 use crate::extent::{Extent, ExtentSet, MAX_SIZE};
-
-/// Maximum extents of data in the description of one file. For a file with more, the smallest holes
-/// are described as data. Complete blocks of such holes are announced before the file is sent;
-/// otherwise their zeros are transferred, and the sink turns them into holes again.
-pub const MAX_EXTENTS: usize = 4_096;
 
 /// Minimum file size for which the ctime is sent: resuming smaller files saves no time.
 pub const CTIME_MIN_SIZE: u64 = 8 << 20;

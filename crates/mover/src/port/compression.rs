@@ -1,6 +1,6 @@
 //! Compression of data in transit.
 
-use super::{Fault, FaultKind};
+use super::fault::{Fault, FaultKind};
 use std::time::Duration;
 
 /// Compresses bytes into a buffer; returns the compressed size, or `None` if it does not fit or

@@ -10,18 +10,25 @@
 //! one after the other.
 
 mod compression;
+mod digest;
+mod fault;
+mod file_path;
 mod operation;
 mod stat;
+mod xattr;
 
 pub use compression::{CompressFn, CompressionResult, DecompressFn, Decompression};
+pub use digest::{Digest, Hash};
+pub use fault::{Fault, FaultKind};
+pub use file_path::FilePath;
 pub use operation::{
-    is_root_only_xattr, Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object,
-    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, Xattr,
-    UNFINISHED_DIRECTORY_MODE,
+    Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object, OpenMode,
+    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, UNFINISHED_DIRECTORY_MODE,
 };
 pub use stat::{Details, FileInfo, FileKind, FileStat, Identity, ListedEntry, Listing, NameMatching, Stamp};
 
-use std::fmt;
+pub use xattr::{is_root_only_xattr, Xattr};
+
 use std::time::Duration;
 
 /// Identifies an operation; the submitter chooses it.
@@ -32,84 +39,6 @@ pub const BLOCK: usize = 1 << 20;
 
 /// Maximum size of the frames in one packet, in bytes.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
-
-/// A file below one of a port's roots.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FilePath {
-    /// Index of the root.
-    pub root: u32,
-    /// Components separated by single slashes, none of them `.` or `..`; empty for the root itself.
-    pub name: Box<[u8]>,
-}
-
-impl FilePath {
-    /// Returns the path `name` below `root`.
-    pub fn new(root: u32, name: impl Into<Box<[u8]>>) -> Self {
-        Self { root, name: name.into() }
-    }
-}
-
-/// The hash of a block; shorter hashes are padded with zeros.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Digest(pub [u8; 32]);
-
-/// Hash function for blocks; the port runs it while the data is in the CPU cache.
-pub type Hash = fn(&[u8]) -> Digest;
-
-/// The reason why an operation failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Machine-readable kind.
-    pub why: FaultKind,
-    /// Human-readable text: the attempted call and the kernel's error.
-    pub text: String,
-}
-
-impl Fault {
-    /// Creates a fault with a message.
-    pub fn new(why: FaultKind, text: impl fmt::Display) -> Self {
-        Self { why, text: text.to_string() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-/// Kinds of [`Fault`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// Any error without its own kind.
-    Other,
-    /// The object does not exist, or no longer exists.
-    NotFound,
-    /// Permission denied.
-    Permission,
-    /// The file system is full.
-    NoSpace,
-    /// The user's quota is used up.
-    Quota,
-    /// The file system is mounted read-only.
-    ReadOnly,
-    /// The name is too long for this file system.
-    NameTooLong,
-    /// A component of the path is a symbolic link, or the path leaves the root.
-    Link,
-    /// Another object has this name.
-    Exists,
-    /// The object differs from the expected identity, or changed during a read.
-    Changed,
-    /// The data does not match its expected hash.
-    Mismatch,
-    /// The file system does not support this object or attribute.
-    Unsupported,
-    /// The device reported an I/O error.
-    Device,
-    /// The operation was not started because the transfer is stopping; the file is not at fault.
-    Cancelled,
-}
 
 /// One message on a link: protocol frames, and the data that belongs to the last frame.
 #[derive(Debug)]

@@ -1,21 +1,13 @@
 //! Operations of a port and their outcomes.
 
-use super::{
-    CompressFn, CompressionResult, Decompression, Details, Digest, Fault, FileInfo, FilePath, Hash, Identity,
-    Listing, Stamp,
-};
+use super::compression::{CompressFn, CompressionResult, Decompression};
+use super::digest::{Digest, Hash};
+use super::fault::Fault;
+use super::file_path::FilePath;
+use super::stat::{Details, FileInfo, Identity, Listing, Stamp};
+use super::xattr::Xattr;
 use std::fmt;
 use std::ops::Range;
-
-/// An extended attribute: name and value.
-pub type Xattr = (Box<[u8]>, Box<[u8]>);
-
-/// Returns whether only root can set this extended attribute (xattr(7)) and programs depend on it.
-pub fn is_root_only_xattr(name: &[u8]) -> bool {
-    // XFS also exposes ACLs under these names (fs/xfs/xfs_acl.h).
-    let shown_twice = name.starts_with(b"trusted.SGI_ACL_");
-    name == b"security.capability" || name.starts_with(b"trusted.") && !shown_twice
-}
 
 /// An operation that a mover submits to a port.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Metadata of file system objects.
 
-use super::{Fault, Xattr};
+use super::fault::Fault;
+use super::xattr::Xattr;
 
 /// A time since 1970 in UTC: seconds rounded down, plus nanoseconds below 10^9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -2,7 +2,8 @@
 
 use super::options::SinkOptions;
 use crate::drive::PeerState;
-use crate::report::{ChangeKind, Report};
+use crate::report::Report;
+use crate::wire::ChangeKind;
 use crate::wire::{Frame, SinkChange};
 
 /// Maximum bytes of change frames that are buffered to be sent together.

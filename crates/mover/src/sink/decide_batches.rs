@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::port::{
     Attributes, Fault, FaultKind, FileInfo, FileKind, FilePath, FileWrite, NewObject, OpenMode,
 };
-use crate::report::ChangeKind;
+use crate::wire::ChangeKind;
 use crate::wire::NeededData;
 use std::collections::BTreeMap;
 

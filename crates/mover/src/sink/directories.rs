@@ -10,7 +10,7 @@ use crate::name_set::NameSet;
 use crate::port::{
     Attributes, FileInfo, FileKind, FilePath, FileStat, NewObject, Object as Made, UNFINISHED_DIRECTORY_MODE,
 };
-use crate::report::ChangeKind;
+use crate::wire::ChangeKind;
 use crate::wire::EntryStore;
 
 /// Directories of the source, with the attributes to set at the end.

@@ -8,7 +8,7 @@ use crate::drive::PeerState;
 use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::port::{Attributes, Details, FileKind, FilePath, NewObject, Object as Made, Operation, Ticket};
-use crate::report::ChangeKind;
+use crate::wire::ChangeKind;
 use crate::wire::EntryStore;
 use std::collections::HashSet;
 

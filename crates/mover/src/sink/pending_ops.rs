@@ -4,7 +4,7 @@ use crate::drive::PeerState;
 use crate::entry::FileNumber;
 use crate::name::Name;
 use crate::port::{Fault, FilePath, Operation, Stamp, Ticket};
-use crate::report::ChangeKind;
+use crate::wire::ChangeKind;
 use std::collections::BTreeMap;
 
 /// The object that one result of an operation belongs to.

@@ -4,7 +4,8 @@ use super::incoming::{PendingWrite, WriteEffect};
 use super::Sink;
 use crate::entry::FileNumber;
 use crate::port::Fault;
-use crate::report::{reason, ChangeKind};
+use crate::report::reason;
+use crate::wire::ChangeKind;
 use crate::wire::{Frame, Problem, ProblemSubject, WireError};
 
 impl<B: AsRef<[u8]>> Sink<B> {

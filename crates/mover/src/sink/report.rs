@@ -6,7 +6,8 @@ use super::Sink;
 use crate::entry::FileNumber;
 use crate::name::Name;
 use crate::port::{Fault, FaultKind, FilePath, Operation};
-use crate::report::{reason, ChangeKind};
+use crate::report::reason;
+use crate::wire::ChangeKind;
 use crate::wire::{NeededData, ProblemSubject, Reason, SinkChange};
 use std::collections::BTreeMap;
 

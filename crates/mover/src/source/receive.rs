@@ -1,7 +1,8 @@
 //! Applying the frames of the sink.
 
 use super::Source;
-use crate::report::{ChangeKind, Report, Totals, TransferOutcome};
+use crate::report::{Report, Totals, TransferOutcome};
+use crate::wire::ChangeKind;
 use crate::wire::{DataRequest, EndTotals, Frame, NeededData, Problem, ProblemSubject, WireError};
 
 impl<B: AsRef<[u8]>> Source<B> {

@@ -4,15 +4,17 @@
 //! rest; mode and owners are omitted where they equal those of the previous object. Batches are
 //! independent.
 
-use super::bytes::{put_bytes, put_number, put_signed, Reader};
-use super::frame::{put_extents, read_extents};
-use super::{WireError, MAX_PAYLOAD};
+use super::bytes::{put_bytes, put_frame, put_number, put_signed, Reader};
+use super::error::{WireError, MAX_PAYLOAD};
+use super::extents::{put_extents, read_extents};
 use crate::entry::{
     Content, DeviceNumber, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs,
     MAX_ACCOUNT, MAX_TARGET, MAX_XATTR_LIST, MAX_XATTR_NAME, MAX_XATTR_VALUE,
 };
 use crate::name::{Name, MAX_NAME};
 
+/// The frame kind of a batch.
+pub const BATCH: u8 = 1;
 /// Maximum entries of a batch.
 pub const MAX_BATCH: usize = 1_024;
 
@@ -142,7 +144,7 @@ impl BatchEncoder {
     pub fn take(&mut self, out: &mut Vec<u8>) -> Result<FileNumber, WireError> {
         let next = number_of(self.first, self.count)?;
         if self.count > 0 {
-            super::frame::put_frame(out, super::frame::BATCH, &self.payload);
+            put_frame(out, BATCH, &self.payload);
             *self = Self::new(next);
         }
         Ok(next)

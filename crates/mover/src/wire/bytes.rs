@@ -1,6 +1,6 @@
 //! Encoding of integers and byte strings, from which all fields are built.
 
-use super::WireError;
+use super::error::WireError;
 
 /// Writes a number in 1 to 10 bytes of 7 bits, low bits first; all but the last have the high bit
 /// set (LEB128, DWARF standard, section 7.6).
@@ -21,6 +21,12 @@ pub fn put_signed(out: &mut Vec<u8>, number: i64) {
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends a frame: kind, payload length and payload.
+pub fn put_frame(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    out.push(kind);
+    put_bytes(out, payload);
 }
 
 /// Reads fields from a complete buffer without copying, and without trusting any length.

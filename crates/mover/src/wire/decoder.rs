@@ -1,8 +1,8 @@
 //! The incremental stream decoder.
 
 use super::bytes::Reader;
-use super::frame::{check_preamble, max_payload, HEADER_LENGTH, PREAMBLE};
-use super::{Frame, StreamHeader, WireError, MAX_PAYLOAD};
+use super::error::{WireError, MAX_PAYLOAD};
+use super::frame::{check_preamble, max_payload, Frame, StreamHeader, HEADER_LENGTH, PREAMBLE};
 
 /// Bytes of a frame before its payload: the kind, and the length in at most 10 bytes.
 const MAX_HEADER: usize = 1 + 10;

@@ -1,21 +1,57 @@
 //! Encoding and decoding of the stream header and the frames.
 
-use super::batch::Batch;
-use super::bytes::{put_bytes, put_number, Reader};
-use super::{
-    Chunk, ChunkPart, DataRequest, DataRequests, DisplayText, EndTotals, FileHash, FileSent, Frame, Holes,
-    ManifestEntry, NeededData, Problem, ProblemSubject, Reason, Side, SinkChange, StreamHeader, TransferId,
-    WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION,
-};
+use super::batch::{Batch, BATCH};
+use super::bytes::{put_bytes, put_frame, put_number, Reader};
+use super::data_requests::{DataRequest, DataRequests, NeededData};
+use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION};
+use super::extents::{put_extents, read_extents};
+use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
+use super::problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
+use super::results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
 use crate::name::{Name, MAX_NAME};
 use crate::port::Digest;
-use crate::report::ChangeKind;
 
-/// The frame kind of a batch.
-pub const BATCH: u8 = 1;
+/// The identity of a transfer: 16 random bytes, or a hash of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransferId(pub [u8; 16]);
+
+/// The first message of each side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamHeader {
+    /// The sending side.
+    pub side: Side,
+    /// The transfer.
+    pub transfer: TransferId,
+}
+
+/// A message after the stream header. Frames come in any order, but [`Frame::End`] is the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// Entries of the scan; sent by the source.
+    Batch(Batch),
+    /// The header of file data. The data, possibly compressed, follows outside of any frame.
+    Chunk(Chunk),
+    /// Ranges of a file that are not sent because they read as zeros.
+    Holes(Holes),
+    /// All requested parts of a file were sent.
+    FileSent(FileSent),
+    /// A problem of the sending side.
+    Problem(Problem),
+    /// The end of the stream.
+    End(EndTotals),
+    /// The data that the sink needs of announced files.
+    DataRequests(DataRequests),
+    /// The hash of a file; sent by the source on request.
+    FileHash(FileHash),
+    /// The final hash of a file at the sink; sent by the sink for a manifest.
+    ManifestEntry(ManifestEntry),
+    /// A change at the sink; sent by the sink if the user is at the source.
+    Change(SinkChange),
+}
+
 const CHUNK: u8 = 2;
 const FILE_SENT: u8 = 3;
 const PROBLEM: u8 = 4;
@@ -192,12 +228,6 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
     })
 }
 
-/// Appends a frame: kind, payload length and payload.
-pub fn put_frame(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
-    out.push(kind);
-    put_bytes(out, payload);
-}
-
 fn read_file(reader: &mut Reader<'_>) -> Result<FileNumber, WireError> {
     Ok(FileNumber::new(reader.number("the number of a file")?)?)
 }
@@ -262,36 +292,6 @@ fn read_requests(reader: &mut Reader<'_>) -> Result<DataRequests, WireError> {
         requests.push(DataRequest { first, count, what });
     }
     DataRequests::new(requests)
-}
-
-/// Writes the number of extents, and for each the gap since the previous one and the length.
-pub fn put_extents(out: &mut Vec<u8>, extents: &[Extent]) {
-    put_number(out, extents.len() as u64);
-    let mut at = 0;
-    for extent in extents {
-        put_number(out, extent.start() - at);
-        put_number(out, extent.length());
-        at = extent.end();
-    }
-}
-
-/// Reads extents written by [`put_extents`].
-pub fn read_extents(reader: &mut Reader<'_>) -> Result<Vec<Extent>, WireError> {
-    let what = "the extents of a file";
-    let count = reader.number(what)?;
-    if count > MAX_EXTENTS as u64 {
-        return Err(WireError::TooLong { what, length: count, limit: MAX_EXTENTS as u64 });
-    }
-    let mut extents = Vec::new();
-    let mut at = 0u64;
-    for _ in 0..count {
-        let start = at.checked_add(reader.number(what)?);
-        let extent = Extent::at(start.ok_or(WireError::InvalidValue(what))?, reader.number(what)?);
-        let extent = extent.ok_or(WireError::InvalidValue(what))?;
-        at = extent.end();
-        extents.push(extent);
-    }
-    Ok(extents)
 }
 
 fn put_change(out: &mut Vec<u8>, change: &SinkChange) {

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::entry::{Content, DeviceNumber, Entry, Inode, Kind, Mode, Object, Owner, Target, Time, Xattrs};
-use crate::report::ChangeKind;
+use crate::entry::{EntryError, FileNumber};
+use crate::extent::Extent;
+use crate::hash::HashKind;
+use crate::name::{Name, NameError};
+use crate::port::Digest;
 use crate::testing;
 use proptest::prelude::*;
 
@@ -433,7 +437,7 @@ fn rejects_a_batch_with_too_many_entries() {
         .chain(std::iter::repeat_n([4, 1, 0, 1, 0], MAX_BATCH).flatten())
         .collect();
     let mut bytes = hello_bytes();
-    super::frame::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
+    super::bytes::put_frame(&mut bytes, 1, &[&[9][..], &links].concat());
     assert_eq!(decode(&bytes, &[]), Err(WireError::TooLong { what: "a batch", length: 1_025, limit: 1_024 }));
 }
 
@@ -605,7 +609,7 @@ proptest! {
         length in 0usize..300,
     ) {
         let mut bytes = hello_bytes();
-        super::frame::put_frame(&mut bytes, kind, &junk[..length.min(junk.len())]);
+        super::bytes::put_frame(&mut bytes, kind, &junk[..length.min(junk.len())]);
         bytes.extend_from_slice(&junk);
         let mut decoder = Decoder::new();
         let mut rest = &bytes[..];
