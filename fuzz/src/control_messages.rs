@@ -1,11 +1,13 @@
 //! Lines of the control channel that precede a transfer.
 
+use crate::decode::{self, DecodedRequest};
 use crate::displayed_text::{assert_displayable, is_displayable};
 use crate::test_world::TestWorld;
-use numaio_cli::decoders::{self, Config, DecodedRequest, Grants};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
+use numaio_transfer::daemon::config::Config;
+use numaio_transfer::peer::Grants;
 use serde_json::{json, Value};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -48,14 +50,14 @@ fn key(text: &str) -> PublicKey {
 pub fn control_messages(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         hello(text.lines().next().unwrap_or_default());
-        if let Some((system, file)) = decoders::remote_system(text) {
+        if let Some((system, file)) = decode::remote_system(text) {
             assert!(
                 is_displayable(&system) && file.starts_with('/') && !file.contains('\n'),
                 "{system:?} {file:?}"
             );
         }
     }
-    if let Some(user) = decoders::admission_request(input) {
+    if let Some(user) = decode::admission_request(input) {
         assert!(input.len() <= LONGEST_LINE, "{} bytes", input.len());
         assert!(json_of(input).is_none_or(|json| json["user"] == user), "{user:?}");
     }
@@ -79,7 +81,7 @@ fn hello(text: &str) {
         return;
     }
     for (owner, owners_key) in [(Some("ada"), ADA), (Some("bob"), BOB), (None, UNKNOWN)] {
-        match decoders::hello(&DAEMON, key(owners_key), text) {
+        match decode::client_hello(&DAEMON, key(owners_key), text) {
             Ok(admitted) => {
                 let (user, root, is_source) = (&admitted.user, &admitted.root, admitted.is_source);
                 assert_eq!(Some(&user[..]), owner);
@@ -92,7 +94,7 @@ fn hello(text: &str) {
             Err(line) => {
                 assert!(line.ends_with('\n') && line.matches('\n').count() == 1);
                 assert!(line.len() <= LONGEST_LINE + 1, "{} bytes", line.len());
-                let refusal = decoders::greeting(line.as_bytes()).expect_err("a refusal");
+                let refusal = decode::greeting(line.as_bytes()).expect_err("a refusal");
                 assert!(!refusal.contains("expected a greeting"), "{refusal}");
             }
         }
@@ -101,7 +103,7 @@ fn hello(text: &str) {
 
 /// Asserts that a greeting is within its limit, and that its error message is safe to display.
 fn greeting(input: &[u8]) {
-    match decoders::greeting(input) {
+    match decode::greeting(input) {
         Ok(streams) => {
             let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
             assert!(line.len() <= LONGEST_LINE, "{} bytes", line.len());
@@ -116,9 +118,9 @@ fn greeting(input: &[u8]) {
 /// Asserts that a reply survives a round trip, and that the first data address is ssh's.
 fn peer_reply(input: &[u8]) {
     let at = IpAddr::from([192, 0, 2, 7]);
-    match decoders::peer_reply(input, at) {
+    match decode::peer_reply(input, at) {
         Ok(decoded) => {
-            let copy = decoders::peer_reply(decoded.reply.as_bytes(), at).expect("the encoded reply");
+            let copy = decode::peer_reply(decoded.reply.as_bytes(), at).expect("the encoded reply");
             assert_eq!((&copy.reply, &copy.addresses), (&decoded.reply, &decoded.addresses));
             let addresses = &decoded.addresses;
             assert!(addresses.len() <= 3, "{addresses:?}");
@@ -130,8 +132,8 @@ fn peer_reply(input: &[u8]) {
 
 /// Asserts that a peer's event survives a round trip, and that its text is safe to display.
 fn event(input: &[u8]) {
-    let Some((text, json, message)) = decoders::event(input) else { return };
-    let copy = decoders::event(text.as_bytes()).expect("the encoded event");
+    let Some((text, json, message)) = decode::event(input) else { return };
+    let copy = decode::event(text.as_bytes()).expect("the encoded event");
     assert_eq!(copy.0, text);
     assert!(is_displayable(&message), "{message:?}");
     assert_displayable(&serde_json::from_str(&json).expect("JSON"));
@@ -161,7 +163,7 @@ fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<Decode
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
     };
-    let decoded = decoders::peer_request(input, &grants);
+    let decoded = decode::peer_request(input, &grants);
     if let Ok(decoded) = &decoded {
         check_limits(&decoded.request, side);
         let directories = decoded.directories.as_deref().unwrap_or_default();
@@ -289,20 +291,20 @@ mod tests {
                 set_id: false,
             };
             let is_granted = |side| {
-                decoders::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())
+                decode::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())
             };
             let is_refusal = text.starts_with("{\"Refused\"") || text.starts_with("{\"Busy\"");
             is_refusal
-                && decoders::greeting(seed).is_err_and(|message| !message.contains("expected a greeting"))
-                || decoders::hello(&DAEMON, key(ADA), text).is_ok()
-                || decoders::hello(&DAEMON, key(ADA), text)
+                && decode::greeting(seed).is_err_and(|message| !message.contains("expected a greeting"))
+                || decode::client_hello(&DAEMON, key(ADA), text).is_ok()
+                || decode::client_hello(&DAEMON, key(ADA), text)
                     .is_err_and(|line| line.contains("there is no root"))
-                || decoders::greeting(seed).is_ok()
-                || decoders::peer_reply(seed, at).is_ok_and(|reply| !reply.addresses.is_empty())
-                || decoders::peer_reply(seed, at).is_err_and(|message| message == "no port")
-                || decoders::event(seed).is_some()
-                || decoders::remote_system(text).is_some()
-                || decoders::admission_request(seed).is_some()
+                || decode::greeting(seed).is_ok()
+                || decode::peer_reply(seed, at).is_ok_and(|reply| !reply.addresses.is_empty())
+                || decode::peer_reply(seed, at).is_err_and(|message| message == "no port")
+                || decode::event(seed).is_some()
+                || decode::remote_system(text).is_some()
+                || decode::admission_request(seed).is_some()
                 || is_granted(Side::Source)
                 || is_granted(Side::Sink)
         };

@@ -1,24 +1,34 @@
-//! Decoders of a peer's messages before a transfer, for fuzzing: see [`crate::decoders`].
+//! Decodes untrusted input as the transfer crate does, without side effects.
 
-use super::bootstrap::RemoteSystem;
-use super::daemon_address::DaemonAddress;
-use super::daemon_client;
-use super::daemon_hello::{self, DaemonGreeting};
-use super::data_connections::{candidate_addresses, DataRoute};
-use super::event::{self, Event};
-use super::first_reply::{self, FirstReply};
-use super::options::Placement;
-use super::peer::{receive, receive_request, Grants, PeerReply, PeerRole};
-use super::peer_process::PeerReader;
-use super::placement::KernelPlacer;
-use crate::failure::Failure;
-use crate::output::json_line;
-use crate::output::sanitize;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::source::Source;
-use std::io::{BufReader, Cursor};
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use numaio_mover::wire::Side;
+use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
+use numaio_report::TextStyle;
+use numaio_transfer::daemon::config::Config;
+use numaio_transfer::daemon::hello::{self, DaemonGreeting};
+use numaio_transfer::daemon::session;
+use numaio_transfer::daemon::session_ipc::{self, AdmissionRequest, MAX_REQUEST_BYTES};
+use numaio_transfer::daemon_address::DaemonAddress;
+use numaio_transfer::event::{self, Event};
+use numaio_transfer::jobs;
+use numaio_transfer::keys::{self, KnownDaemons};
+use numaio_transfer::line::{json_line, sanitize};
+use numaio_transfer::options::Placement;
+use numaio_transfer::peer::data_connections::{candidate_addresses, DataRoute};
+use numaio_transfer::peer::messages::{receive, PeerReader, PeerReply, PeerRole};
+use numaio_transfer::peer::{receive_request, Grants};
+use numaio_transfer::placement::KernelPlacer;
+use numaio_transfer::remote::bootstrap::RemoteSystem;
+use numaio_transfer::remote::first_reply::{self, FirstReply};
+use numaio_transfer::remote::greeting::check_greeting;
+use numaio_transfer::TransferError;
+use std::ffi::OsString;
+use std::io::{BufReader, Cursor, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn stream(received: &[u8]) -> PeerReader {
     BufReader::new(Box::new(Cursor::new(received.to_vec())))
@@ -44,7 +54,7 @@ pub struct DecodedRequest {
 /// The error that the daemon replies.
 pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, String> {
     let mut from = stream(received);
-    let mut request = receive_request(&mut from, Some(grants)).map_err(|failure| failure.message)?;
+    let mut request = receive_request(&mut from, Some(grants)).map_err(|error| error.to_string())?;
     let text = json_line(&request).map_err(|error| error.to_string())?;
     let route = receive::<DataRoute>(&mut from).ok().and_then(|route| json_line(&route).ok());
     let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
@@ -52,13 +62,13 @@ pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, 
     transfer.options.placement = Placement::None;
     let site = match &request.role {
         PeerRole::Source(transfer) => transfer.source(&KernelPlacer).and_then(|(site, options)| {
-            Source::<Vec<u8>>::new(options).map_err(Failure::new)?;
+            Source::<Vec<u8>>::new(options)?;
             Ok(site)
         }),
         PeerRole::Sink(transfer, one_file) => transfer.sink(*one_file, &KernelPlacer).map(|(site, _)| site),
     };
-    let directories = site.and_then(|site| site.roots.paths().map_err(Failure::new));
-    Ok(DecodedRequest { request: text, directories: directories.map_err(|failure| failure.message), route })
+    let directories = site.and_then(|site| site.roots.paths().map_err(TransferError::Io));
+    Ok(DecodedRequest { request: text, directories: directories.map_err(|error| error.to_string()), route })
 }
 
 /// Decodes a daemon's greeting and returns the allowed number of data connections.
@@ -67,10 +77,8 @@ pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, 
 /// The message that the user sees.
 pub fn greeting(received: &[u8]) -> Result<u16, String> {
     let received: FirstReply<DaemonGreeting> =
-        first_reply::receive(&mut stream(received), daemon_hello::MAX_LINE_BYTES);
-    daemon_client::check_greeting("host:1", Some(received))
-        .and_then(|welcome| welcome)
-        .map_err(|failure| failure.message)
+        first_reply::receive(&mut stream(received), hello::MAX_LINE_BYTES);
+    check_greeting("host:1", Some(received)).and_then(|welcome| welcome).map_err(|error| error.to_string())
 }
 
 /// A decoded reply of a peer.
@@ -148,4 +156,84 @@ pub fn remote_system(text: &str) -> Option<(String, String)> {
 pub fn address(text: &[u8]) -> Result<(Vec<u8>, String), &'static str> {
     let (address, path) = DaemonAddress::parse(text)?;
     Ok(([address.to_string().as_bytes(), &path].concat(), address.host_port()))
+}
+
+/// An admitted client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// The user with the client's key.
+    pub user: String,
+    /// The requested root.
+    pub root: String,
+    /// Whether the client reads files from the root (the daemon is the source), or writes to it.
+    pub is_source: bool,
+}
+
+/// Decodes a hello of a client with a key, and decides whether the daemon serves it.
+///
+/// # Errors
+/// The refusal that the daemon replies, as one line.
+pub fn client_hello(config: &Config, key: PublicKey, received: &str) -> Result<Admitted, String> {
+    match session::admit(config, key, received) {
+        Ok(it) => Ok(Admitted {
+            user: it.user.to_owned(),
+            root: it.root.to_owned(),
+            is_source: it.side == Side::Source,
+        }),
+        Err(why) => Err(json_line(&DaemonGreeting::refused(&why)).unwrap_or_default()),
+    }
+}
+
+/// Decodes a session's admission request and returns its user; `None` if it is invalid.
+///
+/// `received` is limited to the buffer of a local socket.
+pub fn admission_request(received: &[u8]) -> Option<String> {
+    let (mut session, daemon) = UnixStream::pair().ok()?;
+    session.set_nonblocking(true).ok()?;
+    session.write_all(received).ok()?;
+    session.shutdown(Shutdown::Write).ok()?;
+    let request: Option<AdmissionRequest> =
+        session_ipc::receive(&daemon, MAX_REQUEST_BYTES, Some(Duration::from_secs(1))).ok()?;
+    request.map(|request| request.user)
+}
+
+/// Returns a daemon's keys in a list of known daemons, by HOST:PORT.
+///
+/// # Errors
+/// The message about an invalid list.
+pub fn known_keys(list: &str, place: &str) -> Result<Vec<PublicKey>, String> {
+    message(KnownDaemons::parse(Path::new("list"), list).keys(place))
+}
+
+/// Returns the list with another key.
+pub fn with_known_key(list: &str, place: &str, key: PublicKey) -> String {
+    KnownDaemons::parse(Path::new("list"), list).with_key(place, key)
+}
+
+/// Parses a key file, and returns the key with its public key.
+///
+/// # Errors
+/// The message about an invalid file.
+pub fn private_key(text: &str) -> Result<(PrivateKey, PublicKey), String> {
+    message(
+        keys::parse(Path::new("key"), text).and_then(|key| keys::public(&key).map(|public| (key, public))),
+    )
+}
+
+/// Parses a job record; returns its JSON, its text alone and in a list, and its command.
+///
+/// # Errors
+/// The message about an invalid record.
+pub fn job(text: &str) -> Result<(String, [String; 2], Vec<OsString>), String> {
+    let job = message(jobs::parse(Path::new("job"), text))?;
+    let again = jobs::json(&job).map_err(|error| error.to_string())?;
+    let style = TextStyle::default();
+    let shown =
+        [numaio_report::job_text(&job, &style), numaio_report::jobs_text(std::slice::from_ref(&job), &style)];
+    let command = job.command.iter().map(jobs::to_os_string).collect();
+    Ok((String::from_utf8_lossy(&again).into_owned(), shown, command))
+}
+
+fn message<T>(done: Result<T, TransferError>) -> Result<T, String> {
+    done.map_err(|error| error.to_string())
 }

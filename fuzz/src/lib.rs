@@ -6,6 +6,7 @@
 
 mod control_messages;
 mod data_streams;
+mod decode;
 mod displayed_text;
 mod netlink;
 mod packets;

@@ -1,8 +1,9 @@
 //! A daemon's configuration, and stored files that may be damaged.
 
+use crate::decode;
 use crate::displayed_text::is_displayable;
-use numaio_cli::decoders::{self, Config, ConfigError};
 use numaio_mover_linux::port::net::PublicKey;
+use numaio_transfer::daemon::config::{Config, ConfigError};
 use std::path::Path;
 
 const KEY: &str = "ed25519:fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";
@@ -86,28 +87,28 @@ pub fn stored_files(input: &[u8]) {
 /// Asserts that a key added for the address is found for it, and for no other address.
 fn known_daemons(text: &str) {
     let (address, list) = text.split_once('\n').unwrap_or((text, ""));
-    let Ok((url, host_port)) = decoders::address(address.as_bytes()) else { return };
+    let Ok((url, host_port)) = decode::address(address.as_bytes()) else { return };
     let rest = url.strip_prefix(SCHEME).expect("a URL with its scheme");
     assert_eq!(
-        decoders::address(rest),
+        decode::address(rest),
         Ok((url.clone(), host_port.clone())),
         "a printed URL parses to another"
     );
     let key: PublicKey = KEY.parse().expect("a key");
-    let extended = decoders::with_known_key(list, &host_port, key);
-    match decoders::known_keys(list, &host_port) {
+    let extended = decode::with_known_key(list, &host_port, key);
+    match decode::known_keys(list, &host_port) {
         Ok(mut keys) => {
             let other = "other.example:1";
             if host_port != other {
-                assert_eq!(decoders::known_keys(&extended, other), decoders::known_keys(list, other));
+                assert_eq!(decode::known_keys(&extended, other), decode::known_keys(list, other));
             }
             keys.push(key);
-            assert_eq!(decoders::known_keys(&extended, &host_port), Ok(keys));
+            assert_eq!(decode::known_keys(&extended, &host_port), Ok(keys));
         }
         Err(message) => {
             let line = message.split(' ').find_map(|word| word.parse().ok()).expect("a line number");
             assert!((1..=list.lines().count()).contains(&line) && is_displayable(&message), "{message:?}");
-            assert_eq!(decoders::known_keys(&extended, &host_port), Err(message), "the list stays invalid");
+            assert_eq!(decode::known_keys(&extended, &host_port), Err(message), "the list stays invalid");
         }
     }
 }
@@ -115,10 +116,10 @@ fn known_daemons(text: &str) {
 /// Asserts that a private key does not parse as a public one, and that errors do not contain the
 /// file.
 fn private_key(text: &str) {
-    match decoders::private_key(text) {
+    match decode::private_key(text) {
         Ok((key, public)) => {
             assert!(key.text().parse::<PublicKey>().is_err());
-            assert_eq!(decoders::private_key(&key.text()).map(|(_, public)| public), Ok(public));
+            assert_eq!(decode::private_key(&key.text()).map(|(_, public)| public), Ok(public));
             assert!(text.to_lowercase().contains(&key.text()), "the key is not in the file");
         }
         Err(message) => assert!(message.len() < 100 && is_displayable(&message), "{message:?}"),
@@ -127,9 +128,9 @@ fn private_key(text: &str) {
 
 /// Asserts that a job record survives a round trip, and that its text is safe to display.
 fn job(text: &str) {
-    match decoders::job(text) {
+    match decode::job(text) {
         Ok((json, texts, command)) => {
-            let (copy, _, copied_command) = decoders::job(&json).expect("the encoded record");
+            let (copy, _, copied_command) = decode::job(&json).expect("the encoded record");
             assert!(copy == json && copied_command == command, "{json}");
             assert!(texts.iter().flat_map(|text| text.lines()).all(is_displayable), "{texts:?}");
         }
@@ -167,9 +168,9 @@ mod tests {
         let [list, key, der, job, _] = &seeds[..] else { panic!("seeds") };
         let [list, key, job] = [list, key, job].map(|seed| std::str::from_utf8(seed).expect("text"));
         let (address, list) = list.split_once('\n').expect("lines");
-        let (_, host_port) = decoders::address(address.as_bytes()).expect("an address");
-        assert_eq!(decoders::known_keys(list, &host_port).map(|keys| keys.len()), Ok(1));
-        assert!(decoders::private_key(key).is_ok() && decoders::job(job).is_ok());
+        let (_, host_port) = decode::address(address.as_bytes()).expect("an address");
+        assert_eq!(decode::known_keys(list, &host_port).map(|keys| keys.len()), Ok(1));
+        assert!(decode::private_key(key).is_ok() && decode::job(job).is_ok());
         assert!(PublicKey::from_der(der).is_some());
         let [example, .., invalid] = &config_seeds()[..] else { panic!("seeds") };
         let parse = |seed: &[u8]| Config::parse(std::str::from_utf8(seed).expect("text"));

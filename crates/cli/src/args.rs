@@ -54,7 +54,7 @@ impl Args {
             Command::Jobs(args) => commands::jobs::run(common, args),
             Command::Serve(args) => commands::serve::run(common, args),
             Command::Keygen(args) => commands::keygen::run(common, args),
-            Command::Peer(_) => commands::copy::peer::run(&commands::copy::ModelPlacer),
+            Command::Peer(_) => commands::peer::run(),
             Command::Record(args) => commands::record::run(common, args),
             Command::Compare(args) => commands::compare::run(common, args),
             Command::Validate(args) => commands::validate::run(common, args),
@@ -163,7 +163,7 @@ pub enum Command {
     Keygen(commands::keygen::KeygenArgs),
     /// Run the remote side of a transfer (internal)
     #[command(hide = true)]
-    Peer(commands::copy::peer::PeerArgs),
+    Peer(commands::peer::PeerArgs),
     /// Record this machine and its measurements in one file, to replay elsewhere
     Record(commands::record::RecordArgs),
     /// Compare hop distance, latency, STREAM and the copy model of a target

@@ -1,11 +1,8 @@
 //! The `numaio` command: arguments, output, and the only place that picks the machine.
-//!
-//! It is a library so that fuzz targets can call its parsers of untrusted input: see [`decoders`].
 
 mod args;
 mod balancing;
 mod commands;
-pub mod decoders;
 mod documents;
 mod failure;
 mod input;

@@ -1,11 +1,11 @@
 //! Options that commands share, and the parsers of their values.
 
-use crate::commands::copy::options::Choice;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{CopyLoop, Direction};
+use numaio_transfer::options::Choice;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

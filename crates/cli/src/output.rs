@@ -4,7 +4,6 @@ use crate::failure::{self, Failure};
 use crate::locale;
 use crate::options::{Color, Common};
 use numaio_linux::user_files;
-use numaio_mover::wire::DisplayText;
 use numaio_report::TextStyle;
 use numaio_transfer::ssh::stderr_relay::LineSink;
 use std::fmt::Display;
@@ -13,16 +12,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-
-/// Replaces control characters in text from untrusted sources.
-pub fn sanitize(words: &str) -> String {
-    DisplayText::new(words).as_str().to_owned()
-}
-
-/// Formats a value as one line of JSON, for another numaio process.
-pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
-    serde_json::to_string(value).map(|line| line + "\n")
-}
 
 /// Formats a document as indented JSON.
 pub fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
@@ -118,8 +107,8 @@ fn wrap_lines(text: &str, width: usize) -> String {
 
 /// Returns a sink that prints lines of other processes to standard error, unchanged.
 pub fn stderr_sink() -> LineSink {
-    // A failure to write to standard error cannot be reported anywhere.
-    Arc::new(|line| drop(writeln!(io::stderr(), "{line}")))
+    // In one call, because several processes write there. A failure cannot be reported anywhere.
+    Arc::new(|line| drop(io::stderr().write_all(format!("{line}\n").as_bytes())))
 }
 
 /// Returns the layout of text on standard output.

@@ -15,7 +15,9 @@ pub struct DaemonAddress {
     pub user: Option<String>,
     /// A host name, or an address without the brackets of IPv6.
     pub host: String,
+    /// TCP port.
     pub port: u16,
+    /// Name of the root.
     pub root: String,
 }
 

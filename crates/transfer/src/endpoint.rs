@@ -1,11 +1,8 @@
 //! Endpoints of a transfer, as typed on the command line.
 
-use super::daemon_address::{DaemonAddress, SCHEME};
-use super::{path_of, CopyArgs};
-use crate::failure::Failure;
-use std::ffi::{OsStr, OsString};
+use crate::daemon_address::{DaemonAddress, SCHEME};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 
 /// A path of the command line with its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,42 +36,62 @@ impl Host {
 const FOREIGN_SCHEMES: [&str; 12] =
     ["file", "ftp", "ftps", "gsiftp", "http", "https", "rsync", "s3", "scp", "sftp", "smb", "ssh"];
 
-const REMOTE_SYNTAX: &str =
-    "numaio copy supports HOST:PATH by ssh ([ADDRESS]:PATH for IPv6), and numaio://HOST/ROOT/PATH for daemons";
-
-impl CopyArgs {
-    /// Whether any path is on a host behind ssh.
-    pub fn uses_ssh(&self) -> bool {
-        let is_by_ssh = |path| matches!(Endpoint::parse(path), Ok(Endpoint { host: Some(Host::Ssh(_)), .. }));
-        self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
-    }
-
-    /// Returns the inode numbers of local source directories, and 0 for other sources.
-    ///
-    /// A mount point that is not mounted has another inode number.
-    pub fn source_inodes(&self) -> Vec<u64> {
-        let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
-        let place = |text: &OsString| {
-            let here = Endpoint::parse(text).ok().filter(|end| end.host.is_none())?;
-            let found = path_of(&here.path).symlink_metadata().ok()?;
-            found.is_dir().then(|| found.ino())
-        };
-        sources.iter().map(|text| place(text).unwrap_or(0)).collect()
-    }
+/// Why a text is not a path with or without a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// It is empty.
+    #[error("a path is empty")]
+    Empty,
+    /// It begins like the address of a daemon.
+    #[error("{text}: {why}")]
+    InvalidDaemonAddress {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The part before its first colon cannot be a host.
+    #[error("{text:?} names no host")]
+    NoHost {
+        /// The text.
+        text: String,
+    },
+    /// It is a URL of another program.
+    #[error("{text:?} is a URL, and numaio does not support {scheme}")]
+    Url {
+        /// The text.
+        text: String,
+        /// Scheme of the URL.
+        scheme: String,
+    },
+    /// It has two colons, as rsync's modules.
+    #[error("{text:?} names a module of an rsync daemon")]
+    RsyncModule {
+        /// The text.
+        text: String,
+    },
+    /// It has `~NAME` after the host.
+    #[error("{text:?} is in the home directory of another user, which cannot be resolved here")]
+    OtherHome {
+        /// The text.
+        text: String,
+    },
+    /// The sources are not on one host.
+    #[error("the sources are on different hosts, or in different roots of a daemon")]
+    DifferentHosts,
 }
 
 impl Endpoint {
     /// Parses an argument. A colon before the first slash ends a host name, as for rsync and scp.
-    pub fn parse(text: &OsStr) -> Result<Self, Failure> {
+    pub fn parse(text: &OsStr) -> Result<Self, EndpointError> {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
-            return Err(Failure::usage("a path is empty").hint("use . for the current directory"));
+            return Err(EndpointError::Empty);
         }
         if let Some(rest) = bytes.strip_prefix(SCHEME) {
-            let (address, path) = DaemonAddress::parse(rest).map_err(|why| {
-                Failure::usage(format!("{}: {why}", text.to_string_lossy()))
-                    .hint("write numaio://[USER@]HOST[:PORT]/ROOT/PATH")
-            })?;
+            let text = text.to_string_lossy().into_owned();
+            let invalid = |why| EndpointError::InvalidDaemonAddress { text, why };
+            let (address, path) = DaemonAddress::parse(rest).map_err(invalid)?;
             return Ok(Self { host: Some(Host::Daemon(address)), path });
         }
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
@@ -84,7 +101,7 @@ impl Endpoint {
         }) else {
             return Ok(Self { host: None, path: bytes.to_vec() });
         };
-        let shown = text.to_string_lossy();
+        let text = text.to_string_lossy().into_owned();
         let host = String::from_utf8(host).unwrap_or_default();
         // ssh would take such a name for an option.
         if host.is_empty()
@@ -92,26 +109,20 @@ impl Endpoint {
             || host.starts_with('-')
             || host.chars().any(|c| c.is_control() || c == ' ')
         {
-            return Err(Failure::usage(format!("{shown:?} names no host"))
-                .hint(format!("write ./{shown} for a file with a colon in its name")));
+            return Err(EndpointError::NoHost { text });
         }
         let path = match &bytes[path..] {
             [b'/', b'/', ..] if FOREIGN_SCHEMES.contains(&&*host) => {
-                return Err(Failure::usage(format!("{shown:?} is a URL, and numaio does not support {host}"))
-                    .hint(REMOTE_SYNTAX))
+                return Err(EndpointError::Url { text, scheme: host });
             }
             [b':', ..] => {
-                return Err(Failure::usage(format!("{shown:?} names a module of an rsync daemon"))
-                    .hint(REMOTE_SYNTAX));
+                return Err(EndpointError::RsyncModule { text });
             }
             // Sessions start in the home directory.
             b"" | b"~" => b"".to_vec(),
             [b'~', b'/', path @ ..] => path.iter().skip_while(|&&byte| byte == b'/').copied().collect(),
             [b'~', ..] => {
-                return Err(Failure::usage(format!(
-                    "{shown:?} is in the home directory of another user, which cannot be resolved here"
-                ))
-                .hint("write the absolute path, or HOST:./~NAME for a file of that name"));
+                return Err(EndpointError::OtherHome { text });
             }
             path => path.to_vec(),
         };
@@ -124,25 +135,17 @@ impl Endpoint {
         matches!(self.host, Some(Host::Daemon(_)))
     }
 
-    /// Returns the hint for failed transfers whose remote sources have wildcards, which no shell
-    /// expands.
-    pub fn wildcard_hint(ends: &[Self]) -> Option<&'static str> {
-        let has_some = |end: &Self| end.host.is_some() && end.path.iter().any(|byte| b"*?[".contains(byte));
-        ends.iter().any(has_some).then_some(
-            "wildcards in remote names are not expanded; for HOST:DIR/*.csv use \
-             -r --include='*.csv' --exclude='*' HOST:DIR/",
-        )
+    /// Whether the path is remote and has wildcards, which no shell expands.
+    pub fn has_remote_wildcards(&self) -> bool {
+        self.host.is_some() && self.path.iter().any(|byte| b"*?[".contains(byte))
     }
 
     /// Returns the host of all endpoints.
-    pub fn common_host(ends: &[Self]) -> Result<Option<Host>, Failure> {
+    pub fn common_host(ends: &[Self]) -> Result<Option<Host>, EndpointError> {
         let host = ends.first().and_then(|end| end.host.clone());
         match ends.iter().all(|end| end.host == host) {
             true => Ok(host),
-            false => {
-                Err(Failure::usage("the sources are on different hosts, or in different roots of a daemon")
-                    .hint("run a separate copy for each"))
-            }
+            false => Err(EndpointError::DifferentHosts),
         }
     }
 }

@@ -4,8 +4,10 @@
 //! the hint and the exit status (`cli/src/failure/transfer.rs`), which it chooses by variant and
 //! fields.
 
-use numaio_mover::wire::DisplayText;
-use numaio_mover_linux::port::net::InvalidPrivateKey;
+use crate::endpoint::EndpointError;
+use crate::line::sanitize;
+use numaio_mover::chunk::ChunkPolicyError;
+use numaio_mover_linux::port::net::{InvalidPrivateKey, PublicKey};
 use numaio_schema::DocumentError;
 use std::io;
 use std::path::PathBuf;
@@ -132,9 +134,271 @@ pub enum TransferError {
         /// Path of the job with the highest number.
         path: PathBuf,
     },
+
+    /// A pattern of a filter rule is invalid.
+    #[error("pattern {pattern:?}: {why}")]
+    InvalidPattern {
+        /// The pattern, lossy.
+        pattern: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There are fewer data connections than addresses.
+    #[error("--streams {streams} are too few for {addresses} addresses")]
+    TooFewStreams {
+        /// Number of data connections.
+        streams: u16,
+        /// Number of addresses of the other host.
+        addresses: usize,
+    },
+    /// An additional address of the other host has no address.
+    #[error("--via {name}: {why}")]
+    UnresolvedAddress {
+        /// The name, as typed.
+        name: String,
+        /// Why it has no address.
+        why: String,
+    },
+    /// A source or destination is not a path with or without a host, or the sources have
+    /// different hosts.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The sizes of chunks are out of range.
+    #[error(transparent)]
+    ChunkPolicy(#[from] ChunkPolicyError),
+    /// Both ends are remote, and the sources are at a daemon.
+    #[error("a daemon cannot send to another remote host")]
+    FromDaemonToHost,
+    /// An option names a file here, and the transfer runs on another host.
+    #[error("{option} names a local file, but the transfer runs on {host}")]
+    LocalFile {
+        /// The option.
+        option: String,
+        /// Name of the host.
+        host: String,
+    },
+    /// A path has no last component that could be the name of a file.
+    #[error("{path}: no name")]
+    NoName {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The transfer would destroy a source.
+    #[error("'{path}' is source and destination")]
+    SourceIsDestination {
+        /// Path of the source.
+        path: PathBuf,
+        /// How it would be destroyed.
+        why: &'static str,
+    },
+
+    /// The destination exists and is not a directory.
+    #[error("'{path}' is not a directory")]
+    NotADirectory {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// The directory of the destination does not exist. The message has the remedy, because hints
+    /// are not sent to another host.
+    #[error(
+        "{path}: directory '{parent}' does not exist, and only the last one is created; create it with mkdir -p"
+    )]
+    NoParentDirectory {
+        /// The destination.
+        path: PathBuf,
+        /// Its parent directory.
+        parent: PathBuf,
+    },
+    /// The root directory of a side cannot be opened.
+    #[error("{path}: {error} ({side})")]
+    CannotOpenRoot {
+        /// Path of the directory.
+        path: PathBuf,
+        /// Error of the kernel.
+        error: io::Error,
+        /// `source` or `destination`.
+        side: &'static str,
+    },
+    /// Attributes cannot be accessed, and would look absent.
+    #[error("cannot access modes and extended attributes: /proc is not mounted")]
+    ProcNotMounted,
+    /// The kernel has no random numbers.
+    #[error("cannot get random numbers: {0}")]
+    NoRandomNumbers(io::Error),
+
+    /// A child process was started without pipes.
+    #[error("the {process} process has no streams")]
+    NoStreams {
+        /// `ssh` or `remote`.
+        process: &'static str,
+    },
+    /// The request is longer than a peer accepts.
+    #[error("the name and rule lists are too long for a remote transfer")]
+    RequestTooLong,
+    /// An interrupt arrived before the peer answered.
+    #[error("interrupted before {host} answered")]
+    InterruptedBeforeReply {
+        /// Name of the host.
+        host: String,
+    },
+    /// The peer's first line is not a reply of numaio.
+    #[error("the program on {host} is not numaio: {beginning}")]
+    NotNumaio {
+        /// Name of the host.
+        host: String,
+        /// Sanitized beginning of the line.
+        beginning: String,
+    },
+    /// A daemon closed the session without a reply.
+    #[error("no numaio answers on {host}")]
+    SessionClosed {
+        /// HOST:PORT of the daemon.
+        host: String,
+    },
+    /// The peer refuses the request.
+    #[error("{host}: {why}")]
+    Refused {
+        /// Name of the host, or HOST:PORT of a daemon.
+        host: String,
+        /// Sanitized reason.
+        why: String,
+    },
+    /// No data connection could be opened, and other ways were excluded.
+    #[error("no data connection to {host}: {why}")]
+    NoDataConnection {
+        /// Name of the host.
+        host: String,
+        /// Why.
+        why: String,
+        /// Name of the channel that could carry the data.
+        channel: &'static str,
+    },
+
+    /// A daemon cannot be reached.
+    #[error("no numaio daemon answers at {host}: {error}")]
+    DaemonUnreachable {
+        /// HOST:PORT.
+        host: String,
+        /// Error of the connection.
+        error: io::Error,
+    },
+    /// Something answers at the address of a daemon, and opens no channel.
+    #[error("no numaio daemon answers at {host}: {why}")]
+    NoDaemonChannel {
+        /// HOST:PORT.
+        host: String,
+        /// Error of the channel.
+        why: String,
+    },
+    /// A daemon has another key than the passed one.
+    #[error("the daemon at {host} has the key {key}, not {expected} of --trust")]
+    OtherDaemonKey {
+        /// HOST:PORT.
+        host: String,
+        /// The daemon's key.
+        key: PublicKey,
+        /// The passed key.
+        expected: PublicKey,
+    },
+    /// A daemon is not in the list of known daemons.
+    #[error("the daemon at {host} is not known; it has the key {key}")]
+    UnknownDaemon {
+        /// HOST:PORT.
+        host: String,
+        /// The daemon's key.
+        key: PublicKey,
+    },
+    /// A daemon has another key than the list of known daemons.
+    #[error(
+        "THE KEY OF {host} HAS CHANGED: it is {key}, and was {known}. Either the connection is intercepted, or \
+         the daemon has a new key"
+    )]
+    DaemonKeyChanged {
+        /// HOST:PORT.
+        host: String,
+        /// The daemon's key.
+        key: PublicKey,
+        /// The key in the list.
+        known: PublicKey,
+        /// Path of the list.
+        list: PathBuf,
+    },
+
+    /// A host without numaio has another system or architecture.
+    #[error("{host} is {theirs}, and this numaio is for {ours}")]
+    OtherSystem {
+        /// Name of the host.
+        host: String,
+        /// System and architecture of the host.
+        theirs: String,
+        /// System and architecture of this program.
+        ours: String,
+    },
+    /// This program's file cannot be read.
+    #[error("cannot read this program to copy it: {0}")]
+    CannotReadProgram(io::Error),
+    /// This program cannot be copied to a host.
+    #[error("cannot copy numaio to {host}: it could not {what}")]
+    CannotInstall {
+        /// Name of the host.
+        host: String,
+        /// The failed step, sanitized.
+        what: String,
+    },
+    /// The connection was closed while this program was copied to a host.
+    #[error("cannot copy numaio to {host}: the connection was closed")]
+    InstallInterrupted {
+        /// Name of the host.
+        host: String,
+    },
+
+    /// Another numaio sent something else than an event.
+    #[error("expected an event from the other side: {0}")]
+    NotAnEvent(serde_json::Error),
+    /// The numaio on the source host reported its failure on stderr, which was relayed.
+    #[error("numaio on {host} failed")]
+    RemoteFailed {
+        /// Name of the host.
+        host: String,
+        /// Its exit status.
+        status: u8,
+    },
+    /// The numaio on the source host disappeared.
+    #[error("numaio on {host} was killed")]
+    RemoteKilled {
+        /// Name of the host.
+        host: String,
+    },
+    /// The transfer was interrupted on the source host.
+    #[error("the transfer was interrupted on {host}")]
+    RemoteInterrupted {
+        /// Name of the host.
+        host: String,
+    },
+
+    /// The first line of a client is not a request.
+    #[error("expected a request of numaio copy: {0}")]
+    NotARequest(io::Error),
+    /// The other numaio speaks another version of the protocol.
+    #[error("the other numaio speaks version {theirs}, and this one {ours}")]
+    OtherVersion {
+        /// Version of the request.
+        theirs: u32,
+        /// Version of this program.
+        ours: u32,
+    },
+    /// A client of a daemon requests another side than it announced.
+    #[error("the request is for another side than the hello")]
+    OtherSide,
+    /// A client chose data connections that were not offered.
+    #[error("data connections were chosen, but there is no listener")]
+    NoListener,
+    /// The other side disconnected before the transfer began.
+    #[error("the other side disconnected before the transfer began")]
+    Disconnected,
 }
 
 /// Describes an invalid job record without the control characters that the file may contain.
 fn job_record_text(error: &DocumentError) -> String {
-    DisplayText::new(&format!("not a job record: {error}")).as_str().to_owned()
+    sanitize(&format!("not a job record: {error}"))
 }

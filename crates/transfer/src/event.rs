@@ -1,7 +1,7 @@
 //! Events of `--json`: one line of JSON each.
 
-use crate::output::json_line;
-use crate::output::sanitize;
+use crate::line::json_line;
+use crate::line::sanitize;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
@@ -35,6 +35,7 @@ pub enum Event {
 /// Progress of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
+    /// Totals of all attempts.
     #[serde(flatten)]
     pub totals: JobTotals,
     /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress); missing in an older
@@ -47,6 +48,23 @@ pub struct Progress {
 pub fn job_totals(totals: Totals) -> JobTotals {
     let Totals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed } = totals;
     JobTotals { entries, size, moved, unchanged, removed, failed, bytes, sent, resumed }
+}
+
+/// Adds the totals of the last attempt to those of the earlier ones.
+pub fn add_totals(earlier: JobTotals, last: JobTotals) -> JobTotals {
+    JobTotals {
+        entries: last.entries.max(earlier.entries),
+        size: earlier.bytes.saturating_add(last.size),
+        moved: earlier.moved.saturating_add(last.moved),
+        // Entries that an earlier attempt moved are unchanged in the next one.
+        unchanged: last.unchanged.saturating_sub(earlier.moved),
+        removed: earlier.removed.saturating_add(last.removed),
+        failed: last.failed,
+        bytes: earlier.bytes.saturating_add(last.bytes),
+        sent: earlier.sent.saturating_add(last.sent),
+        // Only the first attempt resumes data of earlier runs; the rest is in the bytes.
+        resumed: earlier.resumed,
+    }
 }
 
 /// Placement of the threads and buffers of a side.
@@ -114,6 +132,7 @@ pub struct EndEvent {
     pub done: bool,
     /// Duration.
     pub seconds: f64,
+    /// Totals of all attempts.
     #[serde(flatten)]
     pub totals: JobTotals,
 }

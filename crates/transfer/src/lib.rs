@@ -1,12 +1,36 @@
-//! Transfers of files within and between hosts, for programs that copy.
+//! Transfers of files within and between hosts: the copy product without its command line.
 //!
-//! It starts numaio on other hosts ([`ssh`]), authenticates users and daemons ([`keys`]), and
-//! records transfers ([`jobs`]). It prints nothing: errors are [`TransferError`], and lines of
-//! other processes go to a sink of the caller.
+//! A [`Transfer`](transfer::Transfer) is what the user requests. `run` chooses where it runs:
+//! within this host (`local`), with one side on another host ([`remote`], which starts or connects
+//! to a [`peer`]), or between two other hosts. A [`request`] describes it to both sides, and sets up
+//! their directories, threads and buffers ([`placement`]). [`daemon`] serves clients without ssh.
+//!
+//! It prints nothing: errors are [`TransferError`] and [`DaemonError`](daemon::DaemonError), a
+//! transfer reports events and notices to an [`Observer`](reporter::Observer), and lines of other
+//! processes go to a sink of the caller. What needs a model of the machine is asked of a
+//! [`Placer`](placement::Placer).
 
+pub mod daemon;
+pub mod daemon_address;
+pub mod endpoint;
 mod error;
+pub mod event;
+pub mod file_list;
+pub mod filters;
 pub mod jobs;
 pub mod keys;
+pub mod line;
+mod local;
+pub mod network_options;
+pub mod options;
+pub mod paths;
+pub mod peer;
+pub mod placement;
+pub mod remote;
+pub mod reporter;
+pub mod request;
+mod run;
 pub mod ssh;
+pub mod transfer;
 
 pub use error::TransferError;

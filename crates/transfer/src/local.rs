@@ -1,10 +1,10 @@
 //! Transfers within this machine.
 
-use super::event::job_totals;
-use super::placement::Placer;
-use super::reporter::{Reporter, TransferEnd};
-use super::request::TransferRequest;
-use crate::failure::Failure;
+use crate::event::job_totals;
+use crate::placement::Placer;
+use crate::reporter::{Reporter, TransferEnd};
+use crate::request::TransferRequest;
+use crate::TransferError;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
@@ -19,9 +19,9 @@ pub fn run(
     request: &TransferRequest,
     mut reporter: Reporter<'_>,
     placer: &dyn Placer,
-) -> Result<TransferEnd, Failure> {
+) -> Result<TransferEnd, TransferError> {
     if let Some((path, why)) = request.source_loss() {
-        return Err(Failure::usage(format!("'{}' is source and destination", path.display())).hint(why));
+        return Err(TransferError::SourceIsDestination { path, why });
     }
     let (from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
@@ -29,10 +29,10 @@ pub fn run(
     let (to, mut sink) = request.sink(request.is_one_file(), placer)?;
     sink.protected = request.protected_paths();
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
-    let mut source = Source::new(source).map_err(Failure::new)?;
+    let mut source = Source::new(source)?;
     let mut sink = Sink::new(sink);
     let settings = (from.setting(None, Some(&mut reporter)), to.setting(None, Some(&mut reporter)));
-    let (mut from, mut to) = FilePort::pair(settings.0, settings.1).map_err(Failure::new)?;
+    let (mut from, mut to) = FilePort::pair(settings.0, settings.1).map_err(TransferError::Io)?;
     let began = Instant::now();
     let clock = || began.elapsed();
     let moved: io::Result<()> = thread::scope(|scope| {
@@ -45,6 +45,6 @@ pub fn run(
         drop(to);
         Ok(())
     });
-    moved.map_err(Failure::new)?;
+    moved.map_err(TransferError::Io)?;
     Ok(reporter.end(job_totals(sink.totals())))
 }

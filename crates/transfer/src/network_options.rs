@@ -1,7 +1,7 @@
 //! Options of the network connections of a transfer, after parsing.
 
-use super::options::Choice;
-use crate::failure::Failure;
+use crate::options::Choice;
+use crate::TransferError;
 use numaio_mover_linux::port::net::PublicKey;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -47,16 +47,14 @@ impl NetworkOptions {
     ///
     /// # Errors
     /// A name has no address; or there are more addresses than connections.
-    pub fn extra_addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+    pub fn extra_addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         if self.via.len() >= usize::from(self.streams()) {
-            return Err(Failure::usage(format!(
-                "--streams {} are too few for {} addresses",
-                self.streams(),
-                self.via.len() + 1
-            )));
+            let (streams, addresses) = (self.streams(), self.via.len() + 1);
+            return Err(TransferError::TooFewStreams { streams, addresses });
         }
-        let address =
-            |name: &String| resolve(name).map_err(|why| Failure::usage(format!("--via {name}: {why}")));
+        let address = |name: &String| {
+            resolve(name).map_err(|why| TransferError::UnresolvedAddress { name: name.clone(), why })
+        };
         self.via.iter().map(address).collect()
     }
 }

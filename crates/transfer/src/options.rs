@@ -1,7 +1,7 @@
 //! Options of a transfer, after parsing: what both sides receive, and what the local side keeps.
 
-use super::file_lists::FileList;
-use super::filters::FilterRule;
+use crate::file_list::FileList;
+use crate::filters::FilterRule;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
 use numaio_mover_linux::port::net::MAX_STREAMS;

@@ -1,14 +1,14 @@
 //! What a transfer reports while it runs: events, notices and manifest entries, for any number of
 //! readers.
 
-use super::event::{self, job_totals, Change, EndEvent, Event, Progress};
-use super::retry::add_totals;
+use crate::event::{self, add_totals, job_totals, Change, EndEvent, Event, Progress};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::TransferCore;
 use numaio_mover::report::Report;
 use numaio_mover::wire::{DisplayText, ManifestEntry, Problem, ProblemSubject, Reason, Side, SinkChange};
 use numaio_schema::JobTotals;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Receives what a transfer reports, in order.
@@ -40,18 +40,51 @@ pub trait Observer {
 /// A message about how a transfer runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
-    /// The connection was lost.
-    Retrying { host: String, why: String, seconds: f64 },
+    /// The connection was lost, and is opened again after a pause.
+    Retrying {
+        /// Name of the host.
+        host: String,
+        /// Why the connection was lost.
+        why: String,
+        /// Length of the pause.
+        seconds: f64,
+    },
     /// An older numaio cannot decompress.
-    Uncompressed { host: String },
-    /// Kernel TLS was requested, and is missing here or on a host.
-    NoKernelTls { host: Option<String> },
+    Uncompressed {
+        /// Name of the host.
+        host: String,
+    },
+    /// Kernel TLS was requested, and is missing.
+    NoKernelTls {
+        /// Name of the host; `None` for this one.
+        host: Option<String>,
+    },
     /// An address of the other host has no data connection.
-    UnusedAddress { address: String },
+    UnusedAddress {
+        /// The address.
+        address: String,
+    },
     /// Data goes through the control channel.
-    NoDataConnection { host: String, why: String, channel: &'static str },
+    NoDataConnection {
+        /// Name of the host.
+        host: String,
+        /// Why there is no data connection.
+        why: String,
+        /// Name of the control channel.
+        channel: &'static str,
+    },
+    /// The key of a daemon was added to a list.
+    KeyRemembered {
+        /// Path of the list.
+        list: PathBuf,
+    },
     /// The key of a daemon cannot be remembered.
-    KeyNotRemembered { host_port: String, why: String },
+    KeyNotRemembered {
+        /// HOST:PORT of the daemon.
+        host_port: String,
+        /// Why.
+        why: String,
+    },
     /// A remark about the placement.
     Placement(String),
 }
@@ -75,6 +108,7 @@ impl fmt::Display for Notice {
             Self::NoDataConnection { host, why, channel } => {
                 write!(f, "no data connection to {host} ({why}): data goes through {channel}")
             }
+            Self::KeyRemembered { list } => write!(f, "wrote {}", list.display()),
             Self::KeyNotRemembered { host_port, why } => {
                 write!(f, "cannot remember the key of {host_port}: {why}")
             }

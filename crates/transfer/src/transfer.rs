@@ -1,18 +1,13 @@
-//! A transfer as the user requested it, and which way it runs.
+//! A transfer as the user requested it.
 
-use super::endpoint::{Endpoint, Host};
-use super::network_options::NetworkOptions;
-use super::options::CopyOptions;
-use super::placement::{Placer, SidePlan};
-use super::remote::RemoteTransfer;
-use super::reporter::{Observer, Reporter, TransferEnd};
-use super::request::{TransferRequest, RETRY_VARIABLE};
-use super::{host_to_host, local};
-use crate::failure::Failure;
+use crate::endpoint::Endpoint;
+use crate::network_options::NetworkOptions;
+use crate::options::CopyOptions;
+use crate::placement::SidePlan;
+use crate::ssh::stderr_relay::LineSink;
 use std::ffi::OsString;
 
 /// A transfer as the user requested it.
-#[derive(Debug)]
 pub struct Transfer {
     /// The sources, which are on one host.
     pub sources: Vec<Endpoint>,
@@ -33,7 +28,7 @@ pub struct Transfer {
 }
 
 /// How numaio runs on other hosts.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RemoteOptions {
     /// The path of numaio there.
     pub numaio: String,
@@ -45,30 +40,6 @@ pub struct RemoteOptions {
     pub options: Vec<OsString>,
     /// Those of them that name a local file.
     pub local_files: Vec<String>,
-}
-
-impl Transfer {
-    /// Runs the transfer, and reports it to the observer.
-    ///
-    /// # Errors
-    /// The transfer did not begin, or its end is unknown. A transfer that began and failed ends
-    /// with the reason.
-    pub fn run(&self, observer: &mut dyn Observer, placer: &dyn Placer) -> Result<TransferEnd, Failure> {
-        let is_retry = self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
-        let ends = (&self.sources[..], &self.destination);
-        let request = TransferRequest::new(ends, self.options.clone(), self.plans.clone(), is_retry)?;
-        let reporter = Reporter::new(observer, self.options.dry_run);
-        let remote =
-            |host, is_source| RemoteTransfer { transfer: self, request: &request, host, is_source, placer };
-        match (Endpoint::common_host(&self.sources)?, &self.destination.host) {
-            (None, None) => local::run(&request, reporter, placer),
-            (Some(host), None) => remote(&host, false).run(reporter),
-            (None, Some(host)) => remote(host, true).run(reporter),
-            (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(self, &request, &host, reporter),
-            (Some(Host::Daemon(_)), Some(_)) => {
-                Err(Failure::usage("a daemon cannot send to another remote host")
-                    .hint("run numaio copy on one of the two hosts, or copy to this host first"))
-            }
-        }
-    }
+    /// Receives the stderr of processes on other hosts.
+    pub stderr: LineSink,
 }

@@ -14,6 +14,7 @@ mod matrix;
 mod measuring;
 pub mod model;
 pub mod near;
+pub mod peer;
 pub mod place;
 mod placement;
 pub mod plan;

@@ -1,25 +1,12 @@
 //! `numaio serve`: a daemon that clients copy to and from without ssh.
-//!
-//! The listening process reads only the tickets of data connections ([`pending_connections`]). Each
-//! other connection gets its own process ([`session`]), which authenticates the client and confines
-//! itself.
 
-pub mod config;
-pub mod decode;
-mod listener;
-mod notify;
-mod pending_connections;
-mod session;
-mod session_ipc;
-mod session_table;
-
+use super::copy::ModelPlacer;
 use crate::failure::Failure;
 use crate::options::Common;
-use crate::{input, output};
+use crate::output;
 use clap::Args as ClapArgs;
-use config::{Config, ConfigError};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use numaio_transfer::daemon::{self, count, LoadedConfig, Log};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Run a daemon that serves directories without ssh
@@ -66,99 +53,22 @@ Exit status: 0 stopped by a signal, or no errors found; 1 failed, or errors foun
 
 /// Runs `numaio serve`.
 pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let log = Log::new(output::stderr_sink(), common.quiet);
     if args.session {
-        return session::run(common);
+        let is_done = daemon::session::run(&log, &ModelPlacer)?;
+        return Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("a daemon serves this machine, not a recorded one"));
     }
-    let loaded = LoadedConfig::read(&args.config)?;
-    if !args.check {
-        return listener::run(common, &args.config, loaded);
+    let loaded = LoadedConfig::read(&args.config).inspect_err(|error| log.errors_of(error))?;
+    output::detail(format_args!("read {}", args.config.display()));
+    if args.check {
+        let daemon::Config { roots, users, .. } = &loaded.config;
+        let (roots, users) = (count(roots.len(), "root"), count(users.len(), "user"));
+        output::print(&format!("{}: no faults; {roots}, {users}\n", args.config.display()))?;
+    } else {
+        daemon::run(&log, &args.config, loaded)?;
     }
-    let Config { roots, users, .. } = &loaded.config;
-    let (path, roots, users) = (args.config.display(), roots.len(), users.len());
-    output::print(&format!("{path}: no faults; {}, {}\n", count(roots, "root"), count(users, "user")))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn count(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A configuration with its text, which the daemon passes on to its sessions.
-struct LoadedConfig {
-    config: Config,
-    text: String,
-}
-
-impl LoadedConfig {
-    /// Reads a file, checks its roots and its key, and prints all errors to standard error.
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let (loaded, mut errors) = Self::parse(path)?;
-        errors.extend(loaded.config.check_roots());
-        errors.extend(loaded.config.check_key());
-        errors.sort();
-        loaded.ok_without(path, &errors)
-    }
-
-    /// Reads a file for a running daemon and checks its key.
-    ///
-    /// An unusable root does not reject the file: otherwise users who were removed from it would
-    /// keep access.
-    fn reload(path: &Path) -> Result<Self, Failure> {
-        let (loaded, mut errors) = Self::parse(path)?;
-        errors.extend(loaded.config.check_key());
-        errors.sort();
-        loaded.ok_without(path, &errors)
-    }
-
-    /// Reports the unusable roots and their number; blocks while a root does not respond.
-    fn check_roots(&self, common: &Common, path: &Path) {
-        let bad = self.config.check_roots();
-        print_errors(path, &bad);
-        if !bad.is_empty() {
-            let (path, bad) = (path.display(), count(bad.len(), "root"));
-            log(common, &format!("{bad} cannot be used as {path} configures"));
-        }
-    }
-
-    /// Returns the configuration, or prints `errors` and fails if there are any.
-    fn ok_without(self, path: &Path, errors: &[ConfigError]) -> Result<Self, Failure> {
-        match errors {
-            [] => Ok(self),
-            errors => Err(invalid_config(path, errors)),
-        }
-    }
-
-    /// Parses a file as far as possible, and returns the errors of its text.
-    fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), Failure> {
-        let text = input::read_bytes(path).map_err(|error| {
-            Failure::file(path, error).hint("--config names the file; numaio serve --help shows an example")
-        })?;
-        let text = String::from_utf8(text).map_err(|_| Failure::file(path, "the file is not UTF-8 text"))?;
-        let (config, errors) = Config::parse_recoverable(&text);
-        Ok((Self { config, text }, errors))
-    }
-}
-
-fn print_errors(path: &Path, errors: &[ConfigError]) {
-    let shown = path.display();
-    let lines: String =
-        errors.iter().map(|ConfigError { line, text }| format!("{shown}:{line}: {text}\n")).collect();
-    // A failure to write to standard error cannot be reported anywhere.
-    let _ = io::stderr().write_all(lines.as_bytes());
-}
-
-fn invalid_config(path: &Path, errors: &[ConfigError]) -> Failure {
-    print_errors(path, errors);
-    Failure::file(path, count(errors.len(), "error")).hint("docs/copy/daemon.md describes the file")
-}
-
-/// Writes a line of the log to standard error in one call, because several processes write there.
-fn log(common: &Common, text: &str) {
-    if !common.quiet {
-        // A failure to write to standard error cannot be reported anywhere.
-        let _ = io::stderr().write_all(format!("numaio: {text}\n").as_bytes());
-    }
 }

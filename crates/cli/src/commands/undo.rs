@@ -93,7 +93,7 @@ fn undo_one(
             for ReassignedIrq { irq, was, is } in reassigned {
                 let message =
                     format!("kept interrupt {irq}: it belonged to '{was}', and now belongs to '{is}'");
-                output::remark(common, &output::sanitize(&message));
+                output::remark(common, &numaio_transfer::line::sanitize(&message));
             }
             format!("reverted {id}: {}", count(settings))
         }

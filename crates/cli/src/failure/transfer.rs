@@ -1,51 +1,196 @@
 //! Hints and exit statuses of the errors of transfers.
 
-use super::{cannot_write, Failure, INTERRUPTED, USAGE};
+use super::{cannot_write, Failure, FAILED, INTERRUPTED, USAGE};
+use numaio_transfer::daemon::DaemonError;
+use numaio_transfer::endpoint::EndpointError;
 use numaio_transfer::jobs::JobOutcome;
 use numaio_transfer::ssh;
 use numaio_transfer::TransferError;
+use std::borrow::Cow;
+use std::io;
 use std::process::ExitCode;
+
+/// Hint after an interrupted transfer.
+pub const RESUME_HINT: &str = "run the same command again to resume";
+
+const REMOTE_SYNTAX: &str =
+    "numaio copy supports HOST:PATH by ssh ([ADDRESS]:PATH for IPv6), and numaio://HOST/ROOT/PATH for daemons";
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::CannotWrite { path, error } => cannot_write(&path, &error),
+            error => {
+                let hint = hint_about_this_host(&error).or_else(|| hint_about_others(&error));
+                Self { code: exit_status(&error), ..Self::new(&error) }.maybe_hint(hint)
+            }
+        }
+    }
+}
+
+fn exit_status(error: &TransferError) -> u8 {
+    match error {
+        TransferError::Endpoint(_)
+        | TransferError::InvalidPattern { .. }
+        | TransferError::TooFewStreams { .. }
+        | TransferError::UnresolvedAddress { .. }
+        | TransferError::NoName { .. }
+        | TransferError::FromDaemonToHost
+        | TransferError::LocalFile { .. }
+        | TransferError::SourceIsDestination { .. }
+        | TransferError::JobNotFound { .. } => USAGE,
+        TransferError::InterruptedBeforeReply { .. } => INTERRUPTED,
+        TransferError::RemoteFailed { status, .. } => *status,
+        _ => FAILED,
+    }
+}
+
+/// Returns the hint about what the user typed, and about files of this host.
+fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
+    let hint = match error {
+        TransferError::Endpoint(error) => return Some(hint_about_endpoint(error)),
+        TransferError::FromDaemonToHost => {
+            "run numaio copy on one of the two hosts, or copy to this host first"
+        }
+        TransferError::LocalFile { host, .. } => {
+            return Some(format!("run it there: ssh {host} numaio copy ...").into())
+        }
+        TransferError::SourceIsDestination { why, .. } => why,
+        TransferError::NotADirectory { .. } => "name a directory, or a path that does not exist",
+        TransferError::ProcNotMounted => "mount it, or bind it into the container: mount -t proc proc /proc",
+        TransferError::KeyNotFound { .. } => "numaio keygen generates a key",
+        TransferError::KeyNotPrivate { .. } => {
+            "chmod 600 it; generate a new one if others could have read it"
+        }
+        TransferError::KeyExists { path } => {
+            let path = path.display();
+            return Some(
+                format!(
+                    "numaio keygen --public {path} prints its public key; peers that know it will not recognize a \
+                     new key"
+                )
+                .into(),
+            );
+        }
+        TransferError::InvalidKnownDaemon { .. } => "remove or fix the line; comment lines begin with #",
+        TransferError::NoStateDirectory => "set XDG_STATE_HOME or HOME",
+        TransferError::JobNotFound { .. } => "numaio jobs lists all jobs",
+        TransferError::CannotStart { .. } => missing_ssh_hint(),
+        _ => return None,
+    };
+    Some(hint.into())
+}
+
+/// Returns the hint about another host.
+fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
+    let hint = match error {
+        TransferError::RequestTooLong => "run numaio copy there, or copy in parts",
+        TransferError::NotNumaio { host, .. } => {
+            return Some(
+                format!(
+                    "ssh {host} true must print nothing: a login script may print something; or the remote numaio \
+                     has another version: use the same version on both hosts"
+                )
+                .into(),
+            )
+        }
+        TransferError::NoDataConnection { channel, .. } => {
+            return Some(
+                format!(
+                    "open the port in the firewall, pass a range if it is in use, or use --tunnel to send data \
+                     through {channel}"
+                )
+                .into(),
+            )
+        }
+        TransferError::NoAnswer { status: Some(ssh::NOT_FOUND), .. } => {
+            "numaio is not installed there, or not on the PATH of ssh sessions: --bootstrap copies this one there, \
+             --remote-numaio sets another path"
+        }
+        TransferError::NoAnswer { host, status }
+        | TransferError::UnidentifiedSystem { host, status: status @ Some(ssh::SSH_FAILED) } => {
+            return Some(exit_status_hint(host, *status, "").into())
+        }
+        TransferError::UnidentifiedSystem { .. } => "--bootstrap needs a shell and a home directory there",
+        TransferError::OtherSystem { .. } => "install numaio for that system there, and set --remote-numaio",
+        TransferError::CannotInstall { what, .. } if what.starts_with("run it") => {
+            "a static build runs everywhere (make static); the home directory may be mounted noexec"
+        }
+        TransferError::CannotInstall { .. } => "copy numaio manually, and set --remote-numaio",
+        TransferError::NotAnEvent(_) => {
+            "use the same version of numaio on all hosts, and a remote shell that prints nothing on startup"
+        }
+        TransferError::RemoteKilled { .. } | TransferError::RemoteInterrupted { .. } => RESUME_HINT,
+        error => return hint_about_daemon(error),
+    };
+    Some(hint.into())
+}
+
+/// Returns the hint about a daemon to connect to.
+fn hint_about_daemon(error: &TransferError) -> Option<Cow<'static, str>> {
+    Some(match error {
+        TransferError::SessionClosed { .. } => "the daemon closed the session; see its log".into(),
+        TransferError::DaemonUnreachable { .. } => {
+            "start numaio serve there, or use HOST:PATH for ssh".into()
+        }
+        TransferError::NoDaemonChannel { .. } => {
+            "the port may belong to another program, or the daemon be at a limit: see its log".into()
+        }
+        TransferError::OtherDaemonKey { .. } => {
+            "ask its administrator for the key; nothing was sent".into()
+        }
+        TransferError::UnknownDaemon { key, .. } => {
+            format!("if its administrator confirms the key, add --trust {key} once").into()
+        }
+        TransferError::DaemonKeyChanged { host, key, list, .. } => format!(
+            "ask its administrator; if the key is new, remove the line of {host} from {}, and add --trust {key} \
+             once",
+            list.display()
+        )
+        .into(),
+        _ => return None,
+    })
+}
+
+/// Returns the hint about a text that is not a path with or without a host.
+fn hint_about_endpoint(error: &EndpointError) -> Cow<'static, str> {
+    match error {
+        EndpointError::Empty => "use . for the current directory".into(),
+        EndpointError::InvalidDaemonAddress { .. } => "write numaio://[USER@]HOST[:PORT]/ROOT/PATH".into(),
+        EndpointError::NoHost { text } => {
+            format!("write ./{text} for a file with a colon in its name").into()
+        }
+        EndpointError::Url { .. } | EndpointError::RsyncModule { .. } => REMOTE_SYNTAX.into(),
+        EndpointError::OtherHome { .. } => {
+            "write the absolute path, or HOST:./~NAME for a file of that name".into()
+        }
+        EndpointError::DifferentHosts => "run a separate copy for each".into(),
+    }
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Self {
         let failure = Self::new(&error);
         match error {
-            TransferError::File { .. }
-            | TransferError::Io(_)
-            | TransferError::NoKeyDirectory
-            | TransferError::NotAKey { .. }
-            | TransferError::InvalidKey { .. }
-            | TransferError::NoPublicKey
-            | TransferError::InvalidJob { .. }
-            | TransferError::NoJobNumber { .. } => failure,
-            TransferError::CannotWrite { path, error } => cannot_write(&path, &error),
-            TransferError::CannotStart { .. } => failure.hint(missing_ssh_hint()),
-            TransferError::NoAnswer { status: Some(ssh::NOT_FOUND), .. } => failure.hint(
-                "numaio is not installed there, or not on the PATH of ssh sessions: --bootstrap copies this one \
-                 there, --remote-numaio sets another path",
+            DaemonError::UnreadableConfig { .. } => {
+                failure.hint("--config names the file; numaio serve --help shows an example")
+            }
+            DaemonError::InvalidConfig { .. } => failure.hint("docs/copy/daemon.md describes the file"),
+            DaemonError::IsRoot => failure.hint(
+                "run it as a separate user, as the unit in docs/copy/daemon.md does; as_root = true in its file \
+                 allows root, and then users with write access can create files that only root can create",
             ),
-            TransferError::NoAnswer { host, status }
-            | TransferError::UnidentifiedSystem { host, status: status @ Some(ssh::SSH_FAILED) } => {
-                failure.hint(exit_status_hint(&host, status, ""))
+            DaemonError::CannotListen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                failure.hint("another daemon may use the address; listen configures the addresses")
             }
-            TransferError::UnidentifiedSystem { .. } => {
-                failure.hint("--bootstrap needs a shell and a home directory there")
-            }
-            TransferError::KeyNotFound { .. } => failure.hint("numaio keygen generates a key"),
-            TransferError::KeyNotPrivate { .. } => {
-                failure.hint("chmod 600 it; generate a new one if others could have read it")
-            }
-            TransferError::KeyExists { path } => failure.hint(format!(
-                "numaio keygen --public {} prints its public key; peers that know it will not recognize a new key",
-                path.display()
-            )),
-            TransferError::InvalidKnownDaemon { .. } => {
-                failure.hint("remove or fix the line; comment lines begin with #")
-            }
-            TransferError::NoStateDirectory => failure.hint("set XDG_STATE_HOME or HOME"),
-            TransferError::JobNotFound { .. } => {
-                Self { code: USAGE, ..failure.hint("numaio jobs lists all jobs") }
-            }
+            DaemonError::Transfer(error) => error.into(),
+            DaemonError::ConfigIsNotText { .. }
+            | DaemonError::CannotListen { .. }
+            | DaemonError::NotASession(_)
+            | DaemonError::InvalidSessionConfig
+            | DaemonError::NoSessionChannel(_)
+            | DaemonError::ClientRefused(_)
+            | DaemonError::Io(_) => failure,
         }
     }
 }

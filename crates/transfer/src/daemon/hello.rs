@@ -1,8 +1,8 @@
 //! The first two lines on the control channel of a daemon, in JSON: the client's hello and the
 //! daemon's greeting.
 
-use super::request::VERSION;
-use crate::output::sanitize;
+use crate::line::sanitize;
+use crate::request::VERSION;
 use numaio_mover::wire::Side;
 use serde::{Deserialize, Serialize};
 

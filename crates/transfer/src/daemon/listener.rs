@@ -2,15 +2,15 @@
 //! connections to their sessions. It reads only the tickets that clients send.
 
 use super::config::Config;
+use super::error::DaemonError;
+use super::loaded_config::LoadedConfig;
+use super::log::Log;
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
     receive, send, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_REQUEST_BYTES,
 };
 use super::session_table::{client_network, SessionSlot, SessionTable};
-use super::{log, LoadedConfig};
-use crate::failure::Failure;
-use crate::options::Common;
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ExitCode};
+use std::process::Child;
 use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
@@ -34,34 +34,34 @@ const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal stops the daemon.
-pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// The daemon cannot begin to serve.
+pub fn run(log: &Log, path: &Path, loaded: LoadedConfig) -> Result<(), DaemonError> {
     if is_super_user() && !loaded.config.as_root {
-        return Err(Failure::new("a daemon does not run as root").hint(
-            "run it as a separate user, as the unit in docs/copy/daemon.md does; as_root = true in its file allows root, \
-             and then users with write access can create files that only root can create",
-        ));
+        return Err(DaemonError::IsRoot);
     }
-    interrupt::install_for_service().map_err(Failure::new)?;
+    interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     let (sessions, pending) = (Arc::new(SessionTable::default()), Arc::new(PendingConnections::default()));
     let mut loaded = Arc::new(loaded);
     for listener in &listeners {
-        log(common, &format!("listening at {}", listener.local_addr().map_err(Failure::new)?));
+        log.line(&format!("listening at {}", listener.local_addr()?));
     }
     notify("READY=1");
     while !interrupt::interrupted() {
         if interrupt::hung_up() {
-            loaded = reload(common, path, loaded);
+            loaded = reload(log, path, loaded);
         }
-        for listener in ready(&listeners, POLL_INTERVAL).map_err(Failure::new)? {
+        for listener in ready(&listeners, POLL_INTERVAL)? {
             match listener.accept() {
                 Ok((socket, address)) => {
-                    AcceptedConnection::new(common, &sessions, &pending, &loaded, address).receive(socket);
+                    AcceptedConnection::new(log, &sessions, &pending, &loaded, address).receive(socket);
                 }
                 // The client has disconnected.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    log(common, &format!("cannot accept connections: {error}"));
+                    log.line(&format!("cannot accept connections: {error}"));
                     thread::sleep(ACCEPT_ERROR_PAUSE);
                 }
             }
@@ -69,48 +69,41 @@ pub fn run(common: &Common, path: &Path, loaded: LoadedConfig) -> Result<ExitCod
     }
     drop(listeners);
     notify("STOPPING=1");
-    sessions.shut_down(common, loaded.config.stop);
-    Ok(ExitCode::SUCCESS)
+    sessions.shut_down(log, loaded.config.stop);
+    Ok(())
 }
 
 /// Listens on all configured addresses.
-fn listen(config: &Config) -> Result<Vec<TcpListener>, Failure> {
+fn listen(config: &Config) -> Result<Vec<TcpListener>, DaemonError> {
     let bind = |address: SocketAddr| {
         let bound =
             net::listen(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        bound.map_err(|error| {
-            let failure = Failure::new(format!("cannot listen on {address}: {error}"));
-            match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    failure.hint("another daemon may use the address; listen configures the addresses")
-                }
-                _ => failure,
-            }
-        })
+        bound.map_err(|error| DaemonError::CannotListen { address, error })
     };
     config.listen.iter().map(|address| bind(address.value)).collect()
 }
 
 /// Reads the file again; the old configuration stays if the new one has errors.
-fn reload(common: &Common, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
+fn reload(log: &Log, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
     match LoadedConfig::reload(path) {
         Ok(new) => {
             let same = |one: &Config, other: &Config| {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
             if !same(&old.config, &new.config) {
-                log(common, "restart the daemon to apply the new listen");
+                log.line("restart the daemon to apply the new listen");
             }
             if is_super_user() && !new.config.as_root {
-                log(common, "restart the daemon to apply the new as_root: it still runs as root");
+                log.line("restart the daemon to apply the new as_root: it still runs as root");
             }
-            log(common, &format!("reloaded {}", path.display()));
+            log.line(&format!("reloaded {}", path.display()));
             let new = Arc::new(new);
-            check_roots(common, path, new.clone());
+            check_roots(log, path, new.clone());
             new
         }
-        Err(failure) => {
-            log(common, &format!("{}; keeping the previous configuration", failure.message));
+        Err(error) => {
+            log.errors_of(&error);
+            log.line(&format!("{error}; keeping the previous configuration"));
             old
         }
     }
@@ -118,17 +111,17 @@ fn reload(common: &Common, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedCon
 
 /// Checks roots in a separate thread, so that an unresponsive file server does not delay other
 /// clients.
-fn check_roots(common: &Common, path: &Path, loaded: Arc<LoadedConfig>) {
-    let (ours, path) = (common.clone(), path.to_owned());
+fn check_roots(log: &Log, path: &Path, loaded: Arc<LoadedConfig>) {
+    let (ours, path) = (log.clone(), path.to_owned());
     let look = move || loaded.check_roots(&ours, &path);
     if let Err(error) = Builder::new().name("roots".to_owned()).spawn(look) {
-        log(common, &format!("cannot check the roots: no thread: {error}"));
+        log.line(&format!("cannot check the roots: no thread: {error}"));
     }
 }
 
 /// An accepted connection, with the state of the daemon that serves it.
 struct AcceptedConnection {
-    common: Common,
+    log: Log,
     sessions: Arc<SessionTable>,
     pending: Arc<PendingConnections>,
     loaded: Arc<LoadedConfig>,
@@ -137,7 +130,7 @@ struct AcceptedConnection {
 
 impl AcceptedConnection {
     fn new(
-        common: &Common,
+        log: &Log,
         sessions: &Arc<SessionTable>,
         pending: &Arc<PendingConnections>,
         loaded: &Arc<LoadedConfig>,
@@ -145,13 +138,13 @@ impl AcceptedConnection {
     ) -> Arc<Self> {
         // An IPv6 socket reports IPv4 addresses as IPv6 ones.
         let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
-        let (common, sessions, pending, loaded) =
-            (common.clone(), sessions.clone(), pending.clone(), loaded.clone());
-        Arc::new(Self { common, sessions, pending, loaded, caller })
+        let (log, sessions, pending, loaded) =
+            (log.clone(), sessions.clone(), pending.clone(), loaded.clone());
+        Arc::new(Self { log, sessions, pending, loaded, caller })
     }
 
     fn log(&self, why: &dyn std::fmt::Display) {
-        log(&self.common, &format!("{}: {why}", self.caller));
+        self.log.line(&format!("{}: {why}", self.caller));
     }
 
     fn receive(self: Arc<Self>, socket: TcpStream) {
@@ -205,7 +198,7 @@ impl AcceptedConnection {
     /// Runs the session until its process exits. The client's time to authenticate starts at
     /// `began`.
     fn serve(&self, slot: &SessionSlot, socket: TcpStream, began: Instant) -> io::Result<()> {
-        let (ipc, mut child) = start(&self.common, socket)?;
+        let (ipc, mut child) = start(&self.log, socket)?;
         // Without pidfds (before Linux 5.3) the session keeps running when the daemon exits.
         if let Ok(running) = ProcessHandle::child(&child) {
             slot.set_process(running);
@@ -271,12 +264,12 @@ fn admit_session(
 }
 
 /// Starts a session process with the connection as its stdout and an IPC socket as its stdin.
-fn start(common: &Common, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
+fn start(log: &Log, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
     let (ipc, theirs) = UnixStream::pair()?;
     let mut command = this_program();
     // A separate process group: Ctrl-C interrupts only the daemon, which then stops its sessions.
     command.args(["serve", "--session"]).env_clear().process_group(0);
-    if common.quiet {
+    if log.is_quiet() {
         command.arg("--quiet");
     }
     command.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(socket));

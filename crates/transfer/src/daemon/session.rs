@@ -3,16 +3,17 @@
 //! does.
 
 use super::config::{Config, Root, User};
-use super::log;
+use super::error::DaemonError;
+use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
+use super::log::Log;
 use super::session_ipc::{
     receive, send, AdmissionReply, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_START_BYTES,
 };
-use crate::commands::copy::daemon_hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
-use crate::commands::copy::peer::{serve as serve_transfer, DaemonService, Grants};
-use crate::commands::copy::{DataPath, ModelPlacer};
-use crate::failure::Failure;
-use crate::options::Common;
-use crate::output::sanitize;
+use crate::keys;
+use crate::line::{json_line, sanitize};
+use crate::peer::data_connections::DataPath;
+use crate::peer::{serve as serve_transfer, DaemonService, Grants};
+use crate::placement::Placer;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;
 use numaio_mover::report::TransferOutcome;
@@ -21,12 +22,10 @@ use numaio_mover_linux::confine::{confine, ConfinementStatus};
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
 use numaio_mover_linux::port::net::{has_kernel_tls, PublicKey};
-use numaio_transfer::keys;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -39,64 +38,71 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An admitted user with the requested root and the daemon's side of the transfer.
 pub struct AdmittedUser<'a> {
+    /// Name of the user.
     pub user: &'a str,
     limits: &'a User,
+    /// Name of the root.
     pub root: &'a str,
+    /// The daemon's side of the transfer.
     pub side: Side,
 }
 
 /// Serves the connection on stdout; stdin is the IPC socket of the daemon.
-pub fn run(common: &Common) -> Result<ExitCode, Failure> {
-    interrupt::install().map_err(Failure::new)?;
-    let ipc = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Failure::new)?);
-    let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::new)?);
-    let start: Option<SessionStart> = receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT))
-        .map_err(|error| Failure::new(format!("only numaio serve starts sessions: {error}")))?;
-    let Some(SessionStart { config, caller }) = start else { return Ok(ExitCode::FAILURE) };
-    let config = Config::parse(&config).map_err(|_| Failure::new("the daemon's configuration has errors"))?;
-    let done = serve(common, &config, &caller, (&ipc, &socket));
+///
+/// Returns whether the transfer is done.
+///
+/// # Errors
+/// The process was not started by a daemon. Errors of the session are logged.
+pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
+    interrupt::install()?;
+    let ipc = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let start: Option<SessionStart> =
+        receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(DaemonError::NotASession)?;
+    let Some(SessionStart { config, caller }) = start else { return Ok(false) };
+    let config = Config::parse(&config).map_err(|_| DaemonError::InvalidSessionConfig)?;
+    let done = serve((log, &caller), &config, (&ipc, &socket), placer);
     Ok(match done {
-        Ok(TransferOutcome::Done) => ExitCode::SUCCESS,
-        Ok(TransferOutcome::Failed) => ExitCode::FAILURE,
-        Err(failure) => {
-            log(common, &format!("{caller}: {}", sanitize(&failure.message)));
-            ExitCode::FAILURE
+        Ok(ended) => ended == TransferOutcome::Done,
+        Err(error) => {
+            log.line(&format!("{caller}: {}", sanitize(&error.to_string())));
+            false
         }
     })
 }
 
 fn serve(
-    common: &Common,
+    (log, caller): (&Log, &str),
     config: &Config,
-    caller: &str,
     (ipc, socket): (&UnixStream, &TcpStream),
-) -> Result<TransferOutcome, Failure> {
-    let own = keys::read(&config.key.value)?.keys().map_err(Failure::new)?;
+    placer: &dyn Placer,
+) -> Result<TransferOutcome, DaemonError> {
+    let own = keys::read(&config.key.value)?.keys()?;
     // Confine the process before it reads anything from an unauthenticated peer.
-    let unresponsive = |name: &str| log(common, &format!("{caller}: root '{name}' does not respond"));
+    let unresponsive = |name: &str| log.line(&format!("{caller}: root '{name}' does not respond"));
     let roots = open_roots(config, config.limits.opening / 2, open_root, unresponsive);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
     // A confined process cannot detect this.
     let kernel_tls = config.kernel_tls && has_kernel_tls();
-    confine(&rules).map_err(Failure::new)?;
+    confine(&rules)?;
     // The daemon enforces the time limit; this one applies only if the daemon has exited.
     let limit = 2 * config.limits.opening;
-    let mut channel = accept(socket, &own, limit)
-        .map_err(|error| Failure::new(format!("cannot open a session: {error}")))?;
-    let hello = channel.read_line(MAX_LINE_BYTES, limit).map_err(Failure::new)?;
+    let mut channel =
+        accept(socket, &own, limit).map_err(|error| DaemonError::NoSessionChannel(error.to_string()))?;
+    let hello = channel.read_line(MAX_LINE_BYTES, limit)?;
     let entered = enter_root(config, ipc, &channel, &hello);
     let greeting = match &entered {
         Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
         Err(Denial::Refused(why)) => DaemonGreeting::refused(why),
         Err(Denial::Busy(why)) => DaemonGreeting::busy(why),
     };
-    channel.write_line(&serde_json::to_string(&greeting).map_err(Failure::new)?).map_err(Failure::new)?;
+    channel.write_line(json_line(&greeting)?.trim_end())?;
     let (admitted, grants, confined) = match entered {
         Ok(entered) => entered,
         Err(Denial::Refused(why) | Denial::Busy(why)) => {
             channel.close(REFUSAL_TIMEOUT);
-            return Err(Failure::new(format!("refused: {why}")));
+            return Err(DaemonError::ClientRefused(why));
         }
     };
     let AdmittedUser { user, root, side, .. } = admitted;
@@ -107,11 +113,11 @@ fn serve(
         ConfinementStatus::Unsupported => ", without Landlock",
     };
     let process = std::process::id();
-    log(common, &format!("{caller}: {user} {does} {root} (process {process}{without})"));
-    let daemon = ipc.try_clone().map_err(Failure::new)?;
+    log.line(&format!("{caller}: {user} {does} {root} (process {process}{without})"));
+    let daemon = ipc.try_clone()?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
-    let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
-    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), &ModelPlacer);
+    let (ends, carrier) = channel.into_streams()?;
+    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), placer);
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {
@@ -119,7 +125,7 @@ fn serve(
         (TransferOutcome::Done, failed) => format!("done, {failed} failed"),
         (TransferOutcome::Failed, _) => "failed".to_owned(),
     };
-    log(common, &format!("{caller}: {user} {does} {root}: {how}"));
+    log.line(&format!("{caller}: {user} {does} {root}: {how}"));
     Ok(ended)
 }
 

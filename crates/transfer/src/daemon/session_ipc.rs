@@ -1,7 +1,7 @@
 //! IPC between the daemon and a session process: newline-delimited JSON over the socket on the
 //! session's stdin.
 
-use crate::output::json_line;
+use crate::line::json_line;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,12 +20,14 @@ pub struct SessionStart {
 /// Request of a session to admit its user.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AdmissionRequest {
+    /// Name of the user.
     pub user: String,
 }
 
 /// Request of a session for the data connections with a ticket, which arrive over the same socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DataConnectionsRequest {
+    /// The ticket of the connections.
     pub ticket: [u8; 16],
 }
 

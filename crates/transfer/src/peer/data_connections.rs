@@ -1,7 +1,7 @@
 //! TCP connections for data beside the control channel (ssh, or the connection to a daemon):
 //! negotiation and setup.
 
-use super::network_options::{with_port, DataSecurity};
+use crate::network_options::{with_port, DataSecurity};
 use numaio_mover_linux::port::net::{
     connect as net_connect, has_kernel_tls, Credentials, DataListener, DataStream, KeyPair, NetError,
     OutgoingConnections, Secret, Ticket, MAX_STREAMS,
@@ -77,6 +77,7 @@ pub struct DataPath {
     pub keys: KeyPair,
     /// Whether the kernel encrypts and decrypts.
     pub kernel_tls: bool,
+    /// IPC socket of the daemon.
     pub daemon: UnixStream,
     /// Requests the connections with a ticket from the daemon.
     pub request_connections: fn(&UnixStream, [u8; 16]) -> io::Result<()>,

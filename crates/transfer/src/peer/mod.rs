@@ -3,14 +3,17 @@
 //! The control channel (standard streams, or the connection to the daemon) carries the request.
 //! Data uses separate connections or the same channel.
 
-use super::daemon_limits::LimitedPort;
-use super::data_connections::{open_listener, split_by_direction, DataEndpoint, DataPath, DataRoute, Offer};
-use super::peer_process::{PeerReader, PeerWriter};
-use super::placement::{Placer, SideSetup};
-use super::request::{Capabilities, TransferRequest, VERSION};
-use crate::failure::Failure;
-use crate::output::json_line;
-use clap::Args as ClapArgs;
+pub mod daemon_limits;
+pub mod data_connections;
+pub mod messages;
+
+use crate::line::json_line;
+use crate::placement::{Placer, SideSetup};
+use crate::request::{Capabilities, VERSION};
+use crate::TransferError;
+use daemon_limits::LimitedPort;
+use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
+use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
@@ -19,16 +22,10 @@ use numaio_mover::wire::{Reason, Side};
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::DataListener;
 use numaio_mover_linux::port::{FilePort, StreamPair};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::ExitCode;
+use std::io::{self, BufReader, Write};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Maximum length of a request and of its reply.
-pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// How long a transfer may continue after the control channel closes, which may overtake the last
 /// packets.
@@ -38,79 +35,16 @@ const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 /// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Arguments of the internal `numaio peer`.
-#[derive(Debug, ClapArgs)]
-pub struct PeerArgs {
-    /// Run one side of numaio copy
-    #[arg(long, required = true)]
-    pub copy: bool,
-}
-
-/// Request to a peer: its role, and the offered data connections.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct PeerRequest {
-    #[serde(rename = "ask")]
-    pub role: PeerRole,
-    /// Offered data connections; without an offer, data uses the control channel.
-    pub offer: Option<Offer>,
-}
-
-/// The role of a peer.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum PeerRole {
-    /// The source of the files.
-    Source(TransferRequest),
-    /// The destination of the files, and whether the source is a single file.
-    Sink(TransferRequest, bool),
-}
-
-/// The reply of a peer, in one line.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum PeerReply {
-    /// The peer is ready.
-    Ready {
-        /// Whether the peer's source is a single file.
-        #[serde(rename = "one_file")]
-        is_one_file: bool,
-        /// Where it accepts offered data connections, or why it cannot. A [`DataRoute`] follows an
-        /// offer.
-        #[serde(rename = "door")]
-        endpoint: Option<Result<DataEndpoint, String>>,
-        /// Whether it can compress and decompress; an older numaio omits this and the following
-        /// fields.
-        #[serde(default, rename = "packs")]
-        can_decompress: bool,
-        /// Its capabilities as a sink.
-        #[serde(flatten)]
-        capabilities: Capabilities,
-    },
-    /// The peer refuses, with the reason.
-    Refused(String),
-}
-
-impl PeerRole {
-    fn transfer(&self) -> &TransferRequest {
-        match self {
-            Self::Source(transfer) | Self::Sink(transfer, _) => transfer,
-        }
-    }
-
-    /// Returns the side of the transfer.
-    pub fn side(&self) -> Side {
-        match self {
-            Self::Source(_) => Side::Source,
-            Self::Sink(..) => Side::Sink,
-        }
-    }
-}
-
 /// What a user of a daemon may request.
 #[derive(Debug)]
 pub struct Grants {
     /// Root of all paths.
     pub base: Base,
+    /// The only side.
     pub side: Side,
+    /// Maximum number of data connections from the source to the sink.
     pub streams: u16,
+    /// Maximum bytes of data per second.
     pub bytes_per_second: Option<u64>,
     /// Whether files may get set-ID bits.
     pub set_id: bool,
@@ -119,15 +53,16 @@ pub struct Grants {
 /// A daemon's service for one of its users.
 #[derive(Debug)]
 pub struct DaemonService {
+    /// What the user may request.
     pub grants: Grants,
     /// Where data connections arrive.
     pub data_path: DataPath,
 }
 
 impl Grants {
-    fn apply(&self, request: &mut PeerRequest) -> Result<(), Failure> {
+    fn apply(&self, request: &mut PeerRequest) -> Result<(), TransferError> {
         if request.role.side() != self.side {
-            return Err(Failure::new("the request is for another side than the hello"));
+            return Err(TransferError::OtherSide);
         }
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
         transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
@@ -147,17 +82,6 @@ struct ControlStreams {
     to: PeerWriter,
 }
 
-/// Runs the peer that ssh has started.
-pub fn run(placer: &dyn Placer) -> Result<ExitCode, Failure> {
-    numaio_linux::interrupt::install().map_err(Failure::new)?;
-    let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
-    // The other side has received the failure and reports it.
-    Ok(match serve(ends, None, placer) {
-        Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
-        Ok(_) | Err(_) => ExitCode::FAILURE,
-    })
-}
-
 /// Receives a request and runs the transfer, with the limits of a daemon's service if there is one.
 ///
 /// Returns how the transfer ended, and the number of failures.
@@ -168,7 +92,7 @@ pub fn serve(
     ends: StreamPair,
     service: Option<&DaemonService>,
     placer: &dyn Placer,
-) -> Result<(TransferOutcome, u64), Failure> {
+) -> Result<(TransferOutcome, u64), TransferError> {
     let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
@@ -176,7 +100,7 @@ pub fn serve(
     match &mut request.role {
         PeerRole::Source(transfer) => {
             let (site, options) = streams.report_failure(transfer.source(placer))?;
-            let source = streams.report_failure(Source::new(options).map_err(Failure::new))?;
+            let source = streams.report_failure(Source::new(options).map_err(TransferError::ChunkPolicy))?;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
@@ -200,36 +124,26 @@ pub fn serve(
 }
 
 /// Receives a request, and applies the user's grants.
-pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result<PeerRequest, Failure> {
-    let mut request: PeerRequest =
-        receive(from).map_err(|error| Failure::new(format!("expected a request of numaio copy: {error}")))?;
+pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result<PeerRequest, TransferError> {
+    let mut request: PeerRequest = receive(from).map_err(TransferError::NotARequest)?;
     let theirs = request.role.transfer().numaio_copy;
     if theirs != VERSION {
-        return Err(Failure::new(format!(
-            "the other numaio speaks version {theirs}, and this one {VERSION}"
-        )));
+        return Err(TransferError::OtherVersion { theirs, ours: VERSION });
     }
     grants.map_or(Ok(()), |grants| grants.apply(&mut request))?;
     Ok(request)
 }
 
-/// Receives a line of JSON.
-pub fn receive<T: DeserializeOwned>(from: &mut PeerReader) -> io::Result<T> {
-    let mut line = String::new();
-    from.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
-}
-
 impl ControlStreams {
-    fn reply(&mut self, reply: &PeerReply) -> Result<(), Failure> {
-        let line = json_line(reply).map_err(Failure::new)?;
-        self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(Failure::new)
+    fn reply(&mut self, reply: &PeerReply) -> Result<(), TransferError> {
+        let line = json_line(reply).map_err(TransferError::Io)?;
+        self.to.write_all(line.as_bytes()).and_then(|()| self.to.flush()).map_err(TransferError::Io)
     }
 
-    /// Sends a failure to the other side, which reports it.
-    fn report_failure<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(failure) = &done {
-            self.reply(&PeerReply::Refused(failure.message.clone()))?;
+    /// Sends an error to the other side, which reports it.
+    fn report_failure<T>(&mut self, done: Result<T, TransferError>) -> Result<T, TransferError> {
+        if let Err(error) = &done {
+            self.reply(&PeerReply::Refused(error.to_string()))?;
         }
         done
     }
@@ -248,7 +162,7 @@ impl DataChannel {
         data_path: Option<&DataPath>,
         (is_one_file, capabilities): (bool, Capabilities),
         mut streams: ControlStreams,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, TransferError> {
         let (door, opened) = match offer.map(|offer| open_listener(offer, data_path)) {
             None => (None, None),
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
@@ -266,15 +180,13 @@ impl DataChannel {
         match (receive(&mut streams.from), door) {
             (Ok(DataRoute::ControlChannel), _) => Ok(Self::ControlChannel(streams)),
             (Ok(DataRoute::DataConnections), Some(door)) => Ok(Self::DataConnections(door, streams)),
-            (Ok(DataRoute::DataConnections), None) => {
-                Err(Failure::new("data connections were chosen, but there is no listener"))
-            }
-            (Err(_), _) => Err(Failure::new("the other side disconnected before the transfer began")),
+            (Ok(DataRoute::DataConnections), None) => Err(TransferError::NoListener),
+            (Err(_), _) => Err(TransferError::Disconnected),
         }
     }
 
     /// Returns a port that uses this channel.
-    fn into_port(self, site: SideSetup<'_>, is_source: bool) -> Result<LinkedPort, Failure> {
+    fn into_port(self, site: SideSetup<'_>, is_source: bool) -> Result<LinkedPort, TransferError> {
         let left = Arc::new(OnceLock::new());
         let (port, to) = match self {
             Self::ControlChannel(ControlStreams { from, to }) => {
@@ -282,7 +194,9 @@ impl DataChannel {
             }
             Self::DataConnections(door, ControlStreams { mut from, to }) => {
                 let connections = split_by_direction(
-                    door.into_streams(HANDSHAKE_TIMEOUT).map_err(Failure::new)?,
+                    door.into_streams(HANDSHAKE_TIMEOUT)
+                        .map_err(io::Error::other)
+                        .map_err(TransferError::Io)?,
                     is_source,
                 );
                 let left = left.clone();
@@ -295,7 +209,7 @@ impl DataChannel {
                 (FilePort::over_streams(site.setting(Some(&connections), None), connections), Some(to))
             }
         };
-        Ok(LinkedPort { port: port.map_err(Failure::new)?, left, to })
+        Ok(LinkedPort { port: port.map_err(TransferError::Io)?, left, to })
     }
 }
 
@@ -312,7 +226,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
     grants: Option<&Grants>,
-) -> Result<(TransferOutcome, u64), Failure> {
+) -> Result<(TransferOutcome, u64), TransferError> {
     let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
     let mut port = LimitedPort::new(port, limit, set_id);
     let began = Instant::now();

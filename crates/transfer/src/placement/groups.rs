@@ -1,9 +1,9 @@
 //! Which groups of threads serve a side, and where.
 
 use super::machine_view::MachineView;
+use super::side_options::SideOptions;
 use super::worker_group::GroupPlacement;
-use super::SideOptions;
-use crate::commands::copy::options::Placement;
+use crate::options::Placement;
 use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::topology::Topology;

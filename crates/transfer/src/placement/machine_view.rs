@@ -1,7 +1,7 @@
 //! This machine, as placement sees it.
 
-use super::SideOptions;
-use crate::commands::copy::options::Placement;
+use super::side_options::SideOptions;
+use crate::options::Placement;
 use numaio_linux::Kernel;
 use numaio_machine::devices::Device;
 use numaio_machine::discover::discover;

@@ -7,8 +7,10 @@ mod network;
 mod placer;
 mod plan;
 mod side;
+mod side_options;
 mod worker_group;
 
 pub use placer::{KernelPlacer, Placer};
 pub use plan::SidePlan;
-pub use side::{SideOptions, SideSetup};
+pub use side::SideSetup;
+pub use side_options::SideOptions;

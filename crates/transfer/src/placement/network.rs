@@ -2,8 +2,8 @@
 //! data.
 
 use super::machine_view::MachineView;
-use super::SidePlan;
-use crate::commands::copy::event::PlacedConnections;
+use super::plan::SidePlan;
+use crate::event::PlacedConnections;
 use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::set::CpuSet;

@@ -3,12 +3,12 @@
 use super::groups::{place_groups, PlacedGroups};
 use super::machine_view::MachineView;
 use super::network::place_connections;
+use super::side_options::SideOptions;
 use super::worker_group::MAX_BUFFERS;
-use super::{Placer, SidePlan};
-use crate::commands::copy::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
-use crate::commands::copy::options::{Io, Placement};
-use crate::commands::copy::reporter::{Notice, Reporter};
-use crate::failure::Failure;
+use crate::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
+use crate::options::Io;
+use crate::reporter::{Notice, Reporter};
+use crate::TransferError;
 use numaio_machine::set::CpuSet;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Roots};
@@ -18,30 +18,11 @@ use std::path::{Path, PathBuf};
 /// Maximum factor by which the default number of threads grows while threads wait for storage.
 const THREAD_GROWTH: usize = 4;
 
-/// Options of the threads of a side.
-#[derive(Clone, Copy)]
-pub struct SideOptions<'a> {
-    /// The side.
-    pub side: Side,
-    /// How threads and buffers are placed.
-    pub placement: Placement,
-    /// Number of threads; the default grows.
-    pub threads: Option<u32>,
-    /// How blocks are read and written past the page cache.
-    pub io: Io,
-    /// Maximum number of data connections to the sink.
-    pub streams: u16,
-    /// Whether fewer connections may be used.
-    pub may_use_fewer_streams: bool,
-    /// The plan for this side.
-    pub plan: Option<&'a SidePlan>,
-    /// Decides what needs a model of the machine.
-    pub placer: &'a dyn Placer,
-}
-
 /// Directories, threads and buffers of a side of a transfer.
 pub struct SideSetup<'a> {
+    /// The opened directories.
     pub roots: Roots,
+    /// Initial number of threads.
     pub threads: usize,
     worker_groups: Vec<WorkerGroup>,
     by: &'static str,
@@ -52,10 +33,11 @@ pub struct SideSetup<'a> {
 
 impl<'a> SideSetup<'a> {
     /// Opens directories, and places threads and buffers.
-    pub fn new(roots: &[PathBuf], base: &Base, options: SideOptions<'a>) -> Result<Self, Failure> {
+    pub fn new(roots: &[PathBuf], base: &Base, options: SideOptions<'a>) -> Result<Self, TransferError> {
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
-        let of_side = |error| format!("{error} ({})", side_name(options.side));
-        let mut roots = base.roots(&paths).map_err(|(path, error)| Failure::file(&path, of_side(error)))?;
+        let side = side_name(options.side);
+        let closed = |(path, error)| TransferError::CannotOpenRoot { path, error, side };
+        let mut roots = base.roots(&paths).map_err(closed)?;
         if options.side == Side::Sink {
             roots.track_write_errors();
         }

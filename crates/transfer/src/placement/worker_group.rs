@@ -1,6 +1,6 @@
 //! Groups of worker threads with their CPUs and buffers.
 
-use crate::commands::copy::event::cpus_text;
+use crate::event::cpus_text;
 use numaio_linux::Root;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;

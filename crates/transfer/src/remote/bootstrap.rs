@@ -1,11 +1,11 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
-use super::first_reply::{interrupted_before_reply, run_interruptible};
-use super::transfer::RemoteOptions;
-use crate::failure::Failure;
-use crate::output::{sanitize, stderr_sink};
-use numaio_transfer::ssh::{self, ManagedProcess};
-use numaio_transfer::TransferError;
+use crate::line::sanitize;
+use crate::remote::first_reply::{interrupted_before_reply, run_interruptible};
+use crate::ssh::stderr_relay::LineSink;
+use crate::ssh::{self, ManagedProcess};
+use crate::transfer::RemoteOptions;
+use crate::TransferError;
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -39,25 +39,31 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
 
 /// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
 /// missing.
-pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Result<String, Failure> {
+pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Result<String, TransferError> {
     if !options.bootstrap {
         return Ok(options.numaio.clone());
     }
     let local = LocalProgram::read()?;
-    let remote = probe(program, host, &options.numaio, &local)?;
+    let shell = RemoteShell { program, host, stderr: &options.stderr };
+    let remote = shell.probe(&options.numaio, &local)?;
     if remote.has_numaio {
         return Ok(options.numaio.clone());
     }
     let ours = format!("Linux {}", std::env::consts::ARCH);
     if remote.system != ours {
-        let theirs = &remote.system;
-        return Err(Failure::new(format!("{host} is {theirs}, and this numaio is for {ours}"))
-            .hint("install numaio for that system there, and set --remote-numaio"));
+        return Err(TransferError::OtherSystem { host: host.to_owned(), theirs: remote.system, ours });
     }
     if remote.sum.as_deref() != Some(&local.sum) {
-        install(program, host, &local)?;
+        shell.install(&local)?;
     }
     Ok(remote.file)
+}
+
+/// Runs scripts on a host.
+struct RemoteShell<'a> {
+    program: &'a OsStr,
+    host: &'a str,
+    stderr: &'a LineSink,
 }
 
 /// This program's file.
@@ -69,9 +75,9 @@ struct LocalProgram {
 }
 
 impl LocalProgram {
-    fn read() -> Result<Self, Failure> {
-        let failed = |error| Failure::new(format!("cannot read this program to copy it: {error}"));
-        let content = std::env::current_exe().and_then(std::fs::read).map_err(failed)?;
+    fn read() -> Result<Self, TransferError> {
+        let content = std::env::current_exe().and_then(std::fs::read);
+        let content = content.map_err(TransferError::CannotReadProgram)?;
         let sum: String = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("numaio-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
         Ok(Self { content, sum, name })
@@ -106,56 +112,51 @@ impl RemoteSystem {
     }
 }
 
-fn probe(program: &OsStr, host: &str, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, Failure> {
-    let (text, status) = run_script(program, host, PROBE_SCRIPT, [numaio, &local.name], &[])?;
-    let unidentified = || TransferError::UnidentifiedSystem { host: host.to_owned(), status };
-    RemoteSystem::parse(&text).ok_or_else(|| unidentified().into())
-}
-
-fn install(program: &OsStr, host: &str, local: &LocalProgram) -> Result<(), Failure> {
-    let (text, _) = run_script(program, host, INSTALL_SCRIPT, [&local.name, &local.sum], &local.content)?;
-    let mut answers = text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK));
-    match answers.next() {
-        Some("ready") => Ok(()),
-        Some(failed) => {
-            let what = sanitize(failed.strip_prefix("failed ").unwrap_or(failed));
-            let failure = Failure::new(format!("cannot copy numaio to {host}: it could not {what}"));
-            Err(match what.starts_with("run it") {
-                true => failure.hint(
-                    "a static build runs everywhere (make static); the home directory may be mounted noexec",
-                ),
-                false => failure.hint("copy numaio manually, and set --remote-numaio"),
-            })
-        }
-        None => Err(Failure::new(format!("cannot copy numaio to {host}: the connection was closed"))),
+impl RemoteShell<'_> {
+    fn probe(&self, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, TransferError> {
+        let (text, status) = self.run_script(PROBE_SCRIPT, [numaio, &local.name], &[])?;
+        let unidentified = || TransferError::UnidentifiedSystem { host: self.host.to_owned(), status };
+        RemoteSystem::parse(&text).ok_or_else(unidentified)
     }
-}
 
-/// Runs a script on a host with input, and returns its output and exit status.
-fn run_script(
-    program: &OsStr,
-    host: &str,
-    script: &str,
-    words: [&str; 2],
-    input: &[u8],
-) -> Result<(String, Option<i32>), Failure> {
-    let words = ["sh", "-c", script, "sh", words[0], words[1]];
-    let command = ssh::step_command(program, host, &ssh::joined(words.map(OsString::from)));
-    let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
-    let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
-    let answer = run_interruptible(Duration::MAX, move || {
-        // A process that does not read its input reports the reason itself.
-        to.map(|mut to| to.write_all(&input));
-        let mut answer = Vec::new();
-        // The output before an error is valid.
-        from.map(|from| from.take(MAX_OUTPUT_BYTES).read_to_end(&mut answer));
-        answer
-    });
-    let Some(answer) = answer else {
-        process.terminate_on_drop();
-        return Err(interrupted_before_reply(host));
-    };
-    Ok((String::from_utf8_lossy(&answer).into_owned(), process.status()))
+    fn install(&self, local: &LocalProgram) -> Result<(), TransferError> {
+        let (text, _) = self.run_script(INSTALL_SCRIPT, [&local.name, &local.sum], &local.content)?;
+        let mut answers = text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK));
+        match answers.next() {
+            Some("ready") => Ok(()),
+            Some(failed) => {
+                let what = sanitize(failed.strip_prefix("failed ").unwrap_or(failed));
+                Err(TransferError::CannotInstall { host: self.host.to_owned(), what })
+            }
+            None => Err(TransferError::InstallInterrupted { host: self.host.to_owned() }),
+        }
+    }
+
+    /// Runs a script on a host with input, and returns its output and exit status.
+    fn run_script(
+        &self,
+        script: &str,
+        words: [&str; 2],
+        input: &[u8],
+    ) -> Result<(String, Option<i32>), TransferError> {
+        let words = ["sh", "-c", script, "sh", words[0], words[1]];
+        let command = ssh::step_command(self.program, self.host, &ssh::joined(words.map(OsString::from)));
+        let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, self.stderr.clone())?;
+        let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
+        let answer = run_interruptible(Duration::MAX, move || {
+            // A process that does not read its input reports the reason itself.
+            to.map(|mut to| to.write_all(&input));
+            let mut answer = Vec::new();
+            // The output before an error is valid.
+            from.map(|from| from.take(MAX_OUTPUT_BYTES).read_to_end(&mut answer));
+            answer
+        });
+        let Some(answer) = answer else {
+            process.terminate_on_drop();
+            return Err(interrupted_before_reply(self.host));
+        };
+        Ok((String::from_utf8_lossy(&answer).into_owned(), process.status()))
+    }
 }
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
 //! Client of a daemon: authenticates it by its known key, and this user by the user's key, over
 //! TLS.
 
-use super::daemon_address::DaemonAddress;
-use super::daemon_hello::{DaemonGreeting, DaemonHello};
-use super::data_connections::connection_count;
-use super::first_reply::{interrupted_before_reply, run_interruptible, FirstReply};
-use super::network_options::{with_port, NetworkOptions};
-use super::peer_process::{PeerConnection, PeerProcess};
-use super::reporter::{Notice, Reporter};
-use crate::failure::Failure;
-use crate::output::{self, sanitize};
+use crate::daemon::hello::DaemonHello;
+use crate::daemon_address::DaemonAddress;
+use crate::keys::{self, KnownDaemons};
+use crate::line::json_line;
+use crate::network_options::{with_port, NetworkOptions};
+use crate::peer::data_connections::connection_count;
+use crate::remote::first_reply::{interrupted_before_reply, run_interruptible};
+use crate::remote::greeting::unreachable;
+use crate::remote::peer_process::{PeerConnection, PeerProcess, PendingDataConnections};
+use crate::reporter::{Notice, Reporter};
+use crate::TransferError;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::{self, ChannelError, ControlChannel};
 use numaio_mover_linux::port::net::{KeyPair, OutgoingConnections, PublicKey, Ticket};
 use numaio_mover_linux::port::streams_needed;
-use numaio_transfer::keys::{self, KnownDaemons};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long connecting to an address, and then opening the channel, may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the daemon may take to greet, which includes starting a session process.
-pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens a session of a daemon for the given side, and sends the hello.
 ///
@@ -37,8 +37,8 @@ pub fn connect_session(
     net: &NetworkOptions,
     others: &[SocketAddr],
     side: Side,
-) -> Result<Result<PeerProcess, Failure>, Failure> {
-    let own = keys::read(&keys::path(net.key.as_deref())?)?.keys().map_err(Failure::new)?;
+) -> Result<Result<PeerProcess, TransferError>, TransferError> {
+    let own = keys::read(&keys::path(net.key.as_deref())?)?.keys().map_err(TransferError::Io)?;
     let mut trusted = TrustedKeys::read(address, net.trust)?;
     let target = ConnectTarget {
         address: address.clone(),
@@ -49,71 +49,39 @@ pub fn connect_session(
     let opened = run_interruptible(Duration::MAX, move || target.open(&own, keys));
     let (mut channel, calls) = match opened.ok_or_else(|| interrupted_before_reply(&trusted.host_port))? {
         Ok(Ok(opened)) => opened,
-        Err(error) => return Ok(Err(unreachable(&trusted.host_port, &error))),
+        Err(error) => return Ok(Err(unreachable(&trusted.host_port, error))),
         Ok(Err(ChannelError::WrongKey(key))) => return Err(trusted.rejection(key)),
         Ok(Err(ChannelError::Net(error))) => {
-            let failure = Failure::new(format!("no numaio daemon answers at {}: {error}", trusted.host_port));
-            return Ok(Err(failure
-                .hint("the port may belong to another program, or the daemon be at a limit: see its log")));
+            let (host, why) = (trusted.host_port, error.to_string());
+            return Ok(Err(TransferError::NoDaemonChannel { host, why }));
         }
     };
     // The user still has the key that was passed with --trust.
-    if let Err(failure) = trusted.remember(channel.peer()) {
-        reporter
-            .notice(Notice::KeyNotRemembered { host_port: trusted.host_port.clone(), why: failure.message });
+    match trusted.remember(channel.peer()) {
+        Ok(None) => {}
+        Ok(Some(list)) => reporter.notice(Notice::KeyRemembered { list: list.to_owned() }),
+        Err(error) => {
+            let host_port = trusted.host_port.clone();
+            reporter.notice(Notice::KeyNotRemembered { host_port, why: error.to_string() });
+        }
     }
     let hello = DaemonHello::new(address.user.clone(), &address.root, side);
-    if let Err(error) = channel.write_line(&serde_json::to_string(&hello).map_err(Failure::new)?) {
-        return Ok(Err(unreachable(&trusted.host_port, &error)));
+    if let Err(error) = channel.write_line(json_line(&hello).map_err(TransferError::Io)?.trim_end()) {
+        return Ok(Err(unreachable(&trusted.host_port, error)));
     }
     let key = channel.peer().der();
-    let (ends, carrier) = channel.into_streams().map_err(Failure::new)?;
+    let (ends, carrier) = channel.into_streams().map_err(TransferError::Io)?;
     let data = match calls {
         Some((calls, streams)) => Some(PendingDataConnections {
             calls,
             streams,
-            ticket: Ticket::generate().map_err(Failure::new)?,
+            ticket: Ticket::generate().map_err(TransferError::Io)?,
             key,
         }),
         None => None,
     };
     let via = PeerConnection::Daemon { host_port: trusted.host_port, data, carrier };
     Ok(Ok(PeerProcess::new(ends.to, ends.from, via)))
-}
-
-/// Returns the number of data connections to the sink that the daemon allows. The inner error
-/// allows a retry.
-///
-/// # Errors
-/// The daemon refuses the session permanently.
-pub fn check_greeting(
-    host_port: &str,
-    received: Option<FirstReply<DaemonGreeting>>,
-) -> Result<Result<u16, Failure>, Failure> {
-    let why = match received {
-        Some(FirstReply::Reply(DaemonGreeting::Welcome { streams })) => return Ok(Ok(streams)),
-        Some(FirstReply::Reply(DaemonGreeting::Refused(why))) => return Err(daemon_failure(host_port, &why)),
-        Some(FirstReply::Reply(DaemonGreeting::Busy(why))) => {
-            return Ok(Err(daemon_failure(host_port, &why)))
-        }
-        Some(FirstReply::Unexpected(beginning)) => {
-            return Err(daemon_failure(host_port, &format!("expected a greeting, got {beginning}")))
-        }
-        Some(FirstReply::Closed) => io::ErrorKind::UnexpectedEof,
-        None => io::ErrorKind::TimedOut,
-    };
-    Ok(Err(unreachable(host_port, &why.into())))
-}
-
-/// Data connections to a daemon that are being opened.
-pub struct PendingDataConnections {
-    pub calls: OutgoingConnections,
-    /// Number of connections to the sink.
-    pub streams: u16,
-    /// Ticket at their start.
-    pub ticket: Ticket,
-    /// Key of the daemon.
-    pub key: Vec<u8>,
 }
 
 /// A daemon to connect to.
@@ -171,16 +139,6 @@ impl ConnectTarget {
     }
 }
 
-fn unreachable(host_port: &str, error: &io::Error) -> Failure {
-    Failure::new(format!("no numaio daemon answers at {host_port}: {error}"))
-        .hint("start numaio serve there, or use HOST:PATH for ssh")
-}
-
-/// A failure with the daemon's message.
-fn daemon_failure(host_port: &str, why: &str) -> Failure {
-    Failure::new(format!("{host_port}: {}", sanitize(why)))
-}
-
 /// Keys that are accepted from the daemon.
 struct TrustedKeys {
     host_port: String,
@@ -192,7 +150,7 @@ struct TrustedKeys {
 }
 
 impl TrustedKeys {
-    fn read(address: &DaemonAddress, typed: Option<PublicKey>) -> Result<Self, Failure> {
+    fn read(address: &DaemonAddress, typed: Option<PublicKey>) -> Result<Self, TransferError> {
         let host_port = address.host_port();
         let known = match keys::folder() {
             Err(_) if typed.is_some() => None,
@@ -211,38 +169,31 @@ impl TrustedKeys {
         }
     }
 
-    /// Adds the daemon's authenticated key to the list.
-    fn remember(&mut self, key: PublicKey) -> Result<(), Failure> {
+    /// Adds the daemon's authenticated key to the list; returns the path of a changed list.
+    fn remember(&mut self, key: PublicKey) -> Result<Option<&Path>, TransferError> {
         match &mut self.known {
             Some(known) if self.keys.is_empty() => {
                 known.add(&self.host_port, key)?;
-                output::detail(format_args!("wrote {}", known.path.display()));
+                Ok(Some(&known.path))
             }
-            Some(_) => {}
-            None => drop(keys::folder()?),
+            Some(_) => Ok(None),
+            None => keys::folder().map(|_| None),
         }
-        Ok(())
     }
 
     /// Explains that the daemon has another key.
-    fn rejection(&self, key: PublicKey) -> Failure {
+    fn rejection(&self, key: PublicKey) -> TransferError {
         let Self { host_port, known, keys, typed } = self;
-        let path = known.as_ref().map(|known| known.path.display().to_string()).unwrap_or_default();
-        match (typed, keys.first()) {
-            (Some(typed), first) if first.is_none() || keys.contains(&key) => {
-                Failure::new(format!("the daemon at {host_port} has the key {key}, not {typed} of --trust"))
-                    .hint("ask its administrator for the key; nothing was sent")
+        let host = host_port.clone();
+        match (*typed, keys.first()) {
+            (Some(expected), first) if first.is_none() || keys.contains(&key) => {
+                TransferError::OtherDaemonKey { host, key, expected }
             }
-            (_, None) => Failure::new(format!("the daemon at {host_port} is not known; it has the key {key}"))
-                .hint(format!("if its administrator confirms the key, add --trust {key} once")),
-            (_, Some(known)) => Failure::new(format!(
-                "THE KEY OF {host_port} HAS CHANGED: it is {key}, and was {known}. Either the connection is \
-                 intercepted, or the daemon has a new key"
-            ))
-            .hint(format!(
-                "ask its administrator; if the key is new, remove the line of {host_port} from {path}, and add \
-                 --trust {key} once"
-            )),
+            (_, None) => TransferError::UnknownDaemon { host, key },
+            (_, Some(first)) => {
+                let list = known.as_ref().map(|known| known.path.clone()).unwrap_or_default();
+                TransferError::DaemonKeyChanged { host, key, known: *first, list }
+            }
         }
     }
 }

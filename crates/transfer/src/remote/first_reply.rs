@@ -1,8 +1,8 @@
 //! The first reply of a peer, which may be slow (ssh may ask for a password), or not come from
 //! numaio at all.
 
-use super::peer_process::PeerReader;
-use crate::failure::{Failure, INTERRUPTED};
+use crate::peer::messages::PeerReader;
+use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::DisplayText;
 use serde::de::DeserializeOwned;
@@ -36,14 +36,15 @@ pub fn run_interruptible<T: Send + 'static>(
     }
 }
 
-/// The failure of a transfer that was interrupted before it began.
-pub fn interrupted_before_reply(host: &str) -> Failure {
-    Failure { code: INTERRUPTED, ..Failure::new(format!("interrupted before {host} answered")) }
+/// The error of a transfer that was interrupted before it began.
+pub fn interrupted_before_reply(host: &str) -> TransferError {
+    TransferError::InterruptedBeforeReply { host: host.to_owned() }
 }
 
 /// The first line of a peer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FirstReply<T> {
+    /// A valid reply.
     Reply(T),
     /// Not a valid reply, with its beginning for messages.
     Unexpected(String),

@@ -1,21 +1,19 @@
 //! Transfers between two remote hosts: the numaio on the source host copies, and sends events to
 //! this one.
 
-use super::endpoint::{Endpoint, Host};
-use super::event::{Event, Progress};
-use super::reporter::{Notice, Reporter, TransferEnd};
-use super::request::{TransferRequest, RETRY_VARIABLE};
-use super::retry::{wait_for_retry, RetryState};
-use super::transfer::Transfer;
-use super::{bootstrap, event, first_reply, RESUME_HINT, SOME_FAILED};
-use crate::failure::{Failure, INTERRUPTED};
-use crate::output::stderr_sink;
+use super::{bootstrap, first_reply};
+use crate::endpoint::{Endpoint, Host};
+use crate::event::{EndEvent, Event, Progress};
+use crate::remote::retry::{wait_for_retry, RetryState};
+use crate::reporter::{Notice, Reporter, TransferEnd};
+use crate::request::{TransferRequest, RETRY_VARIABLE};
+use crate::ssh::stderr_relay::{lines, LineSink};
+use crate::ssh::{self, AgentForwarding, ManagedProcess};
+use crate::transfer::Transfer;
+use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
 use numaio_schema::JobTotals;
-use numaio_transfer::ssh::stderr_relay::lines;
-use numaio_transfer::ssh::{self, AgentForwarding, ManagedProcess};
-use numaio_transfer::TransferError;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,15 +28,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of events that wait to be shown.
 const EVENT_QUEUE: usize = 1024;
 
+/// Exit statuses of `numaio copy` after which the events describe all failures: success, failed
+/// files, an interrupt. For others stderr explains the failure.
+const EXPLAINED_STATUSES: [i32; 3] = [0, 3, 130];
+
 /// How an attempt ended.
 enum AttemptOutcome {
     /// The remote numaio sent its last event.
-    Over(event::EndEvent),
+    Over(EndEvent),
     /// The connection was lost, or the remote numaio exited without its last event, after this
     /// progress.
     Lost(Progress),
     /// The host was not reached.
-    Unreachable(Failure),
+    Unreachable(TransferError),
 }
 
 /// Copies on `host`, which has the sources.
@@ -47,11 +49,10 @@ pub fn run(
     request: &TransferRequest,
     host: &str,
     mut reporter: Reporter<'_>,
-) -> Result<TransferEnd, Failure> {
+) -> Result<TransferEnd, TransferError> {
     let Transfer { destination: to, remote, .. } = transfer;
     if let Some(option) = remote.local_files.first() {
-        return Err(Failure::usage(format!("{option} names a local file, but the transfer runs on {host}"))
-            .hint(format!("run it there: ssh {host} numaio copy ...")));
+        return Err(TransferError::LocalFile { option: option.clone(), host: host.to_owned() });
     }
     let program = ssh::program();
     let numaio = bootstrap::ensure_numaio(remote, &program, host)?;
@@ -61,11 +62,11 @@ pub fn run(
     let mut retries = RetryState::new(transfer.network.retry);
     loop {
         reporter.begin(retries.earlier_totals());
-        let there = (host, transfer.quiet);
+        let there = (host, transfer.quiet, &remote.stderr);
         let line = shell_line(&command, retries.is_first());
         let tried = match attempt(ssh::session_command(&program, host, &line, agent), there, &mut reporter) {
-            Err(failure) if !retries.is_first() => {
-                reporter.give_up(Side::Source, &failure.message);
+            Err(error) if !retries.is_first() => {
+                reporter.give_up(Side::Source, &error.to_string());
                 return finish(reporter, retries.total(), host);
             }
             tried => tried?,
@@ -80,8 +81,8 @@ pub fn run(
                 retries.record_lost_attempt(progress.totals, reached(&progress));
                 "the connection was lost".to_owned()
             }
-            AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
-            AttemptOutcome::Unreachable(failure) => failure.message,
+            AttemptOutcome::Unreachable(error) if retries.is_first() => return Err(error),
+            AttemptOutcome::Unreachable(error) => error.to_string(),
         };
         let Some(pause) = retries.next_pause().filter(|_| !interrupted()) else {
             reporter.give_up(Side::Source, &format!("{host}: {why}"));
@@ -101,18 +102,17 @@ fn reached(Progress { totals, reached }: &Progress) -> u64 {
 /// Runs the remote numaio once, and shows its events.
 fn attempt(
     command: Command,
-    (host, quiet): (&str, bool),
+    (host, quiet, stderr): (&str, bool, &LineSink),
     reporter: &mut Reporter<'_>,
-) -> Result<AttemptOutcome, Failure> {
-    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr_sink())?;
+) -> Result<AttemptOutcome, TransferError> {
+    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr.clone())?;
     let Some(stdout) = process.stdout.take() else {
-        return Err(Failure::new("the remote process has no streams"));
+        return Err(TransferError::NoStreams { process: "remote" });
     };
     let mut so_far = None;
     let end = relay_events(&mut process, stdout, reporter, &mut so_far);
     let status = process.status();
-    // With these statuses the events describe all failures; for others stderr explains them.
-    let events_explain = [0, SOME_FAILED, INTERRUPTED].map(|code| Some(code.into())).contains(&status);
+    let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
     if quiet && events_explain && matches!(end, Ok(Some(_))) {
         process.discard_stderr();
     }
@@ -128,11 +128,11 @@ fn attempt(
     })
 }
 
-fn finish(reporter: Reporter<'_>, totals: JobTotals, host: &str) -> Result<TransferEnd, Failure> {
+fn finish(reporter: Reporter<'_>, totals: JobTotals, host: &str) -> Result<TransferEnd, TransferError> {
     let end = reporter.end(totals);
     let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     if cancelled && !interrupted() {
-        return Err(Failure::new(format!("the transfer was interrupted on {host}")).hint(RESUME_HINT));
+        return Err(TransferError::RemoteInterrupted { host: host.to_owned() });
     }
     Ok(end)
 }
@@ -197,7 +197,7 @@ fn relay_events(
     from: impl Read + Send + 'static,
     reporter: &mut Reporter<'_>,
     so_far: &mut Option<Progress>,
-) -> Result<Option<event::EndEvent>, Failure> {
+) -> Result<Option<EndEvent>, TransferError> {
     let events = events(from);
     let mut asked = None;
     loop {
@@ -228,16 +228,13 @@ fn relay_events(
 }
 
 /// Reads events in a separate thread.
-fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> {
+fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, TransferError>> {
     let (sender, events) = sync_channel(EVENT_QUEUE);
     thread::spawn(move || {
         // A truncated line is not an event.
         for line in lines(from).take_while(|line| line.ends_with(b"\n")) {
-            let event = serde_json::from_slice(&line).map(Event::truncated).map_err(|error| {
-                Failure::new(format!("expected an event from the other side: {error}")).hint(
-                    "use the same version of numaio on all hosts, and a remote shell that prints nothing on startup",
-                )
-            });
+            let event = serde_json::from_slice(&line).map(Event::truncated);
+            let event = event.map_err(TransferError::NotAnEvent);
             let is_over = event.is_err();
             if sender.send(event).is_err() || is_over {
                 return;
@@ -247,17 +244,14 @@ fn events(from: impl Read + Send + 'static) -> Receiver<Result<Event, Failure>> 
     events
 }
 
-/// The failure for a missing last event.
-fn missing_end_event(host: &str, status: Option<i32>) -> Failure {
+/// The error for a missing last event.
+fn missing_end_event(host: &str, status: Option<i32>) -> TransferError {
+    let host = host.to_owned();
     match status {
-        Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => {
-            TransferError::NoAnswer { host: host.to_owned(), status }.into()
-        }
+        Some(ssh::SSH_FAILED | ssh::NOT_FOUND) => TransferError::NoAnswer { host, status },
         // Its stderr, which was relayed, explains the status.
-        Some(status @ 1..=2) => {
-            Failure { code: status as u8, ..Failure::new(format!("numaio on {host} failed")) }
-        }
-        _ => Failure::new(format!("numaio on {host} was killed")).hint(RESUME_HINT),
+        Some(status @ 1..=2) => TransferError::RemoteFailed { host, status: status as u8 },
+        _ => TransferError::RemoteKilled { host },
     }
 }
 

@@ -1,20 +1,28 @@
 //! Transfers with one side on another host.
 
-use super::data_connections::{split_by_direction, DataRoute, LocalOffer};
-use super::endpoint::Host;
-use super::event::job_totals;
-use super::first_reply::interrupted_before_reply;
-use super::network_options::DataSecurity;
-use super::options::Compress;
-use super::peer::{PeerReply, PeerRequest, PeerRole};
-use super::peer_process::{PeerConnection, PeerProcess, PeerReader, PeerTarget, PeerWriter};
-use super::placement::{Placer, SideSetup};
-use super::reporter::{Notice, Reporter, TransferEnd};
-use super::request::{Capabilities, TransferRequest};
-use super::retry::{wait_for_retry, RetryState, WatchedPort};
-use super::transfer::Transfer;
-use crate::failure::Failure;
-use crate::output::sanitize;
+pub mod bootstrap;
+mod daemon_client;
+pub mod first_reply;
+pub mod greeting;
+pub mod host_to_host;
+mod peer_process;
+mod peer_target;
+mod retry;
+mod ssh_hostname;
+
+use crate::endpoint::Host;
+use crate::event::job_totals;
+use crate::line::sanitize;
+use crate::network_options::DataSecurity;
+use crate::options::Compress;
+use crate::peer::data_connections::{split_by_direction, DataRoute, LocalOffer};
+use crate::peer::messages::{PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter};
+use crate::placement::{Placer, SideSetup};
+use crate::reporter::{Notice, Reporter, TransferEnd};
+use crate::request::{Capabilities, TransferRequest};
+use crate::transfer::Transfer;
+use crate::TransferError;
+use first_reply::interrupted_before_reply;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
@@ -24,16 +32,23 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::{has_kernel_tls, DataStream};
 use numaio_mover_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_schema::JobTotals;
+use peer_process::{PeerConnection, PeerProcess};
+use peer_target::PeerTarget;
+use retry::{wait_for_retry, RetryState, WatchedPort};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 /// A transfer with one side on another host.
 pub struct RemoteTransfer<'a> {
+    /// What the user requested.
     pub transfer: &'a Transfer,
+    /// The request for both sides.
     pub request: &'a TransferRequest,
+    /// The other host.
     pub host: &'a Host,
     /// Whether this host has the source.
     pub is_source: bool,
+    /// Decides what needs a model of the machine.
     pub placer: &'a dyn Placer,
 }
 
@@ -44,7 +59,7 @@ enum AttemptOutcome {
     /// The connection was lost, after these totals and this progress.
     Lost(JobTotals, u64),
     /// The other host could not be reached.
-    Unreachable(Failure),
+    Unreachable(TransferError),
 }
 
 /// A peer that waits for the first packet.
@@ -78,7 +93,7 @@ impl RemoteTransfer<'_> {
     }
 
     /// Runs the transfer, and retries after a lost connection.
-    pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, Failure> {
+    pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
         // Check the addresses before any process starts.
         self.transfer.network.extra_addresses()?;
         let target = PeerTarget::find(self.host, &self.transfer.remote)?;
@@ -86,8 +101,8 @@ impl RemoteTransfer<'_> {
         loop {
             let tried = match self.attempt(&mut reporter, &target, retries.earlier_totals()) {
                 // The retry failed, but the earlier attempts have moved data.
-                Err(failure) if !retries.is_first() => {
-                    reporter.give_up(self.local_side().other(), &failure.message);
+                Err(error) if !retries.is_first() => {
+                    reporter.give_up(self.local_side().other(), &error.to_string());
                     return Ok(reporter.end(retries.total()));
                 }
                 tried => tried?,
@@ -98,11 +113,12 @@ impl RemoteTransfer<'_> {
                     retries.record_lost_attempt(totals, reached);
                     reporter.why()
                 }
-                AttemptOutcome::Unreachable(failure) if retries.is_first() => return Err(failure),
-                AttemptOutcome::Unreachable(failure) => {
-                    // The new failure is more relevant than the earlier loss.
-                    reporter.give_up(self.local_side().other(), &failure.message);
-                    failure.message
+                AttemptOutcome::Unreachable(error) if retries.is_first() => return Err(error),
+                AttemptOutcome::Unreachable(error) => {
+                    // The new error is more relevant than the earlier loss.
+                    let why = error.to_string();
+                    reporter.give_up(self.local_side().other(), &why);
+                    why
                 }
             };
             let pause = retries.next_pause().filter(|_| !interrupted());
@@ -125,7 +141,7 @@ impl RemoteTransfer<'_> {
         reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         earlier: Option<JobTotals>,
-    ) -> Result<AttemptOutcome, Failure> {
+    ) -> Result<AttemptOutcome, TransferError> {
         match self.begin(reporter, target, earlier) {
             Err(_) | Ok(AttemptOutcome::Unreachable(_)) if interrupted() => {
                 Ok(AttemptOutcome::Unreachable(interrupted_before_reply(&self.host.display_name())))
@@ -140,7 +156,7 @@ impl RemoteTransfer<'_> {
         reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         earlier: Option<JobTotals>,
-    ) -> Result<AttemptOutcome, Failure> {
+    ) -> Result<AttemptOutcome, TransferError> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
             request.inspect_destination();
@@ -165,7 +181,7 @@ impl RemoteTransfer<'_> {
         (options.eager, options.holes, options.links) = (eager_data, holes, hard_links);
         (options.acls, options.changed) = (named_acls, change_times);
         reporter.begin(earlier);
-        self.run_transfer(reporter, Source::new(options).map_err(Failure::new)?, site, peer)
+        self.run_transfer(reporter, Source::new(options)?, site, peer)
     }
 
     fn run_transfer<C: TransferCore<Slab>>(
@@ -174,7 +190,7 @@ impl RemoteTransfer<'_> {
         mut core: C,
         site: SideSetup<'_>,
         peer: ReadyPeer,
-    ) -> Result<AttemptOutcome, Failure> {
+    ) -> Result<AttemptOutcome, TransferError> {
         let (port, streams) = match peer.link {
             DataLink::ControlChannel(ends) => {
                 (FilePort::over(site.setting(None, Some(reporter)), ends), None)
@@ -184,7 +200,7 @@ impl RemoteTransfer<'_> {
                 (FilePort::over_streams(setting, connections), Some((to, from)))
             }
         };
-        let mut port = WatchedPort { port: port.map_err(Failure::new)?, closed: false };
+        let mut port = WatchedPort { port: port.map_err(TransferError::Io)?, closed: false };
         let began = Instant::now();
         drive(&mut core, &mut port, || began.elapsed(), |core| reporter.update(core));
         reporter.update(&mut core);
@@ -205,7 +221,7 @@ impl RemoteTransfer<'_> {
         reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         role: PeerRole,
-    ) -> Result<Result<ReadyPeer, Failure>, Failure> {
+    ) -> Result<Result<ReadyPeer, TransferError>, TransferError> {
         let (network, host) = (&self.transfer.network, self.host.display_name());
         let others = match network.extra_addresses() {
             Ok(others) => others,
@@ -218,7 +234,7 @@ impl RemoteTransfer<'_> {
         };
         let streams = process.streams().unwrap_or(network.streams());
         let ours = (!network.tunnel).then(|| LocalOffer::new(network.data_security, streams));
-        let ours = ours.transpose().map_err(Failure::new)?;
+        let ours = ours.transpose().map_err(TransferError::Io)?;
         let offer = ours.as_ref().map(|ours| process.offer(ours, network.data_port));
         process.send(&PeerRequest { role, offer })?;
         let most_streams = match process.receive_greeting()? {
@@ -229,7 +245,9 @@ impl RemoteTransfer<'_> {
             Some(PeerReply::Ready { is_one_file, endpoint, can_decompress, capabilities }) => {
                 (is_one_file, endpoint, can_decompress, capabilities)
             }
-            Some(PeerReply::Refused(why)) => return Err(Failure::new(format!("{host}: {}", sanitize(&why)))),
+            Some(PeerReply::Refused(why)) => {
+                return Err(TransferError::Refused { host, why: sanitize(&why) });
+            }
             None => return Ok(Err(process.missing_reply(&host))),
         };
         let connections = ours.map(|ours| {
@@ -271,7 +289,7 @@ impl RemoteTransfer<'_> {
         target: &PeerTarget<'_>,
         connections: Option<Result<Vec<Box<dyn DataStream>>, String>>,
         mut process: PeerProcess,
-    ) -> Result<Result<(PeerConnection, DataLink), Failure>, Failure> {
+    ) -> Result<Result<(PeerConnection, DataLink), TransferError>, TransferError> {
         match connections {
             None => {}
             Some(Ok(connections)) => {
@@ -298,13 +316,10 @@ impl RemoteTransfer<'_> {
         reporter: &mut Reporter<'_>,
         target: &PeerTarget<'_>,
         why: &str,
-    ) -> Option<Failure> {
+    ) -> Option<TransferError> {
         let (host, channel) = (self.host.display_name(), target.channel_name());
         if self.transfer.network.data_port.is_some() {
-            let failure = Failure::new(format!("no data connection to {host}: {why}"));
-            return Some(failure.hint(format!(
-                "open the port in the firewall, pass a range if it is in use, or use --tunnel to send data through {channel}"
-            )));
+            return Some(TransferError::NoDataConnection { host, why: why.to_owned(), channel });
         }
         reporter.notice(Notice::NoDataConnection { host, why: why.to_owned(), channel });
         None

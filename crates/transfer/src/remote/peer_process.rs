@@ -1,25 +1,17 @@
 //! A numaio on another host: how to start or connect to it, and its messages before a transfer.
 
-use super::bootstrap;
-use super::daemon_address::DaemonAddress;
-use super::daemon_client;
-use super::daemon_hello::{self, DaemonGreeting};
-use super::data_connections::{self, DataEndpoint, LocalOffer, Offer};
-use super::endpoint::Host;
-use super::first_reply::{self, interrupted_before_reply, receive, run_interruptible, FirstReply};
-use super::network_options::NetworkOptions;
-use super::peer::{PeerReply, MAX_LINE_BYTES};
-use super::reporter::Reporter;
-use super::ssh_hostname::HostnameLookup;
-use super::transfer::RemoteOptions;
-use crate::failure::Failure;
-use crate::output::{json_line, stderr_sink};
+use super::greeting;
+use crate::daemon::hello::{self, DaemonGreeting};
+use crate::line::json_line;
+use crate::peer::data_connections::{self, DataEndpoint, LocalOffer, Offer};
+use crate::peer::messages::{PeerReader, PeerReply, PeerWriter, MAX_LINE_BYTES};
+use crate::remote::first_reply::{self, interrupted_before_reply, receive, run_interruptible, FirstReply};
+use crate::remote::ssh_hostname::HostnameLookup;
+use crate::ssh::ManagedProcess;
+use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::control::ChannelRelay;
-use numaio_mover_linux::port::net::DataStream;
-use numaio_transfer::ssh::{self, ManagedProcess};
-use numaio_transfer::TransferError;
+use numaio_mover_linux::port::net::{DataStream, OutgoingConnections, Ticket};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::io::{self, BufReader, Read, Write};
@@ -28,16 +20,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long the remote process may take to exit after the transfer.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Rest of the hint about unexpected output, after the command to try.
-const STRAY_OUTPUT_HINT: &str = "must print nothing: a login script may print something; or the remote numaio has another version: use the \
-                         same version on both hosts";
-
-/// Reads from the peer.
-pub type PeerReader = BufReader<Box<dyn Read + Send>>;
-/// Writes to the peer.
-pub type PeerWriter = Box<dyn Write + Send>;
+pub const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected peer that waits for a request.
 pub struct PeerProcess {
@@ -59,65 +42,20 @@ pub enum PeerConnection {
         /// Name for messages.
         host_port: String,
         /// `None` without data connections, or once they are in use.
-        data: Option<daemon_client::PendingDataConnections>,
+        data: Option<PendingDataConnections>,
         carrier: ChannelRelay,
     },
 }
 
-/// A peer to connect to.
-pub enum PeerTarget<'a> {
-    /// The path of numaio on a host behind ssh.
-    Ssh { host: &'a str, numaio: String },
-    /// The address of a daemon.
-    Daemon(&'a DaemonAddress),
-}
-
-impl<'a> PeerTarget<'a> {
-    /// Determines the peer of a host, and installs numaio there with `--bootstrap`.
-    pub fn find(host: &'a Host, options: &RemoteOptions) -> Result<Self, Failure> {
-        match host {
-            Host::Ssh(host) => {
-                Ok(Self::Ssh { host, numaio: bootstrap::ensure_numaio(options, &ssh::program(), host)? })
-            }
-            Host::Daemon(address) => Ok(Self::Daemon(address)),
-        }
-    }
-
-    /// Connects to the peer, which gets the given side. The inner error allows a retry.
-    ///
-    /// # Errors
-    /// Another attempt would fail the same way.
-    pub fn connect(
-        &self,
-        reporter: &mut Reporter<'_>,
-        network: &NetworkOptions,
-        others: &[SocketAddr],
-        side: Side,
-    ) -> Result<Result<PeerProcess, Failure>, Failure> {
-        let (host, numaio) = match self {
-            Self::Ssh { host, numaio } => (host, numaio),
-            Self::Daemon(address) => {
-                return daemon_client::connect_session(reporter, address, network, others, side)
-            }
-        };
-        let program = ssh::program();
-        let lookup = (!network.tunnel).then(|| HostnameLookup::start(&program, host));
-        let command = ssh::numaio_command(program, host, numaio, &["peer", "--copy"]);
-        let mut started = ManagedProcess::start(command, EXIT_TIMEOUT, stderr_sink())?;
-        let (Some(to), Some(from)) = (started.stdin.take(), started.stdout.take()) else {
-            return Err(Failure::new("the ssh process has no streams"));
-        };
-        let (to, from): (PeerWriter, Box<dyn Read + Send>) = (Box::new(to), Box::new(from));
-        Ok(Ok(PeerProcess::new(to, from, PeerConnection::Ssh { started, lookup })))
-    }
-
-    /// Returns the name of the channel that carries data without data connections.
-    pub fn channel_name(&self) -> &'static str {
-        match self {
-            Self::Ssh { .. } => "ssh",
-            Self::Daemon(_) => "the daemon's control connection",
-        }
-    }
+/// Data connections to a daemon that are being opened.
+pub struct PendingDataConnections {
+    pub calls: OutgoingConnections,
+    /// Number of connections to the sink.
+    pub streams: u16,
+    /// Ticket at their start.
+    pub ticket: Ticket,
+    /// Key of the daemon.
+    pub key: Vec<u8>,
 }
 
 impl PeerProcess {
@@ -128,11 +66,10 @@ impl PeerProcess {
 
     /// Sends a line to the peer. A peer that cannot receive it reports the reason by its exit
     /// status.
-    pub fn send(&mut self, what: &impl Serialize) -> Result<(), Failure> {
-        let line = json_line(what).map_err(Failure::new)?;
+    pub fn send(&mut self, what: &impl Serialize) -> Result<(), TransferError> {
+        let line = json_line(what).map_err(TransferError::Io)?;
         if line.len() as u64 > MAX_LINE_BYTES {
-            return Err(Failure::new("the name and rule lists are too long for a remote transfer")
-                .hint("run numaio copy there, or copy in parts"));
+            return Err(TransferError::RequestTooLong);
         }
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
         let received = run_interruptible(Duration::MAX, move || {
@@ -148,17 +85,17 @@ impl PeerProcess {
     ///
     /// # Errors
     /// The daemon refuses permanently; or the process was interrupted.
-    pub fn receive_greeting(&mut self) -> Result<Result<u16, Failure>, Failure> {
+    pub fn receive_greeting(&mut self) -> Result<Result<u16, TransferError>, TransferError> {
         let PeerConnection::Daemon { host_port, .. } = &self.connection else { return Ok(Ok(u16::MAX)) };
         let host_port = host_port.clone();
         let received: Option<FirstReply<DaemonGreeting>> =
-            self.receive(daemon_hello::MAX_LINE_BYTES, daemon_client::GREETING_TIMEOUT);
+            self.receive(hello::MAX_LINE_BYTES, greeting::GREETING_TIMEOUT);
         if received.is_none() {
             self.connection.terminate_on_drop();
         }
         match interrupted() {
             true => Err(interrupted_before_reply(&host_port)),
-            false => daemon_client::check_greeting(&host_port, received),
+            false => greeting::check_greeting(&host_port, received),
         }
     }
 
@@ -189,7 +126,7 @@ impl PeerProcess {
     }
 
     /// The failure for a missing reply.
-    pub fn missing_reply(self, host: &str) -> Failure {
+    pub fn missing_reply(self, host: &str) -> TransferError {
         let Self { to, from, mut connection, unexpected } = self;
         // Closing the streams also stops a peer that is still writing.
         drop((to, from));
@@ -200,15 +137,13 @@ impl PeerProcess {
             return interrupted_before_reply(host);
         }
         if let Some(beginning) = unexpected {
-            return Failure::new(format!("the program on {host} is not numaio: {beginning}"))
-                .hint(format!("ssh {host} true {STRAY_OUTPUT_HINT}"));
+            return TransferError::NotNumaio { host: host.to_owned(), beginning };
         }
         match connection {
             PeerConnection::Ssh { mut started, .. } => {
-                TransferError::NoAnswer { host: host.to_owned(), status: started.status() }.into()
+                TransferError::NoAnswer { host: host.to_owned(), status: started.status() }
             }
-            PeerConnection::Daemon { .. } => Failure::new(format!("no numaio answers on {host}"))
-                .hint("the daemon closed the session; see its log"),
+            PeerConnection::Daemon { .. } => TransferError::SessionClosed { host: host.to_owned() },
         }
     }
 

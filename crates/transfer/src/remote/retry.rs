@@ -1,5 +1,6 @@
 //! Retries after a lost connection: when to try again, and the totals of all attempts.
 
+use crate::event::add_totals;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
 use numaio_mover_linux::port::{FilePort, Slab};
@@ -68,23 +69,6 @@ impl RetryState {
     /// Returns the totals of the lost attempts, if there were any.
     pub fn earlier_totals(&self) -> Option<JobTotals> {
         self.earlier
-    }
-}
-
-/// Adds the totals of the last attempt to those of the earlier ones.
-pub fn add_totals(earlier: JobTotals, last: JobTotals) -> JobTotals {
-    JobTotals {
-        entries: last.entries.max(earlier.entries),
-        size: earlier.bytes.saturating_add(last.size),
-        moved: earlier.moved.saturating_add(last.moved),
-        // Entries that an earlier attempt moved are unchanged in the next one.
-        unchanged: last.unchanged.saturating_sub(earlier.moved),
-        removed: earlier.removed.saturating_add(last.removed),
-        failed: last.failed,
-        bytes: earlier.bytes.saturating_add(last.bytes),
-        sent: earlier.sent.saturating_add(last.sent),
-        // Only the first attempt resumes data of earlier runs; the rest is in the bytes.
-        resumed: earlier.resumed,
     }
 }
 

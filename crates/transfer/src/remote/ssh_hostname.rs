@@ -16,7 +16,7 @@ pub struct HostnameLookup(Option<Child>);
 impl HostnameLookup {
     /// Starts ssh for a host.
     pub fn start(ssh: &OsStr, host: &str) -> Self {
-        let mut command = numaio_transfer::ssh::base_command(ssh);
+        let mut command = crate::ssh::base_command(ssh);
         command.args(["-G", "--", host]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         // A replacement for ssh may not support -G; then only the peer's own address is known.
         Self(command.spawn().ok())

@@ -1,10 +1,10 @@
 //! The state of the destination and of local sources: existence, identity, and conflicts between
 //! them.
 
-use super::TransferRequest;
-use crate::commands::copy::path_of;
-use crate::failure::Failure;
-use numaio_linux::{random, Root};
+use super::transfer_request::{random_bytes, TransferRequest};
+use crate::paths::path_of;
+use crate::TransferError;
+use numaio_linux::Root;
 use numaio_machine::control::boot_id;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::hash::HashKind;
@@ -32,31 +32,26 @@ pub(super) struct Destination {
     pub made: bool,
 }
 
-/// Returns random bytes for identities.
-pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], Failure> {
-    random::bytes().map_err(|error| Failure::new(format!("cannot get random numbers: {error}")))
-}
-
 impl TransferRequest {
     /// Returns the request for the next attempt, with another identity and mark of a retry.
     ///
     /// The previous attempt may still run on the other host, so their files need different names.
     /// The middle of the identity is the same for all attempts.
-    pub fn for_attempt(&self, is_retry: bool) -> Result<Self, Failure> {
+    pub fn for_attempt(&self, is_retry: bool) -> Result<Self, TransferError> {
         let mut attempt = Self { is_retry: is_retry || self.is_retry, ..self.clone() };
         attempt.transfer[ATTEMPT_BYTES..].copy_from_slice(&random_bytes::<{ 16 - ATTEMPT_BYTES }>()?);
         Ok(attempt)
     }
 
     /// Finds or creates the directory of the destination.
-    pub(super) fn destination(&self, one_file: bool) -> Result<Destination, Failure> {
+    pub(super) fn destination(&self, one_file: bool) -> Result<Destination, TransferError> {
         let path = path_of(&self.to);
         if self.base.is_directory(&path) {
             return Ok(Destination { root: Some(path), ..Destination::default() });
         }
         if one_file && !self.to.ends_with(b"/") {
             let origin = SourcePath::parse(&self.to).filter(|origin| origin.only.is_some());
-            let origin = origin.ok_or_else(|| Failure::usage(format!("{}: no name", path.display())))?;
+            let origin = origin.ok_or_else(|| TransferError::NoName { path: path.clone() })?;
             let root = Some(path_of(&origin.root));
             self.check_parent_exists(&path)?;
             return Ok(Destination { root, alias: origin.only, made: false });
@@ -65,28 +60,24 @@ impl TransferRequest {
         let end = self.to.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let bare = path_of(&self.to[..end]);
         if self.base.exists(&bare) {
-            return Err(Failure::new(format!("'{}' is not a directory", bare.display()))
-                .hint("name a directory, or a path that does not exist"));
+            return Err(TransferError::NotADirectory { path: bare });
         }
         self.check_parent_exists(&path)?;
         if self.options.dry_run {
             return Ok(Destination::default());
         }
-        self.base.make_directory(&path).map_err(|error| Failure::file(&path, error))?;
+        self.base.make_directory(&path).map_err(|error| TransferError::File { path: path.clone(), error })?;
         Ok(Destination { root: Some(path), alias: None, made: true })
     }
 
     /// Fails if the parent directory of a path does not exist.
-    fn check_parent_exists(&self, path: &Path) -> Result<(), Failure> {
+    fn check_parent_exists(&self, path: &Path) -> Result<(), TransferError> {
         let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) else { return Ok(()) };
         let Err((above, error)) = self.base.roots(&[above]) else { return Ok(()) };
         if error.kind() != ErrorKind::NotFound {
-            return Err(Failure::file(&above, error));
+            return Err(TransferError::File { path: above, error });
         }
-        // Hints are not sent to the other host, so the message includes it.
-        let above = above.display();
-        let why = format!("directory '{above}' does not exist, and only the last one is created");
-        Err(Failure::file(path, why + "; create it with mkdir -p"))
+        Err(TransferError::NoParentDirectory { path: path.to_owned(), parent: above })
     }
 
     /// Whether the only source is a single file, or is missing and might be one.
@@ -202,11 +193,10 @@ fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
 }
 
 /// Fails if attributes cannot be accessed, because they would look absent.
-pub(super) fn require_proc(attributes: bool) -> Result<(), Failure> {
+pub(super) fn require_proc(attributes: bool) -> Result<(), TransferError> {
     match !attributes || numaio_mover_linux::files::has_proc() {
         true => Ok(()),
-        false => Err(Failure::new("cannot access modes and extended attributes: /proc is not mounted")
-            .hint("mount it, or bind it into the container: mount -t proc proc /proc")),
+        false => Err(TransferError::ProcNotMounted),
     }
 }
 

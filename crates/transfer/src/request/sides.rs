@@ -1,16 +1,12 @@
-//! The request that describes a transfer to both sides, local and remote.
+//! The sides of a requested transfer: their directories, options and threads.
 
-mod capabilities;
-mod destination;
-
-use super::endpoint::Endpoint;
-use super::filters::build_filter;
-use super::options::{Compress, CopyOptions, Fsync};
-use super::path_of;
-use super::placement::{Placer, SideOptions, SidePlan, SideSetup};
-use crate::failure::Failure;
-pub use capabilities::Capabilities;
-use destination::{boot_epoch, require_proc, seconds_ago, Destination};
+use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
+use super::transfer_request::TransferRequest;
+use crate::filters::build_filter;
+use crate::options::{Compress, CopyOptions, Fsync};
+use crate::paths::path_of;
+use crate::placement::{Placer, SideOptions, SideSetup};
+use crate::TransferError;
 use numaio_linux::{process, Root};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
@@ -21,90 +17,15 @@ use numaio_mover::sink::{
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
-use numaio_mover_linux::files::{Base, Roots};
-use serde::{Deserialize, Serialize};
+use numaio_mover_linux::files::Roots;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Maximum number of threads that a daemon's user may request.
-const MOST_THREADS: u32 = 64;
 
 /// Minimum age of partial files that `--delete` removes: younger ones may belong to another
 /// transfer.
 const PARTIAL_FILE_AGE: Duration = Duration::from_secs(600);
 
-/// Version of a request, which changes with that of the protocol.
-pub const VERSION: u32 = 1;
-
-/// Environment variable of a remote numaio that marks a retry.
-pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
-
-/// A transfer as requested of both sides, local and remote.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TransferRequest {
-    /// [`VERSION`].
-    pub numaio_copy: u32,
-    /// Paths of the sources, on their host.
-    pub from: Vec<Vec<u8>>,
-    /// Path of the destination, on its host.
-    pub to: Vec<u8>,
-    #[serde(flatten)]
-    pub options: CopyOptions,
-    /// The sink's capabilities.
-    #[serde(flatten)]
-    pub capabilities: Capabilities,
-    transfer: [u8; 16],
-    /// Whether an earlier attempt was lost; unknown to an older numaio.
-    #[serde(default, rename = "again")]
-    is_retry: bool,
-    /// Plans of the local sides; `None` at the peer, which does not receive them.
-    #[serde(skip)]
-    plans: Option<Vec<SidePlan>>,
-    /// Root of this side's paths.
-    #[serde(skip)]
-    base: Base,
-    /// Whether it comes from a user of a daemon, who cannot set set-ID bits.
-    #[serde(skip)]
-    is_for_daemon_user: bool,
-}
-
 impl TransferRequest {
-    /// Builds the request of the local side; `is_retry` is whether an earlier attempt was lost.
-    pub fn new(
-        (from, to): (&[Endpoint], &Endpoint),
-        options: CopyOptions,
-        plans: Vec<SidePlan>,
-        is_retry: bool,
-    ) -> Result<Self, Failure> {
-        Ok(Self {
-            numaio_copy: VERSION,
-            from: from.iter().map(|end| end.path.clone()).collect(),
-            to: to.path.clone(),
-            options,
-            capabilities: Capabilities {
-                holes: true,
-                named_acls: true,
-                change_times: true,
-                ..Capabilities::default()
-            },
-            transfer: destination::random_bytes()?,
-            is_retry,
-            plans: Some(plans),
-            base: Base::Host,
-            is_for_daemon_user: false,
-        })
-    }
-
-    /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID
-    /// bits if allowed.
-    pub fn restrict(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {
-        self.base = base;
-        self.is_for_daemon_user = !set_id;
-        self.options.bytes_per_second =
-            [self.options.bytes_per_second, bytes_per_second].into_iter().flatten().min();
-        self.options.threads = self.options.threads.map(|threads| threads.clamp(1, MOST_THREADS));
-    }
-
     /// Returns the lookup of owners, if they are kept by name.
     fn accounts(&self) -> Option<AccountLookup> {
         let lookup = AccountLookup {
@@ -136,7 +57,7 @@ impl TransferRequest {
     }
 
     /// Returns the directories to open, and where reading begins in them.
-    fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), Failure> {
+    fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), TransferError> {
         if let (Some(file_list), [path]) = (&self.options.file_list, &self.from[..]) {
             return Ok((vec![path_of(path)], file_list.origins(0)));
         }
@@ -144,8 +65,7 @@ impl TransferRequest {
         let mut origins = Vec::new();
         for path in &self.from {
             let origin = SourcePath::parse(path);
-            let origin =
-                origin.ok_or_else(|| Failure::usage(format!("{}: no name", path_of(path).display())))?;
+            let origin = origin.ok_or_else(|| TransferError::NoName { path: path_of(path) })?;
             let root = roots.len() as u32;
             origins.push(source::Origin { root, only: origin.only, enter: true, with_parents: false });
             roots.push(path_of(&origin.root));
@@ -154,7 +74,10 @@ impl TransferRequest {
     }
 
     /// Sets up the source.
-    pub fn source<'a>(&'a self, placer: &'a dyn Placer) -> Result<(SideSetup<'a>, SourceOptions), Failure> {
+    pub fn source<'a>(
+        &'a self,
+        placer: &'a dyn Placer,
+    ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
         let site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
@@ -185,7 +108,7 @@ impl TransferRequest {
 
     /// Returns which entries a source may send, if this process has the command line: a remote
     /// source is not trusted.
-    fn expected_entries(&self, one_file: bool) -> Result<Option<RequestedEntries>, Failure> {
+    fn expected_entries(&self, one_file: bool) -> Result<Option<RequestedEntries>, TransferError> {
         let expected = |(_, origins): (_, Vec<source::Origin>)| {
             RequestedEntries::new(
                 &origins,
@@ -201,7 +124,7 @@ impl TransferRequest {
         &'a self,
         one_file: bool,
         placer: &'a dyn Placer,
-    ) -> Result<(SideSetup<'a>, SinkOptions), Failure> {
+    ) -> Result<(SideSetup<'a>, SinkOptions), TransferError> {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
         let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;

@@ -1,8 +1,7 @@
 //! The typed options of a copy, to forward them to a remote numaio.
 
-use super::CopyArgs;
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgAction, ArgMatches, Args, Command};
 use std::ffi::OsString;
 
 /// Options that are not forwarded: those for local output and job records, those that a remote
@@ -27,7 +26,8 @@ pub struct ForwardedOptions {
 }
 
 impl ForwardedOptions {
-    fn of(command: &Command, matches: &ArgMatches) -> Self {
+    /// Returns the options of a parsed command line of `command`.
+    pub fn of(command: &Command, matches: &ArgMatches) -> Self {
         let mut options: Vec<(usize, OsString)> = Vec::new();
         let mut files = Vec::new();
         for arg in command.get_arguments() {
@@ -68,23 +68,14 @@ impl Args for ForwardedOptions {
     }
 }
 
-impl FromArgMatches for ForwardedOptions {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self::of(&CopyArgs::augment_args(Command::new("copy")), matches))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::options::Compress;
-    use super::super::tests::copy_command;
+    use super::super::args::tests::copy_command;
+    use super::super::args::CopyArgs;
     use super::*;
     use clap::Arg;
+    use clap::FromArgMatches;
+    use numaio_transfer::options::Compress;
 
     #[test]
     fn keeps_the_order_and_drops_local_options() {

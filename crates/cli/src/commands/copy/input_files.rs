@@ -1,20 +1,43 @@
-//! Files with lists of names (`--files-from`) or patterns (`--exclude-from`), in rsync's format.
+//! Files that the options read: lists of names (`--files-from`) and patterns (`--exclude-from`), in
+//! rsync's format, and plans.
 
-use super::filters::{FilterRule, RuleSource};
-use super::CopyArgs;
+use super::args::CopyArgs;
+use super::filter_args::RuleSource;
 use crate::failure::Failure;
 use crate::input;
-use numaio_mover::name::Name;
-use numaio_mover::source;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use numaio_transfer::endpoint::{Endpoint, Host};
+use numaio_transfer::file_list::{parse_name, FileList};
+use numaio_transfer::filters::FilterRule;
+use numaio_transfer::paths::path_of;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 impl CopyArgs {
+    /// Whether any path is on a host behind ssh.
+    pub fn uses_ssh(&self) -> bool {
+        let is_by_ssh = |path| matches!(Endpoint::parse(path), Ok(Endpoint { host: Some(Host::Ssh(_)), .. }));
+        self.paths.iter().any(|path| is_by_ssh(path.as_os_str()))
+    }
+
+    /// Returns the inode numbers of local source directories, and 0 for other sources.
+    ///
+    /// A mount point that is not mounted has another inode number.
+    pub fn source_inodes(&self) -> Vec<u64> {
+        let sources = self.paths.split_last().map_or(&[][..], |(_, sources)| sources);
+        let place = |text: &OsString| {
+            let here = Endpoint::parse(text).ok().filter(|end| end.host.is_none())?;
+            let found = path_of(&here.path).symlink_metadata().ok()?;
+            found.is_dir().then(|| found.ino())
+        };
+        sources.iter().map(|text| place(text).unwrap_or(0)).collect()
+    }
+
     /// Returns the files that the options read.
     fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let rules = self.filters.rules.iter().filter_map(|from| match from {
             RuleSource::File(_, path) => Some(path),
-            RuleSource::ForwardedOptions(..) => None,
+            RuleSource::Pattern(..) => None,
         });
         rules.chain(&self.files_from).chain(&self.transfer.plan)
     }
@@ -56,7 +79,7 @@ pub fn load_rules(from: &[RuleSource], zeros: bool) -> Result<Vec<FilterRule>, F
     let mut rules = Vec::new();
     for one in from {
         match one {
-            RuleSource::ForwardedOptions(include, text) => add_rule(&mut rules, *include, text.clone()),
+            RuleSource::Pattern(include, text) => add_rule(&mut rules, *include, text.clone()),
             RuleSource::File(include, path) => {
                 lines(path, zeros)?.into_iter().for_each(|line| add_rule(&mut rules, *include, line));
             }
@@ -77,104 +100,27 @@ fn add_rule(rules: &mut Vec<FilterRule>, include: bool, text: Vec<u8>) {
     rules.push(FilterRule { include, pattern: pattern.to_vec() });
 }
 
-/// Names below the source to transfer, in the order of the list.
-#[derive(Debug, Clone)]
-pub struct FileList(Vec<Name>);
-
-impl FileList {
-    /// Reads a list of names, and normalizes slashes and `..` within names.
-    pub fn read(path: &Path, zeros: bool) -> Result<Self, Failure> {
-        let lines = lines(path, zeros)?;
-        let name = |line: &Vec<u8>| {
-            parse_name(line).ok_or_else(|| {
-                let shown = String::from_utf8_lossy(line).into_owned();
-                let hint = match line.windows(3).any(|part| part == b"/./") {
-                    true => "/./ has no meaning here, unlike in rsync: remove it, or pass the part before it as SRC",
-                    false => "names are relative to SRC, and must not lead out of it",
-                };
-                Failure::file(path, format!("{shown:?} is not a name below the source")).hint(hint)
-            })
-        };
-        Ok(Self(lines.iter().map(name).collect::<Result<_, _>>()?))
-    }
-
-    /// Returns where reading begins: at each name, and at its parent directories without their
-    /// contents.
-    pub fn origins(&self, root: u32) -> Vec<source::Origin> {
-        let only = |name: &Name| Some(name.clone()).filter(|name| !name.is_root());
-        let origin = |name| source::Origin { root, only: only(name), enter: true, with_parents: true };
-        self.0.iter().map(origin).collect()
-    }
-}
-
-/// Parses a line as a name; `.` and `/` are the root.
-///
-/// `None` if it leads out of the source, or has a `.` between names, which has a special meaning in
-/// rsync.
-fn parse_name(line: &[u8]) -> Option<Name> {
-    let mut components: Vec<&[u8]> = Vec::new();
-    let mut dot = false;
-    for component in line.split(|byte| *byte == b'/') {
-        match component {
-            b"" => {}
-            b"." => dot = !components.is_empty(),
-            _ if dot => return None,
-            b".." => drop(components.pop()?),
-            component => components.push(component),
-        }
-    }
-    match components.is_empty() {
-        true => Some(Name::root()),
-        false => Name::new(components.join(&b'/')).ok(),
-    }
-}
-
-/// Serializes names as strings with a character for each byte.
-impl Serialize for FileList {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = |name: &Name| name.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
-        serializer.collect_seq(self.0.iter().map(text))
-    }
-}
-
-impl<'de> Deserialize<'de> for FileList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        let name = |text: String| {
-            let bytes: Option<Vec<u8>> = text.chars().map(|char| u8::try_from(char).ok()).collect();
-            let name = bytes.as_deref().and_then(parse_name);
-            name.ok_or_else(|| serde::de::Error::custom("a list contains an invalid name"))
-        };
-        Ok(Self(texts.into_iter().map(name).collect::<Result<_, _>>()?))
-    }
+/// Reads a list of names below the source.
+pub fn read_file_list(path: &Path, zeros: bool) -> Result<FileList, Failure> {
+    let lines = lines(path, zeros)?;
+    let name = |line: &Vec<u8>| {
+        parse_name(line).ok_or_else(|| {
+            let shown = String::from_utf8_lossy(line).into_owned();
+            let hint = match line.windows(3).any(|part| part == b"/./") {
+                true => {
+                    "/./ has no meaning here, unlike in rsync: remove it, or pass the part before it as SRC"
+                }
+                false => "names are relative to SRC, and must not lead out of it",
+            };
+            Failure::file(path, format!("{shown:?} is not a name below the source")).hint(hint)
+        })
+    };
+    Ok(FileList::new(lines.iter().map(name).collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rejects_names_outside_of_the_source() {
-        let shown = |line: &str| parse_name(line.as_bytes()).map(|name| name.to_string());
-        assert_eq!(shown("/./a//b/c/."), Some("a/b/c".into()));
-        assert_eq!(shown("a/../b"), Some("b".into()));
-        assert_eq!(shown("./"), Some(".".into()));
-        assert_eq!(shown("../a"), None);
-        assert_eq!(shown("a/./b"), None);
-        assert_eq!(shown("a/../../b"), None);
-    }
-
-    #[test]
-    fn names_of_any_bytes_round_trip() {
-        let names = [&b"plain"[..], b"\xff\x00x", b"a\xc3\xa9/\xfe"].map(parse_name);
-        let listed = FileList(names.into_iter().flatten().collect());
-        assert_eq!(listed.0.len(), 2, "names cannot have zero bytes");
-        let text = serde_json::to_string(&listed).expect("JSON");
-        let back: FileList = serde_json::from_str(&text).expect("a list");
-        assert_eq!(back.0, listed.0);
-        assert!(serde_json::from_str::<FileList>("[\"\u{4e00}\"]").is_err());
-        assert!(serde_json::from_str::<FileList>("[\"../x\"]").is_err());
-    }
 
     #[test]
     fn parses_rule_prefixes_and_clearing() {

@@ -1,10 +1,11 @@
 //! `--manifest`: hashes of the files at the destination after a transfer, in the format of `b3sum`.
 
 use crate::failure::{self, Failure};
-use crate::output::{self, sanitize};
+use crate::output;
 use numaio_linux::user_files::{write_target, WriteTarget};
 use numaio_mover::wire::ManifestEntry;
 use numaio_mover_linux::files;
+use numaio_transfer::line::sanitize;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;

@@ -1,9 +1,9 @@
 //! Options for the network connections of a transfer.
 
-use super::network_options::{DataSecurity, NetworkOptions};
 use crate::options::{choice, integer};
 use clap::Args as ClapArgs;
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
+use numaio_transfer::network_options::{DataSecurity, NetworkOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 

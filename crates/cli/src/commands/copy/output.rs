@@ -1,12 +1,9 @@
 //! Output of a transfer: progress, changes, problems and the summary, as text or lines of JSON; the
 //! manifest; and the record of the job. All read the same events.
 
-use super::event::{
-    self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
-};
+use super::args::{CopyArgs, DisplayArgs};
 use super::manifest::Manifest;
-use super::reporter::{Notice, Observer, TransferEnd};
-use super::{CopyArgs, DisplayArgs, RESUME_HINT, SOME_FAILED};
+use crate::failure::transfer::RESUME_HINT;
 use crate::failure::{Failure, INTERRUPTED};
 use crate::options::Common;
 use crate::output;
@@ -15,11 +12,17 @@ use numaio_machine::units::BandwidthUnit;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, transfer_text};
 use numaio_schema::{JobProblem, JobTotals};
+use numaio_transfer::event::{
+    self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
+};
 use numaio_transfer::jobs::JobRecorder;
+use numaio_transfer::reporter::{Notice, Observer, TransferEnd};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// Exit status if some files failed, and all others were transferred.
+pub const SOME_FAILED: u8 = 3;
 /// How often the progress line is updated.
 const LINE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a progress event is printed.
@@ -191,6 +194,9 @@ impl Observer for CopyOutput {
     }
 
     fn notice(&mut self, notice: &Notice) {
+        if let Notice::KeyRemembered { .. } = notice {
+            return output::detail(notice);
+        }
         let is_detail = matches!(notice, Notice::NoDataConnection { .. });
         if !self.quiet && (!is_detail || self.verbose || self.progress) {
             self.clear();

@@ -1,6 +1,5 @@
 //! Placement by the saved models of this machine, for transfers.
 
-use super::placement::Placer;
 use super::work_sharing::pick_group_to_help;
 use crate::commands::placement::{self, PlacementArgs};
 use crate::failure::Failure;
@@ -12,6 +11,7 @@ use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
 use numaio_schema::PlacementPlan;
+use numaio_transfer::placement::Placer;
 
 /// Places as `numaio run --near file:PATH` does.
 pub struct ModelPlacer;

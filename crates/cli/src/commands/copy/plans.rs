@@ -1,12 +1,12 @@
 //! `--plan`: reads the plans of local sides.
 
-use super::placement::SidePlan;
 use crate::commands::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
 use numaio_machine::discover::discover;
+use numaio_transfer::placement::SidePlan;
 use std::path::PathBuf;
 
 /// Reads plans, and prints their compromises.

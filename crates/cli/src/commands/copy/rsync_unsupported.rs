@@ -121,7 +121,7 @@ pub fn with_unsupported_options(command: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::copy_command;
+    use super::super::args::tests::copy_command;
     use super::*;
     use clap::error::ErrorKind;
 

@@ -1,9 +1,9 @@
 //! Options for how files are transferred.
 
-use super::options::{Compress, Fsync, Hash, Io, Placement};
 use crate::options::{choice, integer};
 use clap::Args;
 use numaio_machine::units::parse_size;
+use numaio_transfer::options::{Compress, Fsync, Hash, Io, Placement};
 use std::path::PathBuf;
 
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.

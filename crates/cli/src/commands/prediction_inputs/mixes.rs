@@ -207,7 +207,7 @@ fn open_target(
             .hint("--file PATH measures a file on the disk")
     })?;
     let action = if writes { "writing to" } else { "reading from" };
-    output::remark(common, &output::sanitize(&format!("{action} '{name}'")));
+    output::remark(common, &numaio_transfer::line::sanitize(&format!("{action} '{name}'")));
     Ok(IoTarget { path: path(name, found.bytes), claim, reached_via })
 }
 

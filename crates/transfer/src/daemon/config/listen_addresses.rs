@@ -1,7 +1,7 @@
 //! The addresses on which a daemon listens.
 
 use super::table_reader::{Located, TableReader};
-use crate::commands::copy::DAEMON_PORT;
+use crate::daemon_address::DEFAULT_PORT as DAEMON_PORT;
 use std::net::{Ipv6Addr, SocketAddr};
 
 /// Returns the configured addresses, or the default: all addresses of this machine.

@@ -7,12 +7,12 @@ mod tests;
 
 pub use table_reader::{ConfigError, Located};
 
+use crate::keys;
 use listen_addresses::addresses;
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
-use numaio_transfer::keys;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
 /// A valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// Addresses to listen on.
     pub listen: Vec<Located<SocketAddr>>,
     /// File of the daemon's key.
     pub key: Located<PathBuf>,
@@ -36,8 +37,11 @@ pub struct Config {
     pub kernel_tls: bool,
     /// How long running sessions may continue when the daemon stops.
     pub stop: Duration,
+    /// Limits for all clients together.
     pub limits: Limits,
+    /// Roots by name.
     pub roots: BTreeMap<String, Root>,
+    /// Users by name.
     pub users: BTreeMap<String, User>,
 }
 
@@ -55,6 +59,7 @@ pub struct Limits {
 /// A directory with its users' rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
+    /// Path of the directory.
     pub path: Located<PathBuf>,
     read: Vec<String>,
     write: Vec<String>,
@@ -63,6 +68,7 @@ pub struct Root {
 /// A user with keys and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
+    /// Public keys of the user.
     pub keys: Vec<PublicKey>,
     /// Concurrent sessions.
     pub sessions: usize,

@@ -1,6 +1,6 @@
 //! Reads TOML tables field by field, so that every error is reported with its line.
 
-use crate::output::sanitize;
+use crate::line::sanitize;
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use toml::de::{DeTable, DeValue};
@@ -25,7 +25,9 @@ impl ConfigError {
 /// A value with its line number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
+    /// The value.
     pub value: T,
+    /// Number of the line, from 1.
     pub line: usize,
 }
 

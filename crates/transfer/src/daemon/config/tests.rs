@@ -123,7 +123,7 @@ fn reports_invalid_toml() {
 
 #[test]
 fn reads_or_rejects_truncated_and_damaged_files() {
-    let text_file = include_str!("../../../../../../docs/copy/daemon.md");
+    let text_file = include_str!("../../../../../docs/copy/daemon.md");
     let example =
         text_file.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     for end in (0..example.len()).step_by(7).filter(|&end| example.is_char_boundary(end)) {
@@ -159,7 +159,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
 
 #[test]
 fn documentation_lists_defaults_and_ranges() {
-    let text_file = include_str!("../../../../../../docs/copy/daemon.md");
+    let text_file = include_str!("../../../../../docs/copy/daemon.md");
     let table = text_file.split("| optional field |").nth(1).and_then(|rest| rest.split("\n\n").next());
     let mut numbers = Vec::new();
     for row in table.expect("a table").lines().filter(|row| row.starts_with("| `")) {
@@ -205,7 +205,7 @@ fn accepts_and_rejects_names_as_documented() {
 
 #[test]
 fn documented_examples_are_valid() {
-    let text_file = include_str!("../../../../../../docs/copy/daemon.md");
+    let text_file = include_str!("../../../../../docs/copy/daemon.md");
     let examples: Vec<&str> =
         text_file.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(!examples.is_empty());

@@ -1,9 +1,8 @@
 //! Open sessions with their client addresses, users and processes.
 
 use super::config::{Config, Limits};
-use super::log;
+use super::log::Log;
 use super::session_ipc::AdmissionReply;
-use crate::options::Common;
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -103,12 +102,12 @@ impl SessionTable {
 
     /// Stops accepting connections, waits for all sessions, then interrupts and finally kills the
     /// rest.
-    pub fn shut_down(&self, common: &Common, patience: Duration) {
+    pub fn shut_down(&self, log: &Log, patience: Duration) {
         self.close();
         if self.is_empty_within(patience) {
             return;
         }
-        log(common, "interrupting the sessions that still run");
+        log.line("interrupting the sessions that still run");
         self.each(|running| drop(running.interrupt()));
         if !self.is_empty_within(EXIT_TIMEOUT) {
             self.each(|running| drop(running.kill()));

@@ -1,0 +1,81 @@
+//! A daemon's configuration file.
+
+use super::config::{Config, ConfigError};
+use super::error::{count, DaemonError};
+use super::log::Log;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Maximum length of a file: a session gets its text in one message.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// A configuration with its text, which the daemon passes on to its sessions.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    /// The configuration.
+    pub config: Config,
+    /// Text of the file.
+    pub(super) text: String,
+}
+
+impl LoadedConfig {
+    /// Reads a file, and checks its roots and its key.
+    ///
+    /// # Errors
+    /// The file cannot be read, or all errors in it.
+    pub fn read(path: &Path) -> Result<Self, DaemonError> {
+        let (loaded, mut errors) = Self::parse(path)?;
+        errors.extend(loaded.config.check_roots());
+        errors.extend(loaded.config.check_key());
+        loaded.ok_without(path, errors)
+    }
+
+    /// Reads a file for a running daemon and checks its key.
+    ///
+    /// An unusable root does not reject the file: otherwise users who were removed from it would
+    /// keep access.
+    pub(super) fn reload(path: &Path) -> Result<Self, DaemonError> {
+        let (loaded, mut errors) = Self::parse(path)?;
+        errors.extend(loaded.config.check_key());
+        loaded.ok_without(path, errors)
+    }
+
+    /// Logs the unusable roots and their number; blocks while a root does not respond.
+    pub(super) fn check_roots(&self, log: &Log, path: &Path) {
+        let bad = self.config.check_roots();
+        log.config_errors(path, &bad);
+        if !bad.is_empty() {
+            let (path, bad) = (path.display(), count(bad.len(), "root"));
+            log.line(&format!("{bad} cannot be used as {path} configures"));
+        }
+    }
+
+    /// Returns the configuration, or fails if there are errors.
+    fn ok_without(self, path: &Path, mut errors: Vec<ConfigError>) -> Result<Self, DaemonError> {
+        errors.sort();
+        match errors.is_empty() {
+            true => Ok(self),
+            false => Err(DaemonError::InvalidConfig { path: path.to_owned(), errors }),
+        }
+    }
+
+    /// Parses a file as far as possible, and returns the errors of its text.
+    fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), DaemonError> {
+        let text = read_limited(path)
+            .map_err(|error| DaemonError::UnreadableConfig { path: path.to_owned(), error })?;
+        let text =
+            String::from_utf8(text).map_err(|_| DaemonError::ConfigIsNotText { path: path.to_owned() })?;
+        let (config, errors) = Config::parse_recoverable(&text);
+        Ok((Self { config, text }, errors))
+    }
+}
+
+fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > MAX_BYTES {
+        true => Err(io::Error::new(ErrorKind::FileTooLarge, "larger than 32 MiB")),
+        false => Ok(content),
+    }
+}

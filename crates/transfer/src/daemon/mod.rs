@@ -1,0 +1,23 @@
+//! The daemon of `numaio serve`: clients copy to and from it without ssh.
+//!
+//! The listening process ([`run`]) reads only the tickets of data connections
+//! (`pending_connections`). Each other connection gets its own process ([`session`]), which
+//! authenticates the client and confines itself.
+
+pub mod config;
+mod error;
+pub mod hello;
+mod listener;
+mod loaded_config;
+mod log;
+mod notify;
+mod pending_connections;
+pub mod session;
+pub mod session_ipc;
+mod session_table;
+
+pub use config::Config;
+pub use error::{count, DaemonError};
+pub use listener::run;
+pub use loaded_config::LoadedConfig;
+pub use log::Log;

@@ -1,0 +1,83 @@
+//! Messages on the control channel before a transfer: the request, and the peer's reply.
+
+use super::data_connections::{DataEndpoint, Offer};
+use crate::request::{Capabilities, TransferRequest};
+use numaio_mover::wire::Side;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+/// Reads from the other side.
+pub type PeerReader = BufReader<Box<dyn Read + Send>>;
+/// Writes to the other side.
+pub type PeerWriter = Box<dyn Write + Send>;
+
+/// Maximum length of a request and of its reply.
+pub const MAX_LINE_BYTES: u64 = 16 << 20;
+
+/// Request to a peer: its role, and the offered data connections.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PeerRequest {
+    /// The peer's role.
+    #[serde(rename = "ask")]
+    pub role: PeerRole,
+    /// Offered data connections; without an offer, data uses the control channel.
+    pub offer: Option<Offer>,
+}
+
+/// The role of a peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum PeerRole {
+    /// The source of the files.
+    Source(TransferRequest),
+    /// The destination of the files, and whether the source is a single file.
+    Sink(TransferRequest, bool),
+}
+
+/// The reply of a peer, in one line.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum PeerReply {
+    /// The peer is ready.
+    Ready {
+        /// Whether the peer's source is a single file.
+        #[serde(rename = "one_file")]
+        is_one_file: bool,
+        /// Where it accepts offered data connections, or why it cannot. A [`DataRoute`] follows an
+        /// offer.
+        #[serde(rename = "door")]
+        endpoint: Option<Result<DataEndpoint, String>>,
+        /// Whether it can compress and decompress; an older numaio omits this and the following
+        /// fields.
+        #[serde(default, rename = "packs")]
+        can_decompress: bool,
+        /// Its capabilities as a sink.
+        #[serde(flatten)]
+        capabilities: Capabilities,
+    },
+    /// The peer refuses, with the reason.
+    Refused(String),
+}
+
+impl PeerRole {
+    /// Returns the request of the transfer.
+    pub fn transfer(&self) -> &TransferRequest {
+        match self {
+            Self::Source(transfer) | Self::Sink(transfer, _) => transfer,
+        }
+    }
+
+    /// Returns the side of the transfer.
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Source(_) => Side::Source,
+            Self::Sink(..) => Side::Sink,
+        }
+    }
+}
+
+/// Receives a line of JSON.
+pub fn receive<T: DeserializeOwned>(from: &mut PeerReader) -> io::Result<T> {
+    let mut line = String::new();
+    from.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}

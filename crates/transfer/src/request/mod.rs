@@ -1,0 +1,9 @@
+//! The request that describes a transfer to both sides, and the sides that it sets up.
+
+mod capabilities;
+mod destination;
+mod sides;
+mod transfer_request;
+
+pub use capabilities::Capabilities;
+pub use transfer_request::{TransferRequest, RETRY_VARIABLE, VERSION};

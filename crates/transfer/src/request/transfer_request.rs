@@ -1,0 +1,93 @@
+//! The request that describes a transfer to both sides, local and remote.
+
+use super::capabilities::Capabilities;
+use crate::endpoint::Endpoint;
+use crate::options::CopyOptions;
+use crate::placement::SidePlan;
+use crate::TransferError;
+use numaio_linux::random;
+use numaio_mover_linux::files::Base;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of threads that a daemon's user may request.
+const MOST_THREADS: u32 = 64;
+
+/// Version of a request, which changes with that of the protocol.
+pub const VERSION: u32 = 1;
+
+/// Environment variable of a remote numaio that marks a retry.
+pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
+
+/// A transfer as requested of both sides, local and remote.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TransferRequest {
+    /// [`VERSION`].
+    pub numaio_copy: u32,
+    /// Paths of the sources, on their host.
+    pub from: Vec<Vec<u8>>,
+    /// Path of the destination, on its host.
+    pub to: Vec<u8>,
+    /// Options that both sides receive.
+    #[serde(flatten)]
+    pub options: CopyOptions,
+    /// The sink's capabilities.
+    #[serde(flatten)]
+    pub capabilities: Capabilities,
+    /// Identity of the transfer.
+    pub(super) transfer: [u8; 16],
+    /// Whether an earlier attempt was lost; unknown to an older numaio.
+    #[serde(default, rename = "again")]
+    pub(super) is_retry: bool,
+    /// Plans of the local sides; `None` at the peer, which does not receive them.
+    #[serde(skip)]
+    pub(super) plans: Option<Vec<SidePlan>>,
+    /// Root of this side's paths.
+    #[serde(skip)]
+    pub(super) base: Base,
+    /// Whether it comes from a user of a daemon, who cannot set set-ID bits.
+    #[serde(skip)]
+    pub(super) is_for_daemon_user: bool,
+}
+
+impl TransferRequest {
+    /// Builds the request of the local side; `is_retry` is whether an earlier attempt was lost.
+    pub fn new(
+        (from, to): (&[Endpoint], &Endpoint),
+        options: CopyOptions,
+        plans: Vec<SidePlan>,
+        is_retry: bool,
+    ) -> Result<Self, TransferError> {
+        Ok(Self {
+            numaio_copy: VERSION,
+            from: from.iter().map(|end| end.path.clone()).collect(),
+            to: to.path.clone(),
+            options,
+            capabilities: Capabilities {
+                holes: true,
+                named_acls: true,
+                change_times: true,
+                ..Capabilities::default()
+            },
+            transfer: random_bytes()?,
+            is_retry,
+            plans: Some(plans),
+            base: Base::Host,
+            is_for_daemon_user: false,
+        })
+    }
+
+    /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID
+    /// bits if allowed.
+    pub fn restrict(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {
+        self.base = base;
+        self.is_for_daemon_user = !set_id;
+        self.options.bytes_per_second =
+            [self.options.bytes_per_second, bytes_per_second].into_iter().flatten().min();
+        self.options.threads = self.options.threads.map(|threads| threads.clamp(1, MOST_THREADS));
+    }
+}
+
+/// Returns random bytes for identities.
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], TransferError> {
+    random::bytes().map_err(TransferError::NoRandomNumbers)
+}
