@@ -2,8 +2,9 @@
 //!
 //! A [`Transfer`](transfer::Transfer) is what the user requests. `run` chooses where it runs:
 //! within this host (`local`), with one side on another host ([`remote`], which starts or connects
-//! to a [`peer`]), or between two other hosts. A [`request`] describes it to both sides, and sets up
-//! their directories, threads and buffers ([`placement`]). [`daemon`] serves clients without ssh.
+//! to a [`peer`]), or between two other hosts. A [`request`] describes it to both sides, and sets
+//! up their directories, threads and buffers ([`placement`]). [`daemon`] serves clients without
+//! ssh.
 //!
 //! It prints nothing: errors are [`TransferError`] and [`DaemonError`](daemon::DaemonError), a
 //! transfer reports events and notices to an [`Observer`](reporter::Observer), and lines of other

@@ -6,7 +6,7 @@ use numaio_machine::workload::Direction;
 
 /// Maximum number of streams of a mix.
 pub const MOST_STREAMS: u32 = 4096;
-/// Maximum number of streams of [`best_mix`].
+/// Maximum number of streams of [`best_mix`](super::best_mix).
 pub const MAX_DISTRIBUTED_STREAMS: u32 = 128;
 
 /// Error of a prediction.

@@ -101,8 +101,8 @@ impl Holes {
     /// Creates a list of holes in ascending order.
     ///
     /// # Errors
-    /// [`WireError::TooLong`] for more than [`MAX_EXTENTS`], [`WireError::InvalidValue`] for none
-    /// or if they are out of order.
+    /// [`WireError::TooLong`] for more than [`MAX_EXTENTS`](crate::entry::MAX_EXTENTS),
+    /// [`WireError::InvalidValue`] for none or if they are out of order.
     pub fn new(file: FileNumber, extents: Vec<Extent>) -> Result<Self, WireError> {
         check_extents(&extents)?;
         Ok(Self { file, extents })

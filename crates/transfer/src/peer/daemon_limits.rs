@@ -67,7 +67,7 @@ impl WritePace {
 }
 
 impl LimitedPort {
-    /// Limits a port to a rate, if there is one, and to modes without [`SET_ID`] unless `set_id`.
+    /// Limits a port to a rate, if there is one, and to modes without set-ID bits unless `set_id`.
     pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
         let pace =
             bytes_per_second.map(|bytes_per_second| WritePace { bytes_per_second, last: Instant::now() });

@@ -42,7 +42,8 @@ pub enum PeerReply {
         /// Whether the peer's source is a single file.
         #[serde(rename = "one_file")]
         is_one_file: bool,
-        /// Where it accepts offered data connections, or why it cannot. A [`DataRoute`] follows an
+        /// Where it accepts offered data connections, or why it cannot. A
+        /// [`DataRoute`](super::data_connections::DataRoute) follows an
         /// offer.
         #[serde(rename = "door")]
         endpoint: Option<Result<DataEndpoint, String>>,
