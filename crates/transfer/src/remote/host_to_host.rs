@@ -1,11 +1,11 @@
 //! Transfers between two remote hosts: the numaio on the source host copies, and sends events to
 //! this one.
 
+use super::attempts::{self, AttemptOutcome};
 use super::{bootstrap, first_reply};
 use crate::endpoint::{Endpoint, Host};
 use crate::event::{EndEvent, Event, Progress};
-use crate::remote::retry::{wait_for_retry, RetryState};
-use crate::reporter::{Notice, Reporter, TransferEnd};
+use crate::reporter::{Reporter, TransferEnd};
 use crate::request::{TransferRequest, RETRY_VARIABLE};
 use crate::ssh::stderr_relay::{lines, LineSink};
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
@@ -13,7 +13,6 @@ use crate::transfer::Transfer;
 use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
-use numaio_schema::JobTotals;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -32,23 +31,12 @@ const EVENT_QUEUE: usize = 1024;
 /// files, an interrupt. For others stderr explains the failure.
 const EXPLAINED_STATUSES: [i32; 3] = [0, 3, 130];
 
-/// How an attempt ended.
-enum AttemptOutcome {
-    /// The remote numaio sent its last event.
-    Over(EndEvent),
-    /// The connection was lost, or the remote numaio exited without its last event, after this
-    /// progress.
-    Lost(Progress),
-    /// The host was not reached.
-    Unreachable(TransferError),
-}
-
 /// Copies on `host`, which has the sources.
 pub fn run(
     transfer: &Transfer,
     request: &TransferRequest,
     host: &str,
-    mut reporter: Reporter<'_>,
+    reporter: Reporter<'_>,
 ) -> Result<TransferEnd, TransferError> {
     let Transfer { destination: to, remote, .. } = transfer;
     if let Some(option) = remote.local_files.first() {
@@ -59,38 +47,23 @@ pub fn run(
     let command: Vec<OsString> =
         std::iter::once(numaio.into()).chain(arguments(&remote.options, request, (host, to))).collect();
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
-    let mut retries = RetryState::new(transfer.network.retry);
-    loop {
-        reporter.begin(retries.earlier_totals());
-        let there = (host, transfer.quiet, &remote.stderr);
-        let line = shell_line(&command, retries.is_first());
-        let tried = match attempt(ssh::session_command(&program, host, &line, agent), there, &mut reporter) {
-            Err(error) if !retries.is_first() => {
-                reporter.give_up(Side::Source, &error.to_string());
-                return finish(reporter, retries.total(), host);
-            }
-            tried => tried?,
-        };
-        let why = match tried {
-            AttemptOutcome::Over(end) => {
-                // Of the attempts on the host, the last one counts.
-                reporter.failed = end.totals.failed;
-                return finish(reporter, retries.total_with(end.totals), host);
-            }
-            AttemptOutcome::Lost(progress) => {
-                retries.record_lost_attempt(progress.totals, reached(&progress));
-                "the connection was lost".to_owned()
-            }
-            AttemptOutcome::Unreachable(error) if retries.is_first() => return Err(error),
-            AttemptOutcome::Unreachable(error) => error.to_string(),
-        };
-        let Some(pause) = retries.next_pause().filter(|_| !interrupted()) else {
-            reporter.give_up(Side::Source, &format!("{host}: {why}"));
-            return finish(reporter, retries.total(), host);
-        };
-        reporter.notice(Notice::Retrying { host: host.to_owned(), why, seconds: pause.as_secs_f64() });
-        wait_for_retry(pause);
+    let there = (host, transfer.quiet, &remote.stderr);
+    let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {
+        reporter.begin(earlier);
+        let line = shell_line(&command, earlier.is_none());
+        attempt(ssh::session_command(&program, host, &line, agent), there, reporter)
+    })?;
+    let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
+    match cancelled && !interrupted() {
+        true => Err(TransferError::RemoteInterrupted { host: host.to_owned() }),
+        false => Ok(end),
     }
+}
+
+/// The outcome of an attempt that was lost, or whose numaio exited without its last event.
+fn lost(progress: &Progress) -> AttemptOutcome {
+    let why = "the connection was lost".to_owned();
+    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why }
 }
 
 /// Returns the progress of an attempt. The host is not trusted, so sums saturate.
@@ -118,23 +91,18 @@ fn attempt(
     }
     drop(process);
     Ok(match (end?, so_far, status) {
-        (Some(end), ..) => AttemptOutcome::Over(end),
+        (Some(end), ..) => {
+            // Of the attempts on the host, the last one counts.
+            reporter.failed = end.totals.failed;
+            AttemptOutcome::Over(end.totals)
+        }
         (None, None, _) if interrupted() => return Err(first_reply::interrupted_before_reply(host)),
-        (None, Some(progress), _) if interrupted() => AttemptOutcome::Lost(progress),
+        (None, Some(progress), _) if interrupted() => lost(&progress),
         // Its stderr, which was relayed, explains the status.
         (None, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
-        (None, Some(progress), _) => AttemptOutcome::Lost(progress),
+        (None, Some(progress), _) => lost(&progress),
         (None, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
     })
-}
-
-fn finish(reporter: Reporter<'_>, totals: JobTotals, host: &str) -> Result<TransferEnd, TransferError> {
-    let end = reporter.end(totals);
-    let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
-    if cancelled && !interrupted() {
-        return Err(TransferError::RemoteInterrupted { host: host.to_owned() });
-    }
-    Ok(end)
 }
 
 /// Returns the remote shell line. A retry is marked, because the previous attempt may still finish
@@ -267,6 +235,7 @@ pub fn stop_with_stdin() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_schema::JobTotals;
     use std::ffi::OsStr;
 
     #[test]

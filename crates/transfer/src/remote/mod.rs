@@ -1,5 +1,6 @@
 //! Transfers with one side on another host.
 
+mod attempts;
 pub mod bootstrap;
 mod daemon_client;
 pub mod first_reply;
@@ -22,6 +23,7 @@ use crate::reporter::{Notice, Reporter, TransferEnd};
 use crate::request::{Capabilities, TransferRequest};
 use crate::transfer::Transfer;
 use crate::TransferError;
+use attempts::AttemptOutcome;
 use first_reply::interrupted_before_reply;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::compression::CompressMode;
@@ -34,7 +36,7 @@ use numaio_mover_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_schema::JobTotals;
 use peer_process::{PeerConnection, PeerProcess};
 use peer_target::PeerTarget;
-use retry::{wait_for_retry, RetryState, WatchedPort};
+use retry::WatchedPort;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -50,16 +52,6 @@ pub struct RemoteTransfer<'a> {
     pub is_source: bool,
     /// Decides what needs a model of the machine.
     pub placer: &'a dyn Placer,
-}
-
-/// How an attempt ended.
-enum AttemptOutcome {
-    /// Finished; another attempt would end the same way.
-    Over(JobTotals),
-    /// The connection was lost, after these totals and this progress.
-    Lost(JobTotals, u64),
-    /// The other host could not be reached.
-    Unreachable(TransferError),
 }
 
 /// A peer that waits for the first packet.
@@ -93,45 +85,14 @@ impl RemoteTransfer<'_> {
     }
 
     /// Runs the transfer, and retries after a lost connection.
-    pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
+    pub fn run(&self, reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
         // Check the addresses before any process starts.
         self.transfer.network.extra_addresses()?;
         let target = PeerTarget::find(self.host, &self.transfer.remote)?;
-        let mut retries = RetryState::new(self.transfer.network.retry);
-        loop {
-            let tried = match self.attempt(&mut reporter, &target, retries.earlier_totals()) {
-                // The retry failed, but the earlier attempts have moved data.
-                Err(error) if !retries.is_first() => {
-                    reporter.give_up(self.local_side().other(), &error.to_string());
-                    return Ok(reporter.end(retries.total()));
-                }
-                tried => tried?,
-            };
-            let why = match tried {
-                AttemptOutcome::Over(totals) => return Ok(reporter.end(retries.total_with(totals))),
-                AttemptOutcome::Lost(totals, reached) => {
-                    retries.record_lost_attempt(totals, reached);
-                    reporter.why()
-                }
-                AttemptOutcome::Unreachable(error) if retries.is_first() => return Err(error),
-                AttemptOutcome::Unreachable(error) => {
-                    // The new error is more relevant than the earlier loss.
-                    let why = error.to_string();
-                    reporter.give_up(self.local_side().other(), &why);
-                    why
-                }
-            };
-            let pause = retries.next_pause().filter(|_| !interrupted());
-            let Some(pause) = pause else {
-                if reporter.given_up.is_none() {
-                    reporter.give_up(self.local_side().other(), &why);
-                }
-                return Ok(reporter.end(retries.total()));
-            };
-            let seconds = pause.as_secs_f64();
-            reporter.notice(Notice::Retrying { host: self.host.display_name(), why, seconds });
-            wait_for_retry(pause);
-        }
+        let host = (&*self.host.display_name(), self.local_side().other());
+        attempts::run(self.transfer.network.retry, host, reporter, |reporter, earlier| {
+            self.attempt(reporter, &target, earlier)
+        })
     }
 
     /// Runs one attempt. An interrupt before its start hides other failures, which it may have
@@ -209,9 +170,10 @@ impl RemoteTransfer<'_> {
         drop(port);
         drop(streams);
         peer.connection.end();
+        let totals = job_totals(core.totals());
         Ok(match reporter.is_lost(ours, closed) {
-            true => AttemptOutcome::Lost(job_totals(core.totals()), core.progress()),
-            false => AttemptOutcome::Over(job_totals(core.totals())),
+            true => AttemptOutcome::Lost { totals, reached: core.progress(), why: reporter.why() },
+            false => AttemptOutcome::Over(totals),
         })
     }
 
