@@ -95,6 +95,7 @@ pub fn choose_placement(
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
+    compromises.extend(interrupted(&targets, &tasks));
     compromises.extend(rank::incomplete(&targets));
     let (reasons, rejected) = rank::explain(&targets, &tasks, &usable, request);
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
@@ -168,7 +169,7 @@ fn place_tasks(
     Ok(places)
 }
 
-/// Returns all suitable cores, for a program that creates its own threads.
+/// Returns all cores of the best nodes, for a program that creates its own threads.
 fn place_program(
     cores: &FreeCores,
     targets: &[PlacementTarget],
@@ -180,11 +181,9 @@ fn place_program(
         true => best.iter().map(|node| node.node).collect(),
         false => NodeSet::one(nodes[0].node),
     };
-    let all = cores.of_nodes(&chosen);
-    let quiet: Vec<FreeCore> = all.iter().filter(|core| !core.serves_irqs).cloned().collect();
-    // Interrupt-handling cores stay free if others remain.
-    let taken = if quiet.is_empty() { all } else { quiet };
-    task_of(None, &taken)
+    // Interrupt-handling cores included: without a number of tasks there is no reason to leave the
+    // program fewer cores than its node has. With one, quiet cores come first.
+    task_of(None, &cores.of_nodes(&chosen))
 }
 
 pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlacement {
@@ -200,4 +199,18 @@ fn unknown(targets: &[PlacementTarget]) -> Vec<String> {
     unknown
         .map(|target| format!("the node of {} is unknown: all nodes rank equally", target.device))
         .collect()
+}
+
+/// Returns a compromise for each device whose interrupts some CPUs of the tasks handle. If all of
+/// them do, the tasks have no quiet CPU to prefer.
+fn interrupted(targets: &[PlacementTarget], tasks: &[TaskPlacement]) -> Vec<String> {
+    let taken = tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
+    let busy = targets.iter().filter_map(|target| {
+        let busy = taken.intersection(&target.irq_cpus);
+        (!busy.is_empty() && busy != taken).then(|| {
+            let (cpu, handle) = if busy.len() == 1 { ("CPU", "handles") } else { ("CPUs", "handle") };
+            format!("{cpu} {busy} {handle} interrupts of {}", target.device)
+        })
+    });
+    busy.collect()
 }

@@ -133,6 +133,27 @@ fn interrupt_cores_stay_free_while_their_class_has_others() {
     assert_eq!(used(&whole), ["7"], "all its cores handle interrupts");
 }
 
+/// A 63-queue NIC on a node of 64 cores left a program one core, and 64 queues all of them.
+#[test]
+fn program_gets_every_core_of_its_node_for_any_number_of_queues() {
+    for (cores, queues) in (1u32..10).flat_map(|cores| (0..=cores).map(move |queues| (cores, queues))) {
+        let topology = machine(2, cores);
+        let busy = TargetDevice { irq_cpus: (0..queues).map(CpuId).collect(), ..near("eth0", Some(0)) };
+        let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
+        let chosen = choose_placement(&topology, &[busy], &[], &whole).expect("room");
+        assert_eq!(chosen.tasks[0].cpus, topology.usable_cpus(NodeId(0)), "{cores} cores, {queues} queues");
+        let noted = chosen.compromises.iter().any(|note| note.contains("interrupts of eth0"));
+        assert_eq!(noted, queues > 0, "{cores} cores, {queues} queues: {:?}", chosen.compromises);
+        // With a number of tasks, quiet cores come first.
+        let busy = TargetDevice { irq_cpus: (0..queues).map(CpuId).collect(), ..near("eth0", Some(0)) };
+        let tasks = (cores - queues).max(1);
+        let chosen =
+            choose_placement(&topology, &[busy.clone()], &[], &ask(tasks, Direction::Write)).expect("room");
+        let quiet = chosen.tasks.iter().all(|task| task.cpus.intersection(&busy.irq_cpus).is_empty());
+        assert_eq!(quiet, queues < cores, "{cores} cores, {queues} queues: {:?}", chosen.tasks);
+    }
+}
+
 #[test]
 fn spread_tasks_use_the_complete_class() {
     let (topology, model) = (machine(8, 4), paper());
