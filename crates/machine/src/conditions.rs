@@ -1,7 +1,8 @@
 //! Settings and load of a machine during a measurement.
 
+use crate::surroundings::Surroundings;
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::cpuinfo;
+use crate::topology::{cpu_throttling, cpuinfo, CpuThrottling};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of processes to search for a daemon; on a busy machine the search takes too long.
@@ -26,6 +27,9 @@ pub struct Conditions {
     pub processor_time: Option<ProcessorTime>,
     /// Current lowest and highest frequency of the CPUs, in MHz.
     pub frequency_mhz: Option<(u32, u32)>,
+    /// Throttling by CPU quotas so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_throttling: Option<CpuThrottling>,
 }
 
 /// Processor time since boot, in clock ticks, summed over CPUs
@@ -53,10 +57,11 @@ pub fn read(root: &dyn Sysfs) -> Conditions {
             .and_then(|text| chosen(&text).map(str::to_owned)),
         governors: governors(root, &policies),
         turbo: turbo(root),
-        virtual_machine: virtual_machine(root, &cpuinfo.features),
+        virtual_machine: Surroundings::read(root, &cpuinfo.features).virtual_machine,
         irqbalance: irqbalance(root),
         processor_time: processor_time(root),
         frequency_mhz: frequencies(root, &policies).or_else(|| range(cpuinfo_frequencies(&cpuinfo))),
+        cpu_throttling: cpu_throttling(root),
     }
 }
 
@@ -110,17 +115,6 @@ fn turbo(root: &dyn Sysfs) -> Option<bool> {
     };
     let forbidden = switch("/sys/devices/system/cpu/intel_pstate/no_turbo");
     forbidden.map(|forbidden| !forbidden).or_else(|| switch("/sys/devices/system/cpu/cpufreq/boost"))
-}
-
-/// Returns whether this is a virtual machine.
-///
-/// Sources are CPUID's hypervisor bit on x86, `/sys/hypervisor/type` of Xen and s390 (the directory
-/// alone also exists on bare metal), the device tree, and the firmware vendor.
-fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
-    features.iter().any(|feature| feature == "hypervisor")
-        || root.exists("/sys/hypervisor/type")
-        || root.exists("/proc/device-tree/hypervisor")
-        || root.optional("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
 }
 
 /// Returns whether irqbalance is running, as a systemd service or else as a process.
@@ -233,6 +227,7 @@ mod tests {
             irqbalance: Some(true),
             processor_time: Some(ProcessorTime { busy: 69, stolen: 6, total: 1175, own: 33 }),
             frequency_mhz: Some((800, 3100)),
+            cpu_throttling: None,
         };
         assert_eq!(read(&tree), expected);
         tree.remove("/proc/812");
@@ -259,15 +254,6 @@ mod tests {
         assert_eq!(read(&tree).irqbalance, Some(false));
         tree.dir("/sys/fs/cgroup/system.slice/irqbalance.service");
         assert_eq!(read(&tree).irqbalance, Some(true));
-    }
-
-    #[test]
-    fn ignores_an_empty_hypervisor_directory() {
-        let mut tree = Tree::new();
-        tree.dir("/sys/hypervisor");
-        assert!(!read(&tree).virtual_machine);
-        tree.file("/sys/hypervisor/type", "xen\n");
-        assert!(read(&tree).virtual_machine);
     }
 
     #[test]

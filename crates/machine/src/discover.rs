@@ -19,7 +19,7 @@ pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
     let mode = ReadMode::for_machine(root);
     let (mut machine, conditions) =
         mode.join(|| read_machine(root, mode, topology::read), || conditions::read(root));
-    let found = findings::find(&machine, &conditions);
+    let found = findings::find(root, &machine, &conditions);
     machine.findings.extend(found);
     machine
         .findings

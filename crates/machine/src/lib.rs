@@ -25,6 +25,7 @@ pub mod process;
 pub mod set;
 pub mod steering;
 pub mod storage;
+pub mod surroundings;
 pub mod sysfs;
 pub mod tape;
 pub mod topology;

@@ -94,20 +94,6 @@ pub fn sock_flow_entries(root: &dyn Sysfs) -> Option<u32> {
     root.value(SOCK_FLOW_ENTRIES).ok()
 }
 
-/// Returns the isolated CPUs (`isolcpus` and `nohz_full` in
-/// `Documentation/admin-guide/kernel-parameters.txt`,
-/// `Documentation/ABI/testing/sysfs-devices-system-cpu`).
-///
-/// The kernel removes them from RPS masks (`rps_cpumask_housekeeping`).
-pub fn isolated_cpus(root: &dyn Sysfs) -> CpuSet {
-    // Without isolated CPUs the file is empty or contains "(null)".
-    let list = |name: &str| {
-        let text = root.optional(&format!("/sys/devices/system/cpu/{name}"));
-        text.and_then(|text| CpuSet::parse_list(&text).ok()).unwrap_or_default()
-    };
-    list("isolated").union(&list("nohz_full"))
-}
-
 /// Returns the queue of an interrupt by its name: `eth0-TxRx-3`, `virtio1-input.0`,
 /// `mlx5_comp7@pci:0000:3b:00.0`, `nvme0q4`.
 ///
@@ -268,18 +254,6 @@ mod tests {
         for (name, queue) in queues {
             assert_eq!(queue_of(name), queue, "{name}");
         }
-    }
-
-    #[test]
-    fn isolated_cpus_combine_both_lists() {
-        let mut tree = Tree::new();
-        assert!(isolated_cpus(&tree).is_empty());
-        tree.file("/sys/devices/system/cpu/isolated", "\n")
-            .file("/sys/devices/system/cpu/nohz_full", "(null)\n");
-        assert!(isolated_cpus(&tree).is_empty());
-        tree.file("/sys/devices/system/cpu/isolated", "2-3\n")
-            .file("/sys/devices/system/cpu/nohz_full", "3,5\n");
-        assert_eq!(isolated_cpus(&tree), cpus("2-3,5"));
     }
 
     #[test]

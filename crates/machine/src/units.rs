@@ -99,6 +99,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Formats a limit of CPU time: `1 CPU`, `2.5 CPUs`.
+pub fn format_cpus(cpus: f64) -> String {
+    let rounded = (cpus * 100.0).round() / 100.0;
+    format!("{rounded} CPU{}", if rounded == 1.0 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -95,6 +95,8 @@ mod tests {
             core: None,
             siblings: CpuSet::one(CpuId(id)),
             allowed: true,
+            isolated: false,
+            core_kind: None,
         };
         Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() }
     }

@@ -204,7 +204,7 @@ fn planned_document(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, F
             .collect(),
         None => CpuSet::new(),
     };
-    let request = IrqRequest { tasks, isolated: steering::isolated_cpus(machine), flow_steering: args.rfs };
+    let request = IrqRequest { tasks, isolated: topology.isolated_cpus(), flow_steering: args.rfs };
     document.plan = Some(plan(&topology, &document.devices, document.sock_flow_entries, &request));
     Ok(document)
 }

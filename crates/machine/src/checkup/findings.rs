@@ -32,7 +32,7 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
         }
         ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Fix::none()),
         ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Fix::none()),
-        ("confined", _) => (Effect::Nothing, confinement::open(&topology.confinement)),
+        ("confined" | "cpu-throttled", _) => (Effect::Nothing, confinement::open(&topology.confinement)),
         ("numa-balancing", _) => balancing(conditions),
         ("node-memory-low", _) => match target {
             Some(node) => (Effect::any_of(next_best(topology, node)), Fix::none()),
@@ -96,12 +96,15 @@ fn of_link(topology: &Topology, device: &Device) -> Effect {
 
 fn balancing(conditions: &Conditions) -> (Effect, Fix) {
     let set = |mode: u32| format!("sysctl -w kernel.numa_balancing={mode}");
+    let mode = conditions.numa_balancing.unwrap_or(1);
+    // Without bit 0; memory tiering (bit 1) stays.
+    let fixed = mode & !1;
     (
         Effect::Unquantified(
             "it depends on the program; compare numaio model with and without --pause-balancing for copies"
                 .to_owned(),
         ),
-        Fix::one(set(0), set(conditions.numa_balancing.unwrap_or(1))),
+        Fix::one(set(fixed), set(mode)),
     )
 }
 

@@ -23,8 +23,8 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
         return Vec::new();
     }
     let of_nodes = topology.nodes.iter().filter_map(|node| spills(root, topology, node));
-    let of_machine = [memory_only(topology), demotion(root, topology), uneven(topology)];
-    of_machine.into_iter().flatten().chain(of_nodes).chain(huge_pages(topology)).collect()
+    let of_machine = [demotion(root, topology), uneven(topology)].into_iter().flatten();
+    memory_only(topology).into_iter().chain(of_machine).chain(of_nodes).chain(huge_pages(topology)).collect()
 }
 
 /// Returns memory-only nodes: CXL, HBM, memory of GPUs.
@@ -33,9 +33,19 @@ fn memory_nodes(topology: &Topology) -> NodeSet {
     alone.map(|node| node.id).collect()
 }
 
-fn memory_only(topology: &Topology) -> Option<Symptom> {
-    let nodes = memory_nodes(topology);
+fn memory_only(topology: &Topology) -> Vec<Symptom> {
+    let gpus = |node: &NodeId| topology.node(*node).is_some_and(Node::is_gpu_memory);
+    let (of_gpus, others): (Vec<NodeId>, Vec<NodeId>) = memory_nodes(topology).iter().partition(gpus);
+    [of_gpus, others]
+        .into_iter()
+        .filter_map(|nodes| memory_only_of(topology, nodes.into_iter().collect()))
+        .collect()
+}
+
+/// Reports memory-only nodes of GPUs, or of other kinds.
+fn memory_only_of(topology: &Topology, nodes: NodeSet) -> Option<Symptom> {
     let first = nodes.first()?;
+    let of_gpus = topology.node(first).is_some_and(Node::is_gpu_memory);
     let kinds: BTreeSet<&str> = topology
         .nodes
         .iter()
@@ -49,6 +59,16 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
     } else {
         (format!("Nodes {nodes} are"), "them")
     };
+    let remedy = match of_gpus {
+        true => {
+            "Leave it to programs of the GPU: bind other programs to nodes with CPUs, as numaio run does. numaio weights \
+             leave it out."
+        }
+        false => {
+            "Keep buffers on nodes near the device with numaio run. For programs that need more than one node's \
+             bandwidth, interleave by measured bandwidth with numaio export --format weights --apply."
+        }
+    };
     Some(Symptom {
         finding: Finding::new(
             Severity::Note,
@@ -56,8 +76,7 @@ fn memory_only(topology: &Topology) -> Option<Symptom> {
             format!("node {first}"),
             format!("{are} memory without CPUs{of_kind}: buffers are allocated on {them} when others are full, or by interleaving."),
             format!("/sys/devices/system/node/node{first}/cpulist: empty"),
-            "Keep buffers on nodes near the device with numaio run. For programs that need more than one node's bandwidth, \
-             interleave by measured bandwidth with numaio export --format weights --apply.",
+            remedy,
         ),
         device: None,
         target: None,

@@ -4,13 +4,15 @@ use super::matters;
 use crate::devices::{Device, DeviceKind, Irq};
 use crate::finding::{Finding, Severity};
 use crate::set::CpuSet;
-use crate::topology::Topology;
+use crate::steering;
+use crate::sysfs::Sysfs;
+use crate::topology::{Node, Topology};
 
 /// Number of interrupts to name as examples.
 const EXAMPLES: usize = 3;
 
 /// Reports devices whose interrupts go only to CPUs of other nodes.
-pub(super) fn foreign(topology: &Topology) -> Vec<Finding> {
+pub(super) fn foreign(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
     if topology.cpu_nodes().len() < 2 {
         return Vec::new();
     }
@@ -18,11 +20,11 @@ pub(super) fn foreign(topology: &Topology) -> Vec<Finding> {
         .devices
         .iter()
         .filter(|device| matters(device))
-        .filter_map(|it| foreign_of(it, topology))
+        .filter_map(|it| foreign_of(root, it, topology))
         .collect()
 }
 
-fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
+fn foreign_of(root: &dyn Sysfs, device: &Device, topology: &Topology) -> Option<Finding> {
     let node = topology.node(device.locality.node?).filter(|node| !node.cpus.is_empty())?;
     let near = near_cpus(device, topology, &node.cpus);
     let all = in_use(device);
@@ -47,11 +49,28 @@ fn foreign_of(device: &Device, topology: &Topology) -> Option<Finding> {
             node.id
         ),
         evidence: examples.join("; "),
-        remedy: format!(
-            "Bind them to CPUs of node {} (/proc/irq/N/smp_affinity_list: {}), and keep irqbalance away from them.",
-            node.id, node.cpus
-        ),
+        remedy: remedy(root, &foreign, topology, node),
     })
+}
+
+/// Names the CPUs to bind to, without isolated ones, as `numaio irq plan` chooses them.
+fn remedy(root: &dyn Sysfs, foreign: &[&Irq], topology: &Topology, node: &Node) -> String {
+    let fixed = foreign.iter().filter(|irq| steering::unmovable_reason(root, irq).is_some()).count();
+    if fixed == foreign.len() {
+        return "None: the kernel manages these interrupts and does not move them. Programs near the device use its \
+                other queues, or more queues are configured."
+            .to_owned();
+    }
+    let quiet = node.cpus.difference(&topology.isolated_cpus());
+    let cpus = if quiet.is_empty() { &node.cpus } else { &quiet };
+    let except = match fixed {
+        0 => String::new(),
+        fixed => format!("; the kernel manages {fixed} of them and does not move those"),
+    };
+    format!(
+        "Bind them to CPUs of node {} (/proc/irq/N/smp_affinity_list: {cpus}), and keep irqbalance away from them{except}.",
+        node.id
+    )
 }
 
 /// Returns the CPUs of all nodes nearest to the device.

@@ -2,6 +2,7 @@
 //! read.
 
 mod irqs;
+mod layout;
 mod links;
 mod nodes;
 mod relevance;
@@ -13,6 +14,7 @@ pub(crate) use links::loss as link_loss;
 pub(crate) use relevance::matters;
 
 use crate::conditions::Conditions;
+use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 
 /// Returns the findings about nodes, CPUs and the part of them that this process may use.
@@ -20,15 +22,15 @@ use crate::topology::Topology;
 /// [`crate::topology::read`] reports contradictions of the kernel's files.
 pub fn find_in_resources(topology: &Topology) -> Vec<Finding> {
     let mut found = resources::incomplete_nodes(topology);
-    found.extend(resources::confined(&topology.confinement));
+    found.extend(resources::confined(topology));
     found
 }
 
 /// Returns the findings about devices and settings.
 ///
 /// [`find_in_resources`] returns those about the nodes themselves.
-pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
-    let mut found = Vec::new();
+pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
+    let mut found = layout::find(root, topology);
     // A hypervisor emulates the ports above a device and hides its slot.
     if !conditions.virtual_machine {
         found.extend(links::degraded(&topology.devices));
@@ -37,8 +39,10 @@ pub fn find(topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
     found.extend(nodes::unknown(topology));
     found.extend(nodes::incomplete(topology));
     found.extend(nodes::one_package(topology));
-    found.extend(irqs::foreign(topology));
+    found.extend(nodes::conflicting(root, topology));
+    found.extend(irqs::foreign(root, topology));
     found.extend(settings::balancing(topology, conditions));
+    found.extend(settings::throttled(topology, conditions));
     found.extend(settings::low_memory(topology));
     found
 }

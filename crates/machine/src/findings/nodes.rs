@@ -4,6 +4,8 @@ use super::matters;
 use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
 use crate::finding::{Finding, Severity};
 use crate::ids::PackageId;
+use crate::set::CpuSet;
+use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::{Node, Topology};
 use std::collections::BTreeSet;
 
@@ -46,6 +48,41 @@ fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
         remedy: "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node."
             .into(),
     }
+}
+
+/// Reports devices whose reported node has none of their local CPUs.
+pub(super) fn conflicting(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    physical.filter_map(|device| conflict_of(root, topology, device)).collect()
+}
+
+fn conflict_of(root: &dyn Sysfs, topology: &Topology, device: &Device) -> Option<Finding> {
+    if device.locality.source != LocalitySource::NumaNode || topology.cpu_nodes().len() < 2 {
+        return None;
+    }
+    let node = topology.node(device.locality.node?).filter(|node| !node.cpus.is_empty())?;
+    let file = format!("{}/local_cpulist", device.path);
+    let local = CpuSet::parse_list(&root.optional(&file)?).ok()?;
+    let known: CpuSet = topology.nodes.iter().flat_map(|node| node.cpus.iter()).collect();
+    let local = local.intersection(&known);
+    if local.is_empty() || !local.intersection(&node.cpus).is_empty() {
+        return None;
+    }
+    Some(Finding {
+        severity: Severity::Warning,
+        rule: "device-locality-conflict".into(),
+        subject: device.distinct_name(&topology.devices),
+        what: format!(
+            "{} reports node {}, but CPUs {local} of other nodes as local; the kernel allocates on node {}.",
+            device.name(),
+            node.id,
+            node.id
+        ),
+        evidence: format!("{}/numa_node: {}; {file}: {local}", device.path, node.id),
+        remedy: "Measure the device from every node with numaio bench; update the firmware (ACPI _PXM of the root \
+                 complex)."
+            .into(),
+    })
 }
 
 /// Reports devices on nodes without CPUs or without memory.

@@ -1,75 +1,117 @@
 //! Findings about nodes, CPUs and the part of them that this process may use.
 
+use super::layout::nodes_subject;
 use crate::finding::{Finding, Severity};
-use crate::set::CpuSet;
-use crate::topology::{Confinement, Topology, NODES};
+use crate::set::{CpuSet, NodeSet};
+use crate::topology::{Node, Topology, NODES};
+use crate::units::{format_cpus, format_size};
 
-/// Reports nodes without memory, nodes without CPUs, and CPUs without node.
+/// Reports nodes without memory, nodes without CPUs, and CPUs without node; nodes of one kind
+/// together.
 pub(super) fn incomplete_nodes(topology: &Topology) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for node in &topology.nodes {
-        let subject = format!("node {}", node.id);
-        if node.memory.is_none() {
-            let severity = if node.cpus.is_empty() { Severity::Note } else { Severity::Warning };
-            findings.push(Finding::new(
-                severity,
-                "node-without-memory",
-                subject.as_str(),
-                "The node has no memory: its programs use memory of other nodes.",
-                format!("meminfo of node {}: total missing or 0", node.id),
-                "Fit memory modules to this node, or run I/O on nodes with memory.",
-            ));
+    let found = [without_memory(topology), without_cpus(topology), empty(topology), orphans(topology)];
+    found.into_iter().flatten().collect()
+}
+
+fn nodes_with(topology: &Topology, kind: impl Fn(&Node) -> bool) -> Option<NodeSet> {
+    let nodes: NodeSet = topology.nodes.iter().filter(|node| kind(node)).map(|node| node.id).collect();
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+fn without_memory(topology: &Topology) -> Option<Finding> {
+    let nodes = nodes_with(topology, |node| node.memory.is_none() && !node.cpus.is_empty())?;
+    let remedy = match topology.surroundings.virtual_machine {
+        true => {
+            "Give the guest's node memory (memory= of <cell> in libvirt), or run I/O on nodes with memory."
         }
-        if node.cpus.is_empty() {
-            findings.push(Finding::new(
-                Severity::Note,
-                "node-without-cpus",
-                subject.as_str(),
-                "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
-                format!("{NODES}/node{}/cpulist contains no online CPU", node.id),
-                "None; threads on other nodes use its memory.",
-            ));
-        }
-    }
+        false => "Fit memory modules to this node, or run I/O on nodes with memory.",
+    };
+    Some(Finding::new(
+        Severity::Warning,
+        "node-without-memory",
+        nodes_subject(&nodes),
+        "The node has no memory: its programs use memory of other nodes.",
+        format!("{NODES}/node{}/meminfo: total missing or 0", first(&nodes)),
+        remedy,
+    ))
+}
+
+fn without_cpus(topology: &Topology) -> Option<Finding> {
+    let nodes = nodes_with(topology, |node| node.memory.is_some() && node.cpus.is_empty())?;
+    Some(Finding::new(
+        Severity::Note,
+        "node-without-cpus",
+        nodes_subject(&nodes),
+        "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
+        format!("{NODES}/node{}/cpulist contains no online CPU", first(&nodes)),
+        "None; threads on other nodes use its memory.",
+    ))
+}
+
+/// Reports placeholders: a GPU with coherent memory has one for each of its partitions
+/// (<https://docs.nvidia.com/datacenter/tesla/mig-user-guide>), and memory can be plugged in later.
+fn empty(topology: &Topology) -> Option<Finding> {
+    let nodes = nodes_with(topology, |node| node.memory.is_none() && node.cpus.is_empty())?;
+    Some(Finding::new(
+        Severity::Note,
+        "node-empty",
+        nodes_subject(&nodes),
+        "The node has neither CPUs nor memory: a placeholder for memory of a GPU or for memory that is added later.",
+        format!("{NODES}/node{}: no CPU in cpulist, no memory in meminfo", first(&nodes)),
+        "None; numaio leaves it out.",
+    ))
+}
+
+fn first(nodes: &NodeSet) -> String {
+    nodes.first().map(|node| node.to_string()).unwrap_or_default()
+}
+
+fn orphans(topology: &Topology) -> Option<Finding> {
     let owned: CpuSet = topology.nodes.iter().flat_map(|node| node.cpus.iter()).collect();
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let orphans = online.difference(&owned);
-    if !orphans.is_empty() {
-        findings.push(Finding::new(
+    (!orphans.is_empty()).then(|| {
+        Finding::new(
             Severity::Warning,
             "cpus-without-node",
             "machine",
             "Some online CPUs belong to no online node; placements exclude them.",
             format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
             "Set their node online, or update the firmware.",
-        ));
-    }
-    findings
+        )
+    })
 }
 
-/// Reports excluded CPUs and memory.
-pub(super) fn confined(confinement: &Confinement) -> Option<Finding> {
+/// Reports excluded CPUs and memory, and limits of memory and CPU time.
+pub(super) fn confined(topology: &Topology) -> Option<Finding> {
+    let confinement = &topology.confinement;
     if confinement.by.is_empty() {
         return None;
     }
-    let mut excluded = Vec::new();
-    if !confinement.excluded_cpus.is_empty() {
-        excluded.push(format!("CPUs {}", confinement.excluded_cpus));
-    }
-    if !confinement.excluded_nodes.is_empty() {
-        excluded.push(format!("memory of nodes {}", confinement.excluded_nodes));
-    }
-    let what = if excluded.is_empty() {
-        "This process may not use all memory.".to_owned()
-    } else {
-        format!("This process may not use {}.", excluded.join(" and "))
-    };
+    let excluded = |what: &str, set: String| (!set.is_empty()).then(|| format!("may not use {what} {set}"));
+    let time = confinement.cpu_quota.as_ref().map(|quota| quota.cpus());
+    let time = time.filter(|cpus| *cpus < confinement.cpus.len() as f64);
+    let parts = [
+        excluded("CPUs", confinement.excluded_cpus.to_string()),
+        excluded("memory of nodes", confinement.excluded_nodes.to_string()),
+        time.map(|cpus| format!("may use the CPU time of {}", format_cpus(cpus))),
+        confinement.memory_limit_bytes.map(|bytes| format!("may use {} of memory", format_size(bytes))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     Some(Finding::new(
         Severity::Note,
         "confined",
         "machine",
-        what,
+        format!("This process {}.", parts.join(" and ")),
         confinement.by.join("; "),
-        "Run outside the container, job or cpuset to access and measure the complete machine.",
+        match topology.surroundings.container.as_deref() {
+            Some("kubernetes") => "Raise resources.limits of the container to measure the complete machine.",
+            Some("docker" | "podman") => {
+                "Start the container without --cpuset-cpus, --cpuset-mems, --cpus and --memory to measure the \
+                 complete machine."
+            }
+            Some("lxc") => "Remove limits.cpu and limits.memory of the container to measure the complete machine.",
+            _ => "Run outside the container, job or cpuset to access and measure the complete machine.",
+        },
     ))
 }

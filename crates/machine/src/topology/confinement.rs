@@ -2,10 +2,11 @@
 
 use super::cgroup::{Group, Groups};
 use super::parts::{Confinement, Cpu, Node};
+use super::quota::cpu_quota;
 use crate::ids::Id;
 use crate::set::{CpuSet, IdSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::units::format_size;
+use crate::units::{format_cpus, format_size};
 
 /// Value from which a limit counts as none: version 1 reports the largest page-aligned number.
 const NO_LIMIT: u64 = 1 << 60;
@@ -44,6 +45,10 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinemen
         if bytes < total {
             found.by.push(format!("memory limit of {} ({file})", format_size(bytes)));
         }
+    }
+    found.cpu_quota = cpu_quota(root, &groups);
+    if let Some(quota) = found.cpu_quota.as_ref().filter(|quota| quota.cpus() < found.cpus.len() as f64) {
+        found.by.push(format!("CPU quota of {} ({})", format_cpus(quota.cpus()), quota.file));
     }
     found.excluded_cpus = online.difference(&found.cpus);
     found.excluded_nodes = with_memory.difference(&found.nodes);
@@ -95,6 +100,11 @@ fn narrow_by_status(root: &dyn Sysfs, found: &mut Confinement) {
     if narrow(&mut found.nodes, &status_set(&text, "Mems_allowed_list")) {
         found.by.push("allowed nodes (Mems_allowed_list)".to_owned());
     }
+}
+
+/// Returns the affinity of this process; empty if unknown.
+pub(super) fn allowed_cpus(root: &dyn Sysfs) -> CpuSet {
+    status_set(&root.optional("/proc/self/status").unwrap_or_default(), "Cpus_allowed_list")
 }
 
 fn status_set<T: Id>(text: &str, key: &str) -> IdSet<T> {

@@ -1,5 +1,6 @@
 //! CPUs and their position in packages, dies and cores.
 
+use super::confinement;
 use super::cpuinfo::CpuInfo;
 use super::files::{numbered, set_of, CPUS};
 use super::parts::{Cpu, Node};
@@ -17,6 +18,8 @@ pub(super) struct Known {
     pub present: CpuSet,
     /// Whether sysfs has CPU directories; otherwise positions are unknown.
     pub described: bool,
+    /// The reported list of online CPUs, if the kernel's other files contradict it.
+    pub contradicted: Option<CpuSet>,
 }
 
 /// Finds the CPUs in sysfs (`Documentation/admin-guide/cputopology.rst`), or else in /proc/stat or
@@ -25,19 +28,44 @@ pub(super) fn known(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Known {
     let directories: CpuSet =
         root.names(CPUS).iter().filter_map(|name| numbered(name, "cpu")).map(CpuId).collect();
     let reported = |name: &str| set_of(root, CPUS, &[name]).filter(|set| !set.is_empty());
-    let online = match reported("online") {
-        Some(online) if directories.is_empty() => online,
+    let listed = reported("online");
+    let online = match &listed {
+        Some(online) if directories.is_empty() => online.clone(),
         Some(online) => online.intersection(&directories),
         // Kernels before 2.6.26 have no list, but a file for each CPU that can be set offline.
         None => directories.iter().filter(|cpu| is_online(root, *cpu)).collect(),
     };
+    if let Some(listed) = listed {
+        let running = running(root, &listed, &directories);
+        if !running.is_empty() {
+            let present = directories.union(&running);
+            return Known { online: running, present, described: true, contradicted: Some(listed) };
+        }
+    }
     if online.is_empty() {
         let online = from_proc(root, cpuinfo);
-        return Known { present: online.clone(), online, described: false };
+        return Known { present: online.clone(), online, ..Known::default() };
     }
     let present =
         reported("present").map_or(directories.clone(), |present| present.intersection(&directories));
-    Known { present: present.union(&online), online, described: !directories.is_empty() }
+    let described = !directories.is_empty();
+    Known { present: present.union(&online), online, described, contradicted: None }
+}
+
+/// Returns all online CPUs if the list of online CPUs lacks one on which this process may run;
+/// empty if it does not.
+///
+/// lxcfs shows containers a list of its own, numbered from 0, while the kernel enforces
+/// `Cpus_allowed_list`. A CPU is online if it has a topology, which the kernel removes from offline
+/// CPUs.
+fn running(root: &dyn Sysfs, listed: &CpuSet, directories: &CpuSet) -> CpuSet {
+    let runs =
+        |cpu: &CpuId| is_online(root, *cpu) && !root.names(&format!("{CPUS}/cpu{cpu}/topology")).is_empty();
+    let suspects = confinement::allowed_cpus(root).difference(listed).intersection(directories);
+    if suspects.iter().filter(runs).next().is_none() {
+        return CpuSet::new();
+    }
+    directories.iter().filter(runs).collect()
 }
 
 fn is_online(root: &dyn Sysfs, cpu: CpuId) -> bool {
@@ -106,6 +134,8 @@ fn blank(id: CpuId) -> Cpu {
         core: None,
         siblings: CpuSet::one(id),
         allowed: false,
+        isolated: false,
+        core_kind: None,
     }
 }
 

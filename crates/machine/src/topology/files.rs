@@ -21,9 +21,8 @@ pub(super) fn set_of<T: Id>(root: &dyn Sysfs, directory: &str, names: &[&str]) -
     names.iter().find_map(|name| {
         let text = root.optional(&format!("{directory}/{name}"))?;
         match *name {
-            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" | "local_cpus" => {
-                IdSet::parse_mask(&text).ok()
-            }
+            "cpumap" | "shared_cpu_map" | "thread_siblings" | "core_cpus" | "core_siblings"
+            | "package_cpus" | "local_cpus" => IdSet::parse_mask(&text).ok(),
             _ => IdSet::parse_list(&text).ok(),
         }
     })

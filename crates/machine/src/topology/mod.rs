@@ -3,6 +3,8 @@
 mod caches;
 mod cgroup;
 mod confinement;
+mod conflicts;
+mod core_kinds;
 pub(crate) mod cpuinfo;
 mod cpus;
 mod distances;
@@ -10,10 +12,12 @@ mod files;
 mod fingerprint;
 mod hmat;
 mod identity;
+mod isolation;
 mod kinds;
 mod memory;
 mod nodes;
 mod parts;
+mod quota;
 mod read;
 
 pub use confinement::memory_left_bytes;
@@ -21,6 +25,8 @@ pub(crate) use files::{CPUS, NODES};
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
 pub use parts::{
-    Access, Cache, Confinement, Cpu, Distances, HugePages, Identity, Memory, MemorySideCache, Node, Topology,
+    Access, Cache, Confinement, CoreKind, Cpu, CpuQuota, Distances, HugePages, Identity, Memory,
+    MemorySideCache, Node, Topology,
 };
+pub use quota::{cpu_throttling, CpuThrottling};
 pub use read::{outline, read};

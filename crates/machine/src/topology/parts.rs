@@ -4,6 +4,7 @@ use crate::devices::Device;
 use crate::finding::Finding;
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::{CpuSet, NodeSet};
+use crate::surroundings::Surroundings;
 use serde::{Deserialize, Serialize};
 
 /// Complete description of a machine.
@@ -23,6 +24,9 @@ pub struct Topology {
     pub distances: Option<Distances>,
     /// Part of the machine that this process may use.
     pub confinement: Confinement,
+    /// Where this process runs: bare metal, virtual machine, container.
+    #[serde(default)]
+    pub surroundings: Surroundings,
     /// Devices that move data, and the bridges above them.
     pub devices: Vec<Device>,
     /// CPU features from /proc/cpuinfo (`flags` or `Features`), sorted.
@@ -144,6 +148,27 @@ pub struct Cpu {
     pub siblings: CpuSet,
     /// Whether this process may run on it.
     pub allowed: bool,
+    /// Whether it is left to special programs: isolcpus, nohz_full or an isolated cpuset partition.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub isolated: bool,
+    /// Its kind, on a machine with several kinds of cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_kind: Option<CoreKind>,
+}
+
+/// A kind of core, on a machine with several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub struct CoreKind {
+    /// 0 for the fastest kind.
+    pub rank: u32,
+    /// Relative performance, 1024 for the fastest kind; `None` if the kernel distinguishes the kinds
+    /// without it.
+    pub capacity: Option<u32>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A CPU cache.
@@ -190,8 +215,37 @@ pub struct Confinement {
     /// Bytes available below the limits; `None` without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_left_bytes: Option<u64>,
+    /// Lowest limit of CPU time of the control group and its ancestors, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<CpuQuota>,
     /// Sources of the restrictions: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
     pub by: Vec<String>,
+}
+
+/// A limit of CPU time (`Documentation/scheduler/sched-bwc.rst`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuQuota {
+    /// CPU time per period, in microseconds.
+    pub quota_us: u64,
+    /// The period in microseconds.
+    pub period_us: u64,
+    /// The file that sets it.
+    pub file: String,
+}
+
+impl CpuQuota {
+    /// Returns the number of CPUs whose time the group may use.
+    pub fn cpus(&self) -> f64 {
+        self.quota_us as f64 / self.period_us as f64
+    }
+}
+
+impl Node {
+    /// Returns whether its memory is that of a GPU: the GPU's programs own it, and ordinary pages on
+    /// it are slow and can be lost with a reset of the GPU.
+    pub fn is_gpu_memory(&self) -> bool {
+        self.memory_kind.as_deref() == Some("GPU")
+    }
 }
 
 impl Topology {
@@ -253,18 +307,32 @@ impl Topology {
         node.cpus.iter().filter(|cpu| self.cpu(*cpu).is_some_and(|cpu| cpu.allowed)).collect()
     }
 
-    /// Returns the total size of the last-level caches of these CPUs; `None` if no cache is known.
-    pub fn last_level_cache_bytes(&self, cpus: &CpuSet) -> Option<u64> {
+    /// Returns the isolated online CPUs; see [`Cpu::isolated`].
+    pub fn isolated_cpus(&self) -> CpuSet {
+        self.cpus.iter().filter(|cpu| cpu.online && cpu.isolated).map(|cpu| cpu.id).collect()
+    }
+
+    /// Returns the nodes on which programs may place ordinary data: with memory that is not a GPU's.
+    pub fn data_nodes(&self) -> NodeSet {
+        let with_memory = self.nodes.iter().filter(|node| node.memory.is_some());
+        with_memory.filter(|node| !node.is_gpu_memory()).map(|node| node.id).collect()
+    }
+
+    /// Returns the last-level data caches of some CPUs, by first CPU; empty if no cache is known.
+    pub fn cache_domains(&self, cpus: &CpuSet) -> Vec<&Cache> {
         let serving =
             |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
-        let last = self.caches.iter().filter(serving).map(|cache| cache.level).max()?;
-        Some(
-            self.caches
-                .iter()
-                .filter(serving)
-                .filter(|cache| cache.level == last)
-                .fold(0, |sum, cache| sum.saturating_add(cache.bytes)),
-        )
+        let last = self.caches.iter().filter(serving).map(|cache| cache.level).max();
+        let mut domains: Vec<&Cache> =
+            self.caches.iter().filter(serving).filter(|cache| Some(cache.level) == last).collect();
+        domains.sort_by_key(|cache| cache.cpus.first());
+        domains
+    }
+
+    /// Returns the total size of the last-level caches of these CPUs; `None` if no cache is known.
+    pub fn last_level_cache_bytes(&self, cpus: &CpuSet) -> Option<u64> {
+        let domains = self.cache_domains(cpus);
+        (!domains.is_empty()).then(|| domains.iter().fold(0u64, |sum, cache| sum.saturating_add(cache.bytes)))
     }
 
     /// Iterates over the devices attached to a node, except bridges.

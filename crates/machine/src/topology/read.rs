@@ -2,9 +2,12 @@
 
 use super::files::{CPUS, NODES};
 use super::parts::Topology;
-use super::{caches, confinement, cpuinfo, cpus, distances, identity, kinds, nodes};
+use super::{
+    caches, confinement, conflicts, core_kinds, cpuinfo, cpus, distances, identity, isolation, kinds, nodes,
+};
 use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
+use crate::surroundings::Surroundings;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Reads nodes, CPUs, memory, caches, distances and confinement, without devices and the
@@ -32,12 +35,17 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
     kinds::fill(root, &gpu_nodes, &mut nodes);
     let confinement = confinement::read(root, &cpus, &nodes);
+    let isolated = isolation::isolated(root);
     for cpu in &mut cpus {
         cpu.allowed = confinement.cpus.contains(cpu.id);
+        cpu.isolated = isolated.contains(cpu.id);
     }
+    core_kinds::fill(root, &mut cpus);
     for node in &mut nodes {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
+    let surroundings = Surroundings::read(root, &cpuinfo.features);
+    findings.extend(conflicts::find(root, &known, &cpus, &nodes, &surroundings));
     let caches = || {
         // Intel hybrids have a PMU for each kind of core; their /proc/cpuinfo does not distinguish
         // them.
@@ -52,6 +60,7 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
         cpus,
         distances,
         confinement,
+        surroundings,
         devices: Vec::new(),
         findings,
     }

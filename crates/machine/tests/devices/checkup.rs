@@ -9,6 +9,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::near::{NearDevice, Resolved};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{HugePages, Topology};
+use numaio_machine::tree::Tree;
 use numaio_machine::workload::Direction;
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
@@ -16,7 +17,7 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
 /// Returns all symptoms of a machine.
 fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
     topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
-    topology.findings.extend(find(&topology, conditions));
+    topology.findings.extend(find(&Tree::new(), &topology, conditions));
     check(&server.tree, &topology, conditions)
 }
 
@@ -53,8 +54,12 @@ fn kernel_settings_have_fix_and_undo_commands() {
     assert_eq!(reclaim.fix.commands, ["sysctl -w vm.zone_reclaim_mode=0"]);
     assert_eq!(reclaim.fix.undo, ["sysctl -w vm.zone_reclaim_mode=1"]);
     assert!(reclaim.finding.evidence.ends_with(": 1"));
-    let balancing = file_shows("numa-balancing", "/proc/sys/kernel/numa_balancing", "2");
-    assert_eq!(balancing.fix.undo, ["sysctl -w kernel.numa_balancing=2"]);
+    let balancing = file_shows("numa-balancing", "/proc/sys/kernel/numa_balancing", "1");
+    assert_eq!(balancing.fix.undo, ["sysctl -w kernel.numa_balancing=1"]);
+    let both = file_shows("numa-balancing", "/proc/sys/kernel/numa_balancing", "3");
+    assert_eq!(both.fix.commands, ["sysctl -w kernel.numa_balancing=2"], "memory tiering stays");
+    let tiering = file_shows("memory-tiering", "/proc/sys/kernel/numa_balancing", "2");
+    assert!(tiering.fix.commands.is_empty(), "{tiering:?}");
     let huge = "/sys/kernel/mm/transparent_hugepage/enabled";
     let never = file_shows("huge-pages-off", huge, "always madvise [never]");
     assert_eq!(never.fix.commands, [format!("echo madvise > {huge}")]);

@@ -111,7 +111,7 @@ fn reports_no_fault_of_healthy_links() {
     let Some(tree) = tree_of(machines, "32intel64-2p8co2t+8ve") else { return };
     let mut machine = machine_of(tree);
     machine.devices = devices::read(tree, &machine.cpus_by_node());
-    let all = find(&machine, &Default::default());
+    let all = find(&Tree::new(), &machine, &Default::default());
     let about_links: Vec<(&str, &str, Severity)> = all
         .iter()
         .filter(|finding| finding.rule.starts_with("pcie"))

@@ -268,7 +268,7 @@ proptest! {
         let count = addresses.len();
         addresses.dedup();
         prop_assert_eq!(addresses.len(), count, "each function once");
-        for finding in findings::find(&machine, &Conditions::default()) {
+        for finding in findings::find(&Tree::new(), &machine, &Conditions::default()) {
             prop_assert!(!finding.subject.is_empty() && !finding.evidence.is_empty(), "{:?}", finding);
         }
     }

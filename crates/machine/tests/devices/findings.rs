@@ -6,6 +6,7 @@ use numaio_machine::conditions::Conditions;
 use numaio_machine::findings::{find, Finding, Severity};
 use numaio_machine::ids::PackageId;
 use numaio_machine::topology::Topology;
+use numaio_machine::tree::Tree;
 use numaio_machine::{devices, set::CpuSet};
 
 const NIC_PORT: &str = "pci0000:3a/0000:3a:00.0";
@@ -15,7 +16,7 @@ const GPU: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:83:00.
 
 fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Finding> {
     topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
-    find(&topology, conditions)
+    find(&Tree::new(), &topology, conditions)
 }
 
 /// Returns severity and text of the findings of a rule about a subject.
@@ -254,7 +255,7 @@ fn counts_foreign_interrupts() {
 fn reports_settings_and_low_memory() {
     let rules = |topology: Topology, numa_balancing| -> Vec<String> {
         let conditions = Conditions { numa_balancing, ..Conditions::default() };
-        find(&topology, &conditions).into_iter().map(|finding| finding.rule).collect()
+        find(&Tree::new(), &topology, &conditions).into_iter().map(|finding| finding.rule).collect()
     };
     let one = || machine(&[(0, "0-7", 0)]);
     assert_eq!(rules(two_sockets(), Some(1)), ["numa-balancing"]);

@@ -8,3 +8,4 @@ mod set;
 mod support;
 mod tape;
 mod topology;
+mod truth;

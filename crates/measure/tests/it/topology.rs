@@ -26,6 +26,8 @@ pub fn topology() -> Topology {
         core: Some(id),
         siblings: CpuSet::one(CpuId(id)),
         allowed: true,
+        isolated: false,
+        core_kind: None,
     };
     let cache = |id: u32| Cache {
         level: 3,

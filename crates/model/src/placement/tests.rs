@@ -21,6 +21,8 @@ pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
         core: Some(id % all),
         siblings: siblings(id % all),
         allowed: true,
+        isolated: false,
+        core_kind: None,
     };
     let node = |id: u32| Node {
         id: NodeId(id),

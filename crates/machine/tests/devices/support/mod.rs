@@ -40,6 +40,8 @@ pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
             core: Some(cpu.0),
             siblings: CpuSet::one(cpu),
             allowed: true,
+            isolated: false,
+            core_kind: None,
         }));
     }
     cpus.sort_by_key(|cpu| cpu.id);

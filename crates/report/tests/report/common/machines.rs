@@ -47,6 +47,8 @@ pub fn machine(product: &str, host: &str, cpu_model: &str, nodes: Vec<Node>, cac
                 core: Some(id.0),
                 siblings: CpuSet::one(id),
                 allowed: true,
+                isolated: false,
+                core_kind: None,
             });
         }
         let cpus = node.cpus.clone();
@@ -246,6 +248,7 @@ pub fn vm() -> Topology {
         cgroup: Some("/system.slice/docker-1.scope".into()),
         memory_limit_bytes: Some(2 * GIB),
         memory_left_bytes: None,
+        cpu_quota: None,
         by: vec![
             "cgroup v2 /system.slice/docker-1.scope (cpuset.cpus.effective)".into(),
             "affinity mask".into(),

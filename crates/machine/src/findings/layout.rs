@@ -1,0 +1,197 @@
+//! Findings about nodes, packages and distances that describe the machine wrongly or not at all.
+
+use crate::finding::{Finding, Severity};
+use crate::ids::{NodeId, PackageId};
+use crate::set::{CpuSet, NodeSet};
+use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::{Cache, Distances, Node, Topology, NODES};
+use crate::units::format_size;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Number of nodes from which equal distances are unlikely: links of four sockets can be complete.
+const MANY_NODES: usize = 4;
+
+/// Local distance of ACPI's SLIT (ACPI 6.5, section 5.2.17).
+const LOCAL: u32 = 10;
+
+pub(super) fn find(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    let of_machine = [hidden_nodes(root, topology), uniform(topology), implausible(topology)];
+    of_machine.into_iter().flatten().chain(spanning(topology)).chain(cache_domains(topology)).collect()
+}
+
+/// Reports several packages whose memory is shown as one node.
+fn hidden_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
+    let packages: BTreeSet<PackageId> =
+        topology.cpus.iter().filter(|cpu| cpu.online).filter_map(|cpu| cpu.package).collect();
+    if packages.len() < 2 || topology.nodes.len() > 1 || !topology.offline_nodes.is_empty() {
+        return None;
+    }
+    let command_line = root.optional("/proc/cmdline").unwrap_or_default();
+    let off = command_line.split_whitespace().find(|word| *word == "numa=off");
+    let (cause, remedy) = match (off, topology.surroundings.virtual_machine) {
+        (Some(_), _) => ("numa=off hides the nodes", "Boot without numa=off."),
+        (None, true) => (
+            "the hypervisor describes sockets without nodes",
+            "Give the guest nodes: <numa><cell .../></numa> below <cpu> in libvirt, -numa node in QEMU, or one \
+             socket if its CPUs and memory are on one node of the host.",
+        ),
+        (None, false) => (
+            "memory is interleaved over the packages, or all share a memory controller",
+            "Turn off node interleaving in the firmware setup, if it has this setting.",
+        ),
+    };
+    let cause_file = off.map_or_else(String::new, |off| format!("; /proc/cmdline: {off}"));
+    Some(Finding::new(
+        Severity::Warning,
+        "node-interleaving",
+        "machine",
+        format!(
+            "The machine has {} packages but one node: {cause}, and no placement is possible.",
+            packages.len()
+        ),
+        format!(
+            "{NODES}/online: 1 node; cpu*/topology/physical_package_id: {} packages{cause_file}",
+            packages.len()
+        ),
+        remedy,
+    ))
+}
+
+/// Reports nodes that cut across packages: with CPUs of several packages, of which one has CPUs of
+/// other nodes too. A node of several complete packages is sound, as behind a shared front-side bus.
+fn spanning(topology: &Topology) -> Option<Finding> {
+    let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
+    let is_split =
+        |package: &PackageId| with_cpus().filter(|node| node.packages.contains(package)).count() > 1;
+    let several =
+        |node: &&Node| !node.cpus.is_empty() && node.packages.len() > 1 && node.packages.iter().any(is_split);
+    let nodes: NodeSet = topology.nodes.iter().filter(several).map(|node| node.id).collect();
+    let first = topology.node(nodes.first()?)?;
+    let packages: Vec<String> = first.packages.iter().map(ToString::to_string).collect();
+    let remedy = match topology.surroundings.virtual_machine {
+        true => "Give the guest sockets that match its nodes (<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU).",
+        false => "Update the firmware; until then, trust measurements of nodes, not their packages.",
+    };
+    Some(Finding::new(
+        Severity::Warning,
+        "node-spans-packages",
+        nodes_subject(&nodes),
+        "CPUs of one node belong to several packages: its memory is near to some of them only, or packages are wrong.",
+        format!(
+            "{NODES}/node{}/cpulist: {}; cpu*/topology/physical_package_id: {}",
+            first.id,
+            first.cpus,
+            packages.join(", ")
+        ),
+        remedy,
+    ))
+}
+
+/// Reports distances that do not distinguish the nodes with CPUs.
+fn uniform(topology: &Topology) -> Option<Finding> {
+    let distances = topology.distances.as_ref()?;
+    let nodes: Vec<NodeId> = topology.cpu_nodes().iter().collect();
+    let remote: BTreeSet<u32> = pairs(&nodes).filter_map(|(from, to)| distances.between(from, to)).collect();
+    let only = remote.first().filter(|_| remote.len() == 1 && nodes.len() >= MANY_NODES)?;
+    let guest = topology.surroundings.virtual_machine;
+    Some(Finding::new(
+        Severity::Note,
+        "distances-uniform",
+        "machine",
+        format!("Every distance between two of {} nodes is {only}: distances do not rank them.", nodes.len()),
+        format!("{NODES}/node*/distance: {only}"),
+        match guest {
+            true => {
+                "Measure with numaio model --all, or give the guest the host's distances (<distances> of <cell> in \
+                 libvirt, -numa dist in QEMU)."
+            }
+            false => "Measure with numaio model --all: placements then use measured classes, not distances.",
+        },
+    ))
+}
+
+/// Reports a node that is farther from itself than from another node, or not at the local distance.
+fn implausible(topology: &Topology) -> Option<Finding> {
+    let distances = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1)?;
+    let node = *distances.nodes.iter().find(|node| is_implausible(distances, **node))?;
+    let row: Vec<String> =
+        distances.nodes.iter().filter_map(|to| distances.between(node, *to)).map(|d| d.to_string()).collect();
+    Some(Finding::new(
+        Severity::Warning,
+        "distances-implausible",
+        format!("node {node}"),
+        format!("The distance from node {node} to itself is not {LOCAL}, or another node is as near."),
+        format!("{NODES}/node{node}/distance: {}", row.join(" ")),
+        "Measure with numaio model --all: placements then use measured classes, not distances.",
+    ))
+}
+
+fn is_implausible(distances: &Distances, node: NodeId) -> bool {
+    let local = distances.between(node, node);
+    let others = || distances.nodes.iter().filter(|other| **other != node);
+    local != Some(LOCAL) || others().any(|other| distances.between(node, *other) <= local)
+}
+
+fn pairs(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+    nodes.iter().flat_map(|from| nodes.iter().map(|to| (*from, *to))).filter(|(from, to)| from != to)
+}
+
+/// Reports nodes with several last-level caches: threads of one cache share data without memory.
+fn cache_domains(topology: &Topology) -> Option<Finding> {
+    let domains = |node: &Node| topology.cache_domains(&node.cpus);
+    let split: Vec<(NodeId, Vec<&Cache>)> = topology
+        .nodes
+        .iter()
+        .map(|node| (node.id, domains(node)))
+        .filter(|(_, caches)| {
+            caches.len() > 1 && caches.iter().any(|cache| has_several_cores(topology, cache))
+        })
+        .collect();
+    let nodes: NodeSet = split.iter().map(|(node, _)| *node).collect();
+    let (first, caches) = split.first()?;
+    let mut sizes: BTreeMap<u64, CpuSet> = BTreeMap::new();
+    for (_, caches) in &split {
+        for cache in caches {
+            let cpus = sizes.entry(cache.bytes).or_default();
+            *cpus = cpus.union(&cache.cpus);
+        }
+    }
+    let larger = match sizes.len() {
+        0 | 1 => String::new(),
+        _ => {
+            let (bytes, cpus) = sizes.iter().next_back()?;
+            format!(" The largest, {}, belongs to CPUs {cpus}.", format_size(*bytes))
+        }
+    };
+    Some(Finding::new(
+        Severity::Note,
+        "cache-domains",
+        nodes_subject(&nodes),
+        format!(
+            "CPUs of one node have {} separate L{} caches: threads that share data need cores of one of them.{larger}",
+            caches.len(),
+            caches[0].level
+        ),
+        format!("CPUs of the caches of node {first}: {}", joined(caches)),
+        "Keep a task within one cache: numaio place --by l3.",
+    ))
+}
+
+fn has_several_cores(topology: &Topology, cache: &Cache) -> bool {
+    let first = cache.cpus.first().and_then(|cpu| topology.cpu(cpu));
+    first.is_some_and(|cpu| !cache.cpus.is_subset(&cpu.siblings))
+}
+
+/// Joins the CPUs of some caches, shortened if there are many.
+fn joined(caches: &[&Cache]) -> String {
+    const MOST: usize = 4;
+    let shown: Vec<String> = caches.iter().take(MOST).map(|cache| cache.cpus.to_string()).collect();
+    let more = caches.len().saturating_sub(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("; "))
+}
+
+/// Names some nodes: `node 3`, `nodes 2-6`.
+pub(super) fn nodes_subject(nodes: &NodeSet) -> String {
+    format!("{} {nodes}", if nodes.len() == 1 { "node" } else { "nodes" })
+}

@@ -1,0 +1,133 @@
+//! Where this process runs: on the machine itself, in a virtual machine, in a container.
+//!
+//! Remedies depend on it: a hypervisor decides what a guest sees, and a container runtime which
+//! CPUs and memory a container gets.
+
+use crate::sysfs::{Sysfs, SysfsExt};
+use serde::{Deserialize, Serialize};
+
+/// Where this process runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// Whether the kernel runs under a hypervisor.
+    pub virtual_machine: bool,
+    /// The container runtime, if this is a container: `docker`, `kubernetes`, `lxc`, `podman`, or
+    /// `container` for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+}
+
+/// Parts of a control group's path or of a mount's source that identify a runtime. Kubernetes comes
+/// first, since it runs containers of other runtimes.
+const MARKS: [(&str, &str); 10] = [
+    ("kubepods", "kubernetes"),
+    ("/kubelet/pods/", "kubernetes"),
+    ("/docker/", "docker"),
+    ("/docker-", "docker"),
+    ("/libpod-", "podman"),
+    ("/overlay-containers/", "podman"),
+    ("/lxc/", "lxc"),
+    ("/lxc.payload", "lxc"),
+    ("/machine.slice/systemd-nspawn@", "systemd-nspawn"),
+    ("/containerd/", "containerd"),
+];
+
+impl Surroundings {
+    /// Reads the surroundings; `features` are the CPU features of /proc/cpuinfo.
+    pub fn read(root: &dyn Sysfs, features: &[String]) -> Self {
+        Self { virtual_machine: virtual_machine(root, features), container: container(root) }
+    }
+}
+
+/// Returns whether this is a virtual machine.
+///
+/// Sources are CPUID's hypervisor bit on x86, `/sys/hypervisor/type` of Xen and s390 (the directory
+/// alone also exists on bare metal), the device tree, and the firmware vendor.
+fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
+    features.iter().any(|feature| feature == "hypervisor")
+        || root.exists("/sys/hypervisor/type")
+        || root.exists("/proc/device-tree/hypervisor")
+        || root.optional("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
+}
+
+/// Returns the container runtime.
+///
+/// Sources are the variable `container` of init (<https://systemd.io/CONTAINER_INTERFACE>), the
+/// control group, and the mounts that runtimes add: lxcfs, and files such as /etc/hosts from their
+/// own directories.
+fn container(root: &dyn Sysfs) -> Option<String> {
+    let environment = root.optional("/proc/1/environ").unwrap_or_default();
+    let named = environment.split('\0').find_map(|variable| variable.strip_prefix("container="));
+    if let Some(name) = named.filter(|name| !name.is_empty() && *name != "oci") {
+        return Some(name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(32).collect());
+    }
+    let cgroup = root.optional("/proc/self/cgroup").unwrap_or_default();
+    let mounts = root.optional("/proc/self/mountinfo").unwrap_or_default();
+    if mounts.lines().any(|line| line.contains(" - fuse.lxcfs ")) {
+        return Some("lxc".to_owned());
+    }
+    // On the host, mounts of containers are visible below the runtime's directory; inside, only
+    // the container's own are, on files below /etc and /dev.
+    let own = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        let (source, point) = (fields.next()?, fields.next()?);
+        (point.starts_with("/etc/") || point.starts_with("/dev/")).then_some(source)
+    });
+    let texts: Vec<&str> = cgroup.lines().chain(own).collect();
+    let mark = MARKS.iter().find(|(mark, _)| texts.iter().any(|text| text.contains(mark)));
+    let on_overlay = || {
+        let is_root = |line: &str| line.split(' ').nth(4) == Some("/") && line.contains(" - overlay ");
+        mounts.lines().any(is_root) && root.optional("/proc/2/comm").as_deref() != Some("kthreadd")
+    };
+    mark.map(|(_, name)| (*name).to_owned()).or_else(|| on_overlay().then(|| "container".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn of(files: &[(&str, &str)]) -> Option<String> {
+        let mut tree = Tree::new();
+        for (path, text) in files {
+            tree.file(path, *text);
+        }
+        Surroundings::read(&tree, &[]).container
+    }
+
+    #[test]
+    fn identifies_container_runtimes() {
+        let cgroup = "/proc/self/cgroup";
+        let mounts = "/proc/self/mountinfo";
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("/proc/1/environ", "TERM=x\0container=lxc\0")]).as_deref(), Some("lxc"));
+        assert_eq!(of(&[(cgroup, "0::/system.slice/docker-5f.scope\n")]).as_deref(), Some("docker"));
+        let pod = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope\n";
+        assert_eq!(of(&[(cgroup, pod)]).as_deref(), Some("kubernetes"));
+        let hosts = "9 8 254:1 /var/lib/docker/containers/ab/hosts /etc/hosts rw - ext4 /dev/vda1 rw\n";
+        assert_eq!(of(&[(cgroup, "0::/\n"), (mounts, hosts)]).as_deref(), Some("docker"));
+        let lxcfs = "9 8 0:50 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n";
+        assert_eq!(of(&[(mounts, lxcfs)]).as_deref(), Some("lxc"));
+        let overlay = "1 0 0:40 / / rw - overlay overlay rw\n";
+        assert_eq!(of(&[(mounts, overlay)]).as_deref(), Some("container"));
+        // A live image has an overlay as its root, and kernel threads.
+        assert_eq!(of(&[(mounts, overlay), ("/proc/2/comm", "kthreadd\n")]), None);
+    }
+
+    /// A host sees the mounts of its containers.
+    #[test]
+    fn host_of_containers_is_not_a_container() {
+        let mounts = "9 8 0:50 / /var/lib/docker/overlay2/ab/merged rw - overlay overlay rw\n\
+            9 8 0:51 / /run/netns/x rw - nsfs nsfs rw\n";
+        assert_eq!(of(&[("/proc/self/cgroup", "0::/user.slice\n"), ("/proc/self/mountinfo", mounts)]), None);
+    }
+
+    #[test]
+    fn ignores_an_empty_hypervisor_directory() {
+        let mut tree = Tree::new();
+        tree.dir("/sys/hypervisor");
+        assert!(!Surroundings::read(&tree, &[]).virtual_machine);
+        tree.file("/sys/hypervisor/type", "xen\n");
+        assert!(Surroundings::read(&tree, &[]).virtual_machine);
+    }
+}
