@@ -2,12 +2,14 @@
 
 use crate::rounds::Measured;
 use numaio_machine::conditions::Conditions;
-use numaio_schema::{Summary, Warning};
+use numaio_schema::{Summary, Warning, THROTTLED};
 
 /// Share of CPU time of other programs that causes a warning.
 const OTHERS: f64 = 0.05;
 /// Share of CPU time stolen by the hypervisor that causes a warning.
 const STOLEN: f64 = 0.01;
+/// Share of throttled periods that causes a warning.
+const THROTTLED_SHARE: f64 = 0.01;
 /// Relative change of frequency between start and end that causes a warning.
 const FREQUENCY: f64 = 0.10;
 /// Relative drift of a cell that causes a warning.
@@ -46,6 +48,7 @@ pub fn of_conditions(
             found.push(warning("steal", what));
         }
     }
+    found.extend(throttled(before, after));
     if let (Some(before), Some(after)) = (busy_mhz, after.frequency_mhz) {
         let change = f64::from(after.1) / f64::from(before.1.max(1)) - 1.0;
         if change.abs() > FREQUENCY {
@@ -54,6 +57,23 @@ pub fn of_conditions(
         }
     }
     found
+}
+
+/// Returns a warning if a CPU quota stopped this process's control group between two readings.
+fn throttled(before: &Conditions, after: &Conditions) -> Option<Warning> {
+    let (before, after) = (before.cpu_throttling?, after.cpu_throttling?);
+    let stopped = after.throttled_periods.saturating_sub(before.throttled_periods);
+    let periods = after.periods.saturating_sub(before.periods).max(1);
+    let share = stopped as f64 / periods as f64;
+    (share > THROTTLED_SHARE).then(|| {
+        let seconds = after.throttled_us.saturating_sub(before.throttled_us) as f64 / 1e6;
+        let what = format!(
+            "a CPU quota stopped the measurement in {:.0} % of its periods, {seconds:.1} s of thread time: the values are \
+             those of the quota, and placements do not use them (numaio topology shows the quota)",
+            share * 100.0
+        );
+        warning(THROTTLED, what)
+    })
 }
 
 /// Context of warnings about readings.
@@ -129,6 +149,7 @@ pub fn names(which: &[usize], name: &dyn Fn(usize) -> String) -> String {
 mod tests {
     use super::*;
     use numaio_machine::conditions::ProcessorTime;
+    use numaio_machine::topology::CpuThrottling;
 
     fn rules(before: Conditions, after: Conditions, nodes: usize) -> Vec<String> {
         of_conditions(&before, &after, before.frequency_mhz, nodes)
@@ -165,6 +186,17 @@ mod tests {
         assert!(after(850, 10, 800).is_empty());
         assert_eq!(after(851, 0, 800), ["other-load"]);
         assert_eq!(after(800, 11, 800), ["steal"]);
+    }
+
+    #[test]
+    fn throttling_by_a_quota_is_reported() {
+        let at = |periods, throttled_periods| Conditions {
+            cpu_throttling: Some(CpuThrottling { periods, throttled_periods, throttled_us: 7 }),
+            ..Conditions::default()
+        };
+        assert_eq!(rules(at(1000, 900), at(1100, 980), 2), [THROTTLED]);
+        assert!(rules(at(1000, 900), at(1100, 901), 2).is_empty(), "1 %");
+        assert!(rules(Conditions::default(), at(1100, 980), 2).is_empty());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use numaio_schema::{DirectionModel, Model};
 use std::cmp::Reverse;
 
 /// Selects the model for a target and some directions: the newest that contains one of the
-/// directions without missing nodes. If all lack nodes, as interrupted ones do, the newest.
+/// directions without missing nodes. If all lack nodes, as interrupted ones do, the newest. A model
+/// measured under a CPU quota is never selected.
 pub fn select_model<'m>(
     models: impl IntoIterator<Item = &'m Model>,
     target: NodeId,
@@ -18,7 +19,8 @@ pub fn select_model<'m>(
         let lacks = of_target(model, target).filter(asked).any(|direction| !direction.missing.is_empty());
         (lacks, Reverse(model.record.provenance.measured_at))
     };
-    models.into_iter().filter(|model| of_target(model, target).any(|one| asked(&one))).min_by_key(rank)
+    let models = models.into_iter().filter(|model| model.record.provenance.is_fit_for_placement());
+    models.filter(|model| of_target(model, target).any(|one| asked(&one))).min_by_key(rank)
 }
 
 /// Returns the directions of a target in a model.
@@ -39,6 +41,7 @@ pub fn format_nodes(nodes: &NodeSet) -> String {
 mod tests {
     use super::*;
     use crate::placement::tests::{interrupted, paper};
+    use numaio_schema::{Warning, THROTTLED};
     use Direction::{Read, Write};
 
     /// The paper's model with a time stamp.
@@ -65,5 +68,15 @@ mod tests {
         assert_eq!(counts(&[models[1].clone(), write.clone()], &[Read]), Some(2));
         assert_eq!(counts(&[write], &[Read]), None);
         assert!(select_model(&models, NodeId(0), &both).is_none());
+    }
+
+    #[test]
+    fn throttled_model_is_never_selected() {
+        let both = [Write, Read];
+        let mut throttled = at(3, paper());
+        let warning = Warning { rule: THROTTLED.to_owned(), what: String::new() };
+        throttled.record.provenance.warnings.push(warning);
+        assert_eq!(counts(&[throttled.clone(), at(2, interrupted())], &both), Some(2));
+        assert_eq!(counts(&[throttled], &both), None);
     }
 }

@@ -40,8 +40,8 @@ pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCu
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 pub use near::NearDocument;
 pub use placement::{
-    Basis, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
-    TaskPlacement,
+    Basis, CoreOrder, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode,
+    RejectedNode, TaskPlacement,
 };
 pub use plan::{
     Objective, PathId, PathRates, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage,
@@ -52,7 +52,7 @@ pub use prediction::{
     CapSource, Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
     NodeCapacity, NodeStreams, Sharing, StreamsCapacity,
 };
-pub use provenance::{MachineSource, Provenance, Warning};
+pub use provenance::{MachineSource, Provenance, Warning, THROTTLED};
 pub use read::DocumentError;
 pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};

@@ -58,9 +58,59 @@ pub struct PlacementRequest {
     pub hint: PlacementHint,
     /// Whether memory is strictly bound to its nodes.
     pub strict: bool,
-    /// Whether pages are interleaved over all nodes with memory, by the kernel's weights.
+    /// Whether pages are interleaved over all nodes with memory, by the kernel's weights; without
+    /// memory of GPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weights: bool,
+    /// Which kind of cores comes first, on machines with several.
+    #[serde(default, skip_serializing_if = "CoreOrder::is_default")]
+    pub core_order: CoreOrder,
+    /// Whether the cores of a task share a last-level cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_cache: bool,
+}
+
+/// The kind of cores that comes first, on machines with several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreOrder {
+    /// The fastest cores.
+    #[default]
+    Fast,
+    /// The most efficient cores, which leaves the fast ones to other programs.
+    Efficient,
+}
+
+impl CoreOrder {
+    /// All orders, default first.
+    pub const ALL: [Self; 2] = [Self::Fast, Self::Efficient];
+
+    /// Returns the name in options and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Efficient => "efficient",
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl FromStr for CoreOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let order = Self::ALL.into_iter().find(|order| order.name() == text);
+        order.ok_or_else(|| "expected fast or efficient".to_owned())
+    }
+}
+
+impl fmt::Display for CoreOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// The property to optimize for a task (Moreaud and Goglin, 2007).
@@ -167,6 +217,8 @@ impl Default for PlacementRequest {
             hint: PlacementHint::default(),
             strict: false,
             weights: false,
+            core_order: CoreOrder::default(),
+            by_cache: false,
         }
     }
 }

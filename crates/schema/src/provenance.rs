@@ -24,6 +24,17 @@ pub struct Provenance {
     pub complete: bool,
 }
 
+/// Rule of the warning about measurements under a CPU quota.
+pub const THROTTLED: &str = "cpu-throttled";
+
+impl Provenance {
+    /// Returns whether placements may rest on the measurements: not if a CPU quota stopped them,
+    /// because the values are those of the quota, not of the machine.
+    pub fn is_fit_for_placement(&self) -> bool {
+        self.warnings.iter().all(|warning| warning.rule != THROTTLED)
+    }
+}
+
 /// The source of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]

@@ -24,7 +24,7 @@ pub struct PlaceArgs {
     ///
     /// A plan of a transfer becomes one program: on each memory node it gets a core for each thread
     /// of the plan.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "strict", "needs", "model", "weights"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "direction", "spread", "tasks", "cores", "hint", "strict", "needs", "model", "weights", "core_kind", "by"])]
     pub plan: Option<PathBuf>,
     /// Show how each handle was resolved to its device
     #[arg(long)]

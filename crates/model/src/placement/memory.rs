@@ -1,6 +1,8 @@
 //! Memory placement of a task.
 
 use super::rank::combine_targets;
+use crate::model_selection::format_nodes;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
@@ -18,7 +20,10 @@ pub(super) fn task_memory(
     compromises: &mut Vec<String>,
 ) -> MemoryBinding {
     if request.weights {
-        return MemoryBinding { policy: MemoryPolicy::WeightedInterleave, nodes: all_memory(topology) };
+        return MemoryBinding {
+            policy: MemoryPolicy::WeightedInterleave,
+            nodes: data_memory(topology, compromises),
+        };
     }
     let policy = if request.strict { MemoryPolicy::Bind } else { MemoryPolicy::Preferred };
     let local = MemoryBinding { policy, nodes: task.cpu_nodes.clone() };
@@ -58,9 +63,20 @@ pub(super) fn task_memory(
 }
 
 /// Returns the nodes with usable memory, even without CPUs: HBM and CXL add their own bandwidth.
-fn all_memory(topology: &Topology) -> NodeSet {
-    let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
-    usable.map(|node| node.id).collect()
+/// Memory of GPUs is left to the GPUs' programs, with a note.
+fn data_memory(topology: &Topology, compromises: &mut Vec<String>) -> NodeSet {
+    let allowed = |id: NodeId| topology.node(id).is_some_and(|node| node.memory_allowed);
+    let usable: NodeSet = topology.data_nodes().iter().filter(|node| allowed(*node)).collect();
+    let all: NodeSet = topology.memory_nodes().iter().filter(|node| allowed(*node)).collect();
+    let of_gpus = all.difference(&usable);
+    if !of_gpus.is_empty() {
+        compromises.push(format!("{} memory of GPUs: no pages are placed there", are(&of_gpus)));
+    }
+    usable
+}
+
+fn are(nodes: &NodeSet) -> String {
+    format!("{} {}", format_nodes(nodes), if nodes.len() == 1 { "is" } else { "are" })
 }
 
 /// Returns the mean share of each device's best bandwidth with buffers spread evenly over nodes, or

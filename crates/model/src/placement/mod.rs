@@ -7,6 +7,7 @@
 
 mod cores;
 mod memory;
+mod notes;
 mod rank;
 mod share;
 mod target_device;
@@ -84,7 +85,7 @@ pub fn choose_placement(
         return Err(PlacementError::NoNode);
     }
     let targets = targets(topology, near, models, request, &usable);
-    let mut cores = FreeCores::new(topology, &usable, &targets);
+    let mut cores = FreeCores::new(topology, &usable, &targets, request);
     let mut tasks = match request.tasks {
         Some(tasks) => place_tasks(&mut cores, &targets, tasks, request)?,
         None => vec![place_program(&cores, &targets, request)],
@@ -95,7 +96,8 @@ pub fn choose_placement(
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
-    compromises.extend(interrupted(&targets, &tasks));
+    compromises.extend(notes::of_tasks(topology, &targets, &tasks, request));
+    compromises.extend(notes::of_models(models));
     compromises.extend(rank::incomplete(&targets));
     let (reasons, rejected) = rank::explain(&targets, &tasks, &usable, request);
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
@@ -183,7 +185,21 @@ fn place_program(
     };
     // Interrupt-handling cores included: without a number of tasks there is no reason to leave the
     // program fewer cores than its node has. With one, quiet cores come first.
-    task_of(None, &cores.of_nodes(&chosen))
+    let all = cores.of_nodes(&chosen);
+    // The scheduler does not balance threads over isolated cores.
+    let balanced: Vec<FreeCore> = all.iter().filter(|core| !core.isolated).cloned().collect();
+    let taken = if balanced.is_empty() { all } else { balanced };
+    task_of(None, &if request.by_cache { largest_cache(taken) } else { taken })
+}
+
+/// Returns the cores of the last-level cache that has most of them, the first of equal ones.
+fn largest_cache(cores: Vec<FreeCore>) -> Vec<FreeCore> {
+    let mut groups: BTreeMap<(NodeId, usize), Vec<FreeCore>> = BTreeMap::new();
+    for core in cores {
+        groups.entry((core.node, core.cache)).or_default().push(core);
+    }
+    let most = groups.values().map(Vec::len).max();
+    groups.into_values().find(|group| Some(group.len()) == most).unwrap_or_default()
 }
 
 pub(crate) fn task_of(target: Option<usize>, cores: &[FreeCore]) -> TaskPlacement {
@@ -199,18 +215,4 @@ fn unknown(targets: &[PlacementTarget]) -> Vec<String> {
     unknown
         .map(|target| format!("the node of {} is unknown: all nodes rank equally", target.device))
         .collect()
-}
-
-/// Returns a compromise for each device whose interrupts some CPUs of the tasks handle. If all of
-/// them do, the tasks have no quiet CPU to prefer.
-fn interrupted(targets: &[PlacementTarget], tasks: &[TaskPlacement]) -> Vec<String> {
-    let taken = tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
-    let busy = targets.iter().filter_map(|target| {
-        let busy = taken.intersection(&target.irq_cpus);
-        (!busy.is_empty() && busy != taken).then(|| {
-            let (cpu, handle) = if busy.len() == 1 { ("CPU", "handles") } else { ("CPUs", "handle") };
-            format!("{cpu} {busy} {handle} interrupts of {}", target.device)
-        })
-    });
-    busy.collect()
 }

@@ -2,9 +2,9 @@ use super::*;
 use crate::fit::tests::{cell, record};
 use crate::{fit, ClassOptions};
 use numaio_machine::ids::{CpuId, PackageId};
-use numaio_machine::topology::{Cpu, Distances, Memory, Node};
+use numaio_machine::topology::{Cache, CoreKind, Cpu, CpuQuota, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
-use numaio_schema::{ClassRule, PlacementHint};
+use numaio_schema::{ClassRule, CoreOrder, PlacementHint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes per package; the CPU numbers of
@@ -324,6 +324,117 @@ fn weights_spread_pages_over_all_memory() {
     }
 }
 
+/// Grace and POWER9 show the memory of GPUs as nodes.
+#[test]
+fn weights_leave_memory_of_gpus_out() {
+    let mut topology = machine(4, 2);
+    for node in [2, 3] {
+        topology.nodes[node].cpus = CpuSet::new();
+        topology.nodes[node].memory_kind = Some(if node == 2 { "GPU" } else { "CXL" }.to_owned());
+    }
+    let request = PlacementRequest { weights: true, ..ask(1, Direction::Write) };
+    let chosen = choose_placement(&topology, &[near("cuda:0", Some(0))], &[], &request).expect("room");
+    assert_eq!(chosen.tasks[0].memory.nodes.to_string(), "0-1,3");
+    assert!(chosen.compromises.iter().any(|note| note.contains("node 2 is memory of GPUs")), "{chosen:?}");
+}
+
+/// A machine of one node with fast cores 2 and 3.
+fn hybrid() -> Topology {
+    let mut topology = machine(1, 4);
+    for cpu in &mut topology.cpus {
+        let is_fast = cpu.id.0 % 4 >= 2;
+        let (rank, capacity) = if is_fast { (0, 1024) } else { (1, 400) };
+        cpu.core_kind = Some(CoreKind { rank, capacity: Some(capacity) });
+    }
+    topology
+}
+
+#[test]
+fn fast_cores_come_first_unless_efficient_ones_are_requested() {
+    let topology = hybrid();
+    let chosen = |request: PlacementRequest| {
+        choose_placement(&topology, &[near("eth0", Some(0))], &[], &request).expect("room")
+    };
+    let one = chosen(ask(1, Direction::Write));
+    assert_eq!(one.tasks[0].cpus, cpus("2,6"));
+    assert_eq!(one.compromises, [""; 0]);
+    let three = chosen(ask(3, Direction::Write));
+    assert_eq!(three.tasks[2].cpus, cpus("0,4"));
+    assert!(three.compromises[0].contains("CPUs 0,4 are slower"), "{:?}", three.compromises);
+    let efficient = PlacementRequest { core_order: CoreOrder::Efficient, ..ask(1, Direction::Write) };
+    assert_eq!(chosen(efficient).tasks[0].cpus, cpus("0,4"));
+    // A fast core with interrupts is better than a slow one.
+    let busy = TargetDevice { irq_cpus: cpus("2-3"), ..near("eth0", Some(0)) };
+    let busy = choose_placement(&topology, &[busy], &[], &ask(1, Direction::Write)).expect("room");
+    assert_eq!(busy.tasks[0].cpus, cpus("2,6"));
+}
+
+/// A machine of one node with two L3 caches of four and two cores.
+fn two_caches() -> Topology {
+    let mut topology = machine(1, 6);
+    let cache = |list: &str| Cache {
+        level: 3,
+        kind: "Unified".to_owned(),
+        bytes: 1 << 25,
+        line_bytes: 64,
+        ways: None,
+        cpus: cpus(list),
+    };
+    topology.caches = vec![cache("0-1,6-7"), cache("2-5,8-11")];
+    topology
+}
+
+#[test]
+fn tasks_by_l3_keep_within_one_cache() {
+    let topology = two_caches();
+    let place = |topology: &Topology, request: PlacementRequest| {
+        choose_placement(topology, &[near("eth0", Some(0))], &[], &request).expect("room")
+    };
+    let by = |request| PlacementRequest { by_cache: true, ..request };
+    let pairs = by(PlacementRequest { cores_per_task: 3, ..ask(2, Direction::Write) });
+    let chosen = place(&topology, pairs.clone());
+    assert_eq!(chosen.tasks[0].cpus, cpus("2-4,8-10"), "the first cache has two cores only");
+    assert!(chosen.compromises[0].contains("1 task does not fit"), "{:?}", chosen.compromises);
+    let chosen = place(&topology, PlacementRequest { by_cache: false, ..pairs.clone() });
+    assert_eq!(chosen.tasks[0].cpus, cpus("0-2,6-8"));
+    let whole = place(&topology, by(PlacementRequest { tasks: None, ..ask(1, Direction::Write) }));
+    assert_eq!(whole.tasks[0].cpus, cpus("2-5,8-11"), "the cache with most cores");
+    let unknown = place(&machine(1, 6), pairs);
+    assert!(unknown.compromises[0].contains("unknown"), "{:?}", unknown.compromises);
+}
+
+#[test]
+fn isolated_cores_are_left_out_or_come_last() {
+    let mut topology = machine(1, 4);
+    topology.cpus.iter_mut().for_each(|cpu| cpu.isolated = cpu.id.0 % 4 < 2);
+    let place = |topology: &Topology, tasks| {
+        let request = PlacementRequest { tasks, ..ask(1, Direction::Write) };
+        choose_placement(topology, &[near("eth0", Some(0))], &[], &request).expect("room")
+    };
+    let program = place(&topology, None);
+    assert_eq!(program.tasks[0].cpus, cpus("2-3,6-7"));
+    assert!(program.compromises[0].contains("CPUs 0-1,4-5 are isolated and not used"), "{program:?}");
+    let tasks = place(&topology, Some(3));
+    assert_eq!(tasks.tasks[0].cpus, cpus("2,6"));
+    assert_eq!(tasks.tasks[2].cpus, cpus("0,4"));
+    topology.cpus.iter_mut().for_each(|cpu| cpu.isolated = true);
+    assert_eq!(place(&topology, None).tasks[0].cpus, cpus("0-7"), "no other core is left");
+}
+
+#[test]
+fn cpu_quota_is_noted() {
+    let mut topology = machine(1, 4);
+    let quota = |quota_us| Some(CpuQuota { quota_us, period_us: 100_000, file: "/cg/cpu.max".to_owned() });
+    topology.confinement.cpu_quota = quota(250_000);
+    let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
+    let notes = |topology: &Topology| {
+        choose_placement(topology, &[near("eth0", Some(0))], &[], &whole).expect("room").compromises
+    };
+    assert!(notes(&topology)[0].contains("quota is 2.5 CPUs (/cg/cpu.max)"), "{:?}", notes(&topology));
+    topology.confinement.cpu_quota = quota(800_000);
+    assert_eq!(notes(&topology), [""; 0]);
+}
+
 #[test]
 fn devices_share_tasks_by_bandwidth() {
     let topology = machine(4, 4);
@@ -402,6 +513,7 @@ fn question() -> impl Strategy<Value = (Topology, Vec<TargetDevice>, Option<Mode
                     hint,
                     strict,
                     weights: false,
+                    ..PlacementRequest::default()
                 };
                 (topology, devices.collect(), model, request)
             },

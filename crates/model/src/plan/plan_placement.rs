@@ -5,7 +5,7 @@ use crate::{PlacementChoice, TargetDevice};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_schema::{Basis, PlacementTarget, Plan, PlannedPath, RejectedNode};
+use numaio_schema::{Basis, PlacementRequest, PlacementTarget, Plan, PlannedPath, RejectedNode};
 use std::collections::BTreeSet;
 
 /// Error of placing a plan on a machine.
@@ -37,7 +37,7 @@ pub fn place_plan(
     let share = 1.0 / near.len() as f64;
     let targets: Vec<PlacementTarget> =
         near.iter().map(|one| one.target(share, Basis::Nothing, Vec::new())).collect();
-    let cores = FreeCores::new(topology, &usable, &targets);
+    let cores = FreeCores::new(topology, &usable, &targets, &PlacementRequest::default());
     let mut chosen = PlacementChoice {
         targets,
         tasks: Vec::new(),

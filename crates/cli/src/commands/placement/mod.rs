@@ -12,14 +12,16 @@ use crate::machine::Machine;
 use crate::options::{integer, Common, Directions};
 use crate::store::Kind;
 use crate::{documents, input, output};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
 use numaio_model::PlacementError;
-use numaio_schema::{Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA};
+use numaio_schema::{
+    CoreOrder, Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA,
+};
 use std::path::{Path, PathBuf};
 
 /// Placement arguments.
@@ -59,12 +61,25 @@ pub struct PlacementArgs {
     /// without weights.
     #[arg(long, conflicts_with = "strict")]
     pub weights: bool,
+    /// Cores that come first on a machine with several kinds: fast or efficient
+    #[arg(long, value_name = "KIND", default_value = "fast")]
+    pub core_kind: CoreOrder,
+    /// Keep each task within one last-level cache
+    #[arg(long, value_name = "DOMAIN")]
+    pub by: Option<CoreDomain>,
     /// Free memory that each task needs, for example 8G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub needs: Option<u64>,
     /// Use the model in FILE instead of the newest saved, complete model of this machine
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+}
+
+/// A part of a node within which a task is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CoreDomain {
+    /// Cores that share a last-level cache
+    L3,
 }
 
 impl PlacementArgs {
@@ -79,6 +94,8 @@ impl PlacementArgs {
             hint: PlacementHint::Bandwidth,
             strict: false,
             weights: false,
+            core_kind: CoreOrder::default(),
+            by: None,
             needs: None,
             model: None,
         }
@@ -108,6 +125,8 @@ pub fn plan(
         hint: args.hint,
         strict: args.strict,
         weights: args.weights,
+        core_order: args.core_kind,
+        by_cache: args.by.is_some(),
     };
     let mut near = Vec::new();
     for handle in &args.near {
