@@ -1,6 +1,7 @@
 //! Weights for interleaving pages by bandwidth.
 
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
 use numaio_machine::workload::StreamOp;
 use numaio_schema::{InterleaveWeights, NodeWeight, StreamRecord, StreamScope, INTERLEAVE_SCHEMA};
 use std::collections::BTreeMap;
@@ -17,14 +18,18 @@ const PREFERRED: [StreamOp; 4] = [StreamOp::Triad, StreamOp::Add, StreamOp::Copy
 ///
 /// The bandwidths are those seen from the CPUs of `from`, or else from the CPUs that reach each
 /// memory fastest, like the kernel's defaults from HMAT. Returns `None` if no node's threads were
-/// measured, or no memory from there.
-pub fn interleave_weights(record: &StreamRecord, from: Option<NodeId>) -> Option<InterleaveWeights> {
+/// measured, or no memory from there. Nodes of `left_out`, such as memory of GPUs, get no weight.
+pub fn interleave_weights(
+    record: &StreamRecord,
+    from: Option<NodeId>,
+    left_out: &NodeSet,
+) -> Option<InterleaveWeights> {
     if record.method.scope == StreamScope::Core {
         return None;
     }
     let (op, bandwidths) = PREFERRED
         .into_iter()
-        .map(|op| (op, bandwidths(record, op, from)))
+        .map(|op| (op, bandwidths(record, op, from, left_out)))
         .find(|(_, found)| !found.is_empty())?;
     let weights = smallest(&bandwidths.values().copied().collect::<Vec<f64>>());
     let errors = errors(&bandwidths.values().copied().collect::<Vec<f64>>(), &weights);
@@ -42,10 +47,16 @@ pub fn interleave_weights(record: &StreamRecord, from: Option<NodeId>) -> Option
     })
 }
 
-fn bandwidths(record: &StreamRecord, op: StreamOp, from: Option<NodeId>) -> BTreeMap<NodeId, f64> {
+fn bandwidths(
+    record: &StreamRecord,
+    op: StreamOp,
+    from: Option<NodeId>,
+    left_out: &NodeSet,
+) -> BTreeMap<NodeId, f64> {
     let mut best: BTreeMap<NodeId, f64> = BTreeMap::new();
-    let seen =
-        record.cells.iter().filter(|cell| cell.op == op && from.is_none_or(|node| node == cell.cpu_node));
+    let seen = record.cells.iter().filter(|cell| {
+        cell.op == op && from.is_none_or(|node| node == cell.cpu_node) && !left_out.contains(cell.memory_node)
+    });
     for (node, value) in seen.filter_map(|cell| Some((cell.memory_node, cell.bytes_per_s.median()?))) {
         let best = best.entry(node).or_insert(value);
         *best = best.max(value);

@@ -1,8 +1,8 @@
 //! Formats a diagnosis: the causes of lost I/O bandwidth.
 
-use crate::phrases;
 use crate::style::TextStyle;
 use crate::text_page::TextPage;
+use crate::{phrases, subjects};
 use numaio_machine::findings::Severity;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, DiagnosedFinding, Diagnosis, Loss};
@@ -51,7 +51,12 @@ fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> 
             let key = |it: &DiagnosedFinding| {
                 (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone())
             };
-            key(first) == key(found) && first.cost == found.cost
+            let same_cost = match (&first.cost, &found.cost) {
+                // The ways to measure differ by the subject alone.
+                (Cost::Unknown { .. }, Cost::Unknown { .. }) => true,
+                (a, b) => a == b,
+            };
+            key(first) == key(found) && same_cost
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(found),
@@ -66,7 +71,7 @@ const MOST_LINES: usize = 4;
 
 fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     let first = group[0];
-    let subjects = phrases::joined(group.iter().map(|found| phrases::short(&found.finding.subject)), ", ");
+    let subjects = subjects::joined(group.iter().map(|found| &found.finding.subject));
     let finding = &first.finding;
     page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.what, finding.rule));
     lines(

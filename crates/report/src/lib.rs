@@ -32,6 +32,7 @@ mod record_header;
 mod sheets;
 mod stream_text;
 mod style;
+mod subjects;
 mod svg;
 mod table;
 mod text_page;

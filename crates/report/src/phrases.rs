@@ -1,12 +1,14 @@
 //! Phrases shared by several reports: names, counts, bandwidths, links and groups of findings.
 
+use crate::subjects;
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::set::CpuSet;
-use numaio_machine::topology::{Cache, Identity, Node, Topology};
+use numaio_machine::surroundings::Surroundings;
+use numaio_machine::topology::{CoreKind, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::View;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Formats a count with its noun: `1 node`, `2 nodes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
@@ -92,12 +94,7 @@ pub(crate) fn cores_of(topology: &Topology, cpus: &CpuSet) -> usize {
 
 /// Lists the last-level caches of these CPUs: `L3 6 MiB`, `2 × L3 16 MiB`; empty if unknown.
 pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
-    let serves = |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
-    let Some(last) = topology.caches.iter().filter(serves).map(|cache| cache.level).max() else {
-        return String::new();
-    };
-    let last: Vec<&Cache> =
-        topology.caches.iter().filter(serves).filter(|cache| cache.level == last).collect();
+    let last = topology.cache_domains(cpus);
     let sizes: BTreeSet<u64> = last.iter().map(|cache| cache.bytes).collect();
     let of_size = |bytes: &u64| {
         let number = last.iter().filter(|cache| cache.bytes == *bytes).count();
@@ -105,6 +102,33 @@ pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
         format!("{times}L{} {}", last[0].level, format_size(*bytes))
     };
     joined(sizes.iter().map(of_size), ", ")
+}
+
+/// Lists the kinds of cores, fastest first: `CPUs 4-7 (4 cores): capacity 1024`; empty for one kind.
+pub(crate) fn core_kinds(topology: &Topology) -> Vec<String> {
+    let mut kinds: BTreeMap<CoreKind, CpuSet> = BTreeMap::new();
+    for cpu in topology.cpus.iter().filter(|cpu| cpu.online) {
+        if let Some(kind) = cpu.core_kind {
+            kinds.entry(kind).or_default().insert(cpu.id);
+        }
+    }
+    let line = |(kind, cpus): (&CoreKind, &CpuSet)| {
+        let cores = count(cores_of(topology, cpus), "core");
+        let capacity = kind.capacity.map(|capacity| format!(": capacity {capacity}")).unwrap_or_default();
+        format!("CPUs {cpus} ({cores}){capacity}")
+    };
+    kinds.iter().map(line).collect()
+}
+
+/// Describes where this process runs; `None` on the machine itself.
+pub(crate) fn surroundings(surroundings: &Surroundings) -> Option<String> {
+    let container = surroundings.container.as_deref().map(|name| match name {
+        "container" => "in a container".to_owned(),
+        name => format!("in a container ({})", short(name)),
+    });
+    let guest = surroundings.virtual_machine.then(|| "in a virtual machine".to_owned());
+    let parts: Vec<String> = container.into_iter().chain(guest).collect();
+    (!parts.is_empty()).then(|| format!("numaio runs {}", parts.join(", ")))
 }
 
 /// Lists unusual properties of a node: kind of memory, no CPUs, no memory, not allowed.
@@ -196,7 +220,7 @@ pub(crate) fn sriov(device: &Device) -> String {
 
 /// Lists all names after the first.
 pub(crate) fn other_names(device: &Device) -> String {
-    joined(device.names.iter().skip(1).map(|name| short(name)), ", ")
+    subjects::joined(device.names.iter().skip(1))
 }
 
 /// Returns whether a finding concerns this device or a bridge above it.
@@ -219,7 +243,7 @@ pub(crate) struct FindingGroup {
 impl FindingGroup {
     /// Formats the group without its severity: `eth0, eth1: one sentence`.
     pub(crate) fn sentence(&self) -> String {
-        format!("{}: {}", joined(&self.subjects, ", "), self.what)
+        format!("{}: {}", subjects::joined(&self.subjects), self.what)
     }
 }
 

@@ -109,12 +109,15 @@ pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 fn weights_text(common: &Common, args: &ExportArgs, inputs: &ExportInputs) -> Result<String, Failure> {
     let Some(record) = &inputs.stream else { return Err(no_measurement("numaio stream")) };
-    let weights = numaio_model::interleave_weights(record, args.node).ok_or_else(|| match args.node {
-        Some(node) => Failure::usage(format!("STREAM was not measured from the CPUs of node {node}"))
-            .hint("run numaio stream without --per-core"),
-        None => Failure::new("no STREAM measurement used all cores of a node")
-            .hint("run numaio stream without --per-core"),
-    })?;
+    let of_gpus = inputs.topology.as_ref().map(|it| it.memory_nodes().difference(&it.data_nodes()));
+    let of_gpus = of_gpus.unwrap_or_default();
+    let weights =
+        numaio_model::interleave_weights(record, args.node, &of_gpus).ok_or_else(|| match args.node {
+            Some(node) => Failure::usage(format!("STREAM was not measured from the CPUs of node {node}"))
+                .hint("run numaio stream without --per-core"),
+            None => Failure::new("no STREAM measurement used all cores of a node")
+                .hint("run numaio stream without --per-core"),
+        })?;
     let now = interleave::current_weights(common, &weights)?;
     if args.apply {
         interleave::apply(common, &weights)?;

@@ -5,6 +5,7 @@ use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::phrases::{self, count, FindingGroup};
 use crate::record_header::date;
+use crate::subjects;
 use crate::svg::machine_drawing;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
@@ -184,7 +185,7 @@ fn finding_item(finding: &FindingGroup) -> Markup {
         li.(severity) {
             p {
                 span.badge { (severity) } " "
-                strong { (phrases::joined(finding.subjects.iter().take(24), ", ")) ": " } (finding.what)
+                strong { (subjects::joined(&finding.subjects)) ": " } (finding.what)
                 " " code { (finding.rule) }
             }
             dl {

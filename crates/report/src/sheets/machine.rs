@@ -101,7 +101,7 @@ fn findings(machine: &MachineDocuments) -> Option<Sheet> {
     for finding in phrases::group_findings(found) {
         sheet.row([
             phrases::severity(finding.severity).to_owned(),
-            format!("{}: {}", phrases::joined(&finding.subjects, ", "), finding.what),
+            finding.sentence(),
             phrases::joined(&finding.evidence, "; "),
             finding.remedy.clone(),
         ]);

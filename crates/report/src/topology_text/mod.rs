@@ -9,7 +9,7 @@ use crate::style::TextStyle;
 use crate::text_page::TextPage;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
-use numaio_machine::units::format_size;
+use numaio_machine::units::{format_cpus, format_size};
 
 /// Formats a machine: nodes, distances, devices, limits of this process, and findings.
 ///
@@ -19,6 +19,7 @@ pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     head(&mut page, topology);
     nodes::write(&mut page, topology);
+    nodes::write_core_kinds(&mut page, topology);
     distances::write(&mut page, topology);
     nodes::write_access(&mut page, topology);
     devices::write(&mut page, topology);
@@ -35,6 +36,9 @@ fn head(page: &mut TextPage, topology: &Topology) {
         &phrases::joined([phrases::machine_name(identity), phrases::machine_kind(identity)], ", "),
     );
     page.paragraph(0, 2, &phrases::machine_size(topology));
+    if let Some(place) = phrases::surroundings(&topology.surroundings) {
+        page.paragraph(0, 2, &place);
+    }
 }
 
 /// Writes the resources that this process, or any process, cannot use.
@@ -42,6 +46,10 @@ fn limits(page: &mut TextPage, topology: &Topology) {
     page.heading("Available to this process");
     for sentence in confinement(&topology.confinement) {
         page.paragraph(2, 2, &sentence);
+    }
+    let isolated = topology.isolated_cpus();
+    if !isolated.is_empty() {
+        page.paragraph(2, 2, &format!("Isolated CPUs: {isolated}"));
     }
     let offline = topology.cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.id);
     let offline: numaio_machine::set::CpuSet = offline.collect();
@@ -69,10 +77,14 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
     } else {
         sentences.push("All online CPUs and all memory nodes".to_owned());
     }
+    let quota = confinement.cpu_quota.as_ref().filter(|quota| quota.cpus() < cpus.len() as f64);
+    if let Some(quota) = quota {
+        sentences.push(format!("CPU time of {} (quota)", format_cpus(quota.cpus())));
+    }
     if let Some(bytes) = confinement.memory_limit_bytes {
         sentences.push(format!("Memory limit: {}", format_size(bytes)));
     }
-    if confined || confinement.memory_limit_bytes.is_some() {
+    if confined || quota.is_some() || confinement.memory_limit_bytes.is_some() {
         let by = phrases::joined(&confinement.by, "; ");
         let group = confinement.cgroup.clone().unwrap_or_default();
         match (by.as_str(), group.as_str()) {

@@ -29,6 +29,16 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     page.table(2, &table.without_empty_columns());
 }
 
+/// Writes the kinds of cores, on a machine with several.
+pub(super) fn write_core_kinds(page: &mut TextPage, topology: &Topology) {
+    let kinds = phrases::core_kinds(topology);
+    if kinds.is_empty() {
+        return;
+    }
+    page.heading("Kinds of cores, fastest first");
+    kinds.iter().for_each(|kind| page.paragraph(2, 2, kind));
+}
+
 fn row(topology: &Topology, node: &Node) -> [String; 10] {
     let packages = node.packages.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let near = if node.cpus.is_empty() && !packages.is_empty() { "near " } else { "" };
