@@ -1,45 +1,43 @@
 //! Formats a diagnosis: the causes of lost I/O bandwidth.
 
-use crate::style::TextStyle;
+use crate::style::{Detail, TextStyle};
 use crate::text_page::TextPage;
-use crate::{phrases, subjects};
-use numaio_machine::findings::Severity;
+use crate::{phrases, subjects, verdict};
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, DiagnosedFinding, Diagnosis, Loss};
 
 /// Formats the findings, most costly first, each with its evidence, its cost and its fix.
-pub fn doctor_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
+pub fn doctor_text(diagnosis: &Diagnosis, detail: Detail, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let of = match diagnosis.devices.as_slice() {
         [] => phrases::machine_name(&diagnosis.machine),
         devices => format!("{} of {}", devices.join(", "), phrases::machine_name(&diagnosis.machine)),
     };
-    page.paragraph(0, 2, &format!("I/O bandwidth check of {of}: {}", summary(&diagnosis.findings)));
-    for group in group_findings(&diagnosis.findings) {
-        page.blank();
-        write(&mut page, &group);
+    page.paragraph(
+        0,
+        2,
+        &format!(
+            "I/O bandwidth check of {of}: {}",
+            verdict::counts(diagnosis.findings.iter().map(|found| found.finding.severity))
+        ),
+    );
+    if let Some(verdict) = &diagnosis.verdict {
+        page.paragraph(0, 2, verdict);
     }
-    if !diagnosis.unseen.is_empty() {
+    for group in group_findings(&diagnosis.findings) {
+        match detail {
+            Detail::Complete => {
+                page.blank();
+                write(&mut page, &group);
+            }
+            Detail::Brief => headline(&mut page, &group),
+        }
+    }
+    if !diagnosis.unseen.is_empty() && detail == Detail::Complete {
         page.heading("Not checked");
         diagnosis.unseen.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
     }
     page.into_text()
-}
-
-/// Counts the findings: `1 problem, 2 warnings, 3 notes`, or `no findings`.
-fn summary(findings: &[DiagnosedFinding]) -> String {
-    let count = |severity: Severity| {
-        let number = findings.iter().filter(|found| found.finding.severity == severity).count();
-        if number == 0 {
-            String::new()
-        } else {
-            phrases::count(number, phrases::severity(severity))
-        }
-    };
-    match phrases::joined([Severity::Problem, Severity::Warning, Severity::Note].map(count), ", ") {
-        empty if empty.is_empty() => "no findings".to_owned(),
-        counts => counts,
-    }
 }
 
 /// Groups findings that differ only in their subject, in the order of first occurrence.
@@ -69,11 +67,16 @@ fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> 
 /// The number of evidence lines, and of commands, shown for a group.
 const MOST_LINES: usize = 4;
 
+/// Writes a finding in one line.
+fn headline(page: &mut TextPage, group: &[&DiagnosedFinding]) {
+    let finding = &group[0].finding;
+    let subjects = subjects::joined(group.iter().map(|found| &found.finding.subject));
+    page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.what, finding.rule));
+}
+
 fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     let first = group[0];
-    let subjects = subjects::joined(group.iter().map(|found| &found.finding.subject));
-    let finding = &first.finding;
-    page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.what, finding.rule));
+    headline(page, group);
     lines(
         page,
         |page, text| page.paragraph(2, 4, &format!("evidence: {text}")),
@@ -140,7 +143,7 @@ fn loss(loss: &Loss) -> String {
 mod tests {
     use super::*;
     use numaio_machine::checkup::Fix;
-    use numaio_machine::findings::Finding;
+    use numaio_machine::findings::{Finding, Severity};
     use numaio_machine::topology::Identity;
     use numaio_schema::MachineSource;
 
@@ -158,10 +161,12 @@ mod tests {
             source: MachineSource::Live,
             seen_at: None,
             devices: Vec::new(),
+            verdict: None,
             findings: vec![DiagnosedFinding { finding, cost: Cost::Nothing, fix }],
             unseen: Vec::new(),
         };
-        let text = doctor_text(&diagnosis, &TextStyle { width: 80, ..TextStyle::default() });
+        let text =
+            doctor_text(&diagnosis, Detail::Complete, &TextStyle { width: 80, ..TextStyle::default() });
         assert!(text.contains(&format!("\n  $ {command}\n")), "{text}");
         assert!(text.contains(&format!("\n  undo: $ {command}\u{fffd}[2J\n")), "{text}");
     }

@@ -39,6 +39,7 @@ mod text_page;
 mod topology_text;
 mod transfer_text;
 mod validation_text;
+mod verdict;
 
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
@@ -63,8 +64,9 @@ pub use placement::{forms, placement_text, status_text, verification_text};
 pub use plan_text::plan_text;
 pub use prediction_text::prediction_text;
 pub use stream_text::stream_text;
-pub use style::{to_ascii, wrap_hanging, TextStyle};
+pub use style::{to_ascii, wrap_hanging, Detail, TextStyle};
 pub use svg::{plan_svg, topology_svg};
 pub use topology_text::topology_text;
 pub use transfer_text::{progress_text, transfer_text};
 pub use validation_text::validation_text;
+pub use verdict::verdict;

@@ -120,15 +120,18 @@ pub(crate) fn core_kinds(topology: &Topology) -> Vec<String> {
     kinds.iter().map(line).collect()
 }
 
-/// Describes where this process runs; `None` on the machine itself.
+/// Describes where this process runs: `Virtual machine`, `Container (lxc) in a virtual machine`;
+/// `None` on the machine itself.
 pub(crate) fn surroundings(surroundings: &Surroundings) -> Option<String> {
     let container = surroundings.container.as_deref().map(|name| match name {
-        "container" => "in a container".to_owned(),
-        name => format!("in a container ({})", short(name)),
+        "container" => "Container".to_owned(),
+        name => format!("Container ({})", short(name)),
     });
-    let guest = surroundings.virtual_machine.then(|| "in a virtual machine".to_owned());
-    let parts: Vec<String> = container.into_iter().chain(guest).collect();
-    (!parts.is_empty()).then(|| format!("numaio runs {}", parts.join(", ")))
+    match (container, surroundings.virtual_machine) {
+        (Some(container), true) => Some(format!("{container} in a virtual machine")),
+        (None, true) => Some("Virtual machine".to_owned()),
+        (container, false) => container,
+    }
 }
 
 /// Lists unusual properties of a node: kind of memory, no CPUs, no memory, not allowed.

@@ -3,6 +3,26 @@
 use numaio_machine::units::BandwidthUnit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// How much of a page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything.
+    Complete,
+    /// The verdict and a line for each finding.
+    Brief,
+}
+
+impl Detail {
+    /// Returns the detail for a flag that requests a brief page.
+    pub fn of(brief: bool) -> Self {
+        if brief {
+            Self::Brief
+        } else {
+            Self::Complete
+        }
+    }
+}
+
 /// Layout and content options of a text page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextStyle {

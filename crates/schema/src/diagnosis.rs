@@ -28,6 +28,10 @@ pub struct Diagnosis {
     /// Names of the requested devices; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Where the devices are, and which nodes to use for them, in one line; `None` if it does not
+    /// matter, or for some devices only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
     /// The findings, most costly first.
     pub findings: Vec<DiagnosedFinding>,
     /// Checks that were not possible, with reasons.

@@ -93,7 +93,11 @@ fn render(
     Ok(match form {
         Form::Text => numaio_report::placement_text(plan, args.explain, &output::style(common)),
         Form::Json => json(plan)?,
-        Form::Numactl => forms::numactl(plan),
+        Form::Numactl => {
+            // On standard error: the lines prefix commands.
+            forms::numactl_notes(plan).iter().for_each(|note| output::remark(common, note));
+            forms::numactl(plan)
+        }
         Form::Systemd => forms::systemd(plan),
         Form::Slurm => forms::slurm(plan),
         Form::Docker => forms::docker(plan),

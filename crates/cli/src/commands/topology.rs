@@ -1,5 +1,6 @@
 //! `numaio topology`: shows a machine.
 
+use super::placement;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
@@ -7,6 +8,7 @@ use crate::output;
 use crate::output::json;
 use clap::Args as ClapArgs;
 use numaio_machine::discover::discover;
+use numaio_report::Detail;
 use numaio_schema::TopologyDocument;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +16,9 @@ use std::process::ExitCode;
 /// Arguments of `numaio topology`.
 #[derive(Debug, ClapArgs)]
 pub struct TopologyArgs {
+    /// Print the verdict and a line for each finding
+    #[arg(long, conflicts_with_all = ["svg", "json"])]
+    pub brief: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "svg")]
     pub json: bool,
@@ -35,7 +40,11 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
         None if args.json => {
             output::print(&json(&TopologyDocument::with_time(topology, machine.seen_at()))?)?
         }
-        None => output::print(&numaio_report::topology_text(&topology, &output::style(common)))?,
+        None => {
+            let models = placement::models(common, &machine, &topology, None)?;
+            let detail = Detail::of(args.brief);
+            output::print(&numaio_report::topology_text(&topology, &models, detail, &output::style(common)))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use crate::phrases::{self, count, FindingGroup};
 use crate::record_header::date;
 use crate::subjects;
 use crate::svg::machine_drawing;
+use crate::verdict::verdict;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::{Distances, Topology};
@@ -31,6 +32,7 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
                 (phrases::machine_size(topology))
                 @if let Some(seconds) = machine.seen_at { ", as of " (date(seconds)) }
             }
+            @if let Some(verdict) = verdict(topology, &machine.models) { p.lead { (verdict) } }
         }
     }
 }

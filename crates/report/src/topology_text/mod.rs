@@ -5,19 +5,29 @@ mod distances;
 mod nodes;
 
 use crate::phrases;
-use crate::style::TextStyle;
+use crate::style::{Detail, TextStyle};
 use crate::text_page::TextPage;
+use crate::verdict;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::{format_cpus, format_size};
+use numaio_schema::Model;
 
-/// Formats a machine: nodes, distances, devices, limits of this process, and findings.
+/// Formats a machine: nodes, distances, devices, limits of this process, and findings; in brief,
+/// only the verdict and a line for each finding. `models` are the saved models of the machine.
 ///
 /// Bandwidths are those of links, in the unit of `style`; see
 /// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s).
-pub fn topology_text(topology: &Topology, style: &TextStyle) -> String {
+pub fn topology_text(topology: &Topology, models: &[Model], detail: Detail, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     head(&mut page, topology);
+    if let Some(verdict) = verdict::verdict(topology, models) {
+        page.paragraph(0, 2, &verdict);
+    }
+    if detail == Detail::Brief {
+        headlines(&mut page, &topology.findings);
+        return page.into_text();
+    }
     nodes::write(&mut page, topology);
     nodes::write_core_kinds(&mut page, topology);
     distances::write(&mut page, topology);
@@ -96,6 +106,15 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
     sentences
 }
 
+/// Writes a line for each finding.
+fn headlines(page: &mut TextPage, findings: &[Finding]) {
+    let counts = verdict::counts(findings.iter().map(|finding| finding.severity));
+    page.heading(&format!("Findings: {counts}"));
+    for finding in phrases::group_findings(findings) {
+        page.finding(2, finding.severity, &format!("{} [{}]", finding.sentence(), finding.rule));
+    }
+}
+
 fn findings(page: &mut TextPage, findings: &[Finding]) {
     if findings.is_empty() {
         page.heading("No problems found.");
@@ -104,12 +123,23 @@ fn findings(page: &mut TextPage, findings: &[Finding]) {
     page.heading("Findings");
     for finding in phrases::group_findings(findings) {
         page.finding(2, finding.severity, &format!("{} [{}]", finding.sentence(), finding.rule));
-        for (title, text) in
-            [("evidence", phrases::joined(&finding.evidence, "; ")), ("remedy", finding.remedy)]
-        {
+        for (title, text) in [("evidence", evidence(&finding.evidence)), ("remedy", finding.remedy)] {
             if !text.trim().is_empty() {
                 page.paragraph(6, 2, &format!("{title}: {text}"));
             }
         }
+    }
+}
+
+/// Joins the first evidence of a group, with the number of texts left out.
+fn evidence(all: &[String]) -> String {
+    const MOST: usize = 4;
+    let more = all.len().saturating_sub(MOST);
+    // A note that one text is left out would take as much space as the text.
+    let shown = if more > 1 { MOST } else { all.len() };
+    let text = phrases::joined(&all[..shown], "; ");
+    match more {
+        0 | 1 => text,
+        more => format!("{text}; and {more} more (--json shows all)"),
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{machines, models};
-use numaio_report::{model_text, topology_svg, topology_text, TextStyle};
+use numaio_report::{model_text, topology_svg, topology_text, Detail, TextStyle};
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
@@ -46,7 +46,7 @@ proptest! {
         machine.findings[0].what = next();
         machine.confinement.by = vec![next()];
         let style = TextStyle { width, ..TextStyle::default() };
-        check(&topology_text(&machine, &style), width)?;
+        check(&topology_text(&machine, &[], Detail::Complete, &style), width)?;
         let svg = topology_svg(&machine);
         prop_assert!(roxmltree::Document::parse(&svg).is_ok(), "{}", svg);
 

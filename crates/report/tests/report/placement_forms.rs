@@ -205,6 +205,46 @@ fn slurm_sets_a_common_memory_policy_or_none() {
     assert!(text.contains("--cpu-bind=mask_cpu:0x1,0x130 --mem-bind=mask_mem:0x1,0x6 "), "{text}");
 }
 
+/// RHEL 9 has Linux 5.14, Debian 12 6.1.
+#[test]
+fn numactl_uses_only_policies_of_the_kernel() {
+    let at = |kernel: &str, policy, memory: &str| {
+        let mut plan = plan(vec![task("0-3", "0-1", policy, memory)]);
+        plan.machine.kernel = kernel.to_owned();
+        (forms::numactl(&plan), forms::numactl_notes(&plan).join("; "))
+    };
+    let cases = [
+        ("6.12.48", Preferred, "0-1", "--preferred-many=0-1", "requires numactl 2.0.15"),
+        ("5.14.0-427.el9", Preferred, "0-1", "--preferred=0", "before Linux 5.15"),
+        ("5.14.0-427.el9", Preferred, "1", "--preferred=1", ""),
+        ("6.12.48", WeightedInterleave, "0-2", "--weighted-interleave=0-2", "requires numactl 2.0.19"),
+        ("6.1.0-18-amd64", WeightedInterleave, "0-2", "--interleave=0-2", "before Linux 6.9"),
+        ("3.10.0", Bind, "0", "--membind=0", ""),
+        ("unknown", Preferred, "0-1", "--preferred-many=0-1", "requires numactl 2.0.15"),
+    ];
+    for (kernel, policy, memory, option, note) in cases {
+        let (text, notes) = at(kernel, policy, memory);
+        assert_eq!(text, format!("numactl --physcpubind=0-3 {option}\n"), "{kernel}");
+        assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{kernel}: {notes}");
+    }
+}
+
+/// kubernetes#124148: kubelet does not start its topology manager with more than 8 nodes.
+#[test]
+fn kubelet_gets_the_options_that_its_node_count_requires() {
+    let plan = plan(vec![task("0", "0", Bind, "0")]);
+    let mut topology = dl585();
+    assert_eq!(topology.nodes.len(), 8);
+    assert!(!forms::kubernetes(&plan, &topology).contains("max-allowable-numa-nodes"));
+    topology.nodes.push(topology.nodes[7].clone());
+    let text = forms::kubernetes(&plan, &topology);
+    assert!(text.contains("max-allowable-numa-nodes: \"9\""), "{text}");
+    // The static policy requires a reserved CPU.
+    topology.cpus.truncate(1);
+    let text = forms::kubernetes(&plan, &topology);
+    assert!(text.contains("plan fewer cores"), "{text}");
+}
+
 #[test]
 fn compromises_are_comments() {
     let mut plan = plan(vec![task("0", "0", Bind, "0")]);
@@ -213,6 +253,7 @@ fn compromises_are_comments() {
         let text = form(name, &plan);
         assert!(text.contains("Note: two devices, one task"), "{name}: {text}");
     }
+    assert_eq!(forms::numactl_notes(&plan), plan.compromises);
 }
 
 /// Arbitrary characters, with more delimiters.

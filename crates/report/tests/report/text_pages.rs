@@ -6,8 +6,9 @@ use crate::common::{expect, machines, models};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
-use numaio_report::{html, model_listing, model_text, topology_text, Bundle, TextStyle};
+use numaio_report::{html, model_listing, model_text, topology_text, verdict, Bundle, Detail, TextStyle};
 use numaio_schema::Document;
+use numaio_schema::{Warning, THROTTLED};
 use unicode_width::UnicodeWidthStr;
 
 /// Checks that no line is too wide or ends with a blank, and that there are no control characters.
@@ -36,7 +37,7 @@ fn all() -> [(&'static str, Topology); 7] {
 #[test]
 fn topologies_match_stored_output() {
     for (name, topology) in all() {
-        let page = topology_text(&topology, &TextStyle::default());
+        let page = topology_text(&topology, &[], Detail::Complete, &TextStyle::default());
         check(&page, 100);
         expect(&format!("topology-{name}.txt"), &page);
     }
@@ -46,10 +47,18 @@ fn topologies_match_stored_output() {
 fn pages_fit_any_width() {
     for (_, topology) in all() {
         for width in [76, 80, 133, 200] {
-            check(&topology_text(&topology, &TextStyle { width, ..TextStyle::default() }), width);
+            check(
+                &topology_text(
+                    &topology,
+                    &[],
+                    Detail::Complete,
+                    &TextStyle { width, ..TextStyle::default() },
+                ),
+                width,
+            );
         }
         check(
-            &topology_text(&topology, &TextStyle { width: 0, ..TextStyle::default() }),
+            &topology_text(&topology, &[], Detail::Complete, &TextStyle { width: 0, ..TextStyle::default() }),
             TextStyle::NARROWEST,
         );
     }
@@ -63,7 +72,12 @@ fn pages_fit_any_width() {
 #[test]
 fn all_devices_are_named() {
     for topology in [machines::dl585(), machines::uniform(), machines::large()] {
-        let page = topology_text(&topology, &TextStyle { width: 200, ..TextStyle::default() });
+        let page = topology_text(
+            &topology,
+            &[],
+            Detail::Complete,
+            &TextStyle { width: 200, ..TextStyle::default() },
+        );
         // Of virtual functions without names, only the first and last are listed.
         let named = |device: &&Device| device.moves_data() && !device.names.is_empty();
         for device in topology.devices.iter().filter(named) {
@@ -75,7 +89,7 @@ fn all_devices_are_named() {
 
 #[test]
 fn an_empty_topology_is_a_valid_page() {
-    check(&topology_text(&Topology::default(), &TextStyle::default()), 100);
+    check(&topology_text(&Topology::default(), &[], Detail::Complete, &TextStyle::default()), 100);
 }
 
 #[test]
@@ -176,4 +190,30 @@ fn only_memcpy_is_named_with_its_library() {
     let page = words(&model);
     let name = page.split_once("copy loop memcpy of glibc").expect("the library").1;
     assert!(name.split_once(" 2.36 (chosen").is_some_and(|(mark, _)| mark.chars().count() <= 1), "{page}");
+}
+
+#[test]
+fn verdict_names_the_nodes_to_use_and_to_avoid() {
+    let topology = machines::dl585();
+    let with = verdict(&topology, &[models::paper()]).expect("a verdict");
+    assert!(with.contains("on node 7: write from"), "{with}");
+    assert!(with.contains(", never from 2-3"), "{with}");
+    let without = verdict(&topology, &[]).expect("a verdict");
+    assert!(without.contains("numaio model --node 7"), "{without}");
+    let mut throttled = models::paper();
+    throttled.record.provenance.warnings.push(Warning { rule: THROTTLED.to_owned(), what: String::new() });
+    assert_eq!(verdict(&topology, &[throttled]).as_ref(), Some(&without));
+    assert_eq!(verdict(&machines::vm(), &[]), None, "one node");
+}
+
+#[test]
+fn brief_topology_has_a_line_for_each_finding() {
+    let style = TextStyle { width: 200, ..TextStyle::default() };
+    let topology = machines::dl585();
+    let (brief, complete) = (
+        topology_text(&topology, &[], Detail::Brief, &style),
+        topology_text(&topology, &[], Detail::Complete, &style),
+    );
+    assert!(brief.lines().count() * 2 < complete.lines().count(), "{brief}");
+    assert!(!brief.contains("remedy:") && brief.contains("Findings: "), "{brief}");
 }

@@ -16,6 +16,7 @@ use numaio_machine::discover::discover;
 use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
+use numaio_report::Detail;
 use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,9 @@ pub struct DoctorArgs {
     /// Use the model in FILE instead of the saved models of this machine
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Print a line for each finding
+    #[arg(long, conflicts_with = "json")]
+    pub brief: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -79,12 +83,13 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         source: machine.source(),
         seen_at: machine.seen_at(),
         devices: devices.iter().filter_map(name).collect(),
+        verdict: devices.is_empty().then(|| numaio_report::verdict(&topology, &models)).flatten(),
         findings: numaio_model::diagnose(&evidence, symptoms),
         unseen: not_checked,
     };
     let text = match args.json {
         true => json(&diagnosis)?,
-        false => numaio_report::doctor_text(&diagnosis, &output::style(common)),
+        false => numaio_report::doctor_text(&diagnosis, Detail::of(args.brief), &output::style(common)),
     };
     match &args.output {
         Some(path) => drop(output::write(path, &text)?),

@@ -42,6 +42,10 @@ pub fn kubernetes(plan: &PlacementPlan, topology: &Topology) -> String {
     comment::hashed(&lines) + &pod(plan)
 }
 
+/// Maximum number of nodes of kubelet's topology manager, unless configured
+/// (`defaultMaxAllowableNUMANodes` in `pkg/kubelet/cm/topologymanager`).
+const MAX_NODES: usize = 8;
+
 /// Returns the lines of the required kubelet configuration.
 fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool) -> Vec<String> {
     let mut lines = vec![
@@ -57,6 +61,13 @@ fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool
         ],
         false => vec!["  topologyManagerPolicy: single-numa-node".to_owned()],
     });
+    let nodes = topology.nodes.len();
+    if nodes > MAX_NODES {
+        lines.push(format!(
+            "  topologyManagerPolicyOptions: {{max-allowable-numa-nodes: \"{nodes}\"}}  # from Kubernetes 1.31; older \
+             ones do not start their topology manager with more than {MAX_NODES} nodes"
+        ));
+    }
     lines.push(match binds {
         true => "  memoryManagerPolicy: Static  # requires reservedMemory for each node".to_owned(),
         false => "  memoryManagerPolicy: None".to_owned(),
@@ -64,9 +75,11 @@ fn kubelet(plan: &PlacementPlan, topology: &Topology, several: bool, binds: bool
     let planned = plan.tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
     let online: CpuSet = topology.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let others = online.difference(&planned);
-    if !others.is_empty() {
-        lines.push(format!("  reservedSystemCPUs: \"{others}\"  # leaves only the planned CPUs for pods"));
-    }
+    lines.push(match others.is_empty() {
+        false => format!("  reservedSystemCPUs: \"{others}\"  # leaves only the planned CPUs for pods"),
+        true => "  reservedSystemCPUs: the plan uses all CPUs, but the static policy requires a reserved one: plan fewer cores"
+            .to_owned(),
+    });
     lines
 }
 

@@ -6,6 +6,7 @@
 mod comment;
 mod docker;
 mod fio;
+mod kernel;
 mod kubernetes;
 mod libvirt;
 mod memory;
@@ -20,7 +21,7 @@ pub use fio::fio;
 pub use kubernetes::kubernetes;
 pub use libvirt::libvirt;
 pub use mpi::mpi;
-pub use numactl::numactl;
+pub use numactl::{numactl, numactl_notes};
 pub use openmp::openmp;
 pub use slurm::slurm;
 pub use systemd::systemd;
