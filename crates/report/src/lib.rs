@@ -7,6 +7,7 @@
 mod bundle;
 mod comparison_text;
 mod csv;
+mod device_matrix;
 mod doctor_text;
 mod gpu_text;
 mod html;
@@ -44,6 +45,7 @@ mod verdict;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
 pub use csv::csv;
+pub use device_matrix::device_matrix_text;
 pub use doctor_text::doctor_text;
 pub use gpu_text::gpu_text;
 pub use html::html;

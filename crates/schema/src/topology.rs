@@ -2,6 +2,7 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::TOPOLOGY_SCHEMA;
+use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct TopologyDocument {
     /// The topology.
     #[serde(flatten)]
     pub topology: Topology,
+    /// What each two devices share, on request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_matrix: Option<DeviceMatrix>,
 }
 
 impl TopologyDocument {
@@ -27,7 +31,7 @@ impl TopologyDocument {
 
     /// Creates a document with a time of discovery, in seconds since 1970.
     pub fn with_time(topology: Topology, seen_at: Option<u64>) -> Self {
-        Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology }
+        Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology, device_matrix: None }
     }
 
     /// Reads a document.

@@ -7,6 +7,7 @@ use crate::options::Common;
 use crate::output;
 use crate::output::json;
 use clap::Args as ClapArgs;
+use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::discover::discover;
 use numaio_report::Detail;
 use numaio_schema::TopologyDocument;
@@ -19,7 +20,10 @@ pub struct TopologyArgs {
     /// Print the verdict and a line for each finding
     #[arg(long, conflicts_with_all = ["svg", "json"])]
     pub brief: bool,
-    /// Print JSON
+    /// Print what each two GPUs, NICs and drives share: a switch, root port, node or package
+    #[arg(long, conflicts_with_all = ["svg", "brief"])]
+    pub matrix: bool,
+    /// Print JSON; with --matrix, the matrix is added to the document
     #[arg(long, conflicts_with = "svg")]
     pub json: bool,
     /// Draw the machine as SVG to FILE (- for standard output)
@@ -38,7 +42,16 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
             }
         }
         None if args.json => {
-            output::print(&json(&TopologyDocument::with_time(topology, machine.seen_at()))?)?
+            let device_matrix = args.matrix.then(|| DeviceMatrix::new(&topology)).flatten();
+            let document = TopologyDocument::with_time(topology, machine.seen_at());
+            output::print(&json(&TopologyDocument { device_matrix, ..document })?)?
+        }
+        None if args.matrix => {
+            let matrix = DeviceMatrix::new(&topology).ok_or_else(|| {
+                Failure::new("no device matrix: expected 2 to 256 GPUs, network interfaces and drives on PCI")
+                    .hint("numaio topology lists all devices")
+            })?;
+            output::print(&numaio_report::device_matrix_text(&matrix, &output::style(common)))?
         }
         None => {
             let models = placement::models(common, &machine, &topology, None)?;

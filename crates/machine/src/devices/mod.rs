@@ -6,6 +6,7 @@ mod discovery;
 mod irqs;
 mod link;
 mod locality;
+mod matrix;
 mod names;
 mod pci;
 mod pci_address;
@@ -16,5 +17,6 @@ pub use device::{Device, DeviceKind, Irq, Locality, LocalitySource, NameClass, P
 pub use discovery::read;
 pub(crate) use discovery::{Bridges, Scan};
 pub use irqs::interrupt_names;
+pub use matrix::{DeviceMatrix, Shared};
 pub(crate) use pci::FUNCTIONS;
 pub use pci_address::PciAddress;

@@ -3,13 +3,14 @@
 use super::figures::MANY;
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
+use crate::device_matrix::{legend, short_form};
 use crate::phrases::{self, count, FindingGroup};
 use crate::record_header::date;
 use crate::subjects;
 use crate::svg::machine_drawing;
 use crate::verdict::verdict;
 use maud::{html, Markup, PreEscaped};
-use numaio_machine::devices::Device;
+use numaio_machine::devices::{Device, DeviceMatrix};
 use numaio_machine::topology::{Distances, Topology};
 use numaio_machine::units::format_size;
 
@@ -56,6 +57,7 @@ pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
                 (devices(page, topology))
             }
         }
+        @if let Some(matrix) = DeviceMatrix::new(topology) { (device_matrix(&matrix)) }
         @if let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) {
             (distance_matrix(distances))
         }
@@ -126,6 +128,32 @@ fn device_row(page: &HtmlPage, device: &Device) -> Markup {
             td { (device.driver.as_deref().map(phrases::short).unwrap_or_default()) }
             td { @if let Some(link) = &device.link { (phrases::link(link, page.unit)) } }
             td { (phrases::short(&device.model)) }
+        }
+    }
+}
+
+/// Writes what each two devices share, folded.
+fn device_matrix(matrix: &DeviceMatrix) -> Markup {
+    let names: Vec<String> = matrix.devices.iter().map(|name| phrases::short(name)).collect();
+    html! {
+        details {
+            summary { "What each two devices share" }
+            div.scroll role="region" aria-label="Device matrix" tabindex="0" {
+                table.small[names.len() > MANY] {
+                    caption {
+                        @for (index, (short, meaning)) in legend(matrix).enumerate() {
+                            @if index > 0 { "; " }
+                            (short) ": " (meaning)
+                        }
+                    }
+                    thead { tr { th scope="col" { "Device" } @for name in &names { th scope="col" { (name) } } } }
+                    tbody {
+                        @for (name, row) in names.iter().zip(&matrix.rows) {
+                            tr { th scope="row" { (name) } @for shared in row { td { (short_form(*shared)) } } }
+                        }
+                    }
+                }
+            }
         }
     }
 }
