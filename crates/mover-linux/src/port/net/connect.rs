@@ -5,6 +5,7 @@ use super::data_stream::DataStream;
 use super::net_error::{opening_error, NetError};
 use super::tcp_tuning;
 use super::ticket::Ticket;
+use super::MAX_STREAMS;
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +59,8 @@ struct Opening {
 impl OutgoingConnections {
     /// Starts a number of connections to an address, each within `connect_limit`; or to it and
     /// `others` of the same host in turn. A connection that fails to another address falls back to
-    /// the first.
+    /// the first. At most [`MAX_STREAMS`] are being opened at a time: a listener closes the oldest
+    /// of too many unauthenticated connections.
     #[must_use]
     pub fn start(to: SocketAddr, others: &[SocketAddr], streams: usize, connect_limit: Duration) -> Self {
         let to = [&[to], others].concat();
@@ -66,12 +68,16 @@ impl OutgoingConnections {
             ConnectTarget { to, connect_limit, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
         let target = Arc::new(target);
         let (sender, opened) = channel();
-        for index in 0..streams {
+        for first in 0..streams.min(MAX_STREAMS) {
             let (sender, target) = (sender.clone(), target.clone());
             // A connection without a thread is reported as missing later.
             drop(Builder::new().name("call".to_owned()).spawn(move || {
-                let stream = target.open_stream(index);
-                stream.map(|stream| drop(sender.send((index, stream))))
+                for index in (first..streams).step_by(MAX_STREAMS) {
+                    let Some(stream) = target.open_stream(index) else { return };
+                    if sender.send((index, stream)).is_err() {
+                        return;
+                    }
+                }
             }));
         }
         Self { target, opened }

@@ -60,11 +60,14 @@ impl ConnectionSource {
     }
 }
 
+/// Authenticated connections by number; none where one is missing.
+type Slots = Vec<Option<Box<dyn DataStream>>>;
+
 /// Authenticated connections, and those being authenticated.
 #[derive(Debug)]
 struct AcceptState {
     credentials: Credentials,
-    slots: Mutex<Vec<Option<Box<dyn DataStream>>>>,
+    slots: Mutex<Slots>,
     changed: Condvar,
     opening: Mutex<Opening>,
 }
@@ -89,6 +92,14 @@ impl DataListener {
         streams: usize,
     ) -> io::Result<Self> {
         Self::new(ConnectionSource::Port(bind_any(ports)?), credentials, streams)
+    }
+
+    /// Listens on one address for a number of connections; port 0 selects a free port.
+    ///
+    /// # Errors
+    /// I/O error, such as a port in use.
+    pub fn bind_to(credentials: Credentials, address: SocketAddr, streams: usize) -> io::Result<Self> {
+        Self::new(ConnectionSource::Port(tcp_tuning::listen(address)?), credentials, streams)
     }
 
     /// Takes a number of connections from a process that listens and passes them on (by
@@ -123,15 +134,24 @@ impl DataListener {
         }
     }
 
+    /// Waits for at most `limit`, and returns whether all connections are established.
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.wait_for_all(limit).iter().all(Option::is_some)
+    }
+
+    fn wait_for_all(&self, limit: Duration) -> MutexGuard<'_, Slots> {
+        let are_missing = |slots: &mut Slots| slots.iter().any(Option::is_none);
+        let waited = self.state.changed.wait_timeout_while(self.state.slots(), limit, are_missing);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Waits for all connections and returns them in the order of their numbers. Closes the
     /// listener.
     ///
     /// # Errors
     /// [`NetError::MissingConnections`] if some are missing after `limit`.
     pub fn into_streams(self, limit: Duration) -> Result<Vec<Box<dyn DataStream>>, NetError> {
-        let are_missing = |slots: &mut Vec<Option<Box<dyn DataStream>>>| slots.iter().any(Option::is_none);
-        let waited = self.state.changed.wait_timeout_while(self.state.slots(), limit, are_missing);
-        let (mut slots, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.wait_for_all(limit);
         let wanted = slots.len();
         let streams: Vec<_> = std::mem::take(&mut *slots).into_iter().flatten().collect();
         drop(slots);
@@ -155,7 +175,7 @@ impl Drop for DataListener {
 }
 
 impl AcceptState {
-    fn slots(&self) -> MutexGuard<'_, Vec<Option<Box<dyn DataStream>>>> {
+    fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -26,9 +26,9 @@ pub use credentials::Credentials;
 pub use data_listener::DataListener;
 pub use data_stream::{DataStream, StreamDirection};
 pub use net_error::NetError;
-pub use shared_secret::Secret;
-pub use tcp_tuning::listen;
+pub use shared_secret::{InvalidSecret, Secret};
 pub(super) use tcp_tuning::{limit_unsent, min_round_trip, UnpacedPhase};
+pub use tcp_tuning::{listen, restore_congestion_control};
 pub use ticket::{hand_over, Ticket};
 pub use tls::{has_kernel_tls, InvalidPrivateKey, InvalidPublicKey, KeyPair, PrivateKey, PublicKey};
 

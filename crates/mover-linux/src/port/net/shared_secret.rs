@@ -4,10 +4,12 @@
 
 use super::deadline::DeadlineSocket;
 use super::net_error::{opening_error, NetError};
+use super::tls::{from_hex, Hex};
 use numaio_linux::random;
 use ring::hmac::{self, Key, HMAC_SHA256};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::str::FromStr;
 
 /// Bytes of a secret, a challenge and a proof.
 const BYTES: usize = 32;
@@ -16,13 +18,26 @@ const BYTES: usize = 32;
 const CLIENT_ROLE: &[u8] = b"numaio caller";
 const LISTENER_ROLE: &[u8] = b"numaio door";
 
-/// A secret known to both ends only.
+/// A secret known to both ends only. Its text is 64 hexadecimal digits.
 #[derive(Clone)]
 pub struct Secret([u8; BYTES]);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+/// A text is not a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 64 hexadecimal digits")]
+pub struct InvalidSecret;
+
+impl FromStr for Secret {
+    type Err = InvalidSecret;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSecret> {
+        from_hex(text).map(Self).ok_or(InvalidSecret)
     }
 }
 
@@ -43,6 +58,11 @@ impl Secret {
     /// Returns the bytes to send to the peer.
     pub fn bytes(&self) -> [u8; BYTES] {
         self.0
+    }
+
+    /// Returns the text to pass to the peer, which no other user may read.
+    pub fn text(&self) -> String {
+        Hex(&self.0).to_string()
     }
 
     fn proof(&self, role: &[u8], index: [u8; 2], challenges: &[[u8; BYTES]; 2]) -> hmac::Tag {
@@ -90,5 +110,22 @@ impl Secret {
             true => Ok(u16::from_be_bytes(index)),
             false => Err(NetError::WrongKey),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_secret_is_64_hexadecimal_digits() {
+        let secret = Secret::generate().expect("a secret");
+        let text = secret.text();
+        assert_eq!(text.len(), 2 * BYTES);
+        assert_eq!(text.parse::<Secret>().map(|parsed| parsed.bytes()), Ok(secret.bytes()));
+        for bad in ["", &text[1..], &format!("{text}0"), &format!("{}g", &text[1..])] {
+            assert!(bad.parse::<Secret>().is_err(), "{bad}");
+        }
+        assert_eq!(format!("{secret:?}"), "Secret", "a log must not show it");
     }
 }

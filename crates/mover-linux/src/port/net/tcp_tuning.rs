@@ -116,6 +116,15 @@ fn replaced_congestion_control(socket: &TcpStream) -> Option<String> {
     is_ours.then(default_congestion_control).flatten().filter(|name| name.starts_with(PACED))
 }
 
+/// Restores the machine's congestion control on a connection, so that a measurement of the network
+/// uses it.
+pub fn restore_congestion_control(socket: &TcpStream) {
+    if let Some(name) = replaced_congestion_control(socket) {
+        // Every user may set the default.
+        set_tcp_congestion(socket, &name).ok();
+    }
+}
+
 /// Maximum duration of the unpaced phase on a long path: many round trips. A connection that still
 /// grows slowly by then may do so forever, when varying delays ended slow start too early (RFC
 /// 9406).

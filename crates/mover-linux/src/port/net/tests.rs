@@ -216,6 +216,27 @@ fn connections_alternate_between_addresses_of_a_host() {
     assert_eq!(listener.into_streams(LIMIT).expect("all connections").len(), 5);
 }
 
+/// Far more connections than a listener keeps unauthenticated, twice on the same port.
+#[test]
+fn opens_many_connections_on_a_port_that_was_used_before() {
+    let mut at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    for _ in 0..2 {
+        let (client, server) = plain();
+        let listener = DataListener::bind_to(server, at, 200).expect("a listener");
+        at = address(&listener);
+        assert!(!listener.wait(Duration::ZERO), "no connection is established yet");
+        let called = connect(&client, (at, &[]), 200, LIMIT).expect("authenticated");
+        assert!(listener.wait(LIMIT));
+        let streams = listener.into_streams(Duration::ZERO).expect("all connections");
+        for (one, other) in called.iter().zip(&streams) {
+            let [near, far] = [one.socket().local_addr(), other.socket().peer_addr()];
+            assert_eq!(near.expect("an address"), far.expect("an address"), "in the order of numbers");
+        }
+        restore_congestion_control(called[0].socket());
+        assert!(TcpStream::connect(at).is_err(), "the port is closed");
+    }
+}
+
 #[test]
 fn dropped_connections_are_closed() {
     let source = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

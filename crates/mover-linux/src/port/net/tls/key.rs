@@ -96,7 +96,7 @@ impl FromStr for PrivateKey {
 }
 
 /// Displays bytes as hexadecimal digits.
-struct Hex<'a>(&'a [u8]);
+pub struct Hex<'a>(pub &'a [u8]);
 
 impl fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,7 +105,7 @@ impl fmt::Display for Hex<'_> {
 }
 
 /// Parses 64 hexadecimal digits.
-fn from_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
+pub fn from_hex(text: &str) -> Option<[u8; KEY_BYTES]> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();

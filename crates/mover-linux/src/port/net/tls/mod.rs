@@ -9,6 +9,7 @@ mod records;
 
 pub use handshake::{accept, client, connect, server, KeyVerifier};
 pub use kernel_tls::has_kernel_tls;
+pub(super) use key::{from_hex, Hex};
 pub use key::{InvalidPrivateKey, InvalidPublicKey, PrivateKey, PublicKey};
 pub use key_pair::KeyPair;
 pub use records::{Records, Tls};
