@@ -11,6 +11,7 @@
 //! processes go to a sink of the caller. What needs a model of the machine is asked of a
 //! [`Placer`](placement::Placer).
 
+pub mod bench_connections;
 pub mod daemon;
 pub mod daemon_address;
 pub mod endpoint;

@@ -11,6 +11,9 @@ use std::process::{Child, Command, Stdio};
 /// Options for a short campaign that settles at once.
 const SHORT: [&str; 6] = ["--window", "100", "--precision", "90", "--seconds", "20"];
 
+/// A token that no server printed.
+const OTHER_TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 fn net<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["bench", "net"], args, &SHORT].concat()
 }
@@ -69,7 +72,7 @@ fn measures_the_loopback_and_saves_the_record() {
     let output = home.run(&net(&["--peer", "localhost", "--streams", "1", "--sizes", "64K,1K"]));
     let text = output.ok();
     for part in
-        ["I/O through lo with 127.0.0.1:", "Device write (this machine sends)", "64 KiB", "CPU s/GB LOCAL"]
+        ["I/O through lo with 127.0.0.1, on", "Device write (this machine sends)", "64 KiB", "CPU s/GB LOCAL"]
     {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
@@ -125,8 +128,12 @@ fn running_server_requires_its_token_once() {
     let peer =
         ["--peer", "localhost", "--port", server.port.as_str(), "--streams", "1", "--direction", "write"];
     home.run(&net(&peer)).failed(2, &["requires a token", "NUMAIO_TOKEN"]);
-    let wrong = [&peer[..], &["--token", "0123456789abcdef0123456789abcdef"]].concat();
+    let wrong = [&peer[..], &["--token", OTHER_TOKEN]].concat();
     home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints"]);
+    let truncated = [&peer[..], &["--token", &server.token[..40]]].concat();
+    let output = home.run(&net(&truncated));
+    assert!(!output.err.contains(&server.token[..40]), "the error shows the token: {}", output.err);
+    output.failed(2, &["invalid token of 40 characters", "64 hexadecimal digits"]);
     let mut right = home.numaio(&net(&peer));
     CommandOutput::of(right.env("NUMAIO_TOKEN", &server.token).limited_output().expect("numaio")).ok();
     let again = [&peer[..], &["--token", server.token.as_str()]].concat();
@@ -139,7 +146,7 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port().to_string();
     drop(listener);
-    let unreachable = ["--peer", "localhost", "--port", &port, "--token", "x"];
+    let unreachable = ["--peer", "localhost", "--port", &port, "--token", OTHER_TOKEN];
     home.run(&net(&unreachable)).failed(1, &["cannot reach 127.0.0.1:", "--via"]);
     home.run(&net(&[])).failed(2, &["no other host specified", "--peer"]);
     home.run(&net(&["--peer", "-oProxyCommand=x"])).failed(2, &[]);
@@ -174,7 +181,7 @@ fn reaches_the_other_host_over_ssh() {
     let numaio = env!("CARGO_BIN_EXE_numaio");
     let args = ["--peer", "me@example", "--remote-numaio", numaio, "--streams", "1", "--direction", "read"];
     let text = run_with_ssh(&home, script, &args).ok();
-    assert!(text.contains("with 127.0.0.1:"), "{text}");
+    assert!(text.contains("with 127.0.0.1, on"), "{text}");
     assert_eq!(fs::read_to_string(home.0.join("ssh.log")).expect("a log"), "host me@example\n");
     let absent = ["--peer", "example", "--remote-numaio", "/no/such 'program'"];
     run_with_ssh(&home, script, &absent).failed(1, &["cannot start numaio on 'example'", "--remote-numaio"]);

@@ -96,7 +96,8 @@ pub enum DiskOrder {
 /// The peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TcpPath {
-    /// Listening address and port of the peer, as in `192.0.2.7:5201` or `[2001:db8::1]:5201`.
+    /// Name of the session with the peer: its host, or `192.0.2.7:5201` or `[2001:db8::1]:5201` for a
+    /// manually started server.
     pub peer: String,
     /// CPUs and memory node of the peer's streams; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +123,7 @@ pub struct ToolWorkload {
 /// The peer processes of a tool, one for each local process, started by the peer's numaio.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ToolPeer {
-    /// Listening address and port of the peer's numaio, as in [`TcpPath`].
+    /// Name of the session with the peer, as in [`TcpPath`].
     pub peer: String,
     /// Arguments; numaio appends the port.
     pub args: Vec<String>,

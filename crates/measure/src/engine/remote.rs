@@ -10,7 +10,8 @@ use numaio_machine::workload::{StreamGroup, ToolPeer, Workload};
 /// Remote end of a network path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteEnd {
-    /// Address and port of its numaio, such as `192.0.2.7:5201`.
+    /// Name of the session with its numaio: the host, or `192.0.2.7:5201` for a manually started
+    /// server.
     pub peer: String,
     /// Its address for other tools.
     pub host: String,

@@ -1,11 +1,12 @@
 //! Client side: a session with the numaio server on another host, and the streams of its runs.
 
+use super::connections::{ControlStreams, StreamConnector, StreamEndpoint};
 use super::control_channel::{ControlChannel, ANSWER_LIMIT};
 use super::interface;
-use super::line_connection::{describe_error, ConnectionError, LineConnection};
+use super::line_connection::{ConnectionError, LineConnection};
 use super::outcome::{self, ClientRun};
 use super::protocol::{
-    line, Answer, HostInfo, Opening, Request, RunGroup, RunRequest, ToolRequest, MAX_LINE_BYTES, PROTOCOL,
+    Answer, Hello, HostInfo, Request, RunGroup, RunRequest, ToolRequest, MAX_ANSWER_BYTES, PROTOCOL,
 };
 use super::slices::{self, EarlyEnd, SlicePlan};
 use super::streams::{self, MessageLayout, StreamSet};
@@ -14,13 +15,9 @@ use crate::memory::FreeMemory;
 use crate::Root;
 use numaio_machine::probe::{IoOutcome, ProbeError, ToolOutcome};
 use numaio_machine::workload::{Direction, IoWorkload, Sampling, TcpPath, ToolPeer, ToolWorkload};
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time limit for connecting.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Placeholder for the port in the arguments of a tool.
 const PORT: &str = "{port}";
 
@@ -28,19 +25,19 @@ const PORT: &str = "{port}";
 #[derive(Debug)]
 pub struct Peer {
     name: String,
-    at: SocketAddr,
     host: HostInfo,
     interface: Option<String>,
+    connector: Box<dyn StreamConnector>,
     channel: Mutex<ControlChannel>,
 }
 
 /// Error of opening a session with a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The connection failed.
+    /// A connection failed.
     #[error("cannot reach {peer}: {why}")]
     Unreachable {
-        /// The address.
+        /// The peer.
         peer: String,
         /// The cause.
         why: String,
@@ -48,7 +45,7 @@ pub enum PeerError {
     /// The peer rejected the session.
     #[error("{peer} rejected the session: {why}")]
     Refused {
-        /// The address.
+        /// The peer.
         peer: String,
         /// The peer's message.
         why: String,
@@ -56,39 +53,60 @@ pub enum PeerError {
     /// The peer does not speak the protocol.
     #[error("{peer} is not a numaio server: {why}")]
     NotNumaio {
-        /// The address.
+        /// The peer.
         peer: String,
         /// The violation of the protocol.
         why: String,
     },
+    /// The peer does not send its first line.
+    #[error("no reply from {peer} for {seconds} s")]
+    Silent {
+        /// The peer.
+        peer: String,
+        /// The time limit.
+        seconds: u64,
+    },
+    /// The peer has another version of the protocol.
+    #[error("numaio on {peer} uses protocol version {theirs}, and this one version {PROTOCOL}")]
+    OtherVersion {
+        /// The peer.
+        peer: String,
+        /// The peer's version.
+        theirs: u32,
+    },
 }
 
 impl Peer {
-    /// Opens a session with the server at `address`, as in `192.0.2.7:5201`, with its printed
-    /// token.
+    /// Opens a session over the control channel to a server, which has to send its first line
+    /// within `hello_limit`. One stream tests the path and shows which interfaces it uses.
     ///
     /// # Errors
     /// [`PeerError`].
-    pub fn connect(address: &str, token: &str) -> Result<Self, PeerError> {
-        let peer = address.to_owned();
+    pub fn open(
+        name: &str,
+        control: ControlStreams,
+        connector: Box<dyn StreamConnector>,
+        hello_limit: Duration,
+    ) -> Result<Self, PeerError> {
+        let peer = name.to_owned();
         let unreachable = |why: String| PeerError::Unreachable { peer: peer.clone(), why };
-        let (socket, at) = connect_any(address).map_err(unreachable)?;
-        let local = socket.local_addr().map_err(|error| unreachable(error.to_string()))?;
-        let not_numaio = |error: ConnectionError| PeerError::NotNumaio { peer: peer.clone(), why: error.0 };
         let connection =
-            LineConnection::new(socket, MAX_LINE_BYTES).map_err(|error| unreachable(error.to_string()))?;
-        let opening = Opening { protocol: PROTOCOL, secret: token.to_owned(), stream: None };
-        connection.send(&opening).map_err(not_numaio)?;
-        let host = match connection.receive(CONNECT_LIMIT).map_err(not_numaio)? {
-            Some(Answer::Welcome(host)) => host,
-            Some(Answer::Refused { why }) => return Err(PeerError::Refused { peer, why }),
-            _ => return Err(not_numaio(ConnectionError("expected a welcome message".to_owned()))),
+            LineConnection::new(control, MAX_ANSWER_BYTES).map_err(|error| unreachable(error.to_string()))?;
+        check_version(name, &connection, hello_limit)?;
+        let Answer::Ready(endpoint) = receive_opening(name, &connection)? else {
+            return Err(unexpected_opening(name));
         };
+        let test_streams = connector.connect(&endpoint, 1).map_err(unreachable)?;
+        let Answer::Welcome(host) = receive_opening(name, &connection)? else {
+            return Err(unexpected_opening(name));
+        };
+        let local = test_streams.first().and_then(|socket| socket.local_addr().ok());
+        let interface = local.and_then(|address| interface::by_address(address.ip()));
         let channel = Mutex::new(ControlChannel::new(peer.clone(), connection));
-        Ok(Self { name: peer, at, host, interface: interface::by_address(local.ip()), channel })
+        Ok(Self { name: peer, host, interface, connector, channel })
     }
 
-    /// Returns the address of the connection, as given.
+    /// Returns the name of the peer, as given.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -133,8 +151,8 @@ impl Peer {
         };
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = channel.start_run(&run)?;
-        let ran = self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, &key, &mut channel);
+        let endpoint = channel.start_run(&run)?;
+        let ran = self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, &endpoint, &mut channel);
         // In every case the peer has to finish this run before the next one.
         let ended = channel.finish_run();
         outcome::combine(io, ran?, channel.slices(), ended, began)
@@ -145,13 +163,11 @@ impl Peer {
         free_memory: &FreeMemory,
         io: &IoWorkload,
         run: &RunRequest,
-        key: &str,
+        endpoint: &StreamEndpoint,
         channel: &mut ControlChannel,
     ) -> Result<ClientRun, ProbeError> {
-        let mut sockets = Vec::new();
-        for index in 0..run.streams() {
-            sockets.push(self.stream(key, index)?);
-        }
+        let connected = self.connector.connect(endpoint, run.streams());
+        let sockets = connected.map_err(|why| refused(&format!("connect streams to {}", self.name), &why))?;
         let mut sockets = sockets.into_iter();
         let groups = io.groups.iter().map(|group| streams::PlacedGroup {
             cpus: group.cpus.clone(),
@@ -188,15 +204,6 @@ impl Peer {
         let ((run_end, slices, start_skew_ns), residency) =
             streams::run(free_memory, messages, groups, drive_run)?;
         Ok(ClientRun { run_end, slices, residency, start_skew_ns })
-    }
-
-    fn stream(&self, key: &str, index: u32) -> Result<TcpStream, ProbeError> {
-        let opening = Opening { protocol: PROTOCOL, secret: key.to_owned(), stream: Some(index) };
-        let connected = TcpStream::connect_timeout(&self.at, CONNECT_LIMIT)
-            .and_then(|mut socket| socket.write_all(&line(&opening)).map(|()| socket));
-        connected.map_err(|error| {
-            refused(&format!("connect stream {} to {}", index + 1, self.name), &describe_error(&error))
-        })
     }
 
     /// Starts a tool's server processes on the peer, runs the tool here and stops the processes.
@@ -239,6 +246,32 @@ impl Peer {
     }
 }
 
+/// Receives the first line of a server.
+fn check_version(name: &str, connection: &LineConnection, limit: Duration) -> Result<(), PeerError> {
+    let peer = name.to_owned();
+    match connection.receive(limit) {
+        Ok(Some(Hello { numaio_net: PROTOCOL })) => Ok(()),
+        Ok(Some(Hello { numaio_net: theirs })) => Err(PeerError::OtherVersion { peer, theirs }),
+        Ok(None) => Err(PeerError::Silent { peer, seconds: limit.as_secs() }),
+        Err(ConnectionError(why)) => Err(PeerError::NotNumaio { peer, why }),
+    }
+}
+
+/// Receives an answer of a server that opens a session.
+fn receive_opening(name: &str, connection: &LineConnection) -> Result<Answer, PeerError> {
+    let peer = name.to_owned();
+    match connection.receive(ANSWER_LIMIT) {
+        Ok(Some(Answer::Refused { why })) => Err(PeerError::Refused { peer, why }),
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(PeerError::Silent { peer, seconds: ANSWER_LIMIT.as_secs() }),
+        Err(ConnectionError(why)) => Err(PeerError::NotNumaio { peer, why }),
+    }
+}
+
+fn unexpected_opening(name: &str) -> PeerError {
+    PeerError::NotNumaio { peer: name.to_owned(), why: "unexpected answer".to_owned() }
+}
+
 /// Returns the reason to end a run early.
 fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>) -> Option<EarlyEnd> {
     if interrupted() {
@@ -253,17 +286,4 @@ fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>)
 
 fn refused(what: &str, why: &str) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: why.to_owned() }
-}
-
-/// Connects to the first reachable address of a host.
-fn connect_any(address: &str) -> Result<(TcpStream, SocketAddr), String> {
-    let all = address.to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut why = "the host name has no address".to_owned();
-    for at in all {
-        match TcpStream::connect_timeout(&at, CONNECT_LIMIT) {
-            Ok(socket) => return Ok((socket, at)),
-            Err(error) => why = describe_error(&error),
-        }
-    }
-    Err(why)
 }

@@ -1,5 +1,6 @@
-//! Control connection of a client, with the state of its run.
+//! Control channel of a client, with the state of its run.
 
+use super::connections::StreamEndpoint;
 use super::line_connection::{ConnectionError, LineConnection};
 use super::protocol::{Answer, ReceivedSlice, Request, RunRequest, RunResult};
 use numaio_machine::probe::ProbeError;
@@ -65,18 +66,18 @@ impl ControlChannel {
         ProbeError::Refused { what: format!("session with {}", self.peer), why }
     }
 
-    /// Requests streams and returns the key with which they connect.
+    /// Requests streams and returns where they connect.
     ///
     /// # Errors
     /// The peer rejected the run, or the connection failed.
-    pub fn start_run(&mut self, run: &RunRequest) -> Result<String, ProbeError> {
+    pub fn start_run(&mut self, run: &RunRequest) -> Result<StreamEndpoint, ProbeError> {
         self.slices.clear();
         self.ended = None;
         self.stopped = false;
         self.send(&Request::Run(run.clone()))?;
         self.open = true;
         match self.receive_answer()? {
-            Answer::Ready { key } => Ok(key),
+            Answer::Ready(endpoint) => Ok(endpoint),
             other => Err(self.rejected(other)),
         }
     }
@@ -148,7 +149,7 @@ impl ControlChannel {
             }
             Answer::Refused { .. } => self.open = false,
             // The peer sent these before it received the stop request.
-            Answer::Prepared | Answer::Ready { .. } => {}
+            Answer::Prepared | Answer::Ready(_) => {}
             _ => drop(self.unexpected_answer()),
         }
     }

@@ -1,16 +1,16 @@
-//! Protocol between a client and a server of numaio: newline-delimited JSON over one TCP
-//! connection.
+//! Protocol between a client and a server of numaio: newline-delimited JSON over an authenticated
+//! control channel.
 //!
-//! The client opens every connection, so that a firewall needs one open port. Its first line
-//! ([`Opening`]) opens either a session, with the token that the server printed, or one stream of a
-//! run, with the key of that run. Then, over the session's connection:
+//! The client opens every connection, so that a firewall needs one open port:
 //!
 //! ```text
 //! client                          server
-//! opening, token               →
+//!                              ←  hello: protocol version
+//!                              ←  ready: port and key of one stream, which only tests the path
+//!     (the stream connects)
 //!                              ←  welcome: nodes, interface
 //! run: groups, sizes, window   →
-//!                              ←  ready: key of this run
+//!                              ←  ready: port and key of the streams of this run
 //!     (the streams connect)
 //!                              ←  prepared: buffers are allocated, all streams are connected
 //! go                           →
@@ -26,6 +26,7 @@
 //! `refused` can replace every answer. Unknown fields are ignored; a change of the meaning of other
 //! fields requires a new version.
 
+use super::connections::StreamEndpoint;
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{Residency, ToolOutput};
@@ -34,11 +35,11 @@ use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version.
-pub const PROTOCOL: u32 = 1;
-/// Maximum length of an opening, which unauthenticated peers can send.
-pub const MAX_OPENING_BYTES: usize = 1 << 10;
-/// Maximum length of any other line; the longest contain the output of a tool.
-pub const MAX_LINE_BYTES: usize = 4 << 20;
+pub const PROTOCOL: u32 = 2;
+/// Maximum length of a client's line.
+pub const MAX_REQUEST_BYTES: usize = 64 << 10;
+/// Maximum length of a server's line; the longest contain the output of a tool.
+pub const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Maximum number of groups of a run.
 const MAX_GROUPS: usize = 64;
@@ -51,21 +52,16 @@ pub const MAX_RUN_MS: u32 = 600_000;
 /// Maximum number of slices of a run.
 pub const MAX_SLICES: u32 = 4096;
 
-/// The first line of every connection.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opening {
-    /// Protocol version of the client.
-    pub protocol: u32,
-    /// The server's token for a session, or a run's key for a stream.
-    pub secret: String,
-    /// Index of the stream in the run, `None` for a session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stream: Option<u32>,
+/// The first line of a server; every version begins with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Protocol version of the server.
+    pub numaio_net: u32,
 }
 
 /// Request of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "say", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Request {
     /// Prepares streams.
     Run(RunRequest),
@@ -79,20 +75,17 @@ pub enum Request {
 
 /// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "say", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Answer {
     /// The request or session is rejected.
     Refused {
         /// The reason.
         why: String,
     },
-    /// The token is valid.
+    /// The path works, and the session may begin.
     Welcome(HostInfo),
     /// Streams may connect.
-    Ready {
-        /// Key for the streams' openings.
-        key: String,
-    },
+    Ready(StreamEndpoint),
     /// All streams are connected and have buffers.
     Prepared,
     /// Bytes received in one time slice.
@@ -107,7 +100,6 @@ pub enum Answer {
     /// The tool's processes have exited.
     ToolsEnded {
         /// Output of each process.
-        #[serde(rename = "said")]
         outputs: Vec<ToolOutput>,
     },
 }
@@ -126,7 +118,6 @@ pub struct RunRequest {
     /// Number of slices after the warm-up slice.
     pub slices: u32,
     /// CPUs and memory node of the server's streams; the server chooses if absent.
-    #[serde(rename = "there")]
     pub placement: Option<(CpuSet, NodeId)>,
 }
 
@@ -171,7 +162,6 @@ pub struct ToolRequest {
     /// Number of processes.
     pub processes: u32,
     /// CPUs and memory node.
-    #[serde(rename = "there")]
     pub placement: Option<(CpuSet, NodeId)>,
     /// Time limit in milliseconds.
     pub time_limit_ms: u32,
@@ -307,9 +297,14 @@ mod tests {
             assert_eq!(text.matches('\n').count(), 1);
             assert_eq!(parse::<Request>(text), Ok(request));
         }
-        let later = r#"{"protocol":7,"secret":"x","of":{"a":"later version"}}"#;
-        let opening = Opening { protocol: 7, secret: "x".into(), stream: None };
-        assert_eq!(parse::<Opening>(later), Ok(opening));
+        let endpoint = StreamEndpoint { port: 7, key: [9; 32] };
+        for answer in [Answer::Ready(endpoint), Answer::Refused { why: "no".into() }] {
+            let line = line(&answer);
+            assert_eq!(parse::<Answer>(std::str::from_utf8(&line).expect("text")), Ok(answer));
+        }
+        for other in [r#"{"numaio_net":7,"of":{"a":"later version"}}"#, r#"{"numaio_net":7,"token":"x"}"#] {
+            assert_eq!(parse::<Hello>(other), Ok(Hello { numaio_net: 7 }));
+        }
     }
 
     #[test]

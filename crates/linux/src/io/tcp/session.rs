@@ -1,10 +1,13 @@
 //! One session of a server: runs and tools, one after another, as the client requests.
 
-use super::admission::Admission;
+use super::connections::{ControlStreams, StreamListener};
 use super::interface;
 use super::line_connection::{ConnectionError, LineConnection};
 use super::outcome;
-use super::protocol::{Answer, HostInfo, HostNode, Request, RunRequest, RunResult, ToolRequest, MAX_RUN_MS};
+use super::protocol::{
+    Answer, Hello, HostInfo, HostNode, Request, RunRequest, RunResult, ToolRequest, MAX_REQUEST_BYTES,
+    MAX_RUN_MS, PROTOCOL,
+};
 use super::slices::{self, EarlyEnd, RunEnd, SlicePlan};
 use super::streams::{self, MessageLayout, PlacedGroup, StreamSet};
 use super::tools::ToolServers;
@@ -18,11 +21,8 @@ use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::memory_left_bytes;
 use numaio_machine::workload::Direction;
 use std::net::{IpAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Maximum length of a client's line.
-const MAX_REQUEST: usize = 64 << 10;
 /// Idle time after which a session ends; the client may measure other things between two runs.
 const IDLE_LIMIT: Duration = Duration::from_secs(900);
 /// Time limit of the client for connecting streams and for sending go or stop.
@@ -33,12 +33,14 @@ const REASON_LIMIT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A session with one client.
-pub struct ServerSession<'a> {
+struct ServerSession<'a> {
     connection: LineConnection,
     root: &'a (dyn Sysfs + Sync),
-    admission: &'a Admission,
+    listener: &'a dyn StreamListener,
     stop: &'a (dyn Fn() -> bool + Sync),
     host: HostInfo,
+    /// As [`STEP_LIMIT`].
+    step_limit: Duration,
 }
 
 /// Error of a run.
@@ -55,29 +57,57 @@ impl From<ConnectionError> for RunError {
     }
 }
 
-impl<'a> ServerSession<'a> {
-    /// Creates the session of an authenticated client.
-    pub fn new(
-        socket: TcpStream,
-        root: &'a (dyn Sysfs + Sync),
-        admission: &'a Admission,
-        stop: &'a (dyn Fn() -> bool + Sync),
-    ) -> Result<Self, ConnectionError> {
-        let failed = |error: std::io::Error| ConnectionError(error.to_string());
-        let address = socket.local_addr().map_err(failed)?.ip();
-        let host = host_info(root, address);
-        Ok(Self {
-            connection: LineConnection::new(socket, MAX_REQUEST).map_err(failed)?,
-            root,
-            admission,
-            stop,
-            host,
-        })
+/// Serves an authenticated client until it disconnects or `stop` returns true. `root` has the files
+/// of this machine.
+///
+/// # Errors
+/// Why the session ended early.
+pub fn serve_session(
+    control: ControlStreams,
+    listener: &dyn StreamListener,
+    root: &(dyn Sysfs + Sync),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<(), ConnectionError> {
+    serve_within(STEP_LIMIT, control, listener, root, stop)
+}
+
+fn serve_within(
+    step_limit: Duration,
+    control: ControlStreams,
+    listener: &dyn StreamListener,
+    root: &(dyn Sysfs + Sync),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<(), ConnectionError> {
+    let connection = LineConnection::new(control, MAX_REQUEST_BYTES)
+        .map_err(|error| ConnectionError(error.to_string()))?;
+    let host = HostInfo::default();
+    let mut session = ServerSession { connection, root, listener, stop, host, step_limit };
+    session.open()?;
+    session.serve()
+}
+
+impl ServerSession<'_> {
+    /// Tests the path to the client, which shows the interface, and describes this host.
+    fn open(&mut self) -> Result<(), ConnectionError> {
+        self.connection.send(&Hello { numaio_net: PROTOCOL })?;
+        let accepted = self.accept_streams(1).and_then(|sockets| {
+            let address = sockets.first().map(TcpStream::local_addr);
+            address.transpose().map_err(|error| RunError::Refused(error.to_string()))
+        });
+        let address = match accepted {
+            Ok(address) => address,
+            Err(RunError::Disconnected(error)) => return Err(error),
+            Err(RunError::Refused(why)) => {
+                self.connection.send(&Answer::Refused { why: why.clone() })?;
+                return Err(ConnectionError(why));
+            }
+        };
+        self.host = host_info(self.root, address.map(|address| address.ip()));
+        self.connection.send(&Answer::Welcome(self.host.clone()))
     }
 
     /// Serves requests until the client disconnects.
-    pub fn serve(&mut self) -> Result<(), ConnectionError> {
-        self.connection.send(&Answer::Welcome(self.host.clone()))?;
+    fn serve(&self) -> Result<(), ConnectionError> {
         let mut last_request = Instant::now();
         while !(self.stop)() {
             match self.connection.receive(POLL_INTERVAL) {
@@ -100,13 +130,9 @@ impl<'a> ServerSession<'a> {
         Err(ConnectionError("the server was stopped".to_owned()))
     }
 
-    fn answer(&mut self, request: Request) -> Result<(), ConnectionError> {
+    fn answer(&self, request: Request) -> Result<(), ConnectionError> {
         let failed = match request {
-            Request::Run(run) => {
-                let ended = self.run(&run);
-                self.admission.reject_streams();
-                ended.map(Answer::Ended)
-            }
+            Request::Run(run) => self.run(&run).map(Answer::Ended),
             Request::Tool(tool) => self.tool(&tool),
             // The run has already ended, and its result was sent.
             Request::Go | Request::Stop => return Ok(()),
@@ -120,10 +146,7 @@ impl<'a> ServerSession<'a> {
 
     fn run(&self, run: &RunRequest) -> Result<RunResult, RunError> {
         run.check_limits().map_err(RunError::Refused)?;
-        let (key, incoming) =
-            self.admission.expect_streams().map_err(|error| RunError::Refused(error.to_string()))?;
-        self.connection.send(&Answer::Ready { key })?;
-        let mut sockets = self.collect_streams(&incoming, run.streams())?.into_iter();
+        let mut sockets = self.accept_streams(run.streams())?.into_iter();
         let placed = run.placement.clone().unwrap_or_else(|| self.host.default_placement());
         let groups = run.groups.iter().map(|group| PlacedGroup {
             cpus: placed.0.clone(),
@@ -145,31 +168,24 @@ impl<'a> ServerSession<'a> {
         Ok(RunResult { cpu_ns: run_end.cpu_ns, residency: outcome::merge_residency(&residency), placed, cut })
     }
 
-    /// Waits for the streams of a run and returns them in order.
-    fn collect_streams(
-        &self,
-        incoming: &Receiver<(u32, TcpStream)>,
-        count: u32,
-    ) -> Result<Vec<TcpStream>, RunError> {
-        let mut sockets: Vec<Option<TcpStream>> = (0..count).map(|_| None).collect();
-        let deadline = Instant::now() + STEP_LIMIT;
-        while sockets.iter().any(Option::is_none) {
-            match incoming.recv_timeout(POLL_INTERVAL) {
-                Ok((index, socket)) => match sockets.get_mut(index as usize) {
-                    Some(place @ None) => *place = Some(socket),
-                    _ => return Err(RunError::Refused(format!("duplicate or unknown stream {index}"))),
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(RunError::Refused("unexpected stream".to_owned()))
-                }
-            }
+    /// Opens a port for the streams of a run, waits for them and returns them in order.
+    fn accept_streams(&self, count: u32) -> Result<Vec<TcpStream>, RunError> {
+        let (endpoint, incoming) = self
+            .listener
+            .listen(count)
+            .map_err(|error| RunError::Refused(format!("cannot listen for streams: {error}")))?;
+        self.connection.send(&Answer::Ready(endpoint))?;
+        let deadline = Instant::now() + self.step_limit;
+        while !incoming.wait(POLL_INTERVAL) {
             self.received(None)?;
+            if (self.stop)() {
+                return Err(RunError::Refused("the server was stopped".to_owned()));
+            }
             if Instant::now() > deadline {
                 return Err(RunError::Refused(format!("not all of {count} streams connected in time")));
             }
         }
-        Ok(sockets.into_iter().flatten().collect())
+        incoming.into_sockets().map_err(RunError::Refused)
     }
 
     /// Checks for a message of the client; returns true if it is `wanted`, an error for any other.
@@ -187,7 +203,7 @@ impl<'a> ServerSession<'a> {
     /// Waits for the go request and moves bytes until the run ends.
     fn drive_run(&self, set: &StreamSet, run: &RunRequest) -> Result<RunEnd, RunError> {
         self.connection.send(&Answer::Prepared)?;
-        let deadline = Instant::now() + STEP_LIMIT;
+        let deadline = Instant::now() + self.step_limit;
         while !self.received(Some(&Request::Go))? {
             if Instant::now() > deadline {
                 return Err(RunError::Refused("the client did not start the run".to_owned()));
@@ -207,7 +223,8 @@ impl<'a> ServerSession<'a> {
             |slice| self.connection.send(&Answer::Slice(slice)).map_err(|error| EarlyEnd::Failed(error.0));
         let mut run_end = slices::measure(set, plan, each, &mut watch);
         // The client's slices may end a little later: until then the streams continue.
-        let patience = Instant::now() + Duration::from_millis(MAX_RUN_MS.into()).min(plan.slice + STEP_LIMIT);
+        let patience =
+            Instant::now() + Duration::from_millis(MAX_RUN_MS.into()).min(plan.slice + self.step_limit);
         while run_end.early.is_none() {
             run_end.early = watch(set);
             if Instant::now() > patience {
@@ -256,8 +273,8 @@ impl<'a> ServerSession<'a> {
     }
 }
 
-/// Describes this host for a client; `address` is the local address of the session.
-fn host_info(root: &(dyn Sysfs + Sync), address: IpAddr) -> HostInfo {
+/// Describes this host for a client; `address` is the local address of its streams.
+fn host_info(root: &(dyn Sysfs + Sync), address: Option<IpAddr>) -> HostInfo {
     let topology = &discover(root);
     let ground = ResolveContext { root, locate: &LiveLocate, topology };
     let memory = topology.memory_nodes();
@@ -269,6 +286,75 @@ fn host_info(root: &(dyn Sysfs + Sync), address: IpAddr) -> HostInfo {
     HostInfo {
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         nodes: nodes.filter(|node| node.memory || !node.cpus.is_empty()).collect(),
-        interface: interface::by_address(address).map(|name| interface::describe(ground, name)),
+        interface: address.and_then(interface::by_address).map(|name| interface::describe(ground, name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connections::{IncomingStreams, StreamEndpoint};
+    use super::*;
+    use std::io::{self, BufRead, BufReader, Write};
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+
+    /// A port to which no client connects.
+    struct UnusedPort;
+
+    impl StreamListener for UnusedPort {
+        fn listen(&self, _: u32) -> io::Result<(StreamEndpoint, Box<dyn IncomingStreams>)> {
+            Ok((StreamEndpoint { port: 7, key: [9; 32] }, Box::new(Self)))
+        }
+    }
+
+    impl IncomingStreams for UnusedPort {
+        fn wait(&self, _: Duration) -> bool {
+            false
+        }
+
+        fn into_sockets(self: Box<Self>) -> Result<Vec<TcpStream>, String> {
+            Err("no stream".to_owned())
+        }
+    }
+
+    /// Serves a client that sends some bytes, and returns the received lines and the error.
+    fn serve_client(step_limit: Duration, sent: &[u8]) -> (Vec<String>, ConnectionError) {
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        client.write_all(sent).expect("sent");
+        let from = Box::new(server.try_clone().expect("a socket"));
+        let control = ControlStreams { from, to: Box::new(server), socket: None };
+        let root = crate::Root::live().expect("a root");
+        let ended = serve_within(step_limit, control, &UnusedPort, &root, &|| false);
+        // The reader of the server ends with the client.
+        client.shutdown(Shutdown::Write).expect("closed");
+        let lines = BufReader::new(client).lines().map_while(Result::ok).collect();
+        (lines, ended.expect_err("no session"))
+    }
+
+    #[test]
+    fn silent_client_is_rejected_after_the_limit() {
+        let (lines, error) = serve_client(Duration::from_millis(50), b"");
+        let why = "not all of 1 streams connected in time";
+        assert_eq!(error.to_string(), why);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines[0], r#"{"numaio_net":2}"#);
+        assert!(lines[1].starts_with(r#"{"kind":"ready","port":7,"key":[9,9,"#), "{}", lines[1]);
+        assert_eq!(lines[2], format!(r#"{{"kind":"refused","why":"{why}"}}"#));
+    }
+
+    #[test]
+    fn garbage_on_the_control_channel_ends_the_session() {
+        let long = vec![b'x'; MAX_REQUEST_BYTES + 1];
+        let garbage: [(&[u8], &str); 4] = [
+            (b"GET / HTTP/1.1\r\n", "invalid message"),
+            (b"\xff\n", "invalid UTF-8"),
+            (&long, "line longer than 65536 bytes"),
+            (b"{\"kind\":\"go\"}\n", "unexpected request"),
+        ];
+        for (sent, why) in garbage {
+            let (lines, error) = serve_client(STEP_LIMIT, sent);
+            assert!(error.to_string().contains(why), "{error}");
+            assert!(lines.len() <= 2, "{lines:?}");
+        }
     }
 }

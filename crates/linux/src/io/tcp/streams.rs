@@ -257,9 +257,11 @@ fn refused(what: &str, error: &io::Error) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
-/// Removes timeouts: shutdown ends blocked calls.
+/// Removes timeouts, since shutdown ends blocked calls, and restores the kernel's default of joining
+/// small messages, which is measured.
 fn prepare_socket(socket: &TcpStream) -> io::Result<()> {
     socket.set_nonblocking(false)?;
+    socket.set_nodelay(false)?;
     socket.set_read_timeout(None)?;
     socket.set_write_timeout(None)
 }

@@ -86,7 +86,7 @@ pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
     let bind = args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
     let port = args.far.port.unwrap_or(0);
     match args.attached {
-        true => serve::run_attached(common, bind, port),
+        true => serve::run_attached(bind, port),
         false => serve::run(common, bind, port),
     }
 }

@@ -1,26 +1,22 @@
 //! Connection to the other host, to a server that runs there or that is started by ssh.
 
-use super::serve::ServerHello;
 use crate::failure::transfer::exit_status_hint;
 use crate::failure::Failure;
 use crate::options::{address, port};
 use crate::output::stderr_sink;
 use clap::Args;
-use numaio_linux::io::tcp::{Peer, PeerError, PROTOCOL};
+use numaio_linux::io::tcp::{Peer, PeerError};
+use numaio_mover_linux::port::net::Secret;
+use numaio_transfer::bench_connections::{connect, connect_started};
 use numaio_transfer::ssh::{self, ManagedProcess};
-use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 /// Time limit for ssh and the remote numaio to start serving.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Arguments of a numaio that serves the process that started it.
 const SERVE: [&str; 4] = ["bench", "net", "--serve", "--attached"];
-/// Maximum bytes of its greeting.
-const MAX_LINE_BYTES: u64 = 4096;
 /// Time limit for the remote process to exit at the end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -72,25 +68,33 @@ pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
         None => name.rsplit('@').next().unwrap_or(name).to_owned(),
     };
     if let Some(port) = args.port {
-        let token = args.token.as_deref().ok_or_else(|| {
-            Failure::usage("the server requires a token")
-                .hint("it printed the token; pass it by NUMAIO_TOKEN or --token")
-        })?;
-        return Ok(RemoteHost { peer: connect(&host, port, token)?, host, started: None });
+        let token = parse_token(args.token.as_deref())?;
+        let peer = connect(&host, port, &token).map_err(session_failure)?;
+        return Ok(RemoteHost { peer, host, started: None });
     }
-    let (started, hello, host) = match is_local(name) {
-        true => {
-            let (started, hello) = start(local_server(&host)?, name)?;
-            (started, hello, host)
-        }
+    let (command, host) = match is_local(name) {
+        true => (local_server(&host)?, host),
         false => {
             let host = if args.via.is_some() { host } else { ssh_hostname(name).unwrap_or(host) };
-            let (started, hello) =
-                start(ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), name)?;
-            (started, hello, host)
+            (ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), host)
         }
     };
-    Ok(RemoteHost { peer: connect(&host, hello.port, &hello.token)?, host, started: Some(started) })
+    let (started, peer) = start(command, name, &host)?;
+    Ok(RemoteHost { peer, host, started: Some(started) })
+}
+
+/// Parses the token of a running server. Messages do not show it, since it is a secret.
+fn parse_token(token: Option<&str>) -> Result<Secret, Failure> {
+    let token = token.ok_or_else(|| {
+        Failure::usage("the server requires a token")
+            .hint("it printed the token; pass it by NUMAIO_TOKEN or --token")
+    })?;
+    let token = token.trim();
+    token.parse().map_err(|error| {
+        Failure::usage(format!("invalid token of {} characters: {error}", token.chars().count())).hint(
+            "copy the line that numaio bench net --serve printed; both hosts need the same version of numaio",
+        )
+    })
 }
 
 fn is_local(name: &str) -> bool {
@@ -113,51 +117,33 @@ fn ssh_hostname(name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
-fn start(command: Command, name: &str) -> Result<(ManagedProcess, ServerHello), Failure> {
+/// Starts a server, and opens a session over its standard streams.
+fn start(command: Command, name: &str, host: &str) -> Result<(ManagedProcess, Peer), Failure> {
     let hint = "install ssh (Debian: openssh-client), or start numaio bench net --serve on the other host";
     let mut started = ManagedProcess::start(command, STOP_TIMEOUT, stderr_sink())
         .map_err(|error| Failure::from(error).hint(hint))?;
-    let stdout = started.stdout.take();
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = stdout.map(|stdout| BufReader::new(stdout.take(MAX_LINE_BYTES)).read_line(&mut line));
-        drop(sender.send(read.is_some_and(|read| read.is_ok()).then_some(line)));
-    });
-    let line = match receiver.recv_timeout(START_TIMEOUT) {
-        Ok(line) => line.unwrap_or_default(),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            return Err(Failure::new(format!("no reply from '{name}' for {} s", START_TIMEOUT.as_secs())));
-        }
-    };
-    match serde_json::from_str::<ServerHello>(&line) {
-        Ok(hello) if hello.numaio_net == PROTOCOL => Ok((started, hello)),
-        Ok(hello) => Err(Failure::new(format!(
-            "numaio on '{name}' uses protocol version {}, and this one version {PROTOCOL}",
-            hello.numaio_net
-        ))
-        .hint("use the same version of numaio on both hosts")),
-        Err(_) => {
-            let failure = Failure::new(format!("cannot start numaio on '{name}'"));
+    match connect_started(host, &mut started, START_TIMEOUT) {
+        Ok(peer) => Ok((started, peer)),
+        Err(PeerError::NotNumaio { .. }) => {
             let instead = ", or start numaio bench net --serve there and specify its --port";
+            let failure = Failure::new(format!("cannot start numaio on '{name}'"));
             Err(failure.hint(exit_status_hint(name, started.status(), instead)))
         }
+        // No token is involved.
+        Err(error @ PeerError::Refused { .. }) => Err(Failure::new(error)),
+        Err(error) => Err(session_failure(error)),
     }
 }
 
-fn connect(host: &str, port: u16, token: &str) -> Result<Peer, Failure> {
-    let address = match host.parse::<IpAddr>() {
-        Ok(IpAddr::V6(address)) => format!("[{address}]:{port}"),
-        _ => format!("{host}:{port}"),
-    };
-    Peer::connect(&address, token.trim()).map_err(|error| {
-        let failure = Failure::new(&error);
-        match error {
-            PeerError::Unreachable { .. } => failure.hint(
-                "a firewall may block the port: serve with a permitted --port, or use another address (--via)",
-            ),
-            PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
-            PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
-        }
-    })
+fn session_failure(error: PeerError) -> Failure {
+    let failure = Failure::new(&error);
+    match error {
+        PeerError::Unreachable { .. } => failure.hint(
+            "a firewall may block the port: serve with a permitted --port, or use another address (--via)",
+        ),
+        PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
+        PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
+        PeerError::OtherVersion { .. } => failure.hint("use the same version of numaio on both hosts"),
+        PeerError::Silent { .. } => failure,
+    }
 }
