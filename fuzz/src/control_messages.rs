@@ -1,8 +1,9 @@
-//! Lines of the control channel that precede a transfer.
+//! Lines of the control channel that precede a transfer, or control a measurement.
 
 use crate::decode::{self, DecodedRequest};
 use crate::displayed_text::{assert_displayable, is_displayable};
 use crate::test_world::TestWorld;
+use numaio_linux::io::tcp::protocol::{self, Request};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
@@ -49,7 +50,9 @@ fn key(text: &str) -> PublicKey {
 /// Decodes an input as every kind of message.
 pub fn control_messages(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
-        hello(text.lines().next().unwrap_or_default());
+        let line = text.lines().next().unwrap_or_default();
+        hello(line);
+        bench_message(line);
         if let Some((system, file)) = decode::remote_system(text) {
             assert!(
                 is_displayable(&system) && file.starts_with('/') && !file.contains('\n'),
@@ -137,6 +140,24 @@ fn event(input: &[u8]) {
     assert_eq!(copy.0, text);
     assert!(is_displayable(&message), "{message:?}");
     assert_displayable(&serde_json::from_str(&json).expect("JSON"));
+}
+
+/// Asserts that messages of `numaio bench net` survive a round trip, and that accepted runs are
+/// within the limits.
+fn bench_message(text: &str) {
+    if let Some(request) = decode::bench_request(text) {
+        let copy = decode::bench_request(&String::from_utf8_lossy(&protocol::line(&request)));
+        assert_eq!(copy.as_ref(), Some(&request));
+        if let Request::Run(run) = request {
+            let buffers = u128::from(run.block_bytes) * u128::from(run.depth) * u128::from(run.streams());
+            let is_limited = (1..=256).contains(&run.streams()) && buffers <= 4 << 30;
+            assert!(is_limited || run.check_limits().is_err(), "{run:?}");
+        }
+    }
+    if let Some(answer) = decode::bench_answer(text) {
+        let copy = decode::bench_answer(&String::from_utf8_lossy(&protocol::line(&answer)));
+        assert_eq!(copy, Some(answer));
+    }
 }
 
 /// Asserts that a request is granted for one side at most, and that it survives a round trip.
@@ -255,6 +276,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
         json!({"user": "ada"}),
+        json!({
+            "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
+            "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],
+        }),
+        json!({
+            "kind": "tool", "program": "iperf3", "args": ["-s"], "processes": 1, "placement": null, "time_limit_ms": 9,
+        }),
+        json!({"kind": "ready", "port": 5000, "key": ([9; 32])}),
+        json!({"kind": "slice", "ns": 1_000_000, "bytes": [7, 0]}),
+        json!({"kind": "welcome", "numaio": "1", "nodes": [{"node": 0, "cpus": "0-3", "memory": true}], "interface": null}),
         end,
         progress,
     ].iter().map(line));
@@ -305,6 +336,8 @@ mod tests {
                 || decode::event(seed).is_some()
                 || decode::remote_system(text).is_some()
                 || decode::admission_request(seed).is_some()
+                || decode::bench_request(text).is_some()
+                || decode::bench_answer(text).is_some()
                 || is_granted(Side::Source)
                 || is_granted(Side::Sink)
         };

@@ -1,5 +1,6 @@
 //! Decodes untrusted input as the transfer crate does, without side effects.
 
+use numaio_linux::io::tcp::protocol::{self, Answer, Request};
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
@@ -79,6 +80,16 @@ pub fn greeting(received: &[u8]) -> Result<u16, String> {
     let received: FirstReply<DaemonGreeting> =
         first_reply::receive(&mut stream(received), hello::MAX_LINE_BYTES);
     check_greeting("host:1", Some(received)).and_then(|welcome| welcome).map_err(|error| error.to_string())
+}
+
+/// Decodes a request to a server of `numaio bench net`.
+pub fn bench_request(line: &str) -> Option<Request> {
+    protocol::parse(line).ok()
+}
+
+/// Decodes an answer of a server of `numaio bench net`.
+pub fn bench_answer(line: &str) -> Option<Answer> {
+    protocol::parse(line).ok()
 }
 
 /// A decoded reply of a peer.

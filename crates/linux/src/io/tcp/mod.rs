@@ -1,8 +1,8 @@
 //! TCP streams between two hosts, with threads and buffers placed at both ends.
 //!
 //! The receiving end counts the bytes. [`serve_session`] runs on the other host, and a [`Peer`] is
-//! the client's end of that session. See `protocol` for the messages. Callers open and authenticate
-//! all connections ([`ControlStreams`], [`StreamListener`], [`StreamConnector`]).
+//! the client's end of that session. See [`protocol`] for the messages. Callers open and
+//! authenticate all connections ([`ControlStreams`], [`StreamListener`], [`StreamConnector`]).
 
 mod client;
 mod connections;
@@ -10,7 +10,7 @@ mod control_channel;
 mod interface;
 mod line_connection;
 mod outcome;
-mod protocol;
+pub mod protocol;
 mod session;
 mod slices;
 mod streams;
