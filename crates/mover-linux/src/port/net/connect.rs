@@ -5,7 +5,6 @@ use super::data_stream::DataStream;
 use super::net_error::{opening_error, NetError};
 use super::tcp_tuning;
 use super::ticket::Ticket;
-use super::MAX_STREAMS;
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,10 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
+
+/// Maximum number of connections that are being opened at a time; more than a transfer has, and
+/// fewer than a listener keeps unauthenticated: beyond that it closes the oldest.
+const MOST_CONCURRENT: usize = 40;
 
 /// Attempts per connection: the listener may have closed it in favor of unauthenticated peers.
 const TRIES: u32 = 5;
@@ -59,8 +62,7 @@ struct Opening {
 impl OutgoingConnections {
     /// Starts a number of connections to an address, each within `connect_limit`; or to it and
     /// `others` of the same host in turn. A connection that fails to another address falls back to
-    /// the first. At most [`MAX_STREAMS`] are being opened at a time: a listener closes the oldest
-    /// of too many unauthenticated connections.
+    /// the first.
     #[must_use]
     pub fn start(to: SocketAddr, others: &[SocketAddr], streams: usize, connect_limit: Duration) -> Self {
         let to = [&[to], others].concat();
@@ -68,11 +70,11 @@ impl OutgoingConnections {
             ConnectTarget { to, connect_limit, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
         let target = Arc::new(target);
         let (sender, opened) = channel();
-        for first in 0..streams.min(MAX_STREAMS) {
+        for first in 0..streams.min(MOST_CONCURRENT) {
             let (sender, target) = (sender.clone(), target.clone());
             // A connection without a thread is reported as missing later.
             drop(Builder::new().name("call".to_owned()).spawn(move || {
-                for index in (first..streams).step_by(MAX_STREAMS) {
+                for index in (first..streams).step_by(MOST_CONCURRENT) {
                     let Some(stream) = target.open_stream(index) else { return };
                     if sender.send((index, stream)).is_err() {
                         return;
