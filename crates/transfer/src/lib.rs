@@ -4,7 +4,7 @@
 //! within this host (`local`), with one side on another host ([`remote`], which starts or connects
 //! to a [`peer`]), or between two other hosts. A [`request`] describes it to both sides, and sets
 //! up their directories, threads and buffers ([`placement`]). [`daemon`] serves clients without
-//! ssh.
+//! ssh. [`bench_connections`] opens and authenticates the connections of `numaio bench net`.
 //!
 //! It prints nothing: errors are [`TransferError`] and [`DaemonError`](daemon::DaemonError), a
 //! transfer reports events and notices to an [`Observer`](reporter::Observer), and lines of other

@@ -5,6 +5,7 @@ use crate::support::{CommandOutput, Home, Limited};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
@@ -128,6 +129,13 @@ fn running_server_requires_its_token_once() {
     let peer =
         ["--peer", "localhost", "--port", server.port.as_str(), "--streams", "1", "--direction", "write"];
     home.run(&net(&peer)).failed(2, &["requires a token", "NUMAIO_TOKEN"]);
+    // Unauthenticated peers do not occupy the session, whether they are silent or not.
+    let unauthenticated = [&b""[..], b"GET / HTTP/1.1\r\n\r\n"].map(|bytes| {
+        let port = server.port.parse().expect("a port");
+        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        socket.write_all(bytes).expect("sent");
+        socket
+    });
     let wrong = [&peer[..], &["--token", OTHER_TOKEN]].concat();
     home.run(&net(&wrong)).failed(1, &["the token is not the one", "the server prints"]);
     let truncated = [&peer[..], &["--token", &server.token[..40]]].concat();
@@ -136,6 +144,7 @@ fn running_server_requires_its_token_once() {
     output.failed(2, &["invalid token of 40 characters", "64 hexadecimal digits"]);
     let mut right = home.numaio(&net(&peer));
     CommandOutput::of(right.env("NUMAIO_TOKEN", &server.token).limited_output().expect("numaio")).ok();
+    drop(unauthenticated);
     let again = [&peer[..], &["--token", server.token.as_str()]].concat();
     home.run(&net(&again)).failed(1, &["127.0.0.1", "token"]);
 }
@@ -143,7 +152,7 @@ fn running_server_requires_its_token_once() {
 #[test]
 fn unreachable_peers_and_unknown_devices_are_reported() {
     let home = Home::new();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port().to_string();
     drop(listener);
     let unreachable = ["--peer", "localhost", "--port", &port, "--token", OTHER_TOKEN];

@@ -96,8 +96,8 @@ pub enum DiskOrder {
 /// The peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TcpPath {
-    /// Name of the session with the peer: its host, or `192.0.2.7:5201` or `[2001:db8::1]:5201` for a
-    /// manually started server.
+    /// Name of the session with the peer: its host, or `192.0.2.7:5201` or `[2001:db8::1]:5201` for
+    /// a manually started server.
     pub peer: String,
     /// CPUs and memory node of the peer's streams; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -257,8 +257,8 @@ fn refused(what: &str, error: &io::Error) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
-/// Removes timeouts, since shutdown ends blocked calls, and restores the kernel's default of joining
-/// small messages, which is measured.
+/// Removes timeouts, since shutdown ends blocked calls, and restores the kernel's default of
+/// joining small messages, which is measured.
 fn prepare_socket(socket: &TcpStream) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(false)?;
