@@ -32,7 +32,19 @@ const MARKS: [(&str, &str); 10] = [
     ("/containerd/", "containerd"),
 ];
 
+/// Mount points of LXC, LXD and Incus.
+const LXC_POINTS: [&str; 4] = ["/dev/.lxc", "/dev/.lxd-mounts", "/dev/lxd", "/dev/incus"];
+
 impl Surroundings {
+    /// Selects a remedy: for the machine itself, or for whoever provides the virtual machine.
+    pub(crate) fn remedy<'a>(&self, of_machine: &'a str, of_guest: &'a str) -> &'a str {
+        if self.virtual_machine {
+            of_guest
+        } else {
+            of_machine
+        }
+    }
+
     /// Reads the surroundings; `features` are the CPU features of /proc/cpuinfo.
     pub fn read(root: &dyn Sysfs, features: &[String]) -> Self {
         Self { virtual_machine: virtual_machine(root, features), container: container(root) }
@@ -52,18 +64,15 @@ fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
 
 /// Returns the container runtime.
 ///
-/// Sources are the variable `container` of init (<https://systemd.io/CONTAINER_INTERFACE>), the
-/// control group, and the mounts that runtimes add: lxcfs, and files such as /etc/hosts from their
-/// own directories.
+/// Sources are the control group, and the mounts that runtimes add: lxcfs, directories below /dev,
+/// and files such as /etc/hosts from their own directories. The environment of init would also
+/// name the runtime, but it contains secrets, which must not get into recordings.
 fn container(root: &dyn Sysfs) -> Option<String> {
-    let environment = root.optional("/proc/1/environ").unwrap_or_default();
-    let named = environment.split('\0').find_map(|variable| variable.strip_prefix("container="));
-    if let Some(name) = named.filter(|name| !name.is_empty() && *name != "oci") {
-        return Some(name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(32).collect());
-    }
     let cgroup = root.optional("/proc/self/cgroup").unwrap_or_default();
     let mounts = root.optional("/proc/self/mountinfo").unwrap_or_default();
-    if mounts.lines().any(|line| line.contains(" - fuse.lxcfs ")) {
+    let point = |line: &str| line.split(' ').nth(4).unwrap_or_default().to_owned();
+    let is_lxc = |line: &str| line.contains(" - fuse.lxcfs ") || LXC_POINTS.contains(&point(line).as_str());
+    if mounts.lines().any(is_lxc) {
         return Some("lxc".to_owned());
     }
     // On the host, mounts of containers are visible below the runtime's directory; inside, only
@@ -100,7 +109,8 @@ mod tests {
         let cgroup = "/proc/self/cgroup";
         let mounts = "/proc/self/mountinfo";
         assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("/proc/1/environ", "TERM=x\0container=lxc\0")]).as_deref(), Some("lxc"));
+        let incus = "9 8 0:50 / /dev/incus rw - tmpfs tmpfs rw\n";
+        assert_eq!(of(&[(mounts, incus)]).as_deref(), Some("lxc"));
         assert_eq!(of(&[(cgroup, "0::/system.slice/docker-5f.scope\n")]).as_deref(), Some("docker"));
         let pod = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope\n";
         assert_eq!(of(&[(cgroup, pod)]).as_deref(), Some("kubernetes"));

@@ -137,7 +137,12 @@ pub(crate) fn surroundings(surroundings: &Surroundings) -> Option<String> {
 /// Lists unusual properties of a node: kind of memory, no CPUs, no memory, not allowed.
 pub(crate) fn node_notes(node: &Node) -> Vec<String> {
     let mut notes = Vec::new();
-    notes.extend(node.memory_kind.as_deref().filter(|kind| *kind != "DRAM").map(short));
+    if let Some(kind) = node.memory_kind.as_deref().filter(|kind| *kind != "DRAM") {
+        let source = node.memory_kind_source.as_deref();
+        // The driver of a GPU is the only source for its memory.
+        let source = source.filter(|_| kind != "GPU").map(|source| format!(" (by {})", short(source)));
+        notes.push(short(kind) + &source.unwrap_or_default());
+    }
     if node.cpus.is_empty() {
         notes.push("no CPUs".to_owned());
     }

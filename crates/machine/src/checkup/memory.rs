@@ -3,6 +3,7 @@
 use super::symptom::{Effect, Fix, Symptom};
 use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
+use crate::interleave;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::{HugePages, Node, Topology};
@@ -23,7 +24,8 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
         return Vec::new();
     }
     let of_nodes = topology.nodes.iter().filter_map(|node| spills(root, topology, node));
-    let of_machine = [demotion(root, topology), uneven(topology)].into_iter().flatten();
+    let of_machine = [demotion(root, topology), uneven(topology), interleave_weights(root, topology)];
+    let of_machine = of_machine.into_iter().flatten();
     memory_only(topology).into_iter().chain(of_machine).chain(of_nodes).chain(huge_pages(topology)).collect()
 }
 
@@ -107,6 +109,56 @@ fn demotion(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
     })
 }
 
+/// Reports weights of interleaving that ignore the bandwidths of unlike nodes
+/// (`Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
+fn interleave_weights(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> {
+    let interleave = interleave::read(root)?;
+    let data = topology.data_nodes();
+    let weights: BTreeSet<u32> = interleave
+        .weights
+        .iter()
+        .filter(|(node, _)| data.contains(**node))
+        .map(|(_, weight)| *weight)
+        .collect();
+    let unlike = !memory_nodes(topology).intersection(&data).is_empty();
+    if !unlike || weights.len() != 1 {
+        return None;
+    }
+    let (is, remedy, fix) = match interleave.automatic.zip(interleave::automatic_path(root)) {
+        Some((false, path)) => (
+            "the kernel's own weights are off",
+            "Set measured weights with numaio export --format weights --apply, or turn on the kernel's own, from HMAT.",
+            Fix::one(format!("echo 1 > {path}"), format!("echo 0 > {path}")),
+        ),
+        Some((true, _)) => (
+            "the kernel knows no bandwidths (HMAT) to derive them from",
+            "Set measured weights with numaio export --format weights --apply.",
+            Fix::none(),
+        ),
+        None => (
+            "nothing has set them",
+            "Set measured weights with numaio export --format weights --apply.",
+            Fix::none(),
+        ),
+    };
+    Some(Symptom {
+        finding: Finding::new(
+            Severity::Note,
+            "interleave-weights-equal",
+            "machine",
+            format!(
+                "Weighted interleave gives every node as many pages, although their memory differs: {is}."
+            ),
+            format!("{}/node*: equal", interleave::FOLDER),
+            remedy,
+        ),
+        device: None,
+        target: None,
+        effect: Effect::Unquantified("measure each node's memory with numaio stream".to_owned()),
+        fix,
+    })
+}
+
 /// Reports very different memory sizes of nodes with CPUs, a sign of empty memory channels.
 fn uneven(topology: &Topology) -> Option<Symptom> {
     let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
@@ -119,14 +171,18 @@ fn uneven(topology: &Topology) -> Option<Symptom> {
             "memory-uneven",
             format!("node {}", least.id),
             format!(
-                "Node {} has {} of memory and node {} has {}: empty memory channels provide no bandwidth.",
+                "Node {} has {} of memory and node {} has {}{}.",
                 least.id,
                 format_size(bytes(least)),
                 most.id,
-                format_size(bytes(most))
+                format_size(bytes(most)),
+                topology.surroundings.remedy(": empty memory channels provide no bandwidth", "")
             ),
             [least, most].map(|it| format!("/sys/devices/system/node/node{}/meminfo", it.id)).join(", "),
-            "Populate all memory channels of every socket equally.",
+            topology.surroundings.remedy(
+                "Populate all memory channels of every socket equally.",
+                "None if intended; else give the guest's nodes equal memory (<cell> in libvirt, -numa node in QEMU).",
+            ),
         ),
         device: None,
         target: None,

@@ -7,8 +7,10 @@ mod confinement;
 mod findings;
 mod iommu;
 mod memory;
+mod multipath;
 mod processors;
 mod programs;
+mod resctrl;
 mod settings;
 mod shell;
 mod stacks;
@@ -32,5 +34,17 @@ pub fn check(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> 
     found.extend(steering::symptoms(root, topology));
     found.extend(iommu::symptoms(root, topology));
     found.extend(confinement::symptoms(topology));
+    found.extend(multipath::symptoms(root, topology));
+    found.extend(resctrl::symptoms(root));
+    if topology.surroundings.container.is_some() {
+        found.iter_mut().for_each(on_the_host);
+    }
     found
+}
+
+/// Adds to a remedy with commands that they are for the host: a container may not change the kernel.
+fn on_the_host(symptom: &mut Symptom) {
+    if !symptom.fix.commands.is_empty() {
+        symptom.finding.remedy = format!("On the container's host: {}", symptom.finding.remedy);
+    }
 }

@@ -68,10 +68,10 @@ fn spanning(topology: &Topology) -> Option<Finding> {
     let nodes: NodeSet = topology.nodes.iter().filter(several).map(|node| node.id).collect();
     let first = topology.node(nodes.first()?)?;
     let packages: Vec<String> = first.packages.iter().map(ToString::to_string).collect();
-    let remedy = match topology.surroundings.virtual_machine {
-        true => "Give the guest sockets that match its nodes (<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU).",
-        false => "Update the firmware; until then, trust measurements of nodes, not their packages.",
-    };
+    let remedy = topology.surroundings.remedy(
+        "Update the firmware; until then, trust measurements of nodes, not their packages.",
+        "Give the guest sockets that match its nodes (<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU).",
+    );
     Some(Finding::new(
         Severity::Warning,
         "node-spans-packages",

@@ -8,6 +8,7 @@
 
 use crate::devices::{Device, DeviceKind, PciAddress, PcieLink, Sriov};
 use crate::finding::{Finding, Severity};
+use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, HashMap};
 
 const RULE: &str = "pcie-link-degraded";
@@ -28,16 +29,28 @@ struct Hop<'a> {
 }
 
 /// Reports devices behind a link that is slower than its capability or than the device.
-pub(super) fn degraded(devices: &[Device]) -> Vec<Finding> {
+///
+/// The registers of a Thunderbolt or USB4 tunnel are virtual: they report the slowest speed whatever
+/// the tunnel carries (USB4 2.0, section 11.1). Links below an external port are left out.
+pub(super) fn degraded(root: &dyn Sysfs, devices: &[Device]) -> Vec<Finding> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);
     let physical = devices.iter().filter(|device| is_physical(device));
     physical
+        .filter(|device| !is_tunneled(root, device))
         .filter_map(|device| {
             let found = degraded_of(device, &by_address, &users)?;
             Some(Finding { subject: device.distinct_name(devices), ..found })
         })
         .collect()
+}
+
+/// Returns whether the device is below an external port
+/// (`Documentation/ABI/testing/sysfs-bus-pci`, `removable`) and reports the speed of a tunnel.
+fn is_tunneled(root: &dyn Sysfs, device: &Device) -> bool {
+    const TUNNEL_GT_PER_S: f64 = 2.5;
+    device.link.is_some_and(|link| link.gt_per_s <= TUNNEL_GT_PER_S)
+        && root.optional(&format!("{}/removable", device.path)).as_deref() == Some("removable")
 }
 
 fn degraded_of(device: &Device, by_address: &ByAddress, users: &Users) -> Option<Finding> {

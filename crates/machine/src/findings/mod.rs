@@ -33,7 +33,7 @@ pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> V
     let mut found = layout::find(root, topology);
     // A hypervisor emulates the ports above a device and hides its slot.
     if !conditions.virtual_machine {
-        found.extend(links::degraded(&topology.devices));
+        found.extend(links::degraded(root, &topology.devices));
         found.extend(links::shared(&topology.devices));
     }
     found.extend(nodes::unknown(topology));

@@ -20,11 +20,11 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical
         .filter(|device| device.locality.node.is_none())
-        .map(|device| unknown_of(device, &topology.devices))
+        .map(|device| unknown_of(device, topology))
         .collect()
 }
 
-fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
+fn unknown_of(device: &Device, topology: &Topology) -> Finding {
     let name = device.name();
     let (what, evidence) = match device.locality.source {
         LocalitySource::AbsentNode => (
@@ -42,10 +42,16 @@ fn unknown_of(device: &Device, devices: &[Device]) -> Finding {
     Finding {
         severity: Severity::Warning,
         rule: "device-node-unknown".into(),
-        subject: device.distinct_name(devices),
+        subject: device.distinct_name(&topology.devices),
         what,
         evidence,
-        remedy: "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node."
+        remedy: topology
+            .surroundings
+            .remedy(
+                "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node.",
+                "Attach the device to a pcie-expander-bus of its node (<controller model='pcie-expander-bus'> with \
+                 <target><node> in libvirt, -device pxb-pcie,numa_node=N in QEMU), or measure it from every node.",
+            )
             .into(),
     }
 }
@@ -79,8 +85,13 @@ fn conflict_of(root: &dyn Sysfs, topology: &Topology, device: &Device) -> Option
             node.id
         ),
         evidence: format!("{}/numa_node: {}; {file}: {local}", device.path, node.id),
-        remedy: "Measure the device from every node with numaio bench; update the firmware (ACPI _PXM of the root \
-                 complex)."
+        remedy: topology
+            .surroundings
+            .remedy(
+                "Measure the device from every node with numaio bench; update the firmware (ACPI _PXM of the root \
+                 complex).",
+                "Measure the device from every node with numaio bench; attach it to a pcie-expander-bus of its node.",
+            )
             .into(),
     })
 }

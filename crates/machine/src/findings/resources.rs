@@ -77,7 +77,10 @@ fn orphans(topology: &Topology) -> Option<Finding> {
             "machine",
             "Some online CPUs belong to no online node; placements exclude them.",
             format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
-            "Set their node online, or update the firmware.",
+            topology.surroundings.remedy(
+                "Set their node online, or update the firmware.",
+                "List every CPU of the guest in a node (cpus= of <cell> in libvirt, -numa node,cpus= in QEMU).",
+            ),
         )
     })
 }

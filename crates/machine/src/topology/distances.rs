@@ -45,7 +45,7 @@ fn parse_row(text: &str, nodes: usize) -> Option<Vec<u32>> {
 }
 
 fn broken(severity: Severity, what: &str, evidence: String) -> Finding {
-    let remedy = "Nothing if measurements are at hand; else look for a firmware update with a right SLIT.";
+    let remedy = "None if numaio model --all measured the machine; else a firmware, or a hypervisor, that reports them.";
     Finding::new(severity, "distances-broken", "machine", what, evidence, remedy)
 }
 

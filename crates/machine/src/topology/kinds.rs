@@ -1,61 +1,112 @@
 //! Kinds of memory, as far as the kernel reports them.
 
 use super::files::{numbered, set_of, NODES};
-use super::parts::Node;
+use super::parts::{Access, Node};
 use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 
+/// Ratio of bandwidths from which memory is another kind than the memory of CPUs.
+const FASTER: f64 = 1.5;
+
+/// A kind of memory and what identifies it.
+type Kind = (&'static str, String);
+
 /// Sources that identify kinds of memory.
 struct Evidence {
     gpu: NodeSet,
-    dax: BTreeMap<NodeId, &'static str>,
-    faster: NodeSet,
-    cxl_blocks: Vec<u64>,
+    /// Highest read bandwidth of a node with CPUs from itself, by HMAT.
+    of_cpus_bytes_per_s: Option<f64>,
+    /// Nodes in a faster tier than the memory of all CPUs, with the tier's name.
+    faster: BTreeMap<NodeId, String>,
+    dax: BTreeMap<NodeId, (&'static str, String)>,
+    cxl_blocks: Vec<(u64, String)>,
     only_ddr: bool,
 }
 
-/// Sets the kind of memory where the kernel reports it:
+/// Sets the kind of memory where the kernel reports it, and the source:
 ///
 /// - `GPU`: the NVIDIA driver names the node as its memory (`numa_status` of the GPU);
-/// - `PMEM`, `CXL`: a node without CPUs is the target of a dax device below an NVDIMM bus or a CXL
-///   decoder (`Documentation/ABI/testing/sysfs-bus-dax`), or a CXL region lies in its memory
+/// - `HBM`: memory without CPUs whose bandwidth in HMAT is at least 1.5 times that of the memory of
+///   CPUs, or which is in a faster tier
+///   (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`);
+/// - `PMEM`, `CXL`: it is the target of a dax device below an NVDIMM bus or a CXL decoder
+///   (`Documentation/ABI/testing/sysfs-bus-dax`), or a CXL region lies in it
 ///   (`Documentation/ABI/testing/sysfs-bus-cxl`);
-/// - `HBM`: it is the target of specific-purpose memory (`hmem`), and in a faster tier than the
-///   memory of CPUs (`Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers`);
-/// - `DRAM`: a node with CPUs, no memory-side cache, and every module of the machine is DDR by EDAC
-///   (`Documentation/admin-guide/ras.rst`).
+/// - `DRAM`: a node with CPUs beside HBM, or without a memory-side cache on a machine whose modules
+///   all are DDR by EDAC (`Documentation/admin-guide/ras.rst`).
 pub(super) fn fill(root: &dyn Sysfs, gpu: &BTreeMap<NodeId, NodeSet>, nodes: &mut [Node]) {
     let evidence = Evidence {
         gpu: gpu.keys().copied().collect(),
-        dax: dax_targets(root),
+        of_cpus_bytes_per_s: of_cpus(nodes),
         faster: faster_nodes(root, nodes),
+        dax: dax_targets(root),
         cxl_blocks: cxl_blocks(root),
         only_ddr: only_ddr(root),
     };
-    for node in nodes.iter_mut().filter(|node| node.memory.is_some()) {
-        node.memory_kind = evidence.kind(root, node).map(str::to_owned);
+    let kinds: Vec<Option<Kind>> = nodes.iter().map(|node| evidence.kind(root, node)).collect();
+    let by_hmat =
+        |kind: &Option<Kind>| kind.as_ref().is_some_and(|(kind, by)| *kind == "HBM" && by.starts_with(HMAT));
+    let beside_hbm = kinds.iter().any(by_hmat);
+    for (node, kind) in nodes.iter_mut().zip(kinds) {
+        let is_slower = beside_hbm && !node.cpus.is_empty() && own_bandwidth(node).is_some();
+        let kind = kind.or_else(|| is_slower.then(|| ("DRAM", format!("{HMAT} 0"))));
+        if let Some((kind, source)) = kind.filter(|_| node.memory.is_some()) {
+            (node.memory_kind, node.memory_kind_source) = (Some(kind.to_owned()), Some(source));
+        }
     }
 }
 
+/// Source of a kind by bandwidth, before the number of the access class.
+const HMAT: &str = "HMAT access class";
+
 impl Evidence {
-    fn kind(&self, root: &dyn Sysfs, node: &Node) -> Option<&'static str> {
+    fn kind(&self, root: &dyn Sysfs, node: &Node) -> Option<Kind> {
         if self.gpu.contains(node.id) {
-            return Some("GPU");
+            return Some(("GPU", "NVIDIA driver".to_owned()));
         }
         if !node.cpus.is_empty() {
-            return Some("DRAM").filter(|_| self.only_ddr && node.memory_side_caches.is_empty());
+            let is_dram = self.only_ddr && node.memory_side_caches.is_empty();
+            return is_dram.then(|| ("DRAM", "EDAC".to_owned()));
         }
-        match self.dax.get(&node.id).copied() {
-            Some("SPM") => Some("HBM").filter(|_| self.faster.contains(node.id)),
-            Some(kind) => Some(kind),
+        self.by_bandwidth(node).or_else(|| self.by_tier(node)).or_else(|| self.by_dax(root, node))
+    }
+
+    fn by_bandwidth(&self, node: &Node) -> Option<Kind> {
+        let of_cpus = self.of_cpus_bytes_per_s?;
+        let is_faster = |access: &&Access| access.read_bytes_per_s.is_some_and(|own| own >= of_cpus * FASTER);
+        let access = node.access.iter().rev().find(is_faster)?;
+        Some(("HBM", format!("{HMAT} {}", access.class)))
+    }
+
+    fn by_tier(&self, node: &Node) -> Option<Kind> {
+        self.faster.get(&node.id).map(|tier| ("HBM", tier.clone()))
+    }
+
+    fn by_dax(&self, root: &dyn Sysfs, node: &Node) -> Option<Kind> {
+        match self.dax.get(&node.id) {
+            // Specific-purpose memory can be of any kind.
+            Some(("SPM", _)) => None,
+            Some((kind, name)) => Some((kind, name.clone())),
             None => {
-                let within = |block: &u64| root.exists(&format!("{NODES}/node{}/memory{block}", node.id));
-                Some("CXL").filter(|_| self.cxl_blocks.iter().any(within))
+                let within = |(block, _): &&(u64, String)| {
+                    root.exists(&format!("{NODES}/node{}/memory{block}", node.id))
+                };
+                self.cxl_blocks.iter().find(within).map(|(_, region)| ("CXL", region.clone()))
             }
         }
     }
+}
+
+/// Returns the read bandwidth of a node's memory from its own CPUs.
+fn own_bandwidth(node: &Node) -> Option<f64> {
+    let own = node.access.iter().filter(|access| access.initiators.contains(node.id));
+    own.filter_map(|access| access.read_bytes_per_s).reduce(f64::max)
+}
+
+fn of_cpus(nodes: &[Node]) -> Option<f64> {
+    nodes.iter().filter(|node| !node.cpus.is_empty()).filter_map(own_bandwidth).reduce(f64::max)
 }
 
 /// Returns the memory nodes of NVIDIA GPUs, with the nodes near the GPU's PCI slot, if known.
@@ -84,12 +135,12 @@ fn parse_numa_status(text: &str) -> Option<NodeId> {
     value.trim().parse().ok().map(NodeId)
 }
 
-fn dax_targets(root: &dyn Sysfs) -> BTreeMap<NodeId, &'static str> {
+fn dax_targets(root: &dyn Sysfs) -> BTreeMap<NodeId, (&'static str, String)> {
     const DAX: &str = "/sys/bus/dax/devices";
     let target = |name: String| {
         let device = format!("{DAX}/{name}");
         let node: u32 = root.value(&format!("{device}/target_node")).ok()?;
-        Some((NodeId(node), dax_kind(&root.resolve(&device).ok()?)?))
+        Some((NodeId(node), (dax_kind(&root.resolve(&device).ok()?)?, name)))
     };
     root.names(DAX).into_iter().filter_map(target).collect()
 }
@@ -108,7 +159,7 @@ fn dax_kind(path: &str) -> Option<&'static str> {
 }
 
 /// Returns nodes in a faster tier than all nodes with CPUs; lower numbers are faster.
-fn faster_nodes(root: &dyn Sysfs, nodes: &[Node]) -> NodeSet {
+fn faster_nodes(root: &dyn Sysfs, nodes: &[Node]) -> BTreeMap<NodeId, String> {
     const TIERS: &str = "/sys/devices/virtual/memory_tiering";
     let mut tiers: Vec<(u32, NodeSet)> = Vec::new();
     for name in root.names(TIERS) {
@@ -119,11 +170,14 @@ fn faster_nodes(root: &dyn Sysfs, nodes: &[Node]) -> NodeSet {
         |members: &NodeSet| nodes.iter().any(|node| !node.cpus.is_empty() && members.contains(node.id));
     let first = tiers.iter().filter(|(_, members)| of_cpus(members)).map(|(tier, _)| *tier).min();
     let before = tiers.iter().filter(|(tier, _)| first.is_some_and(|first| *tier < first));
-    before.flat_map(|(_, members)| members.iter()).collect()
+    let named = |(tier, members): &(u32, NodeSet)| {
+        members.iter().map(|node| (node, format!("memory_tier{tier}"))).collect::<Vec<_>>()
+    };
+    before.flat_map(named).collect()
 }
 
-/// Returns the memory blocks in which CXL regions start.
-fn cxl_blocks(root: &dyn Sysfs) -> Vec<u64> {
+/// Returns the memory blocks in which CXL regions start, with the names of the regions.
+fn cxl_blocks(root: &dyn Sysfs) -> Vec<(u64, String)> {
     const CXL: &str = "/sys/bus/cxl/devices";
     let hexadecimal = |path: &str| {
         let text = root.optional(path)?;
@@ -140,7 +194,7 @@ fn cxl_blocks(root: &dyn Sysfs) -> Vec<u64> {
         return Vec::new();
     };
     let start = |region: &String| hexadecimal(&format!("{CXL}/{region}/resource"));
-    regions.iter().filter_map(start).map(|start| start / block_bytes).collect()
+    regions.iter().filter_map(|region| Some((start(region)? / block_bytes, region.clone()))).collect()
 }
 
 /// Returns whether memory modules are known, and all are DDR.

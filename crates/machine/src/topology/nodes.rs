@@ -7,6 +7,7 @@ use super::parts::{Cpu, Distances, Memory, Node};
 use crate::finding::{Finding, Severity};
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::{CpuSet, NodeSet};
+use crate::surroundings::Surroundings;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn read(
     root: &dyn Sysfs,
     online_cpus: &CpuSet,
+    surroundings: &Surroundings,
     findings: &mut Vec<Finding>,
 ) -> (Vec<Node>, NodeSet) {
     let directories: NodeSet =
@@ -33,8 +35,15 @@ pub(super) fn read(
     let online = online.unwrap_or(directories);
     let offline = reported("possible").unwrap_or_default().difference(&online);
     let mut claimed = BTreeMap::new();
-    let mut nodes: Vec<Node> =
-        online.iter().map(|id| node(root, id, online_cpus, &mut claimed, findings)).collect();
+    let mut nodes: Vec<Node> = Vec::new();
+    for id in online.iter() {
+        let (node, taken) = node(root, id, online_cpus, &claimed);
+        if !taken.is_empty() {
+            findings.push(overlap(id, &taken, &claimed, surroundings));
+        }
+        claimed.extend(node.cpus.iter().map(|cpu| (cpu, id)));
+        nodes.push(node);
+    }
     if let [only] = nodes.as_mut_slice() {
         only.memory = only.memory.or_else(|| meminfo(root, "/proc/meminfo"));
     }
@@ -62,49 +71,54 @@ fn empty(id: NodeId) -> Node {
         memory_side_caches: Vec::new(),
         memory_allowed: false,
         memory_kind: None,
+        memory_kind_source: None,
     }
 }
 
+/// Reads a node, and the CPUs in its list that a lower node claimed before.
 fn node(
     root: &dyn Sysfs,
     id: NodeId,
     online_cpus: &CpuSet,
-    claimed: &mut BTreeMap<CpuId, NodeId>,
-    findings: &mut Vec<Finding>,
-) -> Node {
+    claimed: &BTreeMap<CpuId, NodeId>,
+) -> (Node, CpuSet) {
     let directory = format!("{NODES}/node{id}");
     let reported = set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_default();
     // Some kernels also list offline CPUs.
     let reported = reported.intersection(online_cpus);
     let taken: CpuSet = reported.iter().filter(|cpu| claimed.contains_key(cpu)).collect();
-    if !taken.is_empty() {
-        findings.push(overlap(id, &taken, claimed));
-    }
-    let cpus = reported.difference(&taken);
-    claimed.extend(cpus.iter().map(|cpu| (cpu, id)));
-    Node {
-        cpus,
+    let node = Node {
+        cpus: reported.difference(&taken),
         memory: meminfo(root, &format!("{directory}/meminfo")),
         huge_pages: huge_pages(root, &format!("{directory}/hugepages")),
         access: hmat::access(root, id),
         memory_side_caches: hmat::memory_side_caches(root, id),
         ..empty(id)
-    }
+    };
+    (node, taken)
 }
 
 fn meminfo(root: &dyn Sysfs, path: &str) -> Option<Memory> {
     parse_meminfo(&root.optional(path)?).filter(|memory| memory.total_bytes > 0)
 }
 
-fn overlap(id: NodeId, taken: &CpuSet, claimed: &BTreeMap<CpuId, NodeId>) -> Finding {
+fn overlap(
+    id: NodeId,
+    taken: &CpuSet,
+    claimed: &BTreeMap<CpuId, NodeId>,
+    surroundings: &Surroundings,
+) -> Finding {
     let owners: NodeSet = taken.iter().filter_map(|cpu| claimed.get(&cpu).copied()).collect();
     Finding::new(
         Severity::Problem,
         "overlapping-cpus",
         format!("node {id}"),
-        "The firmware assigns CPUs to several nodes; numaio counts them for the lowest node.",
+        "CPUs belong to several nodes; numaio counts them for the lowest node.",
         format!("{NODES}/node{id}/cpulist contains CPUs {taken}, which belong to node {owners}"),
-        "Update the firmware; until then, results for these nodes are unreliable.",
+        surroundings.remedy(
+            "Update the firmware; until then, results for these nodes are unreliable.",
+            "List each CPU of the guest in one node only; until then, results for these nodes are unreliable.",
+        ),
     )
 }
 

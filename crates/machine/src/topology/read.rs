@@ -27,7 +27,8 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
     let mut findings = kernel_findings(root);
     let known = cpus::known(root, &cpuinfo);
-    let (mut nodes, offline_nodes) = nodes::read(root, &known.online, &mut findings);
+    let surroundings = Surroundings::read(root, &cpuinfo.features);
+    let (mut nodes, offline_nodes) = nodes::read(root, &known.online, &surroundings, &mut findings);
     let mut cpus = cpus::read(root, &known, &nodes, &cpuinfo);
     let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     let distances = distances::read(root, &ids, &mut findings);
@@ -44,7 +45,6 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
     for node in &mut nodes {
         node.memory_allowed = confinement.nodes.contains(node.id);
     }
-    let surroundings = Surroundings::read(root, &cpuinfo.features);
     findings.extend(conflicts::find(root, &known, &cpus, &nodes, &surroundings));
     let caches = || {
         // Intel hybrids have a PMU for each kind of core; their /proc/cpuinfo does not distinguish

@@ -455,3 +455,75 @@ fn reports_busy_remote_programs_and_counts_others() {
     assert!(found[1].finding.what.starts_with("2 programs"), "{}", found[1].finding.what);
     assert!(remote_programs(&topology, &[]).is_empty());
 }
+
+/// Linux 6.19 gives devices L3 ways of their own.
+#[test]
+fn reports_limits_and_io_allocation_of_resctrl() {
+    let mut server = server();
+    server
+        .tree
+        .file("/sys/fs/resctrl/schemata", "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n")
+        .file("/sys/fs/resctrl/info/L3/cbm_mask", "7ff\n");
+    assert!(read(&server).iter().all(|it| !it.finding.rule.starts_with("resctrl")), "no limit");
+    server
+        .tree
+        .file("/sys/fs/resctrl/schemata", "    MB:0=100;1=20\n    L3:0=7ff;1=7ff\n")
+        .file("/sys/fs/resctrl/batch/schemata", "MB:0=100;1=100\nL3:0=3;1=7ff\n")
+        .file("/sys/fs/resctrl/info/L3/io_alloc", "disabled\n");
+    let all = read(&server);
+    let limits: Vec<&Symptom> = all.iter().filter(|it| it.finding.rule == "resctrl-limit").collect();
+    assert_eq!(limits.len(), 2, "{limits:?}");
+    assert!(limits[0].finding.what.contains("memory bandwidth to 20 %"), "{:?}", limits[0]);
+    assert_eq!(limits[0].finding.severity, Severity::Warning);
+    assert!(limits[1].finding.what.contains("L3 cache to 2 of 11 ways of group batch"), "{:?}", limits[1]);
+    let allocation = only(all, "resctrl-io-alloc");
+    assert_eq!(allocation.fix.commands, ["echo 1 > /sys/fs/resctrl/info/L3/io_alloc"]);
+}
+
+#[test]
+fn reports_multipath_drives_that_cross_nodes() {
+    let mut server = server();
+    let mut topology = two_sockets();
+    topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
+    topology.devices.truncate(2);
+    for (index, device) in topology.devices.iter_mut().enumerate() {
+        device.locality.node = Some(NodeId(index as u32));
+        device.names.push(format!("nvme{index}"));
+        server.tree.dir(&format!("/sys/class/nvme-subsystem/nvme-subsys0/nvme{index}"));
+    }
+    let read = |server: &Server| check(&server.tree, &topology, &Conditions::default());
+    let policy = "/sys/class/nvme-subsystem/nvme-subsys0/iopolicy";
+    server.tree.file(policy, "numa\n");
+    assert!(read(&server).iter().all(|it| it.finding.rule != "nvme-iopolicy"), "the nearest controller");
+    server.tree.file(policy, "round-robin\n");
+    let symptom = only(read(&server), "nvme-iopolicy");
+    assert_eq!(symptom.fix.commands, [format!("echo numa > {policy}")]);
+    assert_eq!(symptom.fix.undo, [format!("echo round-robin > {policy}")]);
+}
+
+/// Grace, POWER9: numaio's own commands leave memory of GPUs out, and the finding does not contradict
+/// them.
+#[test]
+fn memory_of_gpus_is_not_for_interleaving() {
+    let (server, mut topology) = (server(), two_sockets());
+    let remedy = |topology: &Topology| {
+        only(check(&server.tree, topology, &Conditions::default()), "memory-only-node").finding.remedy
+    };
+    topology.nodes[1].cpus = CpuSet::new();
+    assert!(remedy(&topology).contains("--format weights"), "{}", remedy(&topology));
+    topology.nodes[1].memory_kind = Some("GPU".to_owned());
+    assert!(!remedy(&topology).contains("--format weights"), "{}", remedy(&topology));
+}
+
+#[test]
+fn remedies_in_a_container_are_for_its_host() {
+    let mut server = server();
+    server.tree.file("/proc/sys/vm/zone_reclaim_mode", "1\n");
+    let mut topology = two_sockets();
+    let remedy = |topology: &Topology| {
+        only(check(&server.tree, topology, &Conditions::default()), "zone-reclaim").finding.remedy
+    };
+    assert!(remedy(&topology).starts_with("Turn it off"), "{}", remedy(&topology));
+    topology.surroundings.container = Some("docker".to_owned());
+    assert!(remedy(&topology).starts_with("On the container's host: "), "{}", remedy(&topology));
+}

@@ -110,7 +110,8 @@ fn memory_of_nodes_is_compared_with_that_of_the_machine() {
     tree.file("/proc/meminfo", "MemTotal: 4194304 kB\n");
     assert_eq!(one(&tree, "memory-conflict").severity, Severity::Warning);
     // lxcfs shows the memory limit.
-    tree.file("/proc/meminfo", "MemTotal: 262144 kB\n").file("/proc/1/environ", "container=lxc\0");
+    tree.file("/proc/meminfo", "MemTotal: 262144 kB\n")
+        .file("/proc/self/mountinfo", "9 8 0:50 / /dev/lxd rw - tmpfs tmpfs rw\n");
     assert_eq!(one(&tree, "memory-conflict").severity, Severity::Note);
 }
 
@@ -289,4 +290,42 @@ fn conflicting_locality_of_a_device_is_reported() {
     none(&tree, "device-locality-conflict");
     tree.file(&format!("{device}/local_cpulist"), "0-1\n");
     assert!(one(&tree, "device-locality-conflict").what.contains("CPUs 0-1"));
+}
+
+/// HMAT comes first, then memory tiers, then DAX; the source is named.
+#[test]
+fn memory_kinds_name_their_source() {
+    let mut tree = machine(1, 4);
+    tree.file(&format!("{NODES}/online"), "0-3\n");
+    for node in 1..4 {
+        tree.file(&format!("{NODES}/node{node}/cpulist"), "\n")
+            .file(&format!("{NODES}/node{node}/meminfo"), format!("Node {node} MemTotal: 1048576 kB\n"));
+    }
+    let kinds = |tree: &Tree| -> Vec<Option<(String, String)>> {
+        let machine = discover(tree);
+        machine
+            .nodes
+            .iter()
+            .map(|node| node.memory_kind.clone().zip(node.memory_kind_source.clone()))
+            .collect()
+    };
+    let kind = |kind: &str, source: &str| Some((kind.to_owned(), source.to_owned()));
+    assert_eq!(kinds(&tree), [None, None, None, None]);
+    let dax = "/sys/devices/platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0/dax0.0";
+    tree.file(&format!("{dax}/target_node"), "3\n").link("/sys/bus/dax/devices/dax0.0", dax);
+    tree.file("/sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0\n")
+        .file("/sys/devices/virtual/memory_tiering/memory_tier2/nodelist", "2\n");
+    assert_eq!(kinds(&tree)[1..], [None, kind("HBM", "memory_tier2"), kind("CXL", "dax0.0")]);
+    for (node, megabytes) in [(0, "200000"), (1, "800000"), (3, "60000")] {
+        let initiators = format!("{NODES}/node{node}/access1/initiators");
+        tree.file(&format!("{initiators}/read_bandwidth"), megabytes)
+            .link(&format!("{initiators}/node0"), "../../../node0");
+    }
+    let all = [
+        kind("DRAM", "HMAT access class 0"),
+        kind("HBM", "HMAT access class 1"),
+        kind("HBM", "memory_tier2"),
+        kind("CXL", "dax0.0"),
+    ];
+    assert_eq!(kinds(&tree), all);
 }

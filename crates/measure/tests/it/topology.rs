@@ -16,6 +16,7 @@ pub fn topology() -> Topology {
         memory_side_caches: Vec::new(),
         memory_allowed: true,
         memory_kind: None,
+        memory_kind_source: None,
     };
     let cpu = |id: u32| Cpu {
         id: CpuId(id),

@@ -34,6 +34,7 @@ pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
         memory_side_caches: Vec::new(),
         memory_allowed: true,
         memory_kind: None,
+        memory_kind_source: None,
     };
     let distance = |from: u32, to: u32| match (from == to, from / 2 == to / 2) {
         (true, _) => 10,

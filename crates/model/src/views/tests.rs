@@ -105,6 +105,7 @@ fn memory_node(id: u32, access: Vec<Access>) -> Node {
         memory_side_caches: Vec::new(),
         memory_allowed: true,
         memory_kind: None,
+        memory_kind_source: None,
     }
 }
 

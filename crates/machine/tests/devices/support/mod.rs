@@ -26,6 +26,7 @@ pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
             memory_side_caches: Vec::new(),
             memory_allowed: true,
             memory_kind: None,
+            memory_kind_source: None,
         }
     };
     let mut cpus: Vec<Cpu> = Vec::new();
