@@ -1,5 +1,6 @@
 //! `numaio near`, `doctor` and `export` at the command line.
 
+mod consistency;
 mod doctor;
 mod export;
 mod hwloc_corpus;
