@@ -20,8 +20,17 @@ const MAX_ABREAST: usize = 5;
 /// Minimum and maximum width of cards.
 const CARD_WIDTHS: (i32, i32) = (150, 290);
 
+/// What the sizes of cards, stacks and frames depend on.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Width of all cards.
+    card: i32,
+    /// Whether all cards are in one stack, for screens as narrow as a phone's.
+    single_stack: bool,
+}
+
 /// Returns the width of all cards: that of the widest one.
-pub(super) fn card_width(blocks: &[Block]) -> i32 {
+fn card_width(blocks: &[Block]) -> i32 {
     let columns = blocks.iter().flat_map(|block| block.columns.iter().chain(&block.beside));
     let width = |column: &Column| {
         let devices = column.devices.iter().map(|card| card.width() + INDENT);
@@ -31,18 +40,19 @@ pub(super) fn card_width(blocks: &[Block]) -> i32 {
 }
 
 impl Column {
-    fn abreast(&self) -> usize {
-        self.devices.len().div_ceil(MAX_STACKED).clamp(1, MAX_ABREAST)
+    fn abreast(&self, sizes: Sizes) -> usize {
+        let most = if sizes.single_stack { 1 } else { MAX_ABREAST };
+        self.devices.len().div_ceil(MAX_STACKED).clamp(1, most)
     }
 
-    fn width(&self, card: i32) -> i32 {
-        self.abreast() as i32 * (card + GAP) - GAP
+    fn width(&self, sizes: Sizes) -> i32 {
+        self.abreast(sizes) as i32 * (sizes.card + GAP) - GAP
     }
 
-    fn height(&self) -> i32 {
+    fn height(&self, sizes: Sizes) -> i32 {
         let cards = self
             .devices
-            .chunks(self.per_stack())
+            .chunks(self.per_stack(sizes))
             .map(|stack| stack.iter().map(|device| device.height() + GAP).sum::<i32>());
         self.node_height() + cards.max().unwrap_or(0) - if self.node.is_none() { GAP } else { 0 }
     }
@@ -51,14 +61,14 @@ impl Column {
         self.node.as_ref().map_or(0, Card::height)
     }
 
-    fn per_stack(&self) -> usize {
-        self.devices.len().div_ceil(self.abreast()).max(1)
+    fn per_stack(&self, sizes: Sizes) -> usize {
+        self.devices.len().div_ceil(self.abreast(sizes)).max(1)
     }
 
     /// Draws the node with its devices below it, connected by wires.
-    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, card: i32) {
-        let wired = self.node.is_some();
-        for (index, stack) in self.devices.chunks(self.per_stack()).enumerate() {
+    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, sizes: Sizes) {
+        let (card, wired) = (sizes.card, self.node.is_some());
+        for (index, stack) in self.devices.chunks(self.per_stack(sizes)).enumerate() {
             let left = x + index as i32 * (card + GAP);
             let mut top = y + if wired { self.node_height() + GAP } else { 0 };
             for device in stack {
@@ -75,113 +85,135 @@ impl Column {
             }
         }
         if let Some(node) = &self.node {
-            node.draw(canvas, Area { x, y, width: self.width(card), height: node.height() });
+            node.draw(canvas, Area { x, y, width: self.width(sizes), height: node.height() });
         }
     }
 }
 
 impl Block {
     /// Returns the number of nodes of a package side by side.
-    fn abreast(&self) -> usize {
+    fn abreast(&self, sizes: Sizes) -> usize {
         match self.columns.len() {
+            _ if sizes.single_stack => 1,
             n if n <= 3 => n.max(1),
             n => n.isqrt() + usize::from(n.isqrt() * n.isqrt() < n),
         }
     }
 
     /// Distributes nodes over stacks, each on the lowest stack so far.
-    fn stacks(&self) -> Vec<Vec<&Column>> {
-        let mut stacks: Vec<(i32, Vec<&Column>)> = vec![(0, Vec::new()); self.abreast()];
+    fn stacks(&self, sizes: Sizes) -> Vec<Vec<&Column>> {
+        let mut stacks: Vec<(i32, Vec<&Column>)> = vec![(0, Vec::new()); self.abreast(sizes)];
         for column in &self.columns {
             // Among equally low stacks, the leftmost.
             if let Some((height, stack)) = stacks.iter_mut().min_by_key(|(height, _)| *height) {
-                *height += column.height() + GAP;
+                *height += column.height(sizes) + GAP;
                 stack.push(column);
             }
         }
         stacks.into_iter().map(|(_, stack)| stack).collect()
     }
 
-    fn frame(&self, card: i32) -> (i32, i32) {
-        let stacks = self.stacks();
-        let width = stacks.iter().map(|stack| stack_width(stack, card) + GAP).sum::<i32>() - GAP;
+    fn frame(&self, sizes: Sizes) -> (i32, i32) {
+        let stacks = self.stacks(sizes);
+        let width = stacks.iter().map(|stack| stack_width(stack, sizes) + GAP).sum::<i32>() - GAP;
         let stack_height =
-            |stack: &Vec<&Column>| stack.iter().map(|column| column.height() + GAP).sum::<i32>();
+            |stack: &Vec<&Column>| stack.iter().map(|column| column.height(sizes) + GAP).sum::<i32>();
         let height = stacks.iter().map(stack_height).max().unwrap_or(0) - GAP;
         let title = text_width(&self.title, 13, true);
         (width.max(title) + 2 * PADDING, TITLE + height + 2 * PADDING)
     }
 
+    /// Returns the position of the first node beside the package, relative to the frame's.
+    fn beside_position(&self, sizes: Sizes) -> (i32, i32) {
+        let (width, height) = self.frame(sizes);
+        if sizes.single_stack {
+            (INDENT, height + GAP)
+        } else {
+            (width + BESIDE, PADDING + TITLE)
+        }
+    }
+
     /// Returns width and height, with the nodes beside the package.
-    fn size(&self, card: i32) -> (i32, i32) {
-        let (width, height) = self.frame(card);
-        let beside = self.beside.iter().map(|column| column.width(card)).max();
-        let below = self.beside.iter().map(|column| column.height() + GAP).sum::<i32>() + PADDING + TITLE;
-        (
-            width + beside.map_or(0, |beside| beside + BESIDE),
-            height.max(if beside.is_some() { below } else { 0 }),
-        )
+    fn size(&self, sizes: Sizes) -> (i32, i32) {
+        let (width, height) = self.frame(sizes);
+        let Some(beside) = self.beside.iter().map(|column| column.width(sizes)).max() else {
+            return (width, height);
+        };
+        let (left, top) = self.beside_position(sizes);
+        let bottom = top + self.beside.iter().map(|column| column.height(sizes) + GAP).sum::<i32>();
+        (width.max(left + beside), height.max(bottom))
     }
 
     /// Draws the block in a row of the given height.
-    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, height: i32, card: i32) {
-        let (width, _) = self.frame(card);
+    fn draw(&self, canvas: &mut Canvas, x: i32, y: i32, height: i32, sizes: Sizes) {
+        let (width, own_height) = self.frame(sizes);
+        let height = if sizes.single_stack { own_height } else { height };
         canvas.rect("frame", Area { x, y, width, height });
         canvas.text("name", x + PADDING, y + PADDING + 9, &self.title);
         let mut left = x + PADDING;
-        for stack in self.stacks() {
+        for stack in self.stacks(sizes) {
             let mut top = y + PADDING + TITLE;
             for column in &stack {
-                column.draw(canvas, left, top, card);
-                top += column.height() + GAP;
+                column.draw(canvas, left, top, sizes);
+                top += column.height(sizes) + GAP;
             }
-            left += stack_width(&stack, card) + GAP;
+            left += stack_width(&stack, sizes) + GAP;
         }
-        let mut top = y + PADDING + TITLE;
+        let (left, top) = self.beside_position(sizes);
+        let (left, mut top) = (x + left, y + top);
         for column in &self.beside {
-            let (from, to) = (x + width, x + width + BESIDE);
             let middle = top + column.node_height() / 2;
-            canvas.path("far", &format!("M{from} {middle}H{to}"));
-            column.draw(canvas, to, top, card);
-            top += column.height() + GAP;
+            let wire = match sizes.single_stack {
+                true => format!("M{} {}V{middle}H{left}", x + 9, y + height),
+                false => format!("M{} {middle}H{left}", x + width),
+            };
+            canvas.path("far", &wire);
+            column.draw(canvas, left, top, sizes);
+            top += column.height(sizes) + GAP;
         }
     }
 }
 
-fn stack_width(stack: &[&Column], card: i32) -> i32 {
-    stack.iter().map(|column| column.width(card)).max().unwrap_or(0)
+fn stack_width(stack: &[&Column], sizes: Sizes) -> i32 {
+    stack.iter().map(|column| column.width(sizes)).max().unwrap_or(0)
 }
 
 /// Blocks arranged in rows.
 pub(super) struct Rows<'b> {
     rows: Vec<Vec<&'b Block>>,
-    card: i32,
+    sizes: Sizes,
 }
 
 impl<'b> Rows<'b> {
     /// Arranges blocks in rows for an aspect ratio of about 3:2.
     pub(super) fn new(blocks: &'b [Block]) -> Self {
-        let card = card_width(blocks);
-        let in_rows = |abreast: usize| Self {
-            rows: blocks.chunks(abreast).map(|row| row.iter().collect()).collect(),
-            card,
-        };
+        let sizes = Sizes { card: card_width(blocks), single_stack: false };
+        let in_rows = |abreast: usize| Self::in_rows(blocks, abreast, sizes);
         let skew = |rows: &Self| {
             let (width, height) = rows.size();
             (f64::from(width) / f64::from(height.max(1)) / 1.5).ln().abs()
         };
         let all = (1..=blocks.len().max(1)).map(in_rows);
-        all.min_by(|a, b| skew(a).total_cmp(&skew(b))).unwrap_or(Self { rows: Vec::new(), card })
+        all.min_by(|a, b| skew(a).total_cmp(&skew(b))).unwrap_or(Self { rows: Vec::new(), sizes })
+    }
+
+    /// Arranges all cards in one stack, about as wide as a phone's screen.
+    pub(super) fn single_stack(blocks: &'b [Block]) -> Self {
+        Self::in_rows(blocks, 1, Sizes { card: card_width(blocks), single_stack: true })
+    }
+
+    fn in_rows(blocks: &'b [Block], abreast: usize, sizes: Sizes) -> Self {
+        Self { rows: blocks.chunks(abreast).map(|row| row.iter().collect()).collect(), sizes }
     }
 
     fn row_height(&self, row: &[&Block]) -> i32 {
-        row.iter().map(|block| block.size(self.card).1).max().unwrap_or(0)
+        row.iter().map(|block| block.size(self.sizes).1).max().unwrap_or(0)
     }
 
     /// Returns width and height.
     pub(super) fn size(&self) -> (i32, i32) {
         let width = |row: &Vec<&Block>| {
-            row.iter().map(|block| block.size(self.card).0 + 2 * GAP).sum::<i32>() - 2 * GAP
+            row.iter().map(|block| block.size(self.sizes).0 + 2 * GAP).sum::<i32>() - 2 * GAP
         };
         let height = self.rows.iter().map(|row| self.row_height(row) + 2 * GAP).sum::<i32>() - 2 * GAP;
         (self.rows.iter().map(width).max().unwrap_or(0), height.max(0))
@@ -193,8 +225,8 @@ impl<'b> Rows<'b> {
         for row in &self.rows {
             let mut left = x;
             for block in row {
-                block.draw(canvas, left, top, self.row_height(row), self.card);
-                left += block.size(self.card).0 + 2 * GAP;
+                block.draw(canvas, left, top, self.row_height(row), self.sizes);
+                left += block.size(self.sizes).0 + 2 * GAP;
             }
             top += self.row_height(row) + 2 * GAP;
         }

@@ -68,9 +68,18 @@ pub(crate) struct Drawing {
 
 /// Draws packages, nodes and devices, without title, distances and list of findings.
 pub(crate) fn machine_drawing(topology: &Topology) -> Drawing {
-    const EDGE: i32 = 2;
     let blocks = scene::blocks(topology);
-    let rows = Rows::new(&blocks);
+    drawing(&Rows::new(&blocks))
+}
+
+/// Draws the same in one stack, for the width of a phone.
+pub(crate) fn narrow_machine_drawing(topology: &Topology) -> Drawing {
+    let blocks = scene::blocks(topology);
+    drawing(&Rows::single_stack(&blocks))
+}
+
+fn drawing(rows: &Rows<'_>) -> Drawing {
+    const EDGE: i32 = 2;
     let (width, height) = rows.size();
     let mut canvas = Canvas::default();
     rows.draw(&mut canvas, EDGE, EDGE);
