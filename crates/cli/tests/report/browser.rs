@@ -62,6 +62,19 @@ impl Browser {
         LoadedPage { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
     }
 
+    /// Measures the layout of a page that is `width` pixels wide.
+    ///
+    /// The page is in a frame: a headless browser's window cannot be as narrow as a phone.
+    pub fn layout(&self, page: &Path, width: u32) -> Value {
+        let text = fs::read_to_string(page).expect("the page").replace('&', "&amp;").replace('"', "&quot;");
+        let script = include_str!("layout.js");
+        let copy = page.with_extension("layout.html");
+        let frame =
+            format!("<iframe style=\"width:{width}px;height:900px;border:0\" srcdoc=\"{text}\"></iframe>");
+        fs::write(&copy, format!("<!DOCTYPE html>{frame}<script>{script}</script>")).expect("a copy");
+        embedded_json(&self.open(&copy, &[]).dom, "layout")
+    }
+
     /// Opens a copy of a page with `probe.js` added, and returns the properties that it collected.
     pub fn probe(&self, page: &Path, options: &[&str]) -> Value {
         let text = fs::read_to_string(page).expect("the page");
@@ -73,8 +86,13 @@ impl Browser {
         fs::write(&copy, text.replace("</body>", probe)).expect("a copy");
         let loaded = self.open(&copy, options);
         assert!(loaded.console.is_empty(), "{:?}", loaded.console);
-        let (_, json) = loaded.dom.split_once("<pre id=\"probe\">").expect("the probe ran");
-        let (json, _) = json.split_once("</pre>").expect("the end of the probe");
-        serde_json::from_str(json).expect("properties of the page")
+        embedded_json(&loaded.dom, "probe")
     }
+}
+
+/// Returns the JSON that a script wrote into a `pre` element.
+fn embedded_json(dom: &str, id: &str) -> Value {
+    let (_, json) = dom.split_once(&format!("<pre id=\"{id}\">")).expect("the script ran");
+    let (json, _) = json.split_once("</pre>").expect("the end of the element");
+    serde_json::from_str(json).expect("properties of the page")
 }

@@ -4,9 +4,11 @@ use crate::browser::Browser;
 use crate::documents::{self, MEASURED_AT};
 use crate::support::Limited;
 use numaio_machine::control::Change;
+use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::*;
+use numaio_sim::shapes;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
@@ -230,6 +232,7 @@ fn browser_shows_the_report_of_a_tape() {
     assert!(light[0] == 255 && dark[0].as_u64().expect("a color") < 40, "{light} {dark}");
     assert_eq!(&page["schemes"]["auto"]["page"], light);
     // A dark color scheme, and the width of a phone.
+    assert_eq!(page["drawings"], 1, "one of the drawings for wide and narrow screens");
     let page = open(&browser, &path, &["--blink-settings=preferredColorScheme=0", "--window-size=400,800"]);
     assert_eq!(&page["schemes"]["auto"]["page"], dark);
 }
@@ -293,6 +296,38 @@ fn page_of_64_nodes_is_complete_and_small() {
         3 * (8 - 1) + 3,
         "segments between eight points of three curves, and their legend"
     );
+}
+
+#[test]
+fn page_fits_a_phone_and_desktop_screens() {
+    let dir = TestDir::new();
+    let small = documents::machine("dl585");
+    let mut large = discover(&numaio_sim::render(&shapes::uniform(16, 8)));
+    large.devices.clone_from(&small.devices);
+    for device in &mut large.devices {
+        device.locality.node = Some(NodeId(15));
+    }
+    let mut files = Vec::new();
+    for (name, machine) in [("small", small), ("large", large)] {
+        let file = |what: &str| format!("{name}-{what}.json");
+        files.push(dir.document(&file("model"), &documents::model(&machine, MEASURED_AT)));
+        files.push(dir.document(&file("stream"), &documents::stream(&machine, &StreamOp::ALL, MEASURED_AT)));
+        files.push(dir.document(&file("latency"), &documents::latency(&machine, MEASURED_AT)));
+        files.push(dir.document(&file("topology"), &TopologyDocument::new(machine)));
+    }
+    let path = dir.page(&files.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(browser) = Browser::find("page_fits_a_phone_and_desktop_screens") else { return };
+    for (width, smallest_text) in [(390, 10.0), (1280, 7.0), (1920, 7.0)] {
+        let layout = browser.layout(&path, width);
+        let number = |name: &str| layout[name].as_f64().expect("a number");
+        assert!(layout["width"].as_u64().is_some_and(|shown| shown.abs_diff(width.into()) < 20), "{layout}");
+        assert_eq!(layout["overflow"], 0, "{layout}");
+        assert_eq!(layout["cut_drawings"], 0, "{layout}");
+        assert_eq!(layout["hidden_frames"], 0, "{layout}");
+        assert!(width < 1280 || list(&layout["cut_matrices"]).is_empty(), "{layout}");
+        assert!(number("tallest_chip") < 60.0, "node lists wrap: {layout}");
+        assert!(number("smallest_text") >= smallest_text && number("smallest_cell") >= 9.5, "{layout}");
+    }
 }
 
 #[test]

@@ -10,7 +10,9 @@ const empty = (element) => {
   return !(box.width > 0 && box.height > 0);
 };
 found.svgs = all("svg").length;
-found.empty_svgs = all("svg").filter(empty).length;
+const visible = (element) => element.checkVisibility();
+found.empty_svgs = all("svg").filter(visible).filter(empty).length;
+found.drawings = all("svg.numaio").filter(visible).length;
 found.bars = all("rect.bar").length;
 found.empty_bars = all("rect.bar").filter(empty).length;
 found.curves = all("line.curve").length;
@@ -32,7 +34,7 @@ found.resources = performance.getEntriesByType("resource").length;
 found.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 found.texts = Object.fromEntries(all("table.heat[id]").map((table) =>
   [table.id, [...table.querySelectorAll("tbody td")].map((cell) => cell.firstChild.data)]));
-found.figures = Object.fromEntries(all("figure.direction table[id]").map((table) =>
+found.figures = Object.fromEntries(all(".direction table[id]").map((table) =>
   [table.id, [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent))]));
 found.data = JSON.parse(document.getElementById("data").textContent);
 

@@ -73,7 +73,7 @@ fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
     let detailed = page.reserve_rows(nodes.len() * views.len());
     html! {
         div.scroll role="region" aria-label={ "Views of node " (target) } tabindex="0" {
-            table.views {
+            table.views style={ "--ems:" (table_width(views.len())) } {
                 caption { "Values of each view, as seen from node " (target) }
                 thead { tr {
                     th scope="col" { "Node" }
@@ -99,6 +99,11 @@ fn table(page: &mut HtmlPage, target: NodeId, views: &[&View]) -> Markup {
         }
         @if let Some(doubtful) = incomplete(views) { p.how { strong { "Incomplete: " } (doubtful) "." } }
     }
+}
+
+/// Returns the width of a table with a column for each view in em, for its font size on paper.
+fn table_width(views: usize) -> usize {
+    10 + 8 * views
 }
 
 fn incomplete(views: &[&View]) -> Option<String> {
@@ -179,7 +184,7 @@ fn agreement(comparison: &Comparison) -> Markup {
     html! {
         @if views.len() > 1 && !comparison.agreements.is_empty() {
             div.scroll role="region" aria-label="Agreement of views" tabindex="0" {
-                table.tau {
+                table.tau style={ "--ems:" (table_width(views.len() - 1)) } {
                     caption {
                         "Agreement in the order of nodes: Kendall's tau-b (1: same order, −1: reverse order); below it the "
                         "number of misordered pairs. –: a view does not distinguish any nodes."

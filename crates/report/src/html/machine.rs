@@ -1,13 +1,15 @@
 //! The sections of the machine: nodes, devices, distances and findings.
 
+use super::device_marks::DeviceMarks;
 use super::figures::MANY;
+use super::matrix::table_style;
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::device_matrix::{legend, short_form};
 use crate::phrases::{self, count, FindingGroup};
 use crate::record_header::date;
 use crate::subjects;
-use crate::svg::machine_drawing;
+use crate::svg::{machine_drawing, narrow_machine_drawing, Drawing};
 use crate::verdict::verdict;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::{Device, DeviceMatrix};
@@ -22,6 +24,9 @@ const MOST_FINDINGS: usize = 100;
 const MAX_UNFOLDED: usize = 8;
 /// Drawings wider than this, in pixels, are not shrunk to the page.
 const WIDE: i32 = 1600;
+/// Maximum height of a drawing for narrow screens, in pixels. Taller ones are harder to read than
+/// the usual drawing, which scrolls.
+const TALL: i32 = 6000;
 
 /// Writes fingerprint, kind and size below the machine's name.
 pub(super) fn lead(machine: &MachineDocuments) -> Markup {
@@ -43,13 +48,19 @@ pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
     let name = phrases::machine_name(&topology.identity);
     let table = page.id("nodes");
     let drawing = machine_drawing(topology);
+    let narrow = Some(narrow_machine_drawing(topology)).filter(|narrow| narrow.height <= TALL);
+    let class = match (drawing.width > WIDE, narrow.is_some()) {
+        (false, false) => "",
+        (false, true) => "broad",
+        (true, false) => "wide",
+        (true, true) => "broad wide",
+    };
     let label = format!("NUMA topology of {name}: {}", phrases::machine_size(topology));
     let content = html! {
         figure {
             div.scroll.drawing role="region" aria-label="Drawing of the machine" tabindex="0" {
-                svg.numaio.wide[drawing.width > WIDE] width=(drawing.width) height=(drawing.height)
-                    viewBox={ "0 0 " (drawing.width) " " (drawing.height) }
-                    role="img" aria-label=(label) aria-describedby=(table) { (PreEscaped(drawing.elements)) }
+                (image(drawing, class, &label, &table))
+                @if let Some(narrow) = narrow { (image(narrow, "narrow", &label, &table)) }
             }
             details {
                 summary { "Nodes and devices as tables" }
@@ -59,10 +70,19 @@ pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
         }
         @if let Some(matrix) = DeviceMatrix::new(topology) { (device_matrix(&matrix)) }
         @if let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) {
-            (distance_matrix(distances))
+            (distance_matrix(page, distances))
         }
     };
     page.section(1, "Machine", |_| content)
+}
+
+/// Writes a drawing that the style sheet shows at some widths; `table` is the id of its table.
+fn image(drawing: Drawing, class: &str, label: &str, table: &str) -> Markup {
+    let Drawing { elements, width, height } = drawing;
+    html! {
+        svg.numaio.(class) width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) }
+            style={ "--width:" (width) } role="img" aria-label=(label) aria-describedby=(table) { (PreEscaped(elements)) }
+    }
 }
 
 fn nodes(topology: &Topology, id: &str) -> Markup {
@@ -159,24 +179,28 @@ fn device_matrix(matrix: &DeviceMatrix) -> Markup {
 }
 
 /// Writes the distances, which are stated, not measured, and have no intervals.
-fn distance_matrix(distances: &Distances) -> Markup {
+fn distance_matrix(page: &HtmlPage, distances: &Distances) -> Markup {
+    let columns: Vec<u32> = distances.nodes.iter().map(|node| node.0).collect();
+    let marks = DeviceMarks::new(&columns, &page.device_nodes);
     let farthest = distances.rows.iter().flatten().copied().max().unwrap_or(10).max(11);
     let step = |distance: u32| (distance.saturating_sub(10) * 9).div_ceil(farthest - 10).min(9);
     html! {
         details open[distances.nodes.len() <= 16] {
             summary { "Distances reported by firmware (SLIT)" }
             div.scroll role="region" aria-label="Distances" tabindex="0" {
-                table.heat.small[distances.nodes.len() > MANY] style={ "--n:" (distances.nodes.len()) } {
-                    caption { "From the row's node to the column's node; 10 is local; no unit" }
+                table.heat.small[distances.nodes.len() > MANY] style=(table_style(columns.len(), 3.0, &marks)) {
+                    caption { "From the row's node to the column's node; 10 is local; no unit. " (marks.legend()) }
                     thead { tr {
-                        th.corner scope="col" { "From ↓ to →" }
-                        @for node in &distances.nodes { th scope="col" { (node) } }
+                        th.corner scope="col" { "From\u{a0}↓" br; "to\u{a0}→" }
+                        @for node in &columns { th class=[marks.class(*node)] scope="col" { (node) } }
                     } }
                     tbody {
-                        @for (node, row) in distances.nodes.iter().zip(&distances.rows) {
-                            tr {
+                        @for (node, row) in columns.iter().zip(&distances.rows) {
+                            tr.m[marks.contains(*node)] {
                                 th scope="row" { (node) }
-                                @for distance in row { td.{ "h" (step(*distance)) } { (distance) } }
+                                @for (column, distance) in columns.iter().zip(row) {
+                                    td class=(cell_class(step(*distance), marks.cell_class(*column))) { (distance) }
+                                }
                             }
                         }
                     }
@@ -184,6 +208,10 @@ fn distance_matrix(distances: &Distances) -> Markup {
             }
         }
     }
+}
+
+fn cell_class(step: u32, mark: Option<&str>) -> String {
+    mark.map_or_else(|| format!("h{step}"), |mark| format!("h{step} {mark}"))
 }
 
 /// Writes the findings with evidence and remedy, most severe first, the rest folded.

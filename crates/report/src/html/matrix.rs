@@ -1,5 +1,6 @@
 //! Matrices as tables with colored cells: the farther from the best value, the deeper the color.
 
+use super::device_marks::DeviceMarks;
 use super::figures::{plus_minus, signed_percent, Figure, Grid, MANY};
 use super::page::HtmlPage;
 use crate::phrases::count;
@@ -9,8 +10,11 @@ use numaio_schema::Reading;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The maximum number of columns for two matrices side by side.
-const FEW: usize = 8;
+/// Width of a digit, with some reserve, and of the row headers, in em.
+const DIGIT: f64 = 0.64;
+const HEAD: f64 = 6.0;
+/// Space between cells in em: one pixel in the smallest font.
+const SPACING: f64 = 0.11;
 /// The step of the deepest color.
 const DEEPEST: f64 = 9.0;
 /// The minimum distance from the best value, as a share, for the deepest color.
@@ -30,32 +34,53 @@ pub(super) struct Axes {
 /// precision.
 pub(super) fn write(page: &mut HtmlPage, grid: &Grid, axes: &Axes, caption: &str) -> Markup {
     page.add_grid(grid);
+    let marks = DeviceMarks::new(&grid.columns, &page.device_nodes);
     let many = grid.columns.len() > MANY;
     let note = format!("{}-note", grid.id);
     html! {
         figure.matrix {
             (choice(grid))
             div.scroll role="region" aria-label=(grid.what) tabindex="0" {
-                table.heat.small[many] style={ "--n:" (grid.columns.len()) } id=(grid.id) aria-describedby=(note) {
+                table.heat.small[many] style=(table_style(grid.columns.len(), widest(grid), &marks)) id=(grid.id) aria-describedby=(note) {
                     caption { (caption) }
                     thead { tr {
                         th.corner scope="col" { (axes.row) "\u{a0}↓" br; (axes.column) "\u{a0}→" }
-                        @for column in &grid.columns { th scope="col" { (column) } }
+                        @for column in &grid.columns { th class=[marks.class(*column)] scope="col" { (column) } }
                     } }
-                    tbody { (rows(grid, axes.by_class)) }
+                    tbody { (rows(grid, axes.by_class, &marks)) }
                 }
             }
             @if !axes.by_class { (legend(grid)) }
-            p.how id=(note) { (precision_note(grid, axes)) }
+            p.how id=(note) { (precision_note(grid, axes)) " " (marks.legend()) }
         }
     }
 }
 
-/// Arranges matrices with this number of columns, side by side if they are small.
-pub(super) fn side_by_side(columns: usize, matrices: &[Markup]) -> Markup {
+/// Arranges matrices one below the other, or side by side where both fit completely.
+pub(super) fn stacked(matrices: &[Markup]) -> Markup {
     html! {
-        div.pair[columns <= FEW] { @for matrix in matrices { (matrix) } }
+        div.matrices { @for matrix in matrices { (matrix) } }
     }
+}
+
+/// Returns the custom properties from which the style sheet computes the font size and the sticky
+/// columns of a matrix: the widths of a cell and of the table in em, and the number of marks.
+pub(super) fn table_style(columns: usize, characters: f64, marks: &DeviceMarks) -> String {
+    let many = columns > MANY;
+    let (padding, least) = if many { (0.5, 0.0) } else { (1.0, 2.7) };
+    let cell = f64::max(characters * DIGIT + padding, least);
+    let table = (cell + SPACING) * columns as f64 + HEAD;
+    format!("--cell:{cell:.2};--ems:{table:.0};--marks:{}", marks.len())
+}
+
+/// Returns the number of digits that are as wide as the widest cell.
+fn widest(grid: &Grid) -> f64 {
+    let characters = |figure: &Figure| {
+        let marks = usize::from(figure.class.is_some()) + usize::from(!figure.settled);
+        (grid.scale.format(figure.value).chars().count() + marks) as f64
+    };
+    // The narrowest statistic of the selector has four characters, the widest five.
+    grid.figures().map(characters).fold(3.0, f64::max)
 }
 
 /// Writes the selector of the displayed statistic, hidden until the page's script runs.
@@ -75,34 +100,39 @@ fn choice(grid: &Grid) -> Markup {
 }
 
 /// Writes the rows without optional end tags, to save space: a matrix of 64 nodes has 4,096 cells.
-fn rows(grid: &Grid, by_class: bool) -> Markup {
+fn rows(grid: &Grid, by_class: bool, marks: &DeviceMarks) -> Markup {
     let mut text = String::new();
     let shades = Shades::of(grid);
     for (index, row) in grid.rows.iter().enumerate() {
-        let _ = write!(text, "<tr>\n<th scope=row>{row}");
-        for cell in grid.row(index) {
-            let _ = match cell {
-                None => write!(text, "<td>–"),
-                Some(figure) => cell_text(&mut text, grid, figure, (!by_class).then_some(&shades)),
+        let class = if marks.contains(*row) { " class=m" } else { "" };
+        let _ = write!(text, "<tr{class}>\n<th scope=row>{row}");
+        for (column, cell) in grid.columns.iter().zip(grid.row(index)) {
+            let class = match cell {
+                None => String::new(),
+                Some(figure) if by_class => format!("c{}", figure.class.unwrap_or(0).min(5)),
+                Some(figure) => format!("h{}", shades.step(figure.value)),
             };
+            let _ = match marks.cell_class(*column) {
+                None if class.is_empty() => write!(text, "<td>"),
+                None => write!(text, "<td class={class}>"),
+                Some(mark) => write!(text, "<td class=\"{class} {mark}\">"),
+            };
+            match cell {
+                None => text.push('–'),
+                Some(figure) => cell_text(&mut text, grid, figure),
+            }
         }
     }
     PreEscaped(text)
 }
 
-/// Writes a cell, shaded by its distance from the best value or by its class, with its rank if
-/// known.
-fn cell_text(text: &mut String, grid: &Grid, figure: &Figure, shades: Option<&Shades>) -> std::fmt::Result {
-    match shades {
-        Some(shades) => write!(text, "<td class=h{}>", shades.step(figure.value))?,
-        None => write!(text, "<td class=c{}>", figure.class.unwrap_or(0).min(5))?,
-    }
+/// Writes the content of a cell, with its rank if known.
+fn cell_text(text: &mut String, grid: &Grid, figure: &Figure) {
     text.push_str(&grid.scale.format(figure.value));
     if let Some(class) = figure.class {
-        write!(text, "<i>{class}</i>")?;
+        let _ = write!(text, "<i>{class}</i>");
     }
     text.push_str(if figure.settled { "" } else { "<u>?</u>" });
-    Ok(())
 }
 
 /// The mapping from values to color steps.

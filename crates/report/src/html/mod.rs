@@ -4,6 +4,7 @@
 mod bars;
 mod comparison;
 mod curves;
+mod device_marks;
 mod figures;
 mod io;
 mod latency;
@@ -22,13 +23,14 @@ use crate::style::clean;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use numaio_machine::units::BandwidthUnit;
 use page::HtmlPage;
+use std::collections::BTreeSet;
 
 /// The page's script and its hash in the policy, which blocks any other script (CSP Level 3,
 /// 6.7.3).
 ///
 /// Compute the hash with `openssl dgst -sha256 -binary page.js | base64`.
 const SCRIPT: &str = include_str!("page.js");
-const SCRIPT_HASH: &str = "sha256-XPpHrJpe6XoNdwO/TOsuxMkx2OwuAq4Xf3yjENv9sjs=";
+const SCRIPT_HASH: &str = "sha256-yDnlE8O9Q5wjsmy1bCOcgtwzu/SEhzsr7TF6O1QGE8E=";
 
 /// Formats a bundle as one HTML file without external resources. Bandwidths are in `unit`.
 ///
@@ -128,6 +130,7 @@ fn named(bundle: &Bundle) -> impl Iterator<Item = (&MachineDocuments, String)> {
 
 fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, listed: bool) -> Markup {
     let id = if listed { page.section_id(0, name) } else { page.id("machine") };
+    page.device_nodes = device_nodes(machine);
     let mut sections = vec![];
     if machine.models.iter().any(|model| !model.targets.is_empty()) {
         sections.push(summary::write(page, &machine.models));
@@ -152,6 +155,15 @@ fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, li
             @for section in sections { (section) }
         }
     }
+}
+
+/// Returns the nodes with devices that move data, from the topology and the models.
+fn device_nodes(machine: &MachineDocuments) -> BTreeSet<u32> {
+    let devices = machine.topology.iter().flat_map(|topology| &topology.devices);
+    let of_topology = devices.filter(|device| device.moves_data()).filter_map(|device| device.locality.node);
+    let targets = machine.models.iter().flat_map(|model| &model.targets);
+    let of_models = targets.filter(|target| !target.devices.is_empty()).map(|target| target.target);
+    of_topology.chain(of_models).map(|node| node.0).collect()
 }
 
 /// Writes the methods of all measurements, if there are any.

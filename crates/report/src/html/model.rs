@@ -32,7 +32,7 @@ fn content(page: &mut HtmlPage, model: &Model) -> Markup {
         (method::warnings(&model.record.provenance.warnings))
         @if model.targets.len() > 1 {
             @let matrices = [Direction::Write, Direction::Read].map(|direction| targets_matrix(page, model, direction));
-            (matrix::side_by_side(model.targets.len(), &matrices))
+            (matrix::stacked(&matrices))
         }
         @for target in drawn { (write_target(page, model, target)) }
         @if !left_out.is_empty() {
@@ -121,13 +121,15 @@ fn write_direction(
     );
     let groups = groups(model, target, direction);
     html! {
-        figure.direction {
-            figcaption {
-                strong { (capital(direction.direction.name())) }
-                span.dim { " " (flow_description(direction.direction, target.target)) }
+        div.direction {
+            figure {
+                figcaption {
+                    strong { (capital(direction.direction.name())) }
+                    span.dim { " " (flow_description(direction.direction, target.target)) }
+                }
+                p { (verdict(target, direction)) }
+                @if !nodes.is_empty() { (bars::write(&groups, scale, most, &label, &grid.id)) }
             }
-            p { (verdict(target, direction)) }
-            @if !nodes.is_empty() { (bars::write(&groups, scale, most, &label, &grid.id)) }
             details {
                 summary { "Values" }
                 (figures_table(model, target, direction, &grid))

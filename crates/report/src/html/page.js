@@ -37,13 +37,35 @@ for (const choice of document.querySelectorAll("fieldset[data-grid]")) {
   });
 }
 
-// Unfold all details for printing.
-let folded = [];
+// For printing, unfold all details and divide matrices that are too wide for paper.
+const MOST_COLUMNS = 24;
+const divide = (table) => {
+  const columns = table.tHead.rows[0].cells.length - 1;
+  const size = Math.ceil(columns / Math.ceil(columns / MOST_COLUMNS));
+  const parts = [];
+  for (let first = 1; first <= columns; first += size) {
+    const part = table.cloneNode(true);
+    part.removeAttribute("id");
+    part.style.setProperty("--ems", table.style.getPropertyValue("--cell") * size + 6);
+    for (const row of part.rows) {
+      for (let i = columns; i > 0; i--) if (i < first || i >= first + size) row.deleteCell(i);
+    }
+    parts.push(part);
+  }
+  table.before(...parts);
+  return parts;
+};
+let folded = [], parts = [], divided = [];
 addEventListener("beforeprint", () => {
   folded = [...document.querySelectorAll("details:not([open])")];
   for (const details of folded) details.open = true;
+  divided = [...document.querySelectorAll("table.heat")].filter((table) => table.tHead.rows[0].cells.length - 1 > MOST_COLUMNS);
+  parts = divided.flatMap(divide);
+  for (const table of divided) table.hidden = true;
 });
 addEventListener("afterprint", () => {
   for (const details of folded) details.open = false;
+  for (const part of parts) part.remove();
+  for (const table of divided) table.hidden = false;
 });
 document.documentElement.dataset.ready = "yes";

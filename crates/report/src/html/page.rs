@@ -4,6 +4,7 @@ use super::figures::Grid;
 use maud::{html, Markup, PreEscaped};
 use numaio_machine::units::BandwidthUnit;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The maximum number of rows in charts and their tables, which limits the page's size.
 const MOST_ROWS: usize = 400;
@@ -11,6 +12,8 @@ const MOST_ROWS: usize = 400;
 /// The state that the sections of a page share while it is written.
 pub(super) struct HtmlPage {
     pub(super) unit: BandwidthUnit,
+    /// The nodes of the present machine that have devices.
+    pub(super) device_nodes: BTreeSet<u32>,
     /// The heading level of a machine.
     machine_level: usize,
     ids: usize,
@@ -22,7 +25,15 @@ pub(super) struct HtmlPage {
 
 impl HtmlPage {
     pub(super) fn new(unit: BandwidthUnit, machine_level: usize) -> Self {
-        Self { unit, machine_level, ids: 0, rows_left: MOST_ROWS, grids: Vec::new(), contents: Vec::new() }
+        Self {
+            unit,
+            device_nodes: BTreeSet::new(),
+            machine_level,
+            ids: 0,
+            rows_left: MOST_ROWS,
+            grids: Vec::new(),
+            contents: Vec::new(),
+        }
     }
 
     /// Returns a new id, unique within the page.

@@ -29,11 +29,10 @@ fn content(page: &mut HtmlPage, stream: &StreamRecord) -> Markup {
             matrices.push(matrix_of(page, stream, op, &cells));
         }
     }
-    let columns: BTreeSet<NodeId> = stream.cells.iter().map(|cell| cell.memory_node).collect();
     html! {
         p.how { "Measured " (date(stream.provenance.measured_at)) "." }
         (method::warnings(&stream.provenance.warnings))
-        (matrix::side_by_side(columns.len(), &matrices))
+        (matrix::stacked(&matrices))
     }
 }
 

@@ -4,6 +4,7 @@ mod bundle;
 mod common;
 mod comparison;
 mod hostile_names;
+mod html_layout;
 mod hwloc;
 mod io;
 mod matrices;
