@@ -9,7 +9,6 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::near::{NearDevice, Resolved};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::{HugePages, Topology};
-use numaio_machine::tree::Tree;
 use numaio_machine::workload::Direction;
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
@@ -17,7 +16,7 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq/policy0";
 /// Returns all symptoms of a machine.
 fn all(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Symptom> {
     topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
-    topology.findings.extend(find(&Tree::new(), &topology, conditions));
+    topology.findings.extend(find(&server.tree, &topology, conditions));
     check(&server.tree, &topology, conditions)
 }
 

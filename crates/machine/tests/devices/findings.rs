@@ -3,8 +3,9 @@
 use crate::support::machine;
 use crate::support::server::{server, two_sockets, Server, NIC, SWITCH};
 use numaio_machine::conditions::Conditions;
+use numaio_machine::devices::{DeviceMatrix, Shared};
 use numaio_machine::findings::{find, Finding, Severity};
-use numaio_machine::ids::PackageId;
+use numaio_machine::ids::{NodeId, PackageId};
 use numaio_machine::topology::Topology;
 use numaio_machine::tree::Tree;
 use numaio_machine::{devices, set::CpuSet};
@@ -16,7 +17,7 @@ const GPU: &str = "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:83:00.
 
 fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) -> Vec<Finding> {
     topology.devices = devices::read(&server.tree, &topology.cpus_by_node());
-    find(&Tree::new(), &topology, conditions)
+    find(&server.tree, &topology, conditions)
 }
 
 /// Returns severity and text of the findings of a rule about a subject.
@@ -71,6 +72,46 @@ fn reports_slow_links_unless_saving_power() {
         server.link(end, "2.5 x8 16.0 x16");
     }
     assert_eq!(link_of(&server, "cuda:0").map(|(severity, _)| severity), Some(Severity::Problem));
+}
+
+/// The registers of a Thunderbolt tunnel report 2.5 GT/s x4 whatever it carries.
+#[test]
+fn links_of_tunnels_are_not_a_loss() {
+    let mut server = server();
+    for end in [NIC, NIC_PORT] {
+        server.link(end, "2.5 x4 16.0 x16");
+    }
+    assert_eq!(link_of(&server, "eth2").map(|(severity, _)| severity), Some(Severity::Problem));
+    server.tree.file(&format!("/sys/devices/{NIC}/removable"), "fixed\n");
+    assert!(link_of(&server, "eth2").is_some());
+    server.tree.file(&format!("/sys/devices/{NIC}/removable"), "removable\n");
+    assert_eq!(link_of(&server, "eth2"), None);
+}
+
+#[test]
+fn matrix_names_what_two_devices_share() {
+    let mut topology = two_sockets();
+    topology.devices = devices::read(&server().tree, &topology.cpus_by_node());
+    let matrix = DeviceMatrix::new(&topology).expect("a matrix");
+    let shared = |one: &str, other: &str| {
+        let index = |name: &str| {
+            matrix.devices.iter().position(|it| it == name).unwrap_or_else(|| panic!("{name}: {matrix:?}"))
+        };
+        assert_eq!(matrix.rows[index(one)][index(other)], matrix.rows[index(other)][index(one)], "symmetric");
+        matrix.rows[index(one)][index(other)]
+    };
+    assert_eq!(shared("eth2", "eth2"), Shared::Itself);
+    assert_eq!(shared("cuda:0", "cuda:1"), Shared::Switch);
+    // Another root port of the same node, then of another package.
+    assert_eq!(shared("eth2", "cuda:0"), Shared::Node);
+    let mut apart = topology.clone();
+    let eth2 = apart.devices.iter_mut().find(|device| device.has_name("eth2")).expect("eth2");
+    eth2.locality.node = eth2.locality.node.map(|node| NodeId(1 - node.0));
+    let all = |topology: &Topology| DeviceMatrix::new(topology).expect("a matrix").rows.concat();
+    assert!(all(&apart).contains(&Shared::Machine));
+    apart.devices.iter_mut().for_each(|device| device.locality.node = None);
+    assert!(all(&apart).contains(&Shared::Unknown) && !all(&apart).contains(&Shared::Node));
+    assert_eq!(DeviceMatrix::new(&two_sockets()), None, "no devices");
 }
 
 #[test]
