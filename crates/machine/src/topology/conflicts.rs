@@ -60,15 +60,18 @@ fn memory(root: &dyn Sysfs, nodes: &[Node], surroundings: &Surroundings) -> Opti
         return None;
     }
     let in_container = surroundings.container.is_some() && total < sum;
-    let (severity, remedy) = match in_container {
-        true => (
+    let (severity, remedy) = match (in_container, surroundings.virtual_machine) {
+        (true, _) => (
             Severity::Note,
             "None for numaio: lxcfs shows containers their memory limit as the memory of the machine.",
         ),
-        false => (
+        (false, true) => (
+            Severity::Note,
+            "None if the hypervisor plugs or balloons memory; else compare its description of the guest's nodes.",
+        ),
+        (false, false) => (
             Severity::Warning,
-            "Compare with the memory that the firmware reports (dmidecode -t memory); update the firmware or the \
-             hypervisor's description of nodes.",
+            "Compare with the memory that the firmware reports (dmidecode -t memory), and update the firmware.",
         ),
     };
     Some(Finding::new(

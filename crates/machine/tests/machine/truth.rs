@@ -109,6 +109,9 @@ fn memory_of_nodes_is_compared_with_that_of_the_machine() {
     none(&tree, "memory-conflict");
     tree.file("/proc/meminfo", "MemTotal: 4194304 kB\n");
     assert_eq!(one(&tree, "memory-conflict").severity, Severity::Warning);
+    let mut plugged = tree.clone();
+    guest(&mut plugged);
+    assert_eq!(one(&plugged, "memory-conflict").severity, Severity::Note);
     // lxcfs shows the memory limit.
     tree.file("/proc/meminfo", "MemTotal: 262144 kB\n")
         .file("/proc/self/mountinfo", "9 8 0:50 / /dev/lxd rw - tmpfs tmpfs rw\n");

@@ -14,7 +14,8 @@ pub(super) fn of_tasks(
     request: &PlacementRequest,
 ) -> Vec<String> {
     let taken = tasks.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus));
-    let mut notes = interrupted(targets, &taken);
+    // A program without a number of tasks gets all cores anyway.
+    let mut notes = if request.tasks.is_some() { interrupted(targets, &taken) } else { Vec::new() };
     notes.extend(isolated(topology, tasks, &taken));
     notes.extend(slower(topology, &taken));
     notes.extend(quota(topology, &taken));

@@ -145,15 +145,18 @@ fn program_gets_every_core_of_its_node_for_any_number_of_queues() {
         let whole = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
         let chosen = choose_placement(&topology, &[busy], &[], &whole).expect("room");
         assert_eq!(chosen.tasks[0].cpus, topology.usable_cpus(NodeId(0)), "{cores} cores, {queues} queues");
-        let noted = chosen.compromises.iter().any(|note| note.contains("interrupts of eth0"));
-        assert_eq!(noted, queues > 0, "{cores} cores, {queues} queues: {:?}", chosen.compromises);
+        assert_eq!(chosen.compromises, [""; 0], "nothing is left out");
         // With a number of tasks, quiet cores come first.
         let busy = TargetDevice { irq_cpus: (0..queues).map(CpuId).collect(), ..near("eth0", Some(0)) };
         let tasks = (cores - queues).max(1);
         let chosen =
-            choose_placement(&topology, &[busy.clone()], &[], &ask(tasks, Direction::Write)).expect("room");
+            choose_placement(&topology, std::slice::from_ref(&busy), &[], &ask(tasks, Direction::Write))
+                .expect("room");
         let quiet = chosen.tasks.iter().all(|task| task.cpus.intersection(&busy.irq_cpus).is_empty());
         assert_eq!(quiet, queues < cores, "{cores} cores, {queues} queues: {:?}", chosen.tasks);
+        let all = choose_placement(&topology, &[busy], &[], &ask(cores, Direction::Write)).expect("room");
+        let noted = all.compromises.iter().any(|note| note.contains("interrupts of eth0"));
+        assert_eq!(noted, (1..cores).contains(&queues), "{cores} cores, {queues} queues");
     }
 }
 
