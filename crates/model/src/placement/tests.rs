@@ -156,7 +156,7 @@ fn program_gets_every_core_of_its_node_for_any_number_of_queues() {
         assert_eq!(quiet, queues < cores, "{cores} cores, {queues} queues: {:?}", chosen.tasks);
         let all = choose_placement(&topology, &[busy], &[], &ask(cores, Direction::Write)).expect("room");
         let noted = all.compromises.iter().any(|note| note.contains("interrupts of eth0"));
-        assert_eq!(noted, (1..cores).contains(&queues), "{cores} cores, {queues} queues");
+        assert_eq!(noted, queues > 0, "{cores} cores, {queues} queues");
     }
 }
 
