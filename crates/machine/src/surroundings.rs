@@ -36,7 +36,7 @@ const MARKS: [(&str, &str); 10] = [
 const LXC_POINTS: [&str; 4] = ["/dev/.lxc", "/dev/.lxd-mounts", "/dev/lxd", "/dev/incus"];
 
 impl Surroundings {
-    /// Selects a remedy: for the machine itself, or for whoever provides the virtual machine.
+    /// Selects a remedy: for the machine itself, or for the hypervisor of a virtual machine.
     pub(crate) fn remedy<'a>(&self, of_machine: &'a str, of_guest: &'a str) -> &'a str {
         if self.virtual_machine {
             of_guest

@@ -19,7 +19,7 @@ const FLOWS: u32 = 32_768;
 pub struct IrqRequest {
     /// CPUs reserved for tasks.
     pub tasks: CpuSet,
-    /// Isolated CPUs, to leave undisturbed; see [`steering::isolated_cpus`].
+    /// Isolated CPUs, to leave undisturbed; see [`Topology::isolated_cpus`].
     pub isolated: CpuSet,
     /// Whether to use receive flow steering, a setting of the machine.
     pub flow_steering: bool,

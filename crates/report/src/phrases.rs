@@ -1,5 +1,6 @@
 //! Phrases shared by several reports: names, counts, bandwidths, links and groups of findings.
 
+pub(crate) use crate::style::short;
 use crate::subjects;
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
@@ -26,15 +27,6 @@ pub(crate) fn joined<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, between:
     let texts: Vec<S> = texts.into_iter().collect();
     let texts = texts.iter().map(|text| text.as_ref().trim()).filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join(between)
-}
-
-/// Truncates a name to 80 characters, since firmware and tapes may contain anything.
-pub(crate) fn short(name: &str) -> String {
-    const LONGEST: usize = 80;
-    match name.trim().char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &name.trim()[..end]),
-        None => name.trim().to_owned(),
-    }
 }
 
 /// Returns the display name of a device.
@@ -104,7 +96,8 @@ pub(crate) fn last_cache(topology: &Topology, cpus: &CpuSet) -> String {
     joined(sizes.iter().map(of_size), ", ")
 }
 
-/// Lists the kinds of cores, fastest first: `CPUs 4-7 (4 cores): capacity 1024`; empty for one kind.
+/// Lists the kinds of cores, fastest first: `CPUs 4-7 (4 cores): capacity 1024`; empty for one
+/// kind.
 pub(crate) fn core_kinds(topology: &Topology) -> Vec<String> {
     let mut kinds: BTreeMap<CoreKind, CpuSet> = BTreeMap::new();
     for cpu in topology.cpus.iter().filter(|cpu| cpu.online) {

@@ -3,6 +3,15 @@
 use numaio_machine::units::BandwidthUnit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Truncates a name to 80 characters, since firmware and tapes may contain anything.
+pub(crate) fn short(name: &str) -> String {
+    const LONGEST: usize = 80;
+    match name.trim().char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name.trim()[..end]),
+        None => name.trim().to_owned(),
+    }
+}
+
 /// How much of a page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {

@@ -1,6 +1,6 @@
 //! Lists of subjects of findings: nodes as ranges, names in natural order, long lists shortened.
 
-use crate::phrases::short;
+use crate::style::short;
 use numaio_machine::set::NodeSet;
 use std::cmp::Ordering;
 

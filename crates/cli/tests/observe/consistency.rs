@@ -159,7 +159,8 @@ fn advised_commands_exist_with_their_options() {
                     names => names[..names.len().min(1)].to_vec(),
                 };
                 let options = help.options(&command).unwrap_or_else(|| panic!("{command:?} in {finding:?}"));
-                for option in words.iter().filter(|word| word.starts_with("--")) {
+                let given = words.iter().filter(|word| word.starts_with("--"));
+                for option in given {
                     let option = option.split('=').next().unwrap_or_default();
                     assert!(options.contains(option), "{command:?} has no {option}: {finding:?}");
                     seen += 1;

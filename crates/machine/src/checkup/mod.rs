@@ -42,7 +42,8 @@ pub fn check(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> 
     found
 }
 
-/// Adds to a remedy with commands that they are for the host: a container may not change the kernel.
+/// Adds to a remedy with commands that they are for the host, since a container may not change the
+/// kernel.
 fn on_the_host(symptom: &mut Symptom) {
     if !symptom.fix.commands.is_empty() {
         symptom.finding.remedy = format!("On the container's host: {}", symptom.finding.remedy);

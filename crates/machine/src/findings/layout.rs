@@ -58,7 +58,9 @@ fn hidden_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
 }
 
 /// Reports nodes that cut across packages: with CPUs of several packages, of which one has CPUs of
-/// other nodes too. A node of several complete packages is sound, as behind a shared front-side bus.
+/// other nodes too.
+///
+/// A node of several complete packages is sound, as behind a shared front-side bus.
 fn spanning(topology: &Topology) -> Option<Finding> {
     let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
     let is_split =

@@ -30,8 +30,8 @@ struct Hop<'a> {
 
 /// Reports devices behind a link that is slower than its capability or than the device.
 ///
-/// The registers of a Thunderbolt or USB4 tunnel are virtual: they report the slowest speed whatever
-/// the tunnel carries (USB4 2.0, section 11.1). Links below an external port are left out.
+/// Links below an external port are left out: the registers of a Thunderbolt or USB4 tunnel are
+/// virtual, and report the slowest speed whatever the tunnel carries (USB4 2.0, section 11.1).
 pub(super) fn degraded(root: &dyn Sysfs, devices: &[Device]) -> Vec<Finding> {
     let by_address = by_address(devices);
     let users = users_of_links(devices, &by_address);

@@ -165,8 +165,7 @@ pub struct Cpu {
 pub struct CoreKind {
     /// 0 for the fastest kind.
     pub rank: u32,
-    /// Relative performance, 1024 for the fastest kind; `None` if the kernel distinguishes the kinds
-    /// without it.
+    /// Relative performance, 1024 for the fastest kind; `None` if the kernel does not report it.
     pub capacity: Option<u32>,
 }
 
@@ -244,8 +243,8 @@ impl CpuQuota {
 }
 
 impl Node {
-    /// Returns whether its memory is that of a GPU: the GPU's programs own it, and ordinary pages on
-    /// it are slow and can be lost with a reset of the GPU.
+    /// Returns whether its memory is that of a GPU: the GPU's programs own it, ordinary pages there
+    /// are slow, and a reset of the GPU can lose them.
     pub fn is_gpu_memory(&self) -> bool {
         self.memory_kind.as_deref() == Some("GPU")
     }
@@ -315,7 +314,7 @@ impl Topology {
         self.cpus.iter().filter(|cpu| cpu.online && cpu.isolated).map(|cpu| cpu.id).collect()
     }
 
-    /// Returns the nodes on which programs may place ordinary data: with memory that is not a GPU's.
+    /// Returns the nodes for ordinary data of programs: those with memory that is not a GPU's.
     pub fn data_nodes(&self) -> NodeSet {
         let with_memory = self.nodes.iter().filter(|node| node.memory.is_some());
         with_memory.filter(|node| !node.is_gpu_memory()).map(|node| node.id).collect()

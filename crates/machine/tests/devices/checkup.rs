@@ -500,8 +500,7 @@ fn reports_multipath_drives_that_cross_nodes() {
     assert_eq!(symptom.fix.undo, [format!("echo round-robin > {policy}")]);
 }
 
-/// Grace, POWER9: numaio's own commands leave memory of GPUs out, and the finding does not contradict
-/// them.
+/// Grace, POWER9: placements leave memory of GPUs out, and the finding agrees.
 #[test]
 fn memory_of_gpus_is_not_for_interleaving() {
     let (server, mut topology) = (server(), two_sockets());
