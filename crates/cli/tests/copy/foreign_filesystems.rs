@@ -121,3 +121,31 @@ fn changed_inode_number_is_not_a_changed_file() {
     let Some(output) = on_exfat(&home, script) else { return skip_without_exfat() };
     assert!(output.out.contains("code 0\nsame\n"), "{}\n{}", output.out, output.err);
 }
+
+/// Mounts unionfs-fuse (libfuse 2) at `to`, and runs a script.
+const UNIONFS: &str = "
+mkdir lower upper to && unionfs-fuse -o cow upper=RW:lower=RO to || exit 99
+trap 'umount to' EXIT
+eval \"$0\"
+";
+
+/// libfuse 2 ignores `UTIME_OMIT`: times were lost, and every run copied everything again.
+#[test]
+fn keeps_times_on_file_systems_of_libfuse_2() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    home.file("from/old", "content");
+    let script = "
+        touch -d 2020-01-01T00:00:00Z from/old from
+        $NUMAIO copy -r from/ to/a; echo code $?
+        TZ=UTC stat -c %y to/a/old to/a
+        $NUMAIO copy -r from/ to/a; echo code $?
+    ";
+    let mut command = home.command("unshare", &["-m", "sh", "-c", UNIONFS, script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output();
+    let output =
+        output.ok().map(CommandOutput::of).filter(|it| it.code != Some(99) && !it.err.contains("unshare: "));
+    let Some(output) = output else { return skipped("unionfs-fuse: needs unionfs-fuse and root") };
+    assert_eq!(output.out.matches("2020-01-01 00:00:00").count(), 2, "{}\n{}", output.out, output.err);
+    assert!(output.out.contains("0 moved, 2 unchanged"), "{}", output.out);
+}

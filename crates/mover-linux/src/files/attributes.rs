@@ -54,6 +54,12 @@ impl Roots {
         !self.roots.first().is_some_and(|root| is_filesystem(root, &[FAT, EXFAT]))
     }
 
+    /// Returns whether a volume is that of a root on one of the file systems in the kernel that are
+    /// known to set each time separately; they also are those without close errors.
+    fn is_local(&self, volume: u64) -> bool {
+        self.no_close_errors.contains(&Some(volume))
+    }
+
     pub(super) fn set_attributes(
         &self,
         resolver: &mut Resolver<'_>,
@@ -113,9 +119,13 @@ impl Roots {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) if wanted.masked => Ok(()),
             set => set.map_err(fault("set mode")),
         });
+        // Attributes that FUSE and network file systems cache can be older than the last change.
+        let is_local = self.is_local(metadata.volume);
+        let is_stale = |mtime| mtime != metadata.mtime || !is_local || matches!(target, Target::Open(_));
         let times = match wanted.mtime {
-            Some(mtime) if mtime != metadata.mtime || matches!(target, Target::Open(_)) => {
-                set_time(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set time"))
+            Some(mtime) if is_stale(mtime) => {
+                let set = if is_local { set_time_alone } else { set_time };
+                set(target, mtime.seconds, mtime.nanoseconds).map_err(fault("set time"))
             }
             _ => Ok(()),
         };
@@ -269,11 +279,27 @@ pub fn set_mode(target: Target<'_>, bits: u32) -> Result<(), Errno> {
     }
 }
 
-/// Sets the modification time of a file.
+/// Sets the modification time of a file, and its access time to what it is.
+///
+/// File systems of libfuse 2 (unionfs-fuse, encfs, bindfs) ignore a request to set one of the times
+/// only, and report success.
 pub fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
-    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let stat = match target {
+        Target::Open(file) => rustix::fs::fstat(file)?,
+        Target::Named(place) => rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?,
+    };
+    let access = Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec as _ };
+    set_times(target, access, seconds, nanoseconds)
+}
+
+/// Sets the modification time of a file on a file system that leaves the access time as it is.
+fn set_time_alone(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
+    set_times(target, Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, seconds, nanoseconds)
+}
+
+fn set_times(target: Target<'_>, access: Timespec, seconds: i64, nanoseconds: u32) -> Result<(), Errno> {
     let times = Timestamps {
-        last_access: omit,
+        last_access: access,
         last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
     };
     match target {
@@ -281,5 +307,31 @@ pub fn set_time(target: Target<'_>, seconds: i64, nanoseconds: u32) -> Result<()
         Target::Named(place) => {
             rustix::fs::utimensat(place.directory, place.name, &times, AtFlags::SYMLINK_NOFOLLOW)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fuse::{Volume, SETATTR, TIME};
+    use super::*;
+    use numaio_mover::port::Stamp;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// Access time, among the attributes of a FUSE request (`FATTR_ATIME`).
+    const ACCESS: u32 = 1 << 4;
+
+    /// libfuse 2 ignores a request with one of the times, and reports success.
+    #[test]
+    fn fuse_gets_both_times() {
+        let Some(volume) = Volume::mount("times", |_, _| 0) else { return };
+        let roots = Roots::open(&[volume.path()]).expect("a root");
+        let file = File::create(volume.path().join("file")).expect("a file");
+        let metadata = file_stat(&rustix::fs::fstat(&file).expect("attributes"));
+        let mtime = Some(Stamp { seconds: 1_577_836_800, nanoseconds: 5 });
+        let wanted = Attributes { mtime, ..Attributes::default() };
+        roots.set(Target::Open(file.as_fd()), &metadata, &wanted, !0).expect("set");
+        let sets: Vec<u32> = volume.requests(&[SETATTR]).into_iter().map(|(_, sets)| sets).collect();
+        assert!(sets.iter().any(|sets| sets & (TIME | ACCESS) == TIME | ACCESS), "{sets:x?}");
     }
 }

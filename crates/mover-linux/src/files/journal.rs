@@ -5,7 +5,7 @@ use super::fault::fault;
 use super::file_stat::file_stat;
 use super::path::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
-use super::roots::Roots;
+use super::roots::{OpenJournal, Roots};
 use super::temporary_file::replace_atomically;
 use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
 use rustix::fd::{AsFd, OwnedFd};
@@ -42,7 +42,7 @@ impl Roots {
         content.truncate(used);
         // A backup by hard links shares the file and must not see our writes.
         let file = if found.links > 1 { recreate(place, &content)? } else { file };
-        *self.journal() = Some(file);
+        *self.journal() = Some(OpenJournal { at: at.clone(), file });
         Ok(OpenedJournal::Content(content))
     }
 
@@ -61,15 +61,25 @@ impl Roots {
     fn write_record(&self, resolver: &mut Resolver<'_>, record: &JournalWrite) -> Result<(), Fault> {
         let mut journal = self.journal();
         if journal.is_none() {
-            *journal = Some(self.create_journal(resolver.resolve(&record.journal)?)?);
+            let file = self.create_journal(resolver.resolve(&record.journal)?)?;
+            *journal = Some(OpenJournal { at: record.journal.clone(), file });
         }
-        let Some(file) = journal.as_ref() else { return Ok(()) };
+        let Some(OpenJournal { file, .. }) = journal.as_ref() else { return Ok(()) };
         write_all(file, &record.bytes, record.offset)?;
         let end = record.offset + record.bytes.len() as u64;
         rustix::fs::ftruncate(file, end).map_err(fault("truncate journal"))?;
         match record.sync {
             true => rustix::fs::fsync(file).map_err(fault("sync journal")),
             false => Ok(()),
+        }
+    }
+
+    /// Closes a journal that was removed, before the times of its directory are set: libfuse keeps a
+    /// removed file under another name until it is closed, and then changes the directory.
+    pub(super) fn close_removed_journal(&self, removed: &FilePath) {
+        let mut journal = self.journal();
+        if journal.as_ref().is_some_and(|journal| journal.at == *removed) {
+            *journal = None;
         }
     }
 

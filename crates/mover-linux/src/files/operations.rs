@@ -6,7 +6,7 @@ use super::fault::no_buffer;
 use super::path::Resolver;
 use super::remove::remove;
 use super::roots::Roots;
-use numaio_mover::port::{Operation, Outcome};
+use numaio_mover::port::{FilePath, Operation, Outcome};
 use rustix::io::Errno;
 
 impl Roots {
@@ -62,7 +62,14 @@ impl Roots {
                 )
             }
             Operation::Remove(all) => {
-                Outcome::Results(all.iter().map(|at| remove(&mut resolver, at)).collect())
+                let remove = |at: &FilePath| {
+                    let removed = remove(&mut resolver, at);
+                    if removed.is_ok() {
+                        self.close_removed_journal(at);
+                    }
+                    removed
+                };
+                Outcome::Results(all.iter().map(remove).collect())
             }
             Operation::OpenJournal { journal, most } => {
                 Outcome::OpenedJournal(self.open_journal(&mut resolver, &journal, most))

@@ -10,6 +10,7 @@ use super::filesystem::is_in_memory;
 use super::flush::volume_without_close_errors;
 use super::proc::path_of_fd;
 use in_place::InPlace;
+use numaio_mover::port::FilePath;
 use open_listings::OpenListings;
 use page_cache::CachePolicy;
 use rustix::fd::OwnedFd;
@@ -31,13 +32,20 @@ pub struct Roots {
     pub(super) cache: CachePolicy,
     pub(super) in_place: InPlace,
     pub(super) listings: OpenListings,
-    journal: Mutex<Option<OwnedFd>>,
+    journal: Mutex<Option<OpenJournal>>,
     pub(super) super_user: bool,
     pub(super) user: u32,
     /// Owner of new files on the volume where it was last determined.
     pub(super) owner: Mutex<Option<(u64, u32)>>,
     /// Mode bits that new files of this process lack (umask(2)).
     pub(super) umask: u32,
+}
+
+/// The open and locked journal.
+#[derive(Debug)]
+pub struct OpenJournal {
+    pub(super) at: FilePath,
+    pub(super) file: OwnedFd,
 }
 
 impl Roots {
@@ -73,7 +81,7 @@ impl Roots {
     }
 
     /// Returns the open journal.
-    pub(super) fn journal(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+    pub(super) fn journal(&self) -> MutexGuard<'_, Option<OpenJournal>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
