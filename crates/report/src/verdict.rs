@@ -20,8 +20,8 @@ const NEVER: f64 = 0.75;
 
 /// Returns the verdict: `nvme0n1 is on node 7: write from nodes 6-7, never from 2-3; read ...`.
 ///
-/// Without a model of a device's node it names the command that measures one. `None` on a machine
-/// whose devices all are equally near to every node.
+/// Where a node has no model it names the command that measures one. `None` on a machine whose
+/// devices all are equally near to every node.
 pub fn verdict(topology: &Topology, models: &[Model]) -> Option<String> {
     if topology.cpu_nodes().len() < 2 {
         return None;
@@ -30,14 +30,25 @@ pub fn verdict(topology: &Topology, models: &[Model]) -> Option<String> {
         topology.nodes.iter().map(|node| (node.id, devices_of(topology, node.id))).collect();
     nodes.retain(|(_, devices)| !devices.is_empty());
     let more = nodes.len().saturating_sub(MOST_NODES);
-    let parts = nodes.iter().take(MOST_NODES).map(|(node, devices)| {
-        let names = names(devices);
-        let is = if devices.len() == 1 { "is" } else { "are" };
-        format!("{names} {is} on node {node}: {}", advice(models, *node, devices))
-    });
-    let mut text = parts.collect::<Vec<_>>().join("; ");
+    let advised: Vec<(String, Option<String>)> = nodes
+        .iter()
+        .take(MOST_NODES)
+        .map(|(node, devices)| {
+            let is = if devices.len() == 1 { "is" } else { "are" };
+            (format!("{} {is} on node {node}", names(devices)), advice(models, *node))
+        })
+        .collect();
+    let unmeasured = advised.iter().any(|(_, advice)| advice.is_none());
+    let part = |(place, advice): (String, Option<String>)| match advice {
+        Some(advice) => format!("{place}: {advice}"),
+        None => place,
+    };
+    let mut text = advised.into_iter().map(part).collect::<Vec<_>>().join("; ");
     if more > 0 {
         text += &format!("; devices on {}", phrases::count(more, "more node"));
+    }
+    if unmeasured && !text.is_empty() {
+        text += "; numaio model measures which other nodes are as good";
     }
     (!text.is_empty()).then_some(text)
 }
@@ -81,33 +92,25 @@ fn names(devices: &[&Device]) -> String {
     }
 }
 
-/// Returns the nodes to use, from the newest model of the node.
-fn advice(models: &[Model], target: NodeId, devices: &[&Device]) -> String {
+/// Returns the nodes to use, from the newest model of the node; `None` without one.
+fn advice(models: &[Model], target: NodeId) -> Option<String> {
     let fit = models.iter().filter(|model| model.record.provenance.is_fit_for_placement());
     let newest = fit
         .filter(|model| model.targets.iter().any(|it| it.target == target))
-        .min_by_key(|model| Reverse(model.record.provenance.measured_at));
-    let directions = newest.and_then(|model| {
-        let of_target = model.targets.iter().find(|it| it.target == target)?;
-        Some(of_target.directions.as_slice())
-    });
-    let Some(directions) = directions.filter(|directions| !directions.is_empty()) else {
-        let first = devices.first().map(|device| phrases::device_name(device)).unwrap_or_default();
-        return format!("run programs there (numaio run --near {first}); numaio model --node {target} measures which other nodes are as good");
-    };
+        .min_by_key(|model| Reverse(model.record.provenance.measured_at))?;
+    let directions = &newest.targets.iter().find(|it| it.target == target)?.directions;
     let by_direction: Vec<(Direction, String)> =
         directions.iter().map(|direction| (direction.direction, nodes_to_use(direction))).collect();
+    let verb = |direction: &Direction| match direction {
+        Direction::Write => "write",
+        Direction::Read => "read",
+    };
     match by_direction.as_slice() {
-        [(_, write), (_, read)] if write == read => format!("write and read {write}"),
+        [] => None,
+        [(_, write), (_, read)] if write == read => Some(format!("write and read {write}")),
         each => {
-            let verb = |direction: &Direction| match direction {
-                Direction::Write => "write",
-                Direction::Read => "read",
-            };
-            each.iter()
-                .map(|(direction, nodes)| format!("{} {nodes}", verb(direction)))
-                .collect::<Vec<_>>()
-                .join("; ")
+            let each = each.iter().map(|(direction, nodes)| format!("{} {nodes}", verb(direction)));
+            Some(each.collect::<Vec<_>>().join("; "))
         }
     }
 }

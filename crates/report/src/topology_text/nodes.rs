@@ -23,8 +23,11 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
         ("DEVICES", Align::Right),
         ("NOTE", Align::Left),
     ]);
-    for node in &topology.nodes {
-        table.row(row(topology, node).map(Cell::from));
+    let is_empty = |node: &Node| node.cpus.is_empty() && node.memory.is_none();
+    let rows = topology.nodes.chunk_by(|a, b| is_empty(a) && is_empty(b) && a.packages == b.packages);
+    for same in rows {
+        let ids: NodeSet = same.iter().map(|node| node.id).collect();
+        table.row(row(topology, &same[0], &ids).map(Cell::from));
     }
     page.table(2, &table.without_empty_columns());
 }
@@ -39,14 +42,15 @@ pub(super) fn write_core_kinds(page: &mut TextPage, topology: &Topology) {
     kinds.iter().for_each(|kind| page.paragraph(2, 2, kind));
 }
 
-fn row(topology: &Topology, node: &Node) -> [String; 10] {
+/// Formats a node, or several placeholders that differ in their ids alone.
+fn row(topology: &Topology, node: &Node, ids: &NodeSet) -> [String; 10] {
     let packages = node.packages.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let near = if node.cpus.is_empty() && !packages.is_empty() { "near " } else { "" };
     let cores = phrases::cores_of(topology, &node.cpus);
     let cores = if cores == 0 { String::new() } else { format!("{cores}/{}", node.cpus.len()) };
     let devices = topology.devices_on(node.id).count();
     [
-        node.id.to_string(),
+        ids.to_string(),
         format!("{near}{packages}"),
         node.cpus.to_string(),
         cores,
