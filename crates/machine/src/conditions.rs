@@ -2,7 +2,8 @@
 
 use crate::surroundings::Surroundings;
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::{cpu_throttling, cpuinfo, CpuThrottling};
+use crate::topology::cpuinfo::{self, CpuInfo};
+use crate::topology::{cpu_throttling, CpuThrottling};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of processes to search for a daemon; on a busy machine the search takes too long.
@@ -48,7 +49,12 @@ pub struct ProcessorTime {
 
 /// Reads the current conditions; never fails, because unreadable values are `None`.
 pub fn read(root: &dyn Sysfs) -> Conditions {
-    let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
+    let cpuinfo = cpuinfo::read(root);
+    read_with(root, &cpuinfo, Surroundings::read(root, &cpuinfo.features).virtual_machine)
+}
+
+/// Reads the conditions with facts that the caller has read.
+pub(crate) fn read_with(root: &dyn Sysfs, cpuinfo: &CpuInfo, virtual_machine: bool) -> Conditions {
     let policies = policies(root);
     Conditions {
         numa_balancing: root.value("/proc/sys/kernel/numa_balancing").ok(),
@@ -57,10 +63,10 @@ pub fn read(root: &dyn Sysfs) -> Conditions {
             .and_then(|text| chosen(&text).map(str::to_owned)),
         governors: governors(root, &policies),
         turbo: turbo(root),
-        virtual_machine: Surroundings::read(root, &cpuinfo.features).virtual_machine,
+        virtual_machine,
         irqbalance: irqbalance(root),
         processor_time: processor_time(root),
-        frequency_mhz: frequencies(root, &policies).or_else(|| range(cpuinfo_frequencies(&cpuinfo))),
+        frequency_mhz: frequencies(root, &policies).or_else(|| range(cpuinfo_frequencies(cpuinfo))),
         cpu_throttling: cpu_throttling(root),
     }
 }
@@ -185,7 +191,7 @@ fn frequencies(root: &dyn Sysfs, policies: &[String]) -> Option<(u32, u32)> {
     range(kilohertz.map(|kilohertz| kilohertz / 1000))
 }
 
-fn cpuinfo_frequencies(cpuinfo: &cpuinfo::CpuInfo) -> impl Iterator<Item = u32> + '_ {
+fn cpuinfo_frequencies(cpuinfo: &CpuInfo) -> impl Iterator<Item = u32> + '_ {
     // Float casts saturate, and convert NaN to 0, which `range` ignores.
     cpuinfo.processors.iter().filter_map(|processor| processor.mhz).map(|mhz| mhz.round() as u32)
 }

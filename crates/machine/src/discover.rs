@@ -1,8 +1,8 @@
 //! Discovery of a complete machine.
 
 use crate::devices::{Bridges, Device, Scan, FUNCTIONS};
-use crate::sysfs::Sysfs;
-use crate::topology::Topology;
+use crate::sysfs::{Sysfs, SysfsExt};
+use crate::topology::{cpuinfo, Topology};
 use crate::{conditions, findings, topology};
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
@@ -17,10 +17,19 @@ const PARALLEL_THRESHOLD: usize = 64;
 /// thousands of files, which two threads read in parallel.
 pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
     let mode = ReadMode::for_machine(root);
-    let (mut machine, conditions) =
-        mode.join(|| read_machine(root, mode, topology::read), || conditions::read(root));
-    let found = findings::find(root, &machine, &conditions);
-    machine.findings.extend(found);
+    let read = || {
+        // The kernel takes long to format it for thousands of CPUs: it is read once.
+        let cpuinfo = cpuinfo::read(root);
+        let topology = topology::read_with(root, &cpuinfo);
+        let is_virtual = topology.surroundings.virtual_machine;
+        (topology, conditions::read_with(root, &cpuinfo, is_virtual))
+    };
+    let (mut machine, conditions) = read_machine(root, mode, read);
+    let (found, conflicts) = mode.join(
+        || findings::find(root, &machine, &conditions),
+        || findings::find_locality_conflicts(root, &machine),
+    );
+    machine.findings.extend(found.into_iter().chain(conflicts));
     machine
         .findings
         .sort_by(|a, b| (b.severity, &a.rule, &a.subject).cmp(&(a.severity, &b.rule, &b.subject)));
@@ -31,14 +40,18 @@ pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
 ///
 /// Takes half the time of [`discover`]; meant for commands that start a program.
 pub fn discover_quick(root: &(dyn Sysfs + Sync)) -> Topology {
-    read_machine(root, ReadMode::for_machine(root), topology::outline)
+    read_machine(root, ReadMode::for_machine(root), || (topology::outline(root), ())).0
 }
 
-/// Reads the nodes with `nodes`, and all devices.
-fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs) -> Topology) -> Topology {
+/// Reads the nodes and more with `nodes`, and all devices.
+fn read_machine<M>(
+    root: &(dyn Sysfs + Sync),
+    mode: ReadMode,
+    nodes: impl FnOnce() -> (Topology, M),
+) -> (Topology, M) {
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
-    let ((mut machine, some), others) = mode.join(|| (nodes(root), functions()), functions);
+    let (((mut machine, more), some), others) = mode.join(|| (nodes(), functions()), functions);
     let found = findings::find_in_resources(&machine);
     machine.findings.extend(found);
     let functions: Vec<Device> = some.into_iter().chain(others).collect();
@@ -48,7 +61,7 @@ fn read_machine(root: &(dyn Sysfs + Sync), mode: ReadMode, nodes: fn(&dyn Sysfs)
     let found = functions.into_iter().chain(some).chain(others);
     machine.devices = scan.finish(root, &machine.cpus_by_node(), found);
     machine.identity.fingerprint = topology::fingerprint(&machine);
-    machine
+    (machine, more)
 }
 
 /// Number of threads that read a machine.
@@ -62,8 +75,9 @@ enum ReadMode {
 
 impl ReadMode {
     fn for_machine(root: &dyn Sysfs) -> Self {
-        let is_long = |list: &str| root.list(list).is_ok_and(|names| names.len() >= PARALLEL_THRESHOLD);
-        match is_long(FUNCTIONS) || is_long(topology::CPUS) {
+        let has_many_cpus = topology::listed_cpus(root).len() >= PARALLEL_THRESHOLD;
+        let has_many_functions = || root.names(FUNCTIONS).len() >= PARALLEL_THRESHOLD;
+        match has_many_cpus || has_many_functions() {
             true => Self::Parallel,
             false => Self::Sequential,
         }

@@ -182,8 +182,11 @@ impl Device {
     /// such as the two controllers of a drive.
     pub fn distinct_name(&self, devices: &[Self]) -> String {
         let name = self.name();
+        let address = PciAddress::named(&name);
         match self.pci {
-            Some(pci) if devices.iter().filter(|other| other.has_name(&name)).count() > 1 => pci.to_string(),
+            Some(pci) if devices.iter().filter(|other| other.is_named(&name, address)).count() > 1 => {
+                pci.to_string()
+            }
             _ => name,
         }
     }
@@ -191,10 +194,12 @@ impl Device {
     /// Returns whether a user-supplied text is one of its names or its PCI address, with or without
     /// domain.
     pub fn has_name(&self, text: &str) -> bool {
-        let pci = self.pci.map(|pci| pci.to_string());
-        self.names.iter().any(|name| name == text)
-            || pci
-                .is_some_and(|pci| pci.eq_ignore_ascii_case(text) || pci.strip_prefix("0000:") == Some(text))
+        self.is_named(text, PciAddress::named(text))
+    }
+
+    /// Returns whether a text, which is this PCI address if any, is one of its names.
+    fn is_named(&self, text: &str, address: Option<PciAddress>) -> bool {
+        (address.is_some() && self.pci == address) || self.names.iter().any(|name| name == text)
     }
 }
 

@@ -17,6 +17,16 @@ pub struct PciAddress {
     pub function: u8,
 }
 
+impl PciAddress {
+    /// Returns the address that a user's text is: as displayed, or without the domain 0000.
+    pub(super) fn named(text: &str) -> Option<Self> {
+        let is_of = |address: &Self| address.to_string().eq_ignore_ascii_case(text);
+        let complete = text.parse().ok().filter(is_of);
+        let is_short = |address: &Self| address.to_string().strip_prefix("0000:") == Some(text);
+        complete.or_else(|| format!("0000:{text}").parse().ok().filter(is_short))
+    }
+}
+
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, bus, device, function } = self;
@@ -81,6 +91,22 @@ mod tests {
             ["+000:3b:00.0", "0000:+b:00.0", "0000:3b:+0.0", "0000:3b:00.+0", "0000:3b:20.0", "0000:3b:00.8"]
         {
             assert!(text.parse::<PciAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_an_address_as_displayed_or_without_domain() {
+        let name = |text: &str| PciAddress::named(text).map(|address| address.to_string());
+        for (text, address) in [
+            ("0000:3b:00.0", "0000:3b:00.0"),
+            ("10000:3B:00.0", "10000:3b:00.0"),
+            ("3b:00.1", "0000:3b:00.1"),
+        ] {
+            assert_eq!(name(text).as_deref(), Some(address), "{text}");
+        }
+        for text in ["", "3B:00.0", "0:3b:00.0", "000000:3b:00.0", "0000:3b:0.0", "cuda:0", "eth0", "é:00.0"]
+        {
+            assert_eq!(name(text), None, "{text}");
         }
     }
 

@@ -28,7 +28,8 @@ pub fn find_in_resources(topology: &Topology) -> Vec<Finding> {
 
 /// Returns the findings about devices and settings.
 ///
-/// [`find_in_resources`] returns those about the nodes themselves.
+/// [`find_in_resources`] returns those about the nodes themselves, and [`find_locality_conflicts`]
+/// those that need a file of each device.
 pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> Vec<Finding> {
     let mut found = layout::find(root, topology);
     // A hypervisor emulates the ports above a device and hides its slot.
@@ -39,10 +40,14 @@ pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> V
     found.extend(nodes::unknown(topology));
     found.extend(nodes::incomplete(topology));
     found.extend(nodes::one_package(topology));
-    found.extend(nodes::conflicting(root, topology));
     found.extend(irqs::foreign(root, topology));
     found.extend(settings::balancing(topology, conditions));
     found.extend(settings::throttled(topology, conditions));
     found.extend(settings::low_memory(topology));
     found
+}
+
+/// Returns the findings about devices whose node contradicts their local CPUs.
+pub fn find_locality_conflicts(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    nodes::conflicting(root, topology)
 }

@@ -58,20 +58,27 @@ fn unknown_of(device: &Device, topology: &Topology) -> Finding {
 
 /// Reports devices whose reported node has none of their local CPUs.
 pub(super) fn conflicting(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    if topology.cpu_nodes().len() < 2 {
+        return Vec::new();
+    }
+    let known = topology.nodes.iter().fold(CpuSet::new(), |known, node| known.union(&node.cpus));
     let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
-    physical.filter_map(|device| conflict_of(root, topology, device)).collect()
+    physical.filter_map(|device| conflict_of(root, topology, &known, device)).collect()
 }
 
-fn conflict_of(root: &dyn Sysfs, topology: &Topology, device: &Device) -> Option<Finding> {
-    if device.locality.source != LocalitySource::NumaNode || topology.cpu_nodes().len() < 2 {
+/// Compares a device's local CPUs with its node; `known` are the CPUs of all nodes.
+fn conflict_of(root: &dyn Sysfs, topology: &Topology, known: &CpuSet, device: &Device) -> Option<Finding> {
+    if device.locality.source != LocalitySource::NumaNode {
         return None;
     }
     let node = topology.node(device.locality.node?).filter(|node| !node.cpus.is_empty())?;
     let file = format!("{}/local_cpulist", device.path);
     let local = CpuSet::parse_list(&root.optional(&file)?).ok()?;
-    let known: CpuSet = topology.nodes.iter().flat_map(|node| node.cpus.iter()).collect();
-    let local = local.intersection(&known);
-    if local.is_empty() || !local.intersection(&node.cpus).is_empty() {
+    if local.intersects(&node.cpus) {
+        return None;
+    }
+    let local = local.intersection(known);
+    if local.is_empty() {
         return None;
     }
     Some(Finding {

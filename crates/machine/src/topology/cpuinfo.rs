@@ -4,6 +4,7 @@
 //! `arch/arm64/kernel/cpuinfo.c` and other files in `arch/*/kernel`); no document describes them.
 
 use crate::ids::{CpuId, PackageId, MAX_ID};
+use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::BTreeMap;
 
 /// Contents of /proc/cpuinfo.
@@ -49,6 +50,11 @@ struct Model<'a> {
     arm_version: Option<&'a str>,
     itanium: bool,
     riscv: Option<&'a str>,
+}
+
+/// Reads /proc/cpuinfo; empty if it is absent.
+pub(crate) fn read(root: &dyn Sysfs) -> CpuInfo {
+    parse(&root.optional("/proc/cpuinfo").unwrap_or_default())
 }
 
 /// Parses /proc/cpuinfo of any architecture, skipping unknown lines.

@@ -21,7 +21,7 @@ mod quota;
 mod read;
 
 pub use confinement::memory_left_bytes;
-pub(crate) use files::{CPUS, NODES};
+pub(crate) use files::NODES;
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
 pub use parts::{
@@ -29,4 +29,5 @@ pub use parts::{
     MemorySideCache, Node, Topology,
 };
 pub use quota::{cpu_throttling, CpuThrottling};
+pub(crate) use read::{listed_cpus, read_with};
 pub use read::{outline, read};

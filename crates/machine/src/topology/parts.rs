@@ -322,11 +322,16 @@ impl Topology {
 
     /// Returns the last-level data caches of some CPUs, by first CPU; empty if no cache is known.
     pub fn cache_domains(&self, cpus: &CpuSet) -> Vec<&Cache> {
-        let serving =
-            |cache: &&Cache| cache.kind != "Instruction" && !cache.cpus.intersection(cpus).is_empty();
-        let last = self.caches.iter().filter(serving).map(|cache| cache.level).max();
-        let mut domains: Vec<&Cache> =
-            self.caches.iter().filter(serving).filter(|cache| Some(cache.level) == last).collect();
+        let serves = |cache: &Cache| cache.kind != "Instruction" && cache.cpus.intersects(cpus);
+        let mut last = None;
+        // From the last level down: then most caches are excluded by their level.
+        for cache in self.caches.iter().rev() {
+            if Some(cache.level) > last && serves(cache) {
+                last = Some(cache.level);
+            }
+        }
+        let of_last = self.caches.iter().filter(|cache| Some(cache.level) == last);
+        let mut domains: Vec<&Cache> = of_last.filter(|cache| serves(cache)).collect();
         domains.sort_by_key(|cache| cache.cpus.first());
         domains
     }

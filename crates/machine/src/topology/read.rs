@@ -1,12 +1,14 @@
 //! Reading the parts of a topology in order.
 
-use super::files::{CPUS, NODES};
+use super::cpuinfo::CpuInfo;
+use super::files::{set_of, CPUS, NODES};
 use super::parts::Topology;
 use super::{
     caches, confinement, conflicts, core_kinds, cpuinfo, cpus, distances, identity, isolation, kinds, nodes,
 };
 use crate::finding::{Finding, Severity};
 use crate::ids::NodeId;
+use crate::set::CpuSet;
 use crate::surroundings::Surroundings;
 use crate::sysfs::{Sysfs, SysfsExt};
 
@@ -15,21 +17,30 @@ use crate::sysfs::{Sysfs, SysfsExt};
 ///
 /// Never fails: unreadable files leave values out or add findings.
 pub fn read(root: &dyn Sysfs) -> Topology {
-    look(root, true)
+    look(root, &cpuinfo::read(root), true)
+}
+
+/// Reads the same with contents of /proc/cpuinfo that the caller has read.
+pub(crate) fn read_with(root: &dyn Sysfs, cpuinfo: &CpuInfo) -> Topology {
+    look(root, cpuinfo, true)
 }
 
 /// Reads the topology without caches, for commands that start a program.
 pub fn outline(root: &dyn Sysfs) -> Topology {
-    look(root, false)
+    look(root, &cpuinfo::read(root), false)
 }
 
-fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
-    let cpuinfo = cpuinfo::parse(&root.optional("/proc/cpuinfo").unwrap_or_default());
+/// Returns the CPUs that the kernel lists as online; empty if it has no list.
+pub(crate) fn listed_cpus(root: &dyn Sysfs) -> CpuSet {
+    set_of(root, CPUS, &["online"]).unwrap_or_default()
+}
+
+fn look(root: &dyn Sysfs, cpuinfo: &CpuInfo, with_caches: bool) -> Topology {
     let mut findings = kernel_findings(root);
-    let known = cpus::known(root, &cpuinfo);
+    let known = cpus::known(root, cpuinfo);
     let surroundings = Surroundings::read(root, &cpuinfo.features);
     let (mut nodes, offline_nodes) = nodes::read(root, &known.online, &surroundings, &mut findings);
-    let mut cpus = cpus::read(root, &known, &nodes, &cpuinfo);
+    let mut cpus = cpus::read(root, &known, &nodes, cpuinfo);
     let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     let distances = distances::read(root, &ids, &mut findings);
     let gpu_nodes = kinds::gpu_nodes(root, &nodes);
@@ -52,9 +63,9 @@ fn look(root: &dyn Sysfs, with_caches: bool) -> Topology {
         caches::read(root, &cpus, cpuinfo.alike && !root.exists("/sys/devices/cpu_core"))
     };
     Topology {
-        identity: identity::read(root, &cpuinfo),
+        identity: identity::read(root, cpuinfo),
         caches: if with_caches && known.described { caches() } else { Vec::new() },
-        cpu_features: cpuinfo.features,
+        cpu_features: cpuinfo.features.clone(),
         nodes,
         offline_nodes,
         cpus,
