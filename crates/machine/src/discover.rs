@@ -25,11 +25,11 @@ pub fn discover(root: &(dyn Sysfs + Sync)) -> Topology {
         (topology, conditions::read_with(root, &cpuinfo, is_virtual))
     };
     let (mut machine, conditions) = read_machine(root, mode, read);
-    let (found, conflicts) = mode.join(
-        || findings::find(root, &machine, &conditions),
-        || findings::find_locality_conflicts(root, &machine),
-    );
-    machine.findings.extend(found.into_iter().chain(conflicts));
+    let conflicts = |devices| findings::find_locality_conflicts(root, &machine, devices);
+    let (some, others) = machine.devices.split_at(machine.devices.len() / 2);
+    let ((found, some), others) =
+        mode.join(|| (findings::find(root, &machine, &conditions), conflicts(some)), || conflicts(others));
+    machine.findings.extend(found.into_iter().chain(some).chain(others));
     machine
         .findings
         .sort_by(|a, b| (b.severity, &a.rule, &a.subject).cmp(&(a.severity, &b.rule, &b.subject)));

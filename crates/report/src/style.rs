@@ -102,7 +102,16 @@ fn clean_char(c: char) -> char {
 
 /// Returns the number of columns that a clean text occupies.
 pub(crate) fn display_width(text: &str) -> usize {
-    text.width()
+    // Most texts are plain, and each of their bytes is a column.
+    match is_plain(text) {
+        true => text.len(),
+        false => text.width(),
+    }
+}
+
+/// Returns whether a text consists of printable ASCII characters.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Characters after which a line may break.
@@ -111,6 +120,9 @@ pub(crate) const BREAKS: [char; 3] = [' ', ',', '/'];
 /// Splits a text into lines of at most `columns` (at least 1): after blanks, commas and slashes,
 /// and within a word only if it is longer than a line.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    if text.len() <= columns && is_plain(text) {
+        return vec![text.trim_matches(' ').to_owned()];
+    }
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(BREAKS) {
         let line = lines.last_mut().map(|line| display_width(line)).unwrap_or_default();
@@ -119,7 +131,9 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
         }
         for c in word.chars() {
             let full = lines.last().is_some_and(|line| {
-                !line.is_empty() && display_width(line) + c.width().unwrap_or(0) > columns && c != ' '
+                // A text has at most as many columns as bytes, which need no counting.
+                let may_be_full = !line.is_empty() && line.len() + c.len_utf8() > columns && c != ' ';
+                may_be_full && display_width(line) + c.width().unwrap_or(0) > columns
             });
             if full {
                 lines.push(String::new());
@@ -199,6 +213,16 @@ mod tests {
         assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);
         assert_eq!(wrap("網路卡", 4), ["網路", "卡"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn no_text_has_more_columns_than_bytes() {
+        for c in ('\0'..=char::MAX).filter(|c| c.width().unwrap_or(0) > c.len_utf8()) {
+            panic!("{c:?} has {:?} columns", c.width());
+        }
+        for text in ["é网x", "1\u{fe0f}\u{20e3}", "👩\u{200d}🔬", "plain"] {
+            assert!(display_width(text) <= text.len(), "{text}");
+        }
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn collect_disks(root: &dyn Sysfs, groups: &mut BTreeMap<Owner, Group>) {
     let directory = if root.exists("/sys/class/block") { "/sys/class/block" } else { "/sys/block" };
     let names = root.names(directory);
     let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    for name in &names {
+    for name in names.iter().filter(|name| !is_partition_name(name, &known)) {
         let Some(found) = find(root, format!("{directory}/{name}")) else { continue };
         let parent = found.path.rsplit('/').nth(1).unwrap_or_default();
         let is_partition = known.contains(parent);
@@ -162,6 +162,17 @@ fn collect_disks(root: &dyn Sysfs, groups: &mut BTreeMap<Owner, Group>) {
         }
         add(groups, found, role, name.clone());
     }
+}
+
+/// Returns whether a name is that of a known disk with a partition number (`block/genhd.c`,
+/// `disk_name`): `sda1`, and after a disk whose name ends in a digit `nvme0n1p1`.
+fn is_partition_name(name: &str, known: &BTreeSet<&str>) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let disk = match stem.strip_suffix('p') {
+        Some(disk) if disk.ends_with(|c: char| c.is_ascii_digit()) => disk,
+        _ => stem,
+    };
+    stem.len() < name.len() && known.contains(disk)
 }
 
 fn add(groups: &mut BTreeMap<Owner, Group>, found: Found, role: Role, name: String) {
@@ -282,6 +293,17 @@ mod tests {
         assert_eq!(multipath_head("nvme0c12n3").as_deref(), Some("nvme0n3"));
         for other in ["nvme0n1", "nvme0", "nvmecn", "nvme0cn1", "sdc1"] {
             assert_eq!(multipath_head(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn recognizes_partitions_by_their_disk() {
+        let known: BTreeSet<&str> = ["sda", "nvme0n1", "sdp", "md127"].into();
+        for partition in ["sda1", "sda12", "nvme0n1p3", "sdp2", "md127p1"] {
+            assert!(is_partition_name(partition, &known), "{partition}");
+        }
+        for disk in ["sda", "sdb1", "nvme0n12", "nvme1n1p1", "sdp", "md1", "md127p", "1", ""] {
+            assert!(!is_partition_name(disk, &known), "{disk}");
         }
     }
 

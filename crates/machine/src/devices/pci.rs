@@ -28,6 +28,8 @@ pub(super) struct Card {
     pub ids: Option<(u16, u16)>,
     /// Bound driver.
     pub driver: Option<String>,
+    /// Whether `uevent` shows that no driver is bound.
+    pub unbound: bool,
 }
 
 /// Reads the identification of the function at `path` from `uevent`, or else from single
@@ -59,10 +61,13 @@ fn parse_uevent(text: &str) -> Card {
         |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::trim);
     let ids = value("PCI_ID").and_then(|ids| ids.split_once(':'));
     let id = |text| hex(text).and_then(|id| u16::try_from(id).ok());
+    let class = value("PCI_CLASS").and_then(hex);
+    let driver = value("DRIVER").map(str::to_owned);
     Card {
-        class: value("PCI_CLASS").and_then(hex),
+        unbound: class.is_some() && driver.is_none(),
+        class,
         ids: ids.and_then(|(vendor, device)| id(vendor).zip(id(device))),
-        driver: value("DRIVER").map(str::to_owned),
+        driver,
     }
 }
 
@@ -192,7 +197,9 @@ mod tests {
     fn parses_class_ids_and_driver_from_uevent() {
         let text = "DRIVER=virtio-pci\nPCI_CLASS=20000\nPCI_ID=1AF4:1041\nPCI_SUBSYS_ID=1AF4:1041\n";
         let driver = Some("virtio-pci".to_owned());
-        assert_eq!(parse_uevent(text), Card { class: Some(0x020000), ids: Some((0x1af4, 0x1041)), driver });
+        let card = Card { class: Some(0x020000), ids: Some((0x1af4, 0x1041)), driver, unbound: false };
+        assert_eq!(parse_uevent(text), card);
+        assert!(parse_uevent("PCI_CLASS=20000\nPCI_ID=1AF4:1041\n").unbound);
         for text in ["", "PCI_CLASS=\nPCI_ID=1AF4", "PCI_CLASS=xyz\nPCI_ID=1AF41:1041", "PCI_CLASSES=20000"] {
             assert_eq!(parse_uevent(text), Card::default(), "{text}");
         }
@@ -201,7 +208,8 @@ mod tests {
     #[test]
     fn kind_depends_on_class_before_names() {
         let kind = |class, driver: Option<&str>| {
-            super::kind(&Card { class: Some(class), ids: None, driver: driver.map(str::to_owned) }, None)
+            let driver = driver.map(str::to_owned);
+            super::kind(&Card { class: Some(class), driver, ..Card::default() }, None)
         };
         assert_eq!(kind(0x010802, None), Some(DeviceKind::Nvme));
         assert_eq!(kind(0x0c0400, None), Some(DeviceKind::StorageController));

@@ -56,7 +56,11 @@ impl<'a> Reader<'a> {
             link: if is_virtual { None } else { link::read(root, &path) },
             upstream: pci::upstream(&path).into_iter().map(|(bridge, _)| bridge).collect(),
             power: if is_virtual { None } else { pci::power(root, &path) },
-            irqs: irqs::read(root, &path, card.driver.is_some(), self.interrupts),
+            // Only a driver allocates message-signaled interrupts.
+            irqs: match card.unbound {
+                true => Vec::new(),
+                false => irqs::read(root, &path, card.driver.is_some(), self.interrupts),
+            },
             sriov,
             port_bits_per_s: port_speed(root, names),
             driver: card.driver,

@@ -14,6 +14,7 @@ pub(crate) use links::loss as link_loss;
 pub(crate) use relevance::matters;
 
 use crate::conditions::Conditions;
+use crate::devices::Device;
 use crate::sysfs::Sysfs;
 use crate::topology::Topology;
 
@@ -47,7 +48,7 @@ pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> V
     found
 }
 
-/// Returns the findings about devices whose node contradicts their local CPUs.
-pub fn find_locality_conflicts(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
-    nodes::conflicting(root, topology)
+/// Returns the findings about those of some devices whose node contradicts their local CPUs.
+pub fn find_locality_conflicts(root: &dyn Sysfs, topology: &Topology, devices: &[Device]) -> Vec<Finding> {
+    nodes::conflicting(root, topology, devices)
 }

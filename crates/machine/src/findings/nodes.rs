@@ -56,13 +56,13 @@ fn unknown_of(device: &Device, topology: &Topology) -> Finding {
     }
 }
 
-/// Reports devices whose reported node has none of their local CPUs.
-pub(super) fn conflicting(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+/// Reports those of some devices whose reported node has none of their local CPUs.
+pub(super) fn conflicting(root: &dyn Sysfs, topology: &Topology, devices: &[Device]) -> Vec<Finding> {
     if topology.cpu_nodes().len() < 2 {
         return Vec::new();
     }
     let known = topology.nodes.iter().fold(CpuSet::new(), |known, node| known.union(&node.cpus));
-    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    let physical = devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
     physical.filter_map(|device| conflict_of(root, topology, &known, device)).collect()
 }
 
