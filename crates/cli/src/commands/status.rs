@@ -7,14 +7,19 @@ use crate::options::{integer, Common};
 use crate::output;
 use crate::output::json;
 use clap::Args;
-use numaio_machine::discover::discover;
+use numaio_machine::discover::discover_quick;
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{resolve, Handle, ResolveContext, RULE_DENIED};
+use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved, RULE_DENIED};
 use numaio_machine::process;
+use numaio_machine::set::NodeSet;
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
 use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
+use std::iter;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Options of `numaio status`.
 #[derive(Debug, Args)]
@@ -40,7 +45,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("a recorded machine has no running processes")
             .hint("omit --machine and --sysroot to examine this machine"));
     }
-    let topology = discover(&machine);
+    let topology = discover_quick(&machine);
     let models = placement::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
     let best = |node: NodeId| numaio_model::best_nodes(&topology, node, &models);
@@ -56,10 +61,14 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         true => process::pids(&machine).into_iter().filter(is_other).collect(),
         false => args.pids.clone(),
     };
-    for pid in pids {
-        match inspect(&machine, &topology, pid, &best) {
-            Ok(process) if args.all && process.devices.is_empty() => {}
-            Ok(process) => status.processes.push(process),
+    let inspection = Inspection { machine: &machine, topology: &topology, own: OwnConnections::default() };
+    let found = in_two_threads(&pids, |pid| match args.all {
+        true => inspection.process_with_devices(*pid, &best),
+        false => inspection.process(*pid, &best).map(Some),
+    });
+    for (pid, found) in pids.into_iter().zip(found) {
+        match found {
+            Ok(process) => status.processes.extend(process),
             // --all skips processes that are not readable or have ended.
             Err(_) if args.all => {}
             Err(ReadErrorKind::Absent) => {
@@ -78,16 +87,62 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     Ok(if status.unseen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn inspect(
-    machine: &Machine,
-    topology: &Topology,
-    pid: u32,
-    best: &dyn Fn(NodeId) -> numaio_machine::set::NodeSet,
-) -> Result<ProcessStatus, ReadErrorKind> {
-    let process = process::read(machine, pid)?;
-    let open = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Process(pid));
-    if open.findings.iter().any(|finding| finding.rule == RULE_DENIED) {
-        return Err(ReadErrorKind::Denied);
+/// A function that returns the best nodes for devices on a node.
+type BestNodes<'a> = &'a (dyn Fn(NodeId) -> NodeSet + Sync);
+
+/// Inspects processes of this machine.
+struct Inspection<'a> {
+    machine: &'a Machine,
+    topology: &'a Topology,
+    own: OwnConnections,
+}
+
+impl Inspection<'_> {
+    fn process(&self, pid: u32, best: BestNodes) -> Result<ProcessStatus, ReadErrorKind> {
+        let process = process::read(self.machine, pid)?;
+        Ok(numaio_place::status(self.topology, &process, &self.open(pid)?, best))
     }
-    Ok(numaio_place::status(topology, &process, &open, best))
+
+    /// Inspects a process that uses a device; of others, threads and pages are not read.
+    fn process_with_devices(
+        &self,
+        pid: u32,
+        best: BestNodes,
+    ) -> Result<Option<ProcessStatus>, ReadErrorKind> {
+        let open = self.open(pid)?;
+        if open.devices.is_empty() {
+            return Ok(None);
+        }
+        let process = process::read(self.machine, pid)?;
+        Ok(Some(numaio_place::status(self.topology, &process, &open, best)))
+    }
+
+    /// Resolves the devices behind the open files of a process.
+    fn open(&self, pid: u32) -> Result<Resolved, ReadErrorKind> {
+        let ground = ResolveContext { root: self.machine, locate: self.machine, topology: self.topology };
+        let open = resolve_process(ground, pid, &self.own);
+        match open.findings.iter().any(|finding| finding.rule == RULE_DENIED) {
+            true => Err(ReadErrorKind::Denied),
+            false => Ok(open),
+        }
+    }
+}
+
+/// Maps items by two threads, in order: most of the time passes in the kernel.
+fn in_two_threads<T: Sync, R: Send>(items: &[T], map: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    if items.len() < 2 {
+        return items.iter().map(map).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<(usize, R)> {
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < items.len());
+        iter::from_fn(take).map(|index| (index, map(&items[index]))).collect()
+    };
+    let (mut results, others) = thread::scope(|scope| {
+        let other = scope.spawn(work);
+        (work(), other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    results.extend(others);
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }

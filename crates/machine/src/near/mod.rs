@@ -22,7 +22,19 @@ mod walk;
 
 pub use handle::{Handle, InvalidHandle};
 pub use resolved::{NearDevice, NearNode, Resolved, Step, RULE_DENIED, RULE_UNKNOWN};
+pub use sockets::OwnConnections;
 pub use walk::ResolveContext;
+
+/// Resolves the open files and connections of one process of several.
+///
+/// `own` holds the connections of this process's network namespace, which the kernel takes
+/// milliseconds to list. The processes of that namespace share it.
+pub fn resolve_process(ground: ResolveContext<'_>, pid: u32, own: &OwnConnections) -> Resolved {
+    let mut walk = walk::Walk::new(ground);
+    walk.own_connections = Some(own);
+    walk.start(walk::Resource::Process(pid));
+    walk.finish(&Handle::Process(pid))
+}
 
 /// Resolves a handle; never fails, because unresolvable parts become findings.
 pub fn resolve(ground: ResolveContext<'_>, handle: &Handle) -> Resolved {

@@ -4,7 +4,7 @@ use super::host::locate_failed;
 use super::walk::{Position, Resource, Walk};
 use super::{file, sockets};
 use crate::locate::{DeviceNumber, LocateExt, OpenFile, OpenedFacts, PathFacts, PathKind};
-use crate::sysfs::SysfsExt;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ use std::net::IpAddr;
 const MAX_FILES: usize = 1 << 16;
 /// Maximum number of files and peers to follow.
 const MAX_PLACES: usize = 256;
-/// Files with its connections.
-const SOCKETS: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
+/// Start of the target of a socket's link, before its inode.
+const SOCKET: &str = "socket:[";
 
 /// Location of an open file: device files by their own number, others by their file system.
 type Place = (DeviceNumber, Option<DeviceNumber>, Option<u64>);
@@ -34,7 +34,7 @@ pub(super) fn follow(walk: &mut Walk, at: Position, pid: u32) {
         Ok(opened) => opened,
         Err(error) => return locate_failed(walk, at, &subject, &error),
     };
-    let Open { places, peers, mut others } = sort(&opened, &peers_of(walk, pid));
+    let Open { places, peers, mut others } = sort(&opened, &peers_of(walk, pid, &opened));
     let mountinfo = format!("/proc/{pid}/mountinfo");
     let all = places.values().map(|(_, _, count)| count).chain(peers.values()).sum::<usize>().max(1);
     let part = |count: usize| at.part(count as f64 / all as f64);
@@ -77,17 +77,21 @@ fn report_rest(walk: &mut Walk, at: Position, subject: &str, others: usize, othe
     }
 }
 
-/// Returns inodes of its connected sockets with their peers.
-fn peers_of(walk: &Walk, pid: u32) -> HashMap<u64, IpAddr> {
-    let text = |file: &&str| walk.root().optional(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-    SOCKETS.iter().flat_map(|file| sockets::parse(&text(file))).collect()
+/// Returns inodes of connected sockets with their peers; none if it has no socket.
+fn peers_of<'a>(walk: &Walk<'a>, pid: u32, opened: &OpenedFacts) -> Cow<'a, HashMap<u64, IpAddr>> {
+    if !opened.files.iter().any(|file| file.target.starts_with(SOCKET)) {
+        return Cow::default();
+    }
+    match walk.own_connections.filter(|_| opened.same_network == Some(true)) {
+        Some(own) => Cow::Borrowed(own.peers(walk.root())),
+        None => Cow::Owned(sockets::peers(walk.root(), &format!("/proc/{pid}/net"))),
+    }
 }
 
 fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {
     let mut open = Open::default();
     for file in opened.files.iter().take(MAX_FILES) {
-        let inode =
-            file.target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+        let inode = file.target.strip_prefix(SOCKET).and_then(|rest| rest.strip_suffix(']')?.parse().ok());
         let peer = inode.and_then(|inode: u64| peers.get(&inode));
         match (peer, &file.facts) {
             (Some(peer), _) => *open.peers.entry(*peer).or_default() += 1,

@@ -1,7 +1,10 @@
 //! Sockets of a process and their peers, from files such as /proc/PID/net/tcp
 //! (`Documentation/networking/proc_net_tcp.rst`).
 
+use crate::sysfs::{Sysfs, SysfsExt};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::OnceLock;
 
 /// Maximum number of sockets to read per file.
 const MAX_SOCKETS: usize = 1 << 18;
@@ -9,8 +12,28 @@ const MAX_SOCKETS: usize = 1 << 18;
 /// State of an established TCP connection or a connected UDP socket (`include/net/tcp_states.h`).
 const ESTABLISHED: &str = "01";
 
+/// Files of connections in /proc/PID/net.
+const FILES: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
+
+/// The connections of this process's network namespace, listed at the first use.
+#[derive(Debug, Default)]
+pub struct OwnConnections(OnceLock<HashMap<u64, IpAddr>>);
+
+impl OwnConnections {
+    /// Returns the peers of connected sockets, by inode.
+    pub(super) fn peers(&self, root: &dyn Sysfs) -> &HashMap<u64, IpAddr> {
+        self.0.get_or_init(|| peers(root, "/proc/self/net"))
+    }
+}
+
+/// Reads the peers of connected sockets, by inode, from the files of a directory.
+pub(super) fn peers(root: &dyn Sysfs, folder: &str) -> HashMap<u64, IpAddr> {
+    let text = |file: &&str| root.optional(&format!("{folder}/{file}")).unwrap_or_default();
+    FILES.iter().flat_map(|file| parse(&text(file))).collect()
+}
+
 /// Returns inodes and peers of connected sockets, skipping malformed lines.
-pub(super) fn parse(text: &str) -> Vec<(u64, IpAddr)> {
+fn parse(text: &str) -> Vec<(u64, IpAddr)> {
     text.lines().skip(1).take(MAX_SOCKETS).filter_map(parse_line).collect()
 }
 

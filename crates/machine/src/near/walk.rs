@@ -2,6 +2,7 @@
 
 use super::handle::Handle;
 use super::resolved::{NearDevice, NearNode, Resolved, Step};
+use super::sockets::OwnConnections;
 use super::{block, fabric, file, host, net, process};
 use crate::devices::{Device, LocalitySource, Sriov};
 use crate::finding::{Finding, Severity};
@@ -86,6 +87,8 @@ struct Reached {
 
 pub(super) struct Walk<'a> {
     pub ground: ResolveContext<'a>,
+    /// Connections of this process's network namespace, if several processes are resolved.
+    pub own_connections: Option<&'a OwnConnections>,
     steps: Vec<Step>,
     findings: Vec<Finding>,
     /// Resources above the position, to detect a stack that contains itself.
@@ -101,6 +104,7 @@ impl<'a> Walk<'a> {
     pub fn new(ground: ResolveContext<'a>) -> Self {
         Self {
             ground,
+            own_connections: None,
             steps: Vec::new(),
             findings: Vec::new(),
             ancestors: Vec::new(),

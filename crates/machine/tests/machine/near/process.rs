@@ -1,7 +1,11 @@
 //! Resolution of processes.
 
 use super::machine::{nodes, rules, Machine};
+use numaio_machine::discover::discover;
 use numaio_machine::locate::PathKind;
+use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext};
+use numaio_machine::sysfs::{ReadError, Sysfs};
+use std::cell::RefCell;
 
 #[test]
 fn resolves_files_devices_and_peers_of_a_process() {
@@ -53,4 +57,50 @@ fn reports_processes_without_open_files() {
     machine.opened(5, true, &[("pipe:[9]", None)]);
     assert_eq!(machine.dead_end("pid:5"), ["near-nothing-open"]);
     assert_eq!(machine.dead_end("pid:6"), ["near-not-on-tape"]);
+}
+
+/// A machine's files, with the list of those of connections that were read.
+struct ConnectionReads<'a>(&'a dyn Sysfs, RefCell<Vec<String>>);
+
+impl Sysfs for ConnectionReads<'_> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
+        if path.contains("/net/") {
+            self.1.borrow_mut().push(path.to_owned());
+        }
+        self.0.read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        self.0.list(path)
+    }
+    fn resolve(&self, path: &str) -> Result<String, ReadError> {
+        self.0.resolve(path)
+    }
+}
+
+#[test]
+fn reads_connections_once_for_all_processes_of_its_network() {
+    let mut machine = Machine::new();
+    machine.nic("0000:18:00.0", "eth0", 0);
+    machine.route("10.0.0.9", &[("eth0", 1)]);
+    let peer = format!("{:08X}", u32::from_ne_bytes([10, 0, 0, 9]));
+    let row = |inode: u32| format!("head\n 0: 0:1 {peer}:0801 01 0:0 0:0 0 0 0 {inode} 1\n");
+    machine.tree.link("/proc/self", "1").file("/proc/1/net/tcp", row(500)).file("/proc/9/net/tcp", row(501));
+    machine.opened(7, true, &[("socket:[500]", None)]);
+    machine.opened(8, true, &[("socket:[500]", None), ("socket:[501]", None)]);
+    machine.opened(9, false, &[("socket:[501]", None)]);
+    machine.opened(10, true, &[("pipe:[500]", None)]);
+    let topology = discover(&machine.tree);
+    let root = ConnectionReads(&machine.tree, RefCell::default());
+    let ground = ResolveContext { root: &root, locate: &machine.answers, topology: &topology };
+    let own = OwnConnections::default();
+    let reads_of = |pid: u32| {
+        let devices = resolve_process(ground, pid, &own).devices.len();
+        let reads = root.1.take();
+        let tables = ["/proc/self/net/tcp", "/proc/9/net/tcp"];
+        (devices, tables.map(|table| reads.iter().filter(|path| *path == table).count()))
+    };
+    assert_eq!(reads_of(10), (0, [0, 0]), "it has no socket");
+    assert_eq!(reads_of(7), (1, [1, 0]));
+    assert_eq!(reads_of(8), (1, [0, 0]), "the connections are known");
+    assert_eq!(reads_of(9), (1, [0, 1]), "in another network");
 }
