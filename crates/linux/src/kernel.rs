@@ -59,6 +59,15 @@ impl Sysfs for Kernel {
     fn resolve(&self, path: &str) -> Result<String, ReadError> {
         self.root.resolve(path)
     }
+    fn lines(&self, path: &str, line: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
+        self.root.lines(path, line)
+    }
+    fn link_name(&self, path: &str) -> Result<String, ReadError> {
+        self.root.link_name(path)
+    }
+    fn hold(&self, directory: &str) -> Option<Box<dyn Sysfs + '_>> {
+        self.root.hold(directory)
+    }
 }
 
 impl Probe for Kernel {

@@ -10,7 +10,7 @@ use crate::probe::{
     StreamOutcome,
 };
 use crate::set::CpuSet;
-use crate::sysfs::{ReadErrorKind, Sysfs, SysfsExt};
+use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
     CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, Sampling,
     StreamGroup, StreamLoop, StreamOp, StreamWorkload,
@@ -60,6 +60,44 @@ pub fn sysfs(root: &dyn Sysfs) {
     assert_eq!(root.resolve("/sys/absent").expect_err("a missing file").why, ReadErrorKind::Absent);
     assert_eq!(root.text("/sys/class/outside").expect("a link clamped to the root"), "Linux");
     assert!(root.read("/sys/class/loop").is_err(), "a loop of links fails");
+    let device = "/sys/devices/pci0000:00/0000:00:03.0";
+    assert_eq!(root.link_name("/sys/class/net/eth0/device").expect("a link"), "0000:00:03.0");
+    assert_eq!(lines(root, "/proc/version").expect("lines"), ["Linux"]);
+    assert_eq!(lines(root, "/sys/absent").expect_err("a missing file").why, ReadErrorKind::Absent);
+    assert_eq!(lines(root, device).expect_err("a directory").why, ReadErrorKind::WrongKind);
+    assert!(root.hold("/sys/absent").is_none());
+    let Some(held) = root.hold(device) else { return };
+    let same = |path: &str| {
+        assert_eq!(held.read(path), root.read(path), "{path}");
+        assert_eq!(held.list(path), root.list(path), "{path}");
+        assert_eq!(held.resolve(path), root.resolve(path), "{path}");
+        assert_eq!(held.link_name(path).ok(), root.link_name(path).ok(), "{path}");
+    };
+    [
+        "numa_node",
+        "absent",
+        "net",
+        "net/eth0/speed",
+        "net/eth0/device",
+        "net/eth0/device/numa_node",
+        "numa_node/x",
+    ]
+    .iter()
+    .for_each(|below| same(&format!("{device}/{below}")));
+    ["", "/", "//numa_node", "/../0000:00:03.0/numa_node", "/../../..", "/net/../numa_node", "-x", "/a\0"]
+        .iter()
+        .for_each(|after| same(&format!("{device}{after}")));
+    ["/proc/version", "/sys/class/outside", "/sys/class/loop", ""].into_iter().for_each(same);
+}
+
+/// Returns the lines of a file, without an empty one at its end.
+fn lines(root: &dyn Sysfs, path: &str) -> Result<Vec<String>, ReadError> {
+    let mut lines = Vec::new();
+    root.lines(path, &mut |line| lines.push(String::from_utf8_lossy(line).into_owned()))?;
+    if lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    Ok(lines)
 }
 
 /// Duration and slices of the tested windows, and size of each buffer.

@@ -25,6 +25,29 @@ pub trait Sysfs {
 
     /// Returns the path with all symbolic links resolved, absolute below the root; it must exist.
     fn resolve(&self, path: &str) -> Result<String, ReadError>;
+
+    /// Passes each line of a file to `line`, without its end; for files of many megabytes, which
+    /// need not be in memory. Lines that precede an error are passed.
+    fn lines(&self, path: &str, line: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
+        let content = self.read(path)?;
+        content.split(|byte| *byte == b'\n').for_each(line);
+        Ok(())
+    }
+
+    /// Returns the name of the file that a link leads to: the last component of [`Self::resolve`].
+    ///
+    /// An implementation that reads the link only may return the name of a missing file.
+    fn link_name(&self, path: &str) -> Result<String, ReadError> {
+        let found = self.resolve(path)?;
+        Ok(found.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// Holds a directory open, so that paths below it are read with fewer steps; `None` if that
+    /// gains nothing. The result reads all other paths too.
+    fn hold(&self, directory: &str) -> Option<Box<dyn Sysfs + '_>> {
+        let _ = directory;
+        None
+    }
 }
 
 /// A failed read of a file or directory.

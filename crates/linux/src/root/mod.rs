@@ -1,18 +1,24 @@
 //! Files below a root directory.
 
+mod held;
 mod walk;
 
+use held::HeldDirectory;
 use numaio_machine::sysfs::{ReadError, ReadErrorKind, Sysfs, MAX_FILE_BYTES};
 use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
 use rustix::io::{retry_on_intr, Errno};
 use rustix::path::DecInt;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Bytes of the first read(2) and minimum of later ones; a sysfs attribute has at most a page.
 const READ_BYTES: usize = 4 << 10;
+
+/// Buffer size of a file that is read by lines.
+const LINES_BYTES: usize = 128 << 10;
 
 /// Retries of openat2(2) if the tree changes during the call (`EAGAIN`).
 const RETRIES: usize = 16;
@@ -97,39 +103,18 @@ impl Root {
             _ => None,
         })
     }
-
-    fn content(&self, path: &str) -> Result<Vec<u8>, ReadErrorKind> {
-        // NONBLOCK: opening a FIFO in a recorded tree would block forever.
-        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
-        // A short read of a sysfs attribute is complete. This avoids a second read(2): these reads
-        // are most of the work of discovering a topology.
-        let short_read_is_end = path.starts_with("/sys/");
-        read_to_end(&file, short_read_is_end)
-    }
-
-    fn names(&self, path: &str) -> Result<Vec<String>, ReadErrorKind> {
-        // Not O_DIRECTORY: it would hide whether the path's end or a component is not a directory.
-        let dir = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK).map_err(read_error)?;
-        let mut names = Vec::new();
-        for entry in Dir::new(dir).map_err(list_error)? {
-            let entry = entry.map_err(list_error)?;
-            let name = entry.file_name().to_string_lossy();
-            if name != "." && name != ".." {
-                names.push(name.into_owned());
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
 }
 
 impl Sysfs for Root {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        self.content(path).map_err(|why| ReadError::new(path, why))
+        let content = self.open_file(path, READ).map_err(read_error).and_then(|file| content(path, &file));
+        content.map_err(|why| ReadError::new(path, why))
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        self.names(path).map_err(|why| ReadError::new(path, why))
+        // Not O_DIRECTORY: it would hide whether the path's end or a component is not a directory.
+        let names = self.open_file(path, READ).map_err(read_error).and_then(names);
+        names.map_err(|why| ReadError::new(path, why))
     }
 
     fn resolve(&self, path: &str) -> Result<String, ReadError> {
@@ -139,6 +124,65 @@ impl Sysfs for Root {
             Err(errno) => Err(errno),
         };
         found.map_err(|errno| ReadError::new(path, read_error(errno)))
+    }
+
+    fn lines(&self, path: &str, line: &mut dyn FnMut(&[u8])) -> Result<(), ReadError> {
+        let done = self.open_file(path, READ).map_err(read_error).and_then(|file| pass_lines(file, line));
+        done.map_err(|why| ReadError::new(path, why))
+    }
+
+    fn hold(&self, directory: &str) -> Option<Box<dyn Sysfs + '_>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let dir = self.openat2.then(|| self.open_file(directory, flags).ok()).flatten()?;
+        Some(Box::new(HeldDirectory { root: self, dir, path: format!("{directory}/") }))
+    }
+}
+
+/// Flags to read a file or list a directory. NONBLOCK: opening a FIFO in a recorded tree would
+/// block forever.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
+
+/// Reads the open file at a path.
+fn content(path: &str, file: &OwnedFd) -> Result<Vec<u8>, ReadErrorKind> {
+    // A short read of a sysfs attribute is complete. This avoids a second read(2): these reads
+    // are most of the work of discovering a topology.
+    let short_read_is_end = path.starts_with("/sys/");
+    read_to_end(file, short_read_is_end)
+}
+
+/// Lists an open directory.
+fn names(dir: OwnedFd) -> Result<Vec<String>, ReadErrorKind> {
+    let mut names = Vec::new();
+    for entry in Dir::new(dir).map_err(list_error)? {
+        let entry = entry.map_err(list_error)?;
+        let name = entry.file_name().to_string_lossy();
+        if name != "." && name != ".." {
+            names.push(name.into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Passes the lines of an open file.
+fn pass_lines(file: OwnedFd, line: &mut dyn FnMut(&[u8])) -> Result<(), ReadErrorKind> {
+    if !is_file(&file)? {
+        return Err(ReadErrorKind::WrongKind);
+    }
+    let mut file = BufReader::with_capacity(LINES_BYTES, File::from(file).take(MAX_FILE_BYTES as u64 + 1));
+    let (mut bytes, mut text) = (0, Vec::new());
+    loop {
+        text.clear();
+        let failed = |error| read_error(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let count = file.read_until(b'\n', &mut text).map_err(failed)?;
+        bytes += count;
+        if bytes > MAX_FILE_BYTES {
+            return Err(ReadErrorKind::TooLong);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        line(text.strip_suffix(b"\n").unwrap_or(&text));
     }
 }
 

@@ -40,6 +40,8 @@ impl<'a> Reader<'a> {
         if let Some((bus, _)) = path.rsplit_once('/') {
             self.buses.entry((address.domain, address.bus)).or_insert_with(|| bus.to_owned());
         }
+        let held = root.hold(&path);
+        let root = held.as_deref().unwrap_or(root);
         let names = group.map_or(&[][..], |group| &group.names);
         let sriov = pci::sriov(root, &path);
         let is_virtual = matches!(sriov, Some(Sriov::Virtual { .. }));
@@ -92,6 +94,8 @@ impl<'a> Reader<'a> {
 pub(super) fn bridge(root: &dyn Sysfs, address: PciAddress, path: &str) -> Option<Device> {
     let card = pci::card(root, path);
     card.class.filter(|class| pci::is_bridge(*class))?;
+    let held = root.hold(path);
+    let root = held.as_deref().unwrap_or(root);
     Some(Device {
         pci: Some(address),
         ids: card.ids,
