@@ -1,7 +1,7 @@
 //! A directory that is held open while files below it are read.
 
-use super::{content, names, read_error, Root, READ};
-use numaio_machine::sysfs::{ReadError, Sysfs};
+use super::open_files::{content, names, read_error, READ};
+use numaio_machine::sysfs::{ReadError, ReadErrorKind, Sysfs};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -11,7 +11,8 @@ use rustix::io::Errno;
 /// A device has a dozen files below eight directories, and most of the time of opening a file is
 /// the resolution of its path.
 pub(super) struct HeldDirectory<'a> {
-    pub root: &'a Root,
+    /// Reads all other paths.
+    pub root: &'a dyn Sysfs,
     /// The directory, opened as a path.
     pub dir: OwnedFd,
     /// Its path, with a slash at the end.
@@ -19,13 +20,13 @@ pub(super) struct HeldDirectory<'a> {
 }
 
 impl HeldDirectory<'_> {
-    /// Opens a file: below the directory if no link leads away from there, otherwise below the root.
-    fn open_file(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let Some(below) = self.below(path) else { return self.root.open_file(path, flags) };
+    /// Opens a file below the directory; `None` if it is elsewhere or behind a link.
+    fn open_below(&self, path: &str) -> Option<Result<OwnedFd, ReadErrorKind>> {
+        let below = self.below(path)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match rustix::fs::openat2(&self.dir, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-            Err(Errno::LOOP | Errno::XDEV | Errno::AGAIN | Errno::INTR) => self.root.open_file(path, flags),
-            result => result,
+        match rustix::fs::openat2(&self.dir, below, READ | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::LOOP | Errno::XDEV | Errno::AGAIN | Errno::INTR) => None,
+            result => Some(result.map_err(read_error)),
         }
     }
 
@@ -48,13 +49,13 @@ const READLINK_BYTES: usize = 256;
 
 impl Sysfs for HeldDirectory<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        let content = self.open_file(path, READ).map_err(read_error).and_then(|file| content(path, &file));
-        content.map_err(|why| ReadError::new(path, why))
+        let Some(file) = self.open_below(path) else { return self.root.read(path) };
+        file.and_then(|file| content(path, &file)).map_err(|why| ReadError::new(path, why))
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let names = self.open_file(path, READ).map_err(read_error).and_then(names);
-        names.map_err(|why| ReadError::new(path, why))
+        let Some(dir) = self.open_below(path) else { return self.root.list(path) };
+        dir.and_then(names).map_err(|why| ReadError::new(path, why))
     }
 
     fn resolve(&self, path: &str) -> Result<String, ReadError> {

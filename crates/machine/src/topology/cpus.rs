@@ -62,7 +62,7 @@ fn running(root: &dyn Sysfs, listed: &CpuSet, directories: &CpuSet) -> CpuSet {
     let runs =
         |cpu: &CpuId| is_online(root, *cpu) && !root.names(&format!("{CPUS}/cpu{cpu}/topology")).is_empty();
     let suspects = confinement::allowed_cpus(root).difference(listed).intersection(directories);
-    if suspects.iter().find(runs).is_none() {
+    if !suspects.iter().any(|cpu| runs(&cpu)) {
         return CpuSet::new();
     }
     directories.iter().filter(runs).collect()
