@@ -1,28 +1,17 @@
 //! Commands agree: what one advises, another does, by the same facts.
 
+use crate::doctor::{irqs_of, modified_tape};
 use crate::support::Home;
 use numaio_machine::set::CpuSet;
-use numaio_machine::tape::Tape;
 use numaio_machine::tree::Tree;
 use numaio_schema::{Cost, DiagnosedFinding, Diagnosis, IrqDocument, PlacementPlan};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-
-/// Writes the tape of the paper's machine with modified files.
-fn modified_tape(home: &Home, change: impl FnOnce(&mut Tree)) -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/amd-dl585-g7.tape");
-    let mut tape = Tape::parse(&fs::read_to_string(path).expect("a tape")).expect("a tape");
-    change(&mut tape.files);
-    home.file("changed.tape", &tape.to_text())
-}
 
 /// Moves the interrupts of eth0 to node 4.
 fn foreign_interrupts(files: &mut Tree) {
-    let machine = numaio_machine::discover::discover(files);
-    let device = machine.devices.iter().find(|device| device.has_name("eth0")).expect("eth0");
-    for irq in &device.irqs {
-        files.file(&format!("/proc/irq/{}/smp_affinity_list", irq.number), "8-9\n");
-        files.file(&format!("/proc/irq/{}/effective_affinity_list", irq.number), "8\n");
+    for irq in irqs_of(files, "eth0") {
+        files.file(&format!("/proc/irq/{irq}/smp_affinity_list"), "8-9\n");
+        files.file(&format!("/proc/irq/{irq}/effective_affinity_list"), "8\n");
     }
 }
 

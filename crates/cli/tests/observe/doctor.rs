@@ -13,7 +13,7 @@ use std::fs;
 const TAPE: &str = "amd-dl585-g7";
 
 /// Writes the tape of the paper's machine with modified files.
-fn modified_tape(home: &Home, change: impl FnOnce(&mut Tree)) -> String {
+pub fn modified_tape(home: &Home, change: impl FnOnce(&mut Tree)) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/amd-dl585-g7.tape");
     let mut tape = Tape::parse(&fs::read_to_string(path).expect("a tape")).expect("a tape");
     change(&mut tape.files);
@@ -36,7 +36,7 @@ fn misconfigure(files: &mut Tree) {
 }
 
 /// Returns the interrupt numbers of a device.
-fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
+pub fn irqs_of(files: &Tree, name: &str) -> Vec<u32> {
     let device =
         discover(files).devices.into_iter().find(|device| device.has_name(name)).expect("the device");
     device.irqs.iter().map(|irq| irq.number).collect()
