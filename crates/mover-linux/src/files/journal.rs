@@ -74,8 +74,10 @@ impl Roots {
         }
     }
 
-    /// Closes a journal that was removed, before the times of its directory are set: libfuse keeps a
-    /// removed file under another name until it is closed, and then changes the directory.
+    /// Closes a journal that was removed, before the times of its directory are set.
+    ///
+    /// libfuse keeps a removed open file under another name, and changes the directory when the
+    /// file is closed.
     pub(super) fn close_removed_journal(&self, removed: &FilePath) {
         let mut journal = self.journal();
         if journal.as_ref().is_some_and(|journal| journal.at == *removed) {
