@@ -32,6 +32,14 @@ pub type CpuSet = IdSet<CpuId>;
 #[error("not a set of ids: {0:?}")]
 pub struct ParseSetError(pub String);
 
+/// Formats a set of nodes: `node 3`, `nodes 2-6`.
+pub fn format_nodes(nodes: &NodeSet) -> String {
+    match nodes.len() {
+        1 => format!("node {nodes}"),
+        _ => format!("nodes {nodes}"),
+    }
+}
+
 /// Collects ranges in any order.
 #[derive(Default)]
 struct Collector {

@@ -25,7 +25,7 @@ pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
 pub use fit::{fit, refit, ClassOptions};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
-pub use model_selection::{format_nodes, select_model};
+pub use model_selection::select_model;
 pub use pairs::pair_classes;
 pub use placement::{best_nodes, choose_placement, PlacementChoice, PlacementError, TargetDevice};
 pub use plan::{

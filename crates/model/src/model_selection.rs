@@ -1,7 +1,6 @@
 //! Selection among several models of a machine.
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Model};
 use std::cmp::Reverse;
@@ -27,14 +26,6 @@ pub fn select_model<'m>(
 pub(crate) fn of_target(model: &Model, target: NodeId) -> impl Iterator<Item = &DirectionModel> {
     let targets = model.targets.iter().filter(move |model| model.target == target);
     targets.flat_map(|model| &model.directions)
-}
-
-/// Formats a set of nodes: `node 3`, `nodes 2-6`.
-pub fn format_nodes(nodes: &NodeSet) -> String {
-    match nodes.len() {
-        1 => format!("node {nodes}"),
-        _ => format!("nodes {nodes}"),
-    }
 }
 
 #[cfg(test)]

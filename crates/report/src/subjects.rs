@@ -1,7 +1,7 @@
 //! Lists of subjects of findings: nodes as ranges, names in natural order, long lists shortened.
 
 use crate::style::short;
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{format_nodes, NodeSet};
 use std::cmp::Ordering;
 
 /// Number of names from which a list is shortened.
@@ -20,11 +20,7 @@ pub(crate) fn joined<S: AsRef<str>>(subjects: impl IntoIterator<Item = S>) -> St
     }
     names.sort_by(|a, b| natural(a, b));
     names.dedup();
-    let nodes = match nodes.len() {
-        0 => None,
-        1 => Some(format!("node {nodes}")),
-        _ => Some(format!("nodes {nodes}")),
-    };
+    let nodes = (!nodes.is_empty()).then(|| format_nodes(&nodes));
     let more = if names.len() > MOST_NAMES { names.len() - FIRST_NAMES } else { 0 };
     names.truncate(if more > 0 { FIRST_NAMES } else { MOST_NAMES });
     let list = nodes.into_iter().chain(names).collect::<Vec<_>>().join(", ");

@@ -2,7 +2,7 @@
 
 use crate::phrases;
 use crate::subjects;
-use numaio_machine::devices::{Device, DeviceKind, Sriov};
+use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::findings::Severity;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -77,7 +77,7 @@ fn devices_of(topology: &Topology, node: NodeId) -> Vec<&Device> {
             device.kind,
             DeviceKind::Network | DeviceKind::Rdma | DeviceKind::Nvme | DeviceKind::Gpu | DeviceKind::Block
         );
-        kind && !device.names.is_empty() && !matches!(device.sriov, Some(Sriov::Virtual { .. }))
+        kind && !device.names.is_empty() && !device.is_virtual_function()
     };
     topology.devices_on(node).filter(carries).collect()
 }

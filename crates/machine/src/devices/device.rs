@@ -172,6 +172,11 @@ impl Device {
         self.kind != DeviceKind::Bridge
     }
 
+    /// Returns whether it is an SR-IOV virtual function.
+    pub fn is_virtual_function(&self) -> bool {
+        matches!(self.sriov, Some(Sriov::Virtual { .. }))
+    }
+
     /// Returns the display name: the most common name, PCI address, or path.
     pub fn name(&self) -> String {
         let pci = || self.pci.map(|pci| pci.to_string());

@@ -3,7 +3,7 @@
 //! Transfers between devices (GPUDirect, NVMe over Fabrics target offload) take the shortest path:
 //! within a switch they do not reach the processor, across packages they load its interconnect.
 
-use super::device::{Device, DeviceKind, Sriov};
+use super::device::{Device, DeviceKind};
 use crate::findings::matters;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -71,8 +71,7 @@ fn is_listed(device: &Device) -> bool {
             | DeviceKind::Nvme
             | DeviceKind::Block
     );
-    let is_virtual = matches!(device.sriov, Some(Sriov::Virtual { .. }));
-    kind && matters(device) && device.pci.is_some() && !is_virtual
+    kind && matters(device) && device.pci.is_some() && !device.is_virtual_function()
 }
 
 /// Returns the nearest part that two devices share.

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::ids::{NodeId, PackageId};
-use crate::set::{CpuSet, NodeSet};
+use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::{Cache, Distances, Node, Topology, NODES};
 use crate::units::format_size;
@@ -77,7 +77,7 @@ fn spanning(topology: &Topology) -> Option<Finding> {
     Some(Finding::new(
         Severity::Warning,
         "node-spans-packages",
-        nodes_subject(&nodes),
+        format_nodes(&nodes),
         "CPUs of one node belong to several packages: its memory is near to some of them only, or packages are wrong.",
         format!(
             "{NODES}/node{}/cpulist: {}; cpu*/topology/physical_package_id: {}",
@@ -95,20 +95,17 @@ fn uniform(topology: &Topology) -> Option<Finding> {
     let nodes: Vec<NodeId> = topology.cpu_nodes().iter().collect();
     let remote: BTreeSet<u32> = pairs(&nodes).filter_map(|(from, to)| distances.between(from, to)).collect();
     let only = remote.first().filter(|_| remote.len() == 1 && nodes.len() >= MANY_NODES)?;
-    let guest = topology.surroundings.virtual_machine;
     Some(Finding::new(
         Severity::Note,
         "distances-uniform",
         "machine",
         format!("Every distance between two of {} nodes is {only}: distances do not rank them.", nodes.len()),
         format!("{NODES}/node*/distance: {only}"),
-        match guest {
-            true => {
-                "Measure with numaio model --all, or give the guest the host's distances (<distances> of <cell> in \
-                 libvirt, -numa dist in QEMU)."
-            }
-            false => "Measure with numaio model --all: placements then use measured classes, not distances.",
-        },
+        topology.surroundings.remedy(
+            "Measure with numaio model --all: placements then use measured classes, not distances.",
+            "Measure with numaio model --all, or give the guest the host's distances (<distances> of <cell> in \
+             libvirt, -numa dist in QEMU).",
+        ),
     ))
 }
 
@@ -168,7 +165,7 @@ fn cache_domains(topology: &Topology) -> Option<Finding> {
     Some(Finding::new(
         Severity::Note,
         "cache-domains",
-        nodes_subject(&nodes),
+        format_nodes(&nodes),
         format!(
             "CPUs of one node have {} separate L{} caches: threads that share data need cores of one of them.{larger}",
             caches.len(),
@@ -191,9 +188,4 @@ fn joined(caches: &[&Cache]) -> String {
     let more = caches.len().saturating_sub(MOST);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", shown.join("; "))
-}
-
-/// Names some nodes: `node 3`, `nodes 2-6`.
-pub(super) fn nodes_subject(nodes: &NodeSet) -> String {
-    format!("{} {nodes}", if nodes.len() == 1 { "node" } else { "nodes" })
 }

@@ -6,7 +6,7 @@
 //! upper ends; devices and upstream ports are lower ends. Therefore every second step from a device
 //! up to the root port is a link, and the steps between are inside a switch.
 
-use crate::devices::{Device, DeviceKind, PciAddress, PcieLink, Sriov};
+use crate::devices::{Device, DeviceKind, PciAddress, PcieLink};
 use crate::finding::{Finding, Severity};
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, HashMap};
@@ -339,5 +339,5 @@ fn by_address(devices: &[Device]) -> ByAddress<'_> {
 
 /// Returns whether the device moves data over its own link.
 fn is_physical(device: &Device) -> bool {
-    device.moves_data() && !matches!(device.sriov, Some(Sriov::Virtual { .. }))
+    device.moves_data() && !device.is_virtual_function()
 }

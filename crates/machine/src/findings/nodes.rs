@@ -1,7 +1,7 @@
 //! Findings about devices and their nodes.
 
 use super::matters;
-use crate::devices::{Device, DeviceKind, LocalitySource, Sriov};
+use crate::devices::{Device, DeviceKind, LocalitySource};
 use crate::finding::{Finding, Severity};
 use crate::ids::PackageId;
 use crate::set::CpuSet;
@@ -17,7 +17,7 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
     if topology.nodes.len() < 2 {
         return Vec::new();
     }
-    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    let physical = topology.devices.iter().filter(|device| matters(device) && !device.is_virtual_function());
     physical
         .filter(|device| device.locality.node.is_none())
         .map(|device| unknown_of(device, topology))
@@ -62,7 +62,7 @@ pub(super) fn conflicting(root: &dyn Sysfs, topology: &Topology, devices: &[Devi
         return Vec::new();
     }
     let known = topology.nodes.iter().fold(CpuSet::new(), |known, node| known.union(&node.cpus));
-    let physical = devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    let physical = devices.iter().filter(|device| matters(device) && !device.is_virtual_function());
     physical.filter_map(|device| conflict_of(root, topology, &known, device)).collect()
 }
 
@@ -105,7 +105,7 @@ fn conflict_of(root: &dyn Sysfs, topology: &Topology, known: &CpuSet, device: &D
 
 /// Reports devices on nodes without CPUs or without memory.
 pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
-    let physical = topology.devices.iter().filter(|device| matters(device) && !is_virtual_function(device));
+    let physical = topology.devices.iter().filter(|device| matters(device) && !device.is_virtual_function());
     physical
         .filter_map(|device| incomplete_of(device, topology.node(device.locality.node?)?, &topology.devices))
         .collect()
@@ -144,7 +144,7 @@ pub(super) fn one_package(topology: &Topology) -> Vec<Finding> {
 
 fn one_package_of(topology: &Topology, what: &str, is: fn(&Device) -> bool) -> Option<Finding> {
     let devices: Vec<&Device> =
-        topology.devices.iter().filter(|device| is(device) && !is_virtual_function(device)).collect();
+        topology.devices.iter().filter(|device| is(device) && !device.is_virtual_function()).collect();
     if devices.len() < 2 {
         return None;
     }
@@ -178,8 +178,4 @@ fn is_gpu(device: &Device) -> bool {
 fn is_interface(device: &Device) -> bool {
     let is_usb = device.class.is_some_and(|class| class >> 8 == USB) || device.path.contains("/usb");
     matches!(device.kind, DeviceKind::Network | DeviceKind::Rdma) && !is_usb
-}
-
-fn is_virtual_function(device: &Device) -> bool {
-    matches!(device.sriov, Some(Sriov::Virtual { .. }))
 }

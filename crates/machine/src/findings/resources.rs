@@ -1,8 +1,7 @@
 //! Findings about nodes, CPUs and the part of them that this process may use.
 
-use super::layout::nodes_subject;
 use crate::finding::{Finding, Severity};
-use crate::set::{CpuSet, NodeSet};
+use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::topology::{Node, Topology, NODES};
 use crate::units::{format_cpus, format_size};
 
@@ -29,7 +28,7 @@ fn without_memory(topology: &Topology) -> Option<Finding> {
     Some(Finding::new(
         Severity::Warning,
         "node-without-memory",
-        nodes_subject(&nodes),
+        format_nodes(&nodes),
         "The node has no memory: its programs use memory of other nodes.",
         format!("{NODES}/node{}/meminfo: total missing or 0", first(&nodes)),
         remedy,
@@ -41,7 +40,7 @@ fn without_cpus(topology: &Topology) -> Option<Finding> {
     Some(Finding::new(
         Severity::Note,
         "node-without-cpus",
-        nodes_subject(&nodes),
+        format_nodes(&nodes),
         "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
         format!("{NODES}/node{}/cpulist contains no online CPU", first(&nodes)),
         "None; threads on other nodes use its memory.",
@@ -55,7 +54,7 @@ fn empty(topology: &Topology) -> Option<Finding> {
     Some(Finding::new(
         Severity::Note,
         "node-empty",
-        nodes_subject(&nodes),
+        format_nodes(&nodes),
         "The node has neither CPUs nor memory: a placeholder for memory of a GPU or for memory that is added later.",
         format!("{NODES}/node{}: no CPU in cpulist, no memory in meminfo", first(&nodes)),
         "None; numaio leaves it out.",

@@ -23,11 +23,10 @@ const NODE_FILES_V2: [&str; 1] = ["cpuset.mems.effective"];
 ///
 /// A source that permits no CPU or node of this machine is skipped: it describes another machine (a
 /// foreign root with our own /proc/self, or an incomplete recording).
-pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinement {
+pub(super) fn read(root: &dyn Sysfs, groups: &Groups, cpus: &[Cpu], nodes: &[Node]) -> Confinement {
     let online: CpuSet = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
     let with_memory: NodeSet =
         nodes.iter().filter(|node| node.memory.is_some()).map(|node| node.id).collect();
-    let groups = Groups::read(root);
     let mut found =
         Confinement { cpus: online.clone(), nodes: with_memory.clone(), ..Confinement::default() };
     let cpuset = groups.of("cpuset");
@@ -46,7 +45,7 @@ pub(super) fn read(root: &dyn Sysfs, cpus: &[Cpu], nodes: &[Node]) -> Confinemen
             found.by.push(format!("memory limit of {} ({file})", format_size(bytes)));
         }
     }
-    found.cpu_quota = cpu_quota(root, &groups);
+    found.cpu_quota = cpu_quota(root, groups);
     if let Some(quota) = found.cpu_quota.as_ref().filter(|quota| quota.cpus() < found.cpus.len() as f64) {
         found.by.push(format!("CPU quota of {} ({})", format_cpus(quota.cpus()), quota.file));
     }

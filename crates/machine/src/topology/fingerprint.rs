@@ -1,7 +1,7 @@
 //! Fingerprint of a machine's composition.
 
 use super::parts::Topology;
-use crate::devices::{Device, PciAddress, Sriov};
+use crate::devices::{Device, PciAddress};
 use std::collections::BTreeSet;
 
 /// Returns 16 hexadecimal digits that identify the machine's composition;
@@ -28,7 +28,7 @@ fn text(topology: &Topology) -> String {
     let mut devices: Vec<String> = topology
         .devices
         .iter()
-        .filter(|device| !matches!(device.sriov, Some(Sriov::Virtual { .. })))
+        .filter(|device| !device.is_virtual_function())
         .filter(|device| !comes_and_goes(device) && device.pci.is_none_or(|pci| !only_above.contains(&pci)))
         .filter_map(|device| {
             let (vendor, id) = device.ids.unwrap_or_default();

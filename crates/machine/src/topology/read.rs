@@ -1,5 +1,6 @@
 //! Reading the parts of a topology in order.
 
+use super::cgroup::Groups;
 use super::cpuinfo::CpuInfo;
 use super::files::{set_of, CPUS, NODES};
 use super::parts::Topology;
@@ -46,8 +47,9 @@ fn look(root: &dyn Sysfs, cpuinfo: &CpuInfo, with_caches: bool) -> Topology {
     let gpu_nodes = kinds::gpu_nodes(root, &nodes);
     nodes::tie_packages(&mut nodes, &cpus, &gpu_nodes, distances.as_ref());
     kinds::fill(root, &gpu_nodes, &mut nodes);
-    let confinement = confinement::read(root, &cpus, &nodes);
-    let isolated = isolation::isolated(root);
+    let groups = Groups::read(root);
+    let confinement = confinement::read(root, &groups, &cpus, &nodes);
+    let isolated = isolation::isolated(root, &groups);
     for cpu in &mut cpus {
         cpu.allowed = confinement.cpus.contains(cpu.id);
         cpu.isolated = isolated.contains(cpu.id);

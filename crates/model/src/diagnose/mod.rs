@@ -7,13 +7,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::model_selection::{format_nodes, of_target};
+use crate::model_selection::of_target;
 use crate::select_model;
 use crate::views::{copy_views, io_views};
 use crate::ViewSubject;
 use numaio_machine::checkup::{Effect, Symptom};
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{Cost, DiagnosedFinding, IoRecord, Loss, Model, View};

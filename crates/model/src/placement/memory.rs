@@ -1,9 +1,8 @@
 //! Memory placement of a task.
 
 use super::rank::combine_targets;
-use crate::model_selection::format_nodes;
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_schema::{PlacementHint, PlacementRequest, PlacementTarget, TaskPlacement};

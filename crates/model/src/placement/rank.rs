@@ -1,8 +1,8 @@
 //! Ranking of nodes for a device, best first.
 
-use crate::model_selection::{format_nodes, of_target, select_model};
+use crate::model_selection::{of_target, select_model};
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{

@@ -3,7 +3,7 @@
 use crate::phrases;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
-use numaio_machine::devices::{Device, LocalitySource, Sriov};
+use numaio_machine::devices::{Device, LocalitySource};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 
@@ -54,10 +54,9 @@ fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, 
         return;
     }
     table.span(0, title);
-    let is_virtual = |device: &Device| matches!(device.sriov, Some(Sriov::Virtual { .. }));
     let key = |device: &Device| {
         // The path makes the key of a device with its own row unique.
-        let separate = !many && !is_virtual(device);
+        let separate = !many && !device.is_virtual_function();
         (
             device.kind,
             device.driver.clone(),

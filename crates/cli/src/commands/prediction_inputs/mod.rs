@@ -13,6 +13,7 @@ use crate::store::Kind;
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::format_nodes;
 use numaio_machine::topology::{Identity, Topology};
 use numaio_machine::workload::Direction;
 use numaio_schema::{DirectionModel, Document, IoDevice, IoEngine, IoRecord, Model, StreamRecord, Warning};
@@ -179,7 +180,7 @@ pub fn incomplete(model: &Model, target: NodeId) -> Vec<Warning> {
         what: format!(
             "the copy model is incomplete: it has no {}s for {}; numaio model --node {target} measures all nodes",
             direction.direction.name(),
-            numaio_model::format_nodes(&direction.missing)
+            format_nodes(&direction.missing)
         ),
     }
     };
