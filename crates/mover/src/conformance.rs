@@ -6,7 +6,7 @@
 use crate::port::{
     Attributes, ContentHash, Decompression, Details, Digest, Fault, FaultKind, FileCompletion, FileInfo,
     FileKind, FilePath, FileWrite, JournalWrite, Listing, NewObject, Object, OpenMode, OpenedJournal,
-    Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK, UNFINISHED_DIRECTORY_MODE,
+    Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK,
 };
 use std::collections::BTreeSet;
 
@@ -163,8 +163,13 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 fn directories<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     files.make("d", Object::Directory).expect("a directory");
     files.make("d/e", Object::Directory).expect("a directory in it");
-    let mode = files.look("d/e").map(|found| found.metadata.mode);
-    assert_eq!(mode, Some(UNFINISHED_DIRECTORY_MODE), "only its owner may use it until its mode is set");
+    for (name, mode, made) in [("d/closed", 0, 0o700), ("d/open", 0o055, 0o755)] {
+        let attributes = Attributes { mode: Some(mode), masked: true, ..Attributes::default() };
+        let making = NewObject { at: at(name), object: Object::Directory, attributes };
+        assert_eq!(files.each(Operation::Create(vec![making])), [Ok(())]);
+        let found = files.look(name).map(|found| found.metadata.mode);
+        assert_eq!(found, Some(made), "{name}: its mode, and access for its owner");
+    }
     let inode = files.look("d").expect("a directory").metadata.inode;
     files.make("d", Object::Directory).expect("an existing directory stays");
     let found = files.look("d").expect("a directory").metadata;

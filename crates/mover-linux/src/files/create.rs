@@ -8,9 +8,7 @@ use super::path::{ResolvedName, Resolver};
 use super::permissions::{grant_owner_access, SET_GROUP_ID};
 use super::roots::Roots;
 use super::temporary_file;
-use numaio_mover::port::{
-    Fault, FaultKind, FileKind, FilePath, NewObject, Object, UNFINISHED_DIRECTORY_MODE,
-};
+use numaio_mover::port::{Attributes, Fault, FaultKind, FileKind, FilePath, NewObject, Object};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -24,7 +22,7 @@ impl Roots {
         let place = resolver.resolve(&making.at)?;
         reject_short_name(place)?;
         if making.object == Object::Directory {
-            return self.make_directory(place, making.attributes.mode);
+            return self.make_directory(place, &making.attributes, mode_mask);
         }
         place.not_the_root()?;
         create_or_replace(place, "create", |place| make(place, &making.object))?;
@@ -37,14 +35,20 @@ impl Roots {
         )
     }
 
-    /// Creates a directory. `own` is the mode of an existing root that was created for the
-    /// transfer.
-    fn make_directory(&self, place: ResolvedName<'_>, own: Option<u32>) -> Result<(), Fault> {
-        let make = || make_unfinished(place);
+    /// Creates a directory that its owner has access to. An existing root with a wanted mode was
+    /// created for the transfer.
+    fn make_directory(
+        &self,
+        place: ResolvedName<'_>,
+        wanted: &Attributes,
+        mode_mask: u32,
+    ) -> Result<(), Fault> {
+        let mode = wanted.mode.unwrap_or_default() & mode_mask | Mode::RWXU.as_raw_mode();
+        let make = || make_directory(place, mode);
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(file_stat) {
             Ok(metadata) if metadata.kind == FileKind::Directory => {
-                if let Some(mode) = own.filter(|_| place.name == b".") {
+                if wanted.mode.is_some() && place.name == b"." {
                     // Without modes this fails silently; the final mode is set at the end.
                     let _ = set_mode(Target::Named(place), mode | metadata.mode & SET_GROUP_ID);
                     return Ok(());
@@ -53,8 +57,7 @@ impl Roots {
                 let mode = metadata.mode | Mode::RWXU.as_raw_mode();
                 match mode != metadata.mode && metadata.user == self.user && !self.super_user {
                     true => {
-                        let attributes =
-                            numaio_mover::port::Attributes { mode: Some(mode), ..Default::default() };
+                        let attributes = Attributes { mode: Some(mode), ..Attributes::default() };
                         self.set(Target::Named(place), &metadata, &attributes, !0)
                     }
                     false => Ok(()),
@@ -69,11 +72,10 @@ impl Roots {
     }
 }
 
-/// Creates a directory that only this user can enter. Restores owner permissions that the umask or
-/// a default ACL removed: they are needed for writing, and a later run recognizes the directory by
-/// its mode.
-fn make_unfinished(place: ResolvedName<'_>) -> Result<(), Errno> {
-    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(UNFINISHED_DIRECTORY_MODE))?;
+/// Creates a directory. Restores owner permissions that the umask or a default ACL removed: they
+/// are needed for writing.
+fn make_directory(place: ResolvedName<'_>, mode: u32) -> Result<(), Errno> {
+    rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(mode))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
     // File systems without modes ignore this.
@@ -133,7 +135,7 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_mover::port::{Attributes, Operation, Outcome, BLOCK};
+    use numaio_mover::port::{Operation, Outcome, BLOCK};
     use rustix::fs::XattrFlags;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
@@ -155,7 +157,7 @@ mod tests {
         let directory = |name: &[u8]| NewObject {
             at: FilePath::new(0, name),
             object: Object::Directory,
-            attributes: Attributes::default(),
+            attributes: Attributes { mode: Some(0o700), ..Attributes::default() },
         };
         let make = Operation::Create(vec![directory(b"a"), directory(b"a/b")]);
         let Outcome::Results(done) = roots.run(make, || Some(vec![0; BLOCK])) else {
@@ -165,6 +167,6 @@ mod tests {
         let modes =
             ["a", "a/b"].map(|name| fs::metadata(folder.join(name)).expect("a folder").mode() & 0o7777);
         fs::remove_dir_all(&folder).expect("removed");
-        assert_eq!(modes, [UNFINISHED_DIRECTORY_MODE; 2]);
+        assert_eq!(modes, [0o700; 2]);
     }
 }

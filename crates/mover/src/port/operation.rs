@@ -230,19 +230,13 @@ pub struct NewObject {
     pub attributes: Attributes,
 }
 
-/// Mode of a new directory before its attributes are set: owner only, and sticky.
-///
-/// No regular use sets this combination, so it identifies a directory whose attributes were never
-/// set.
-pub const UNFINISHED_DIRECTORY_MODE: u32 = 0o1700;
-
 /// The type of an object to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// A directory with the mode [`UNFINISHED_DIRECTORY_MODE`] until its attributes are set.
+    /// A directory with this mode and all permissions of its owner; no other attributes are set.
     ///
     /// An existing directory stays and becomes accessible to its owner; any other object is
-    /// removed.
+    /// removed. The root gets the mode, since it was created for the transfer.
     Directory,
     /// A symbolic link with this target; like all following types it replaces anything but a
     /// directory.

@@ -6,7 +6,7 @@ use crate::port::{
     Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
     FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalWrite, Listing,
     NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome, ReadPiece, Stamp,
-    BLOCK, UNFINISHED_DIRECTORY_MODE,
+    BLOCK,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -409,7 +409,9 @@ impl Disk {
                 if making.at.name.is_empty() || self.not_a_directory(&making.at).is_err() {
                     return Ok(());
                 }
-                let number = self.add(Object::Directory(BTreeMap::new()), UNFINISHED_DIRECTORY_MODE);
+                let Attributes { mode, masked, .. } = making.attributes;
+                let mode = mode.unwrap_or_default() & if masked { !UMASK } else { !0 };
+                let number = self.add(Object::Directory(BTreeMap::new()), mode | 0o700);
                 self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
                 return Ok(());
             }

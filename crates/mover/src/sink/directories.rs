@@ -7,9 +7,7 @@ use super::pending_ops::PendingOp;
 use crate::entry::{Entry, FileNumber, Inode, Mode, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
-use crate::port::{
-    Attributes, FileInfo, FileKind, FilePath, FileStat, NewObject, Object as Made, UNFINISHED_DIRECTORY_MODE,
-};
+use crate::port::{Attributes, FileInfo, FileKind, FilePath, NewObject, Object as Made};
 use crate::wire::ChangeKind;
 use crate::wire::EntryStore;
 
@@ -54,19 +52,15 @@ impl Directories {
         if differs {
             self.attributes_set.add(&name);
         }
-        // Existing directories may be inaccessible until the end. A destination created just before
-        // is treated like other new directories.
-        let mode = is_created_destination.then_some(UNFINISHED_DIRECTORY_MODE);
-        let making = NewObject {
-            at: FilePath::new(0, name.as_bytes()),
-            object: Made::Directory,
-            attributes: Attributes { mode, ..Attributes::default() },
-        };
+        // A destination created just before is treated like other new directories.
+        let is_new = !is_there || is_created_destination;
+        let attributes = if is_new { initial_attributes(&inode, options) } else { Attributes::default() };
+        let making =
+            NewObject { at: FilePath::new(0, name.as_bytes()), object: Made::Directory, attributes };
         let action = (!is_there).then_some(ChangeKind::Created);
         let op = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
         let keep = options.preserve.modes;
-        let stays = found
-            .filter(|found| is_there && !keep && !is_created_destination && !is_unfinished(&found.metadata));
+        let stays = found.filter(|_| !is_new && !keep);
         let stays = stays.and_then(|found| Mode::new(found.metadata.mode).ok());
         if stays.is_none() && !keep {
             self.masked.add(&name);
@@ -116,8 +110,13 @@ impl Directories {
     }
 }
 
-/// Returns whether an interrupted run created this directory. Its set-group-ID bit may be
-/// inherited.
-fn is_unfinished(metadata: &FileStat) -> bool {
-    metadata.mode & !0o2000 == UNFINISHED_DIRECTORY_MODE
+/// Returns the attributes of a directory until its contents are complete: with its later mode, an
+/// interrupted transfer leaves nothing to recognize and finish. A preserved mode may admit other
+/// users and is set again by the next run, so until then only the owner has access.
+fn initial_attributes(inode: &Inode, options: &SinkOptions) -> Attributes {
+    let (mode, masked) = match options.preserve.modes {
+        true => (0o700, false),
+        false => (options.bits(inode) & 0o777, true),
+    };
+    Attributes { mode: Some(mode), masked, ..Attributes::default() }
 }
