@@ -126,7 +126,7 @@ pub struct Change {
 }
 
 /// The end of a transfer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndEvent {
     /// Whether the transfer finished, possibly with failed files.
     pub done: bool,

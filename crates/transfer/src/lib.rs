@@ -14,6 +14,7 @@
 pub mod bench_connections;
 pub mod daemon;
 pub mod daemon_address;
+mod deletion_pass;
 pub mod endpoint;
 mod error;
 pub mod event;

@@ -40,6 +40,9 @@ pub struct CopyOptions {
     pub ignore_times: bool,
     /// Remove files that the source does not have.
     pub delete: bool,
+    /// Limits of that; unknown to an older numaio.
+    #[serde(default)]
+    pub deletion: DeletionLimits,
     /// Write to existing files directly.
     pub in_place: bool,
     /// Change nothing.
@@ -71,6 +74,21 @@ pub struct CopyOptions {
     /// Whether the source may use fewer connections if that is better; an older numaio uses all.
     #[serde(default, rename = "sparing")]
     pub may_use_fewer_streams: bool,
+}
+
+/// Limits of the removal of files that the source does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DeletionLimits {
+    /// Whether entries are removed in a pass of their own before any file is copied.
+    pub before: bool,
+    /// Whether this is that pass.
+    pub only: bool,
+    /// Maximum number of removed entries.
+    pub max: Option<u64>,
+    /// Remove entries even if the source could not be listed completely.
+    pub ignore_errors: bool,
+    /// Remove everything from a directory that is empty at the source.
+    pub allow_empty_source: bool,
 }
 
 fn most_streams() -> u16 {

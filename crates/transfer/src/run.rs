@@ -1,7 +1,9 @@
 //! Runs a transfer: within this host, with another host, or between two other hosts.
 
+use crate::deletion_pass::DeletionPass;
 use crate::endpoint::{Endpoint, Host};
 use crate::local;
+use crate::options::{CopyOptions, DeletionLimits};
 use crate::placement::Placer;
 use crate::remote::{host_to_host, RemoteTransfer};
 use crate::reporter::{Observer, Reporter, TransferEnd};
@@ -20,9 +22,33 @@ impl Transfer {
         observer: &mut dyn Observer,
         placer: &dyn Placer,
     ) -> Result<TransferEnd, TransferError> {
+        let is_host_to_host =
+            self.destination.host.is_some() && self.sources.iter().any(|from| from.host.is_some());
+        // The first of two other hosts runs both passes.
+        if !self.options.delete || !self.options.deletion.before || is_host_to_host {
+            return self.run_pass(self.options.clone(), observer, placer);
+        }
+        let mut passes = DeletionPass::new(observer);
+        let deletion = DeletionLimits { only: true, ..self.options.deletion };
+        let ended = self.run_pass(CopyOptions { deletion, ..self.options.clone() }, &mut passes, placer)?;
+        if ended.given_up.is_some() {
+            passes.end_without_copy();
+            return Ok(ended);
+        }
+        passes.begin_copy();
+        self.run_pass(CopyOptions { delete: false, ..self.options.clone() }, &mut passes, placer)
+            .map(|copied| TransferEnd { failed: copied.failed + passes.failed(), ..copied })
+    }
+
+    fn run_pass(
+        &self,
+        options: CopyOptions,
+        observer: &mut dyn Observer,
+        placer: &dyn Placer,
+    ) -> Result<TransferEnd, TransferError> {
         let is_retry = self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
         let ends = (&self.sources[..], &self.destination);
-        let request = TransferRequest::new(ends, self.options.clone(), self.plans.clone(), is_retry)?;
+        let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
         let reporter = Reporter::new(observer, self.options.dry_run);
         let remote =
             |host, is_source| RemoteTransfer { transfer: self, request: &request, host, is_source, placer };

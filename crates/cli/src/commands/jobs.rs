@@ -188,7 +188,7 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     }
     // An unmounted source would look empty, and --delete would remove its files at the destination.
     let is_another = |(before, now): (&u64, u64)| *before != 0 && *before != now;
-    if command.delete && job.places.iter().zip(command.source_inodes()).any(is_another) {
+    if command.deletion.deletes() && job.places.iter().zip(command.source_inodes()).any(is_another) {
         return Err(cannot_resume(
             "a source directory may have been replaced, and the job has --delete".to_owned(),
         ));

@@ -58,7 +58,7 @@ fn resumes_after_another_copy_to_the_same_directory() {
 fn delete_removes_old_partial_files_and_their_journal() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");
-    let delete = || home.run(&["copy", "-r", "--delete", "small/", "to"]).ok();
+    let delete = || home.run(&["copy", "-r", "--delete", "--allow-empty-source", "small/", "to"]).ok();
     interrupt_copy(&home, &["one"]);
     delete();
     assert_eq!(leftovers(&home).len(), 2, "the partial file may be in use");
@@ -78,7 +78,8 @@ fn delete_keeps_partial_files_in_excluded_directories() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");
     interrupt_copy(&home, &["-r", "other"]);
-    home.run(&["copy", "-r", "--delete", "--exclude", "/other/", "small/", "to"]).ok();
+    home.run(&["copy", "-r", "--delete", "--allow-empty-source", "--exclude", "/other/", "small/", "to"])
+        .ok();
     let output = home.run(&["copy", "-r", "other", "to"]).ok();
     assert!(output.contains(" resumed"), "{output}");
     same(&home, "other/two", "to/other/two");
@@ -122,7 +123,7 @@ fn does_not_write_to_hard_links_of_partial_files() {
 fn delete_keeps_recent_partial_files_of_other_copies() {
     let home = home();
     fs::create_dir(home.0.join("small")).expect("a folder");
-    let delete = || home.run(&["copy", "-rv", "--delete", "small/", "to"]).ok();
+    let delete = || home.run(&["copy", "-rv", "--delete", "--allow-empty-source", "small/", "to"]).ok();
     let mut child = start_slow_copy(&home, &["one"], "to", "10M", 12 << 20);
     delete();
     assert!(child.limited_status().expect("ended").success(), "its partial file was deleted");

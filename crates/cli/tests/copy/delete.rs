@@ -1,6 +1,6 @@
 //! What `numaio copy --delete` must keep.
 
-use crate::support::{CommandOutput, Home};
+use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
@@ -98,4 +98,86 @@ fn reports_a_directory_in_place_of_a_hard_link() {
         output.failed(3, &["a directory with this name exists"]);
         assert!(home.0.join("to/b/kept").exists());
     }
+}
+
+/// A file that fails makes no doubt about what the source has.
+#[test]
+fn deletes_despite_files_that_fail() {
+    let home = Home::new();
+    source(&home, "from");
+    fs::create_dir_all(home.0.join("to/app/kept")).expect("a folder");
+    home.file("to/old", "old");
+    let rules = ["--exclude=kept"];
+    copy(&home, &[&rules[..], &["from/", "to"]].concat())
+        .failed(3, &["app: a directory with this name exists"]);
+    assert!(home.0.join("to/app/kept").exists() && !home.0.join("to/old").exists());
+}
+
+/// The source directory may be the mount point of an unmounted file system.
+#[test]
+fn deletes_nothing_for_an_empty_source_unless_allowed() {
+    for from in ["from/", "from"] {
+        let home = Home::new();
+        fs::create_dir_all(home.0.join("from")).expect("a folder");
+        source(&home, "to/from");
+        source(&home, "to/other");
+        home.file("to/from/old", "old");
+        let to = if from.ends_with('/') { "to/from" } else { "to" };
+        for dry in [&["-n"][..], &[]] {
+            let output = copy(&home, &[dry, &[from, to]].concat());
+            assert_eq!(output.code, Some(3));
+            assert_eq!(output.err.matches("the source directory is empty").count(), 1, "{}", output.err);
+            assert!(is_complete(&home, "to/from") && is_complete(&home, "to/other"), "{from}");
+        }
+        copy(&home, &["--allow-empty-source", from, to]).ok();
+        assert_eq!(fs::read_dir(home.0.join("to/from")).expect("a folder").count(), 0, "{from}");
+    }
+}
+
+#[test]
+fn deletes_at_most_the_given_number() {
+    let home = Home::new();
+    source(&home, "from");
+    source(&home, "to/extra");
+    (0..10).for_each(|number| drop(home.file(&format!("to/{number}"), "old")));
+    let count = |home: &Home| {
+        let all = home.run(&["copy", "--no-job", "-rnv", "to/", "none"]).out;
+        all.lines().filter(|line| line.starts_with("would be copied")).count()
+    };
+    let before = count(&home);
+    copy(&home, &["--max-delete=4", "from/", "to"]).failed(3, &["--max-delete"]);
+    // The new files are two.
+    assert!(count(&home) >= before + 2 - 4 && count(&home) < before + 2, "{before} {}", count(&home));
+    copy(&home, &["--max-delete=13", "from/", "to"]).ok();
+    assert_eq!(count(&home), 2);
+    home.run(&["copy", "-r", "--max-delete=1", "from/", "to"]).failed(2, &["--max-delete needs --delete"]);
+}
+
+/// One pass deletes, another one copies; both are one transfer in the output.
+#[test]
+fn delete_before_frees_space_first() {
+    let home = Home::new();
+    source(&home, "from");
+    fs::write(home.0.join("from/large"), vec![1; 3 << 20]).expect("a file");
+    let script = "
+        mkdir to && mount -t tmpfs -o size=4m none to || exit 99
+        trap 'umount to' EXIT
+        head -c 3M /dev/zero >to/old
+        $NUMAIO copy --no-job -r --delete-before --json from/ to >events; echo code $?
+        cmp from/large to/large && ls to
+        $NUMAIO copy --no-job -r --delete-before from/ to/new; echo code $?
+    ";
+    let mut command = home.command("unshare", &["-m", "sh", "-c", script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().expect("a shell");
+    let output = CommandOutput::of(output);
+    if output.code == Some(99) || output.err.contains("unshare: ") {
+        return skipped("tmpfs: needs root");
+    }
+    assert!(output.out.starts_with("code 0\napp\nbelow\nlarge\n"), "{}\n{}", output.out, output.err);
+    let events = fs::read_to_string(home.0.join("events")).expect("events");
+    let events: Vec<serde_json::Value> =
+        events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let ends: Vec<_> = events.iter().filter(|event| event["event"] == "end").collect();
+    assert_eq!(ends.len(), 1);
+    assert_eq!((&ends[0]["removed"], &ends[0]["failed"]), (&1.into(), &0.into()), "{:?}", ends[0]);
 }

@@ -14,7 +14,8 @@ use numaio_mover::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::Origin;
 use numaio_mover::wire::{
@@ -46,6 +47,7 @@ fn options() -> SinkOptions {
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: false,
+        removal_limits: RemovalLimits::default(),
         filter: Filter::default(),
         requested: None,
         dry_run: false,

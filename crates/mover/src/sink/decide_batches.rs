@@ -41,6 +41,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         for UndecidedEntry { number, entry, is_duplicate, found } in batch.into_entries() {
             plan.request_nothing(number);
             let Entry { name, object } = entry;
+            // Whatever happens to it here, the source has it.
+            match &object {
+                Object::New(Inode { kind: Kind::Directory, .. }) => self.source_names.add_directory(&name),
+                Object::New(_) | Object::HardLink(_) => self.source_names.add(&name),
+            }
+            if self.options.removal_limits.only {
+                continue;
+            }
             if let Err(fault) = check_name(&name, is_duplicate, self.options.names) {
                 self.fail(number, &name, &fault);
                 continue;
@@ -48,7 +56,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
             match object {
                 Object::HardLink(_) => {
                     self.discard_leftover(&name);
-                    self.source_names.add(&name);
                     self.links.push(Entry { name, object });
                 }
                 Object::New(inode) => self.decide_entry((number, name), inode, found, &mut plan),
@@ -81,7 +88,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(fault) = in_its_place.and_then(|found| self.options.blocking_fault(&inode.kind, found)) {
             return self.fail(number, &name, &fault);
         }
-        self.source_names.add(&name);
         // The source failed to hash it, and reported that.
         let Some(equal) = self.hashes.take_result(number) else {
             return self.results.add_failure(&name, None);
@@ -133,7 +139,6 @@ impl<B: AsRef<[u8]>> Sink<B> {
         found: Option<&FileInfo>,
         plan: &mut BatchPlan,
     ) {
-        self.source_names.add_directory(&name);
         if name != Name::root() {
             self.discard_leftover(&name);
         }

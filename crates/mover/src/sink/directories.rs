@@ -55,8 +55,7 @@ impl Directories {
         // A destination created just before is treated like other new directories.
         let is_new = !is_there || is_created_destination;
         let attributes = if is_new { initial_attributes(&inode, options) } else { Attributes::default() };
-        let making =
-            NewObject { at: FilePath::new(0, name.as_bytes()), object: Made::Directory, attributes };
+        let making = NewObject { at: FilePath::new(0, name.as_bytes()), object: Made::Directory, attributes };
         let action = (!is_there).then_some(ChangeKind::Created);
         let op = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
         let keep = options.preserve.modes;

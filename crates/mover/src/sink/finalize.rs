@@ -105,9 +105,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if !self.options.delete {
             return self.ending.advance();
         }
-        let is_complete = !self.ending.is_source_incomplete() && self.peer.totals.failed == 0;
-        if !is_complete && !self.removal.is_started() {
-            let text = "nothing was deleted: the transfer is incomplete";
+        let is_doubtful = self.ending.is_source_incomplete() && !self.options.removal_limits.ignore_errors;
+        if is_doubtful && !self.removal.is_started() {
+            let text = "nothing was deleted: the source could not be listed completely";
             self.peer.report_problem(ProblemSubject::Name(Name::root()), Reason::Other, text);
             return self.ending.advance();
         }

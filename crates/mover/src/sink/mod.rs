@@ -34,7 +34,7 @@ mod resume_log;
 mod source_names;
 
 pub use crate::own_files::JOURNAL;
-pub use options::{PreserveOptions, ProtectedPaths, SinkOptions, SyncMode, WriterIdentity};
+pub use options::{PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
 
@@ -126,7 +126,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             results: FileResults::default(),
             source_names: SourceNames::new(&options),
             links: HardLinks::default(),
-            removal: Removal::default(),
+            removal: Removal::new(options.removal_limits.max),
             directories: Directories::default(),
             ending: Ending::default(),
             stopping: false,

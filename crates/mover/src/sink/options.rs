@@ -48,6 +48,17 @@ pub struct WriterIdentity {
     pub for_others: bool,
 }
 
+/// Limits of the removal of entries that the source does not have.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RemovalLimits {
+    /// Maximum number of entries to remove.
+    pub max: Option<u64>,
+    /// Whether entries are only removed, and nothing is copied.
+    pub only: bool,
+    /// Whether entries are removed even if the source failed to list others.
+    pub ignore_errors: bool,
+}
+
 /// Source directories on the machine of the sink, as (device, inode) pairs. They are never removed.
 #[derive(Debug, Clone, Default)]
 pub struct ProtectedPaths {
@@ -101,6 +112,8 @@ pub struct SinkOptions {
     pub sizes: RangeInclusive<u64>,
     /// Remove entries that the source does not have.
     pub delete: bool,
+    /// Limits of that.
+    pub removal_limits: RemovalLimits,
     /// Entries that this filter excludes are not removed.
     pub filter: Filter,
     /// The entries that the user requested; any other entry aborts the transfer. `None` accepts

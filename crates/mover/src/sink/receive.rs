@@ -6,7 +6,7 @@ use crate::entry::FileNumber;
 use crate::port::Fault;
 use crate::report::reason;
 use crate::wire::ChangeKind;
-use crate::wire::{Frame, Problem, ProblemSubject, WireError};
+use crate::wire::{Frame, Problem, ProblemSubject, Reason, WireError};
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Receives the frames of a packet. Its data belongs to the last one.
@@ -105,6 +105,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
             ProblemSubject::File(number, _) => {
                 self.hashes.fail(*number);
                 self.drop_file(*number);
+            }
+            // The source has the object, and cannot transfer it.
+            ProblemSubject::Name(name) if problem.reason == Reason::Unsupported => {
+                self.source_names.add(name);
             }
             ProblemSubject::Name(_) => self.ending.source_is_incomplete(),
         }

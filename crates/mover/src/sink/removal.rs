@@ -52,6 +52,10 @@ pub(super) struct Removal {
     keeps_all_partials: bool,
     /// Whether all partial files of other transfers were removed.
     all_partials_removed: bool,
+    /// Number of entries that may still be removed; `None` without a limit.
+    left: Option<u64>,
+    /// Whether an entry was kept because of the limit.
+    exceeded: bool,
 }
 
 /// A listed directory.
@@ -74,6 +78,11 @@ enum Decision {
 }
 
 impl Removal {
+    /// Creates the state before the first directory, to remove at most `max` entries.
+    pub fn new(max: Option<u64>) -> Self {
+        Self { left: max, ..Self::default() }
+    }
+
     /// Returns whether no listing is in flight.
     pub fn is_idle(&self) -> bool {
         self.listing.is_none()
@@ -277,7 +286,7 @@ impl Removal {
         if let Some(why) = why {
             peer.report_problem(ProblemSubject::Name(name.clone()), Reason::Other, why);
         }
-        if why.is_some() || is_left_out {
+        if why.is_some() || is_left_out || !self.take_one(peer) {
             self.partials_kept |= is_directory;
             self.keep(Some(listed.directory.clone()), names);
             return Decision::Keep;
@@ -286,6 +295,23 @@ impl Removal {
             true => Decision::RemoveTree,
             false => Decision::Remove,
         }
+    }
+
+    /// Counts an entry to remove; returns `false` if there were too many, which is reported once.
+    fn take_one<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) -> bool {
+        match self.left.as_mut() {
+            None => return true,
+            Some(0) => {}
+            Some(left) => {
+                *left -= 1;
+                return true;
+            }
+        }
+        if !std::mem::replace(&mut self.exceeded, true) {
+            let text = "more entries are extra here than --max-delete allows to delete: the others stay";
+            peer.report_problem(ProblemSubject::Name(Name::root()), Reason::Other, text);
+        }
+        false
     }
 }
 

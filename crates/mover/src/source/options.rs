@@ -44,6 +44,9 @@ pub struct SourceOptions {
     pub devices: bool,
     /// Include and exclude rules.
     pub filter: Filter,
+    /// Whether an origin without any entry is reported as a problem, because its file system may
+    /// not be mounted and the sink would remove everything.
+    pub rejects_empty: bool,
     /// A directory to skip, by device and inode: the destination, which would be copied into
     /// itself.
     pub skip_directory: Option<(u64, u64)>,

@@ -6,13 +6,17 @@ use crate::drive::PeerState;
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use crate::port::{Details, Fault, FileInfo, FilePath, Listing, Operation, Ticket};
+use crate::port::{Details, Fault, FaultKind, FileInfo, FilePath, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum listings in flight.
 const MAX_LISTINGS: usize = 4;
 /// Maximum names per listing.
 const NAMES_PER_LISTING: usize = 512;
+
+/// The fault of an origin without entries.
+const EMPTY_ORIGIN: &str = "the source directory is empty, and its file system may not be mounted; \
+                            --allow-empty-source deletes what the destination has";
 
 /// An entry that the scan found, or why it could not be examined.
 pub(super) struct ScannedEntry {
@@ -45,6 +49,8 @@ pub(super) struct Scan {
     /// Pending steps; the next one is last.
     stack: Vec<ScanStep>,
     in_flight: BTreeMap<Ticket, ScanStep>,
+    /// The origins, if an empty one is a fault.
+    must_have_entries: Vec<FilePath>,
     /// The names found so far; only kept if origins may overlap.
     seen_names: Option<NameSet<14>>,
     /// The parent directories of origins found so far.
@@ -76,6 +82,10 @@ impl Scan {
         Self {
             details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
             recursive: options.recursive,
+            must_have_entries: match options.rejects_empty {
+                true => origins.iter().map(Origin::path).collect(),
+                false => Vec::new(),
+            },
             seen_names,
             visited_parents: NameSet::default(),
             sequential_origins,
@@ -161,7 +171,7 @@ impl Scan {
         let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
         let scanned = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
-            let absent = || Fault::new(crate::port::FaultKind::NotFound, "no such file or directory");
+            let absent = || Fault::new(FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
             ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
         };
@@ -170,11 +180,17 @@ impl Scan {
 
     /// Handles a listing; returns its entries, or the directory with the fault if it failed.
     pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
-        let (path, name) = match self.in_flight.remove(&ticket) {
-            Some(ScanStep::List(path, name) | ScanStep::More(_, path, name)) => (path, name),
+        let (path, name, is_first) = match self.in_flight.remove(&ticket) {
+            Some(ScanStep::List(path, name)) => (path, name, true),
+            Some(ScanStep::More(_, path, name)) => (path, name, false),
             _ => return Vec::new(),
         };
+        let is_empty = |listing: &Listing| is_first && listing.found.is_empty() && listing.more.is_none();
         let listing = match listing {
+            Ok(listing) if is_empty(&listing) && self.must_have_entries.contains(&path) => {
+                let fault = Fault::new(FaultKind::Other, EMPTY_ORIGIN);
+                return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }];
+            }
             Ok(listing) => listing,
             Err(fault) => return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }],
         };
@@ -193,7 +209,7 @@ impl Scan {
                 match name.join(&component) {
                     Ok(name) => ScannedEntry { path, name, enter: true, found },
                     Err(error) => {
-                        let why = crate::port::FaultKind::NameTooLong;
+                        let why = FaultKind::NameTooLong;
                         let found = Err(Fault::new(why, error));
                         ScannedEntry { path, name: name.clone(), enter: false, found }
                     }
@@ -268,6 +284,7 @@ mod tests {
             recursive: false,
             stack: Vec::new(),
             in_flight: BTreeMap::new(),
+            must_have_entries: Vec::new(),
             seen_names: None,
             visited_parents: NameSet::default(),
             sequential_origins: false,

@@ -11,7 +11,8 @@ use numaio_mover::port::{
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::simulator::{Chance, Disk, Inode};
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
@@ -191,6 +192,7 @@ impl World {
             xattrs: true,
             devices: true,
             filter: Filter::default(),
+            rejects_empty: false,
             skip_directory: None,
             hash: options.hash,
             policy,
@@ -216,6 +218,7 @@ impl World {
             accounts: None,
             sizes: 0..=u64::MAX,
             delete: options.delete,
+            removal_limits: RemovalLimits::default(),
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
             dry_run: false,

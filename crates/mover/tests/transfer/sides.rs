@@ -9,7 +9,8 @@ use numaio_mover::port::{
     Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -32,6 +33,7 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         xattrs: true,
         devices: false,
         filter: Filter::default(),
+        rejects_empty: false,
         skip_directory: None,
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() },
@@ -71,6 +73,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: false,
+        removal_limits: RemovalLimits::default(),
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),
         dry_run: false,

@@ -2,6 +2,7 @@
 //! them.
 
 use super::transfer_request::{random_bytes, TransferRequest};
+use crate::options::CopyOptions;
 use crate::paths::path_of;
 use crate::TransferError;
 use numaio_linux::Root;
@@ -24,7 +25,8 @@ const ATTEMPT_BYTES: usize = SERIES.end;
 /// The destination of a transfer.
 #[derive(Default)]
 pub(super) struct Destination {
-    /// Root directory of the sink; `None` if it does not exist and a dry run does not create it.
+    /// Root directory of the sink; `None` if it does not exist, and a dry run or a pass that only
+    /// deletes does not create it.
     pub root: Option<PathBuf>,
     /// Name of a single file in it.
     pub alias: Option<Name>,
@@ -63,7 +65,7 @@ impl TransferRequest {
             return Err(TransferError::NotADirectory { path: bare });
         }
         self.check_parent_exists(&path)?;
-        if self.options.dry_run {
+        if self.options.dry_run || self.options.deletion.only {
             return Ok(Destination::default());
         }
         self.base.make_directory(&path).map_err(|error| TransferError::File { path: path.clone(), error })?;
@@ -146,8 +148,8 @@ impl TransferRequest {
     /// Inspects a local destination: whether it is new, so that the source can send all data
     /// eagerly, and hard links.
     pub fn inspect_destination(&mut self) {
-        let needs_all =
-            !self.options.checksum && !self.options.dry_run && self.options.size_range == (0, u64::MAX);
+        let CopyOptions { checksum, dry_run, deletion, size_range, .. } = &self.options;
+        let needs_all = !checksum && !dry_run && !deletion.only && *size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.capabilities.eager_data =

@@ -3,7 +3,7 @@
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
-use crate::options::{Compress, CopyOptions, Fsync};
+use crate::options::{Compress, CopyOptions, DeletionLimits, Fsync};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
@@ -12,7 +12,7 @@ use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
+    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
@@ -88,6 +88,7 @@ impl TransferRequest {
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),
             filter: build_filter(&self.options.rules)?,
+            rejects_empty: self.options.delete && !self.options.deletion.allow_empty_source,
             skip_directory: None,
             hash: self.options.hash.kind(),
             policy: ChunkPolicy::for_port(),
@@ -119,6 +120,11 @@ impl TransferRequest {
         self.plans.as_ref().map(|_| self.origins().map(expected)).transpose()
     }
 
+    fn removal_limits(&self) -> RemovalLimits {
+        let DeletionLimits { only, max, ignore_errors, .. } = self.options.deletion;
+        RemovalLimits { only, max, ignore_errors }
+    }
+
     /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink<'a>(
         &'a self,
@@ -128,6 +134,7 @@ impl TransferRequest {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
         let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
+        let has_nothing_to_delete = self.options.deletion.only && root.is_none();
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
@@ -151,9 +158,10 @@ impl TransferRequest {
             accounts: self.accounts(),
             sizes: self.options.size_range.0..=self.options.size_range.1,
             delete: self.options.delete,
+            removal_limits: self.removal_limits(),
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
-            dry_run: self.options.dry_run,
+            dry_run: self.options.dry_run || has_nothing_to_delete,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),

@@ -1,5 +1,6 @@
 //! The options of `numaio copy`.
 
+use super::delete_args::DeleteArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
@@ -49,7 +50,7 @@ pub struct CopyArgs {
     ///
     /// Their parent directories are created, too. The contents of a listed directory need
     /// --recursive, even with --archive.
-    #[arg(long, value_name = "FILE", conflicts_with = "delete")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["delete", "delete_before"])]
     pub files_from: Option<PathBuf>,
     /// Lines of --files-from, --include-from and --exclude-from end with a zero byte
     #[arg(long, short = '0')]
@@ -86,9 +87,8 @@ pub struct CopyArgs {
     /// Transfer files even if size and time are the same
     #[arg(long, short = 'I')]
     pub ignore_times: bool,
-    /// Remove files at the destination that the source does not have, within the copied directories
-    #[arg(long)]
-    pub delete: bool,
+    #[command(flatten)]
+    pub deletion: DeleteArgs,
     /// Overwrite files in place, without a temporary name; they are truncated first
     ///
     /// A file with several hard links still gets a temporary name, to keep its other links

@@ -1,6 +1,7 @@
 //! `numaio copy`: verified transfers of files within and between hosts.
 
 mod args;
+mod delete_args;
 mod filter_args;
 mod forwarded_options;
 mod input_files;
@@ -53,7 +54,8 @@ impl CopyArgs {
             return Err(Failure::usage("--files-from needs exactly one source and one destination")
                 .hint("pass one SRC and one DST"));
         }
-        if self.delete && !(self.recursive || self.archive) {
+        self.deletion.check()?;
+        if self.deletion.deletes() && !(self.recursive || self.archive) {
             return Err(Failure::usage("--delete needs directories").hint("add --recursive or --archive"));
         }
         Ok(())
@@ -102,7 +104,8 @@ impl CopyArgs {
             numeric_ids: self.numeric_ids,
             update: self.update,
             ignore_times: self.ignore_times,
-            delete: self.delete,
+            delete: self.deletion.deletes(),
+            deletion: self.deletion.limits(),
             in_place: self.inplace,
             dry_run: self.dry_run,
             reports_changes: self.dry_run || self.display.json || common.verbose,

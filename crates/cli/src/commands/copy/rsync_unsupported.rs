@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Error};
 
 /// Option spellings with their tip; a trailing `=` means that the option has a value.
-const UNSUPPORTED: [(&[&str], &str); 23] = [
+const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
@@ -44,11 +44,6 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
         "run the same command again to resume an interrupted run",
     ),
     (&["-T", "--temp-dir="], "temporary files are in the directory of the final file"),
-    (
-        &["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"],
-        "--delete removes files after the transfer, if nothing failed",
-    ),
-    (&["--ignore-errors"], "--delete removes nothing in directories with failures"),
     (&["--delete-excluded"], "--delete keeps excluded files; remove them manually"),
     (
         &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
@@ -68,7 +63,6 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
             "--compare-dest=",
             "--copy-dest=",
             "--copy-devices",
-            "--max-delete=",
             "--chmod=",
             "--chown=",
             "--usermap=",
