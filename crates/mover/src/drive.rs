@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]>> PeerState<B> {
 
     /// Records a problem of either side.
     pub fn record_problem(&mut self, problem: Problem) {
-        self.totals.failed += 1;
+        self.totals.failed += u64::from(!problem.reason.is_about_attributes());
         self.reports.push(Report::Problem(problem));
     }
 }

@@ -31,6 +31,7 @@ pub mod report;
 pub mod simulator;
 pub mod sink;
 pub mod source;
+mod unpreserved;
 pub mod wire;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct Totals {
     pub unchanged: u64,
     /// Entries removed at the sink.
     pub removed: u64,
-    /// Number of problems.
+    /// Number of entries with problems, other than attributes.
     pub failed: u64,
     /// Bytes of file data transferred.
     pub bytes: u64,
@@ -61,6 +61,8 @@ pub fn reason(why: FaultKind) -> Reason {
         FaultKind::Changed => Reason::Changed,
         FaultKind::Mismatch => Reason::Mismatch,
         FaultKind::Unsupported => Reason::Unsupported,
+        FaultKind::Attribute => Reason::Attribute,
+        FaultKind::NotKept => Reason::NotKept,
         FaultKind::Device => Reason::Device,
         FaultKind::Cancelled => Reason::Cancelled,
     }

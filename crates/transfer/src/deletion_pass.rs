@@ -1,7 +1,7 @@
 //! The two passes of `--delete-before`, which the user observes as one transfer.
 
 use crate::event::{EndEvent, Event, Progress};
-use crate::reporter::{Notice, Observer};
+use crate::reporter::{Notice, Observer, ProblemCounts};
 use numaio_mover::wire::ManifestEntry;
 
 /// Passes events of a pass that deletes and of one that copies to an observer, as those of one
@@ -14,14 +14,15 @@ pub(crate) struct DeletionPass<'a> {
     is_deleting: bool,
     /// Whether the pass that copies has not begun its first attempt.
     is_beginning: bool,
-    /// Number of problems of the pass that deletes, other than those that the second one repeats.
-    failed: u64,
+    /// The problems of the pass that deletes, other than those that the second one repeats.
+    problems: ProblemCounts,
 }
 
 impl<'a> DeletionPass<'a> {
     /// Begins the pass that deletes.
     pub fn new(observer: &'a mut dyn Observer) -> Self {
-        Self { observer, deleted: EndEvent::default(), is_deleting: true, is_beginning: false, failed: 0 }
+        let (deleted, problems) = Default::default();
+        Self { observer, deleted, is_deleting: true, is_beginning: false, problems }
     }
 
     /// Begins the pass that copies.
@@ -35,9 +36,9 @@ impl<'a> DeletionPass<'a> {
         self.observer.flush();
     }
 
-    /// Returns the number of problems of the pass that deletes.
-    pub fn failed(&self) -> u64 {
-        self.failed
+    /// Returns the problems of the pass that deletes.
+    pub fn problems(&self) -> ProblemCounts {
+        self.problems
     }
 
     fn deletion_event(&mut self, event: &Event) {
@@ -47,7 +48,7 @@ impl<'a> DeletionPass<'a> {
             // The source reports its problems again in the second pass.
             Event::Problem(problem) if problem.name.is_some() && problem.side == "source" => {}
             Event::Problem(problem) => {
-                self.failed += u64::from(problem.name.is_some());
+                self.problems.failed += u64::from(problem.name.is_some());
                 self.observer.event(event);
             }
             _ => self.observer.event(event),
@@ -63,7 +64,7 @@ impl Observer for DeletionPass<'_> {
         match event {
             Event::End(EndEvent { done, seconds, mut totals }) => {
                 totals.removed += self.deleted.totals.removed;
-                totals.failed += self.failed;
+                totals.failed += self.problems.failed;
                 let seconds = seconds + self.deleted.seconds;
                 self.observer.event(&Event::End(EndEvent { done: *done, seconds, totals }));
             }
@@ -88,7 +89,7 @@ impl Observer for DeletionPass<'_> {
     /// The first attempt to copy keeps the problems of the deletion.
     fn restart(&mut self) {
         if !std::mem::take(&mut self.is_beginning) {
-            self.failed = 0;
+            self.problems = ProblemCounts::default();
             self.observer.restart();
         }
     }

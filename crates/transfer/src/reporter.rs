@@ -117,11 +117,45 @@ impl fmt::Display for Notice {
     }
 }
 
+/// Number of problems of a transfer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProblemCounts {
+    /// Files that failed.
+    pub failed: u64,
+    /// Those of them that vanished or changed while the source read them.
+    pub changed: u64,
+    /// Kinds of attributes that could not be set.
+    pub attributes: u64,
+}
+
+impl ProblemCounts {
+    fn add(&mut self, problem: &Problem) {
+        match problem.reason {
+            Reason::Attribute => self.attributes += 1,
+            Reason::NotKept => {}
+            Reason::Changed if problem.side == Side::Source => {
+                self.failed += 1;
+                self.changed += 1;
+            }
+            _ => self.failed += 1,
+        }
+    }
+
+    /// Returns the sums.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            failed: self.failed + other.failed,
+            changed: self.changed + other.changed,
+            attributes: self.attributes + other.attributes,
+        }
+    }
+}
+
 /// How a transfer ended.
 #[derive(Debug)]
 pub struct TransferEnd {
-    /// Number of files that failed.
-    pub failed: u64,
+    /// Number of problems.
+    pub problems: ProblemCounts,
     /// Why the transfer failed, if it did.
     pub given_up: Option<Problem>,
 }
@@ -133,8 +167,8 @@ pub struct Reporter<'a> {
     began: Instant,
     /// Totals of the earlier attempts.
     earlier: Option<JobTotals>,
-    /// Number of files that failed in this attempt.
-    pub failed: u64,
+    /// Number of problems of this attempt.
+    pub problems: ProblemCounts,
     /// Why the transfer failed.
     pub given_up: Option<Problem>,
 }
@@ -142,12 +176,19 @@ pub struct Reporter<'a> {
 impl<'a> Reporter<'a> {
     /// Returns a reporter of a transfer that begins now.
     pub fn new(observer: &'a mut dyn Observer, dry_run: bool) -> Self {
-        Self { observer, dry_run, began: Instant::now(), earlier: None, failed: 0, given_up: None }
+        Self {
+            observer,
+            dry_run,
+            began: Instant::now(),
+            earlier: None,
+            problems: ProblemCounts::default(),
+            given_up: None,
+        }
     }
 
     /// Begins an attempt after earlier ones with these totals.
     pub fn begin(&mut self, earlier: Option<JobTotals>) {
-        (self.given_up, self.failed, self.earlier) = (None, 0, earlier);
+        (self.given_up, self.problems, self.earlier) = (None, ProblemCounts::default(), earlier);
         self.observer.restart();
     }
 
@@ -205,7 +246,7 @@ impl<'a> Reporter<'a> {
             self.given_up.get_or_insert(problem);
             return;
         }
-        self.failed += 1;
+        self.problems.add(&problem);
         self.observer.event(&Event::Problem(event::to_job_problem(&problem, name)));
     }
 
@@ -248,14 +289,14 @@ impl<'a> Reporter<'a> {
 
     /// Reports the end.
     pub fn end(self, totals: JobTotals) -> TransferEnd {
-        let Self { observer, began, failed, given_up, .. } = self;
+        let Self { observer, began, problems, given_up, .. } = self;
         if let Some(problem) = &given_up {
             observer.event(&Event::Problem(event::to_job_problem(problem, None)));
         }
         let (done, seconds) = (given_up.is_none(), began.elapsed().as_secs_f64());
-        let totals = JobTotals { failed, ..totals };
+        let totals = JobTotals { failed: problems.failed, ..totals };
         observer.event(&Event::End(EndEvent { done, seconds, totals }));
         observer.flush();
-        TransferEnd { failed, given_up }
+        TransferEnd { problems, given_up }
     }
 }

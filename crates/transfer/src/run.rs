@@ -37,7 +37,7 @@ impl Transfer {
         }
         passes.begin_copy();
         self.run_pass(CopyOptions { delete: false, ..self.options.clone() }, &mut passes, placer)
-            .map(|copied| TransferEnd { failed: copied.failed + passes.failed(), ..copied })
+            .map(|copied| TransferEnd { problems: copied.problems.plus(passes.problems()), ..copied })
     }
 
     fn run_pass(

@@ -205,7 +205,7 @@ fn reports_a_vanished_file_and_copies_the_others() {
             "{}",
             output.err
         );
-        assert_eq!(output.code, Some(3), "{}", output.err);
+        assert_eq!(output.code, Some(4), "{}", output.err);
         let there = fs::read_dir(home.0.join("dst")).expect("a folder").flatten();
         assert!((38..40).contains(&there.count()), "expected all other files, and nothing else");
         copy(&home, &["-r", "--delete", "src/", "dst"]).ok();

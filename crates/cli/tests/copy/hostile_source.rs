@@ -38,6 +38,7 @@ type RawPacket = (Vec<u8>, Vec<u8>);
 fn options() -> SinkOptions {
     SinkOptions {
         preserve: PreserveOptions::default(),
+        kept: numaio_mover::port::KeptAttributes::default(),
         writer: WriterIdentity::default(),
         devices: false,
         update: false,

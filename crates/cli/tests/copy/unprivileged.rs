@@ -100,7 +100,7 @@ fn does_not_open_directories_of_other_users() {
     let given = run_as_other_user(&home, "[ $(id -u) != 0 ] || exit 99");
     let taken = std::os::unix::fs::chown(home.0.join("to/others"), Some(0), Some(0));
     let (Some(_), Ok(())) = (given, taken) else { return skip_without_other_user() };
-    let Some(output) = run(&home, "$NUMAIO copy --no-job --json -r --delete from/ to; echo code $?") else {
+    let Some(output) = run(&home, "$NUMAIO copy --no-job --json -r --delete --allow-empty-source from/ to; echo code $?") else {
         return skip_without_other_user();
     };
     assert!(output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);
@@ -330,4 +330,28 @@ $NUMAIO copy --no-job -a --json --exclude=/closed from/ to; echo code $?";
     assert_eq!(output.out.matches("cannot read its extended attributes").count(), 1, "{}", output.out);
     let mut there = [0; 8];
     assert!(rustix::fs::getxattr(home.0.join("to/f"), "user.k", &mut there).is_ok());
+}
+
+/// Only the owner may set the times of a directory. Data is complete, so this is one warning.
+#[test]
+fn attributes_of_a_directory_of_another_user_are_one_warning() {
+    let home = Home::new();
+    make_closed_dirs(&home, &[("from", 0o755), ("from/shared", 0o777), ("to", 0o777), ("to/shared", 0o777)]);
+    fs::remove_file(home.0.join("to/file")).expect("a file");
+    fs::remove_file(home.0.join("to/shared/file")).expect("a file");
+    let given = run_as_other_user(&home, "[ $(id -u) != 0 ] || exit 99");
+    let taken = ["to", "to/shared"].map(|name| std::os::unix::fs::chown(home.0.join(name), Some(0), Some(0)));
+    let (Some(_), [Ok(()), Ok(())]) = (given, taken) else { return skip_without_other_user() };
+    let script = "
+$NUMAIO copy --no-job -r from/ to; echo code $?
+$NUMAIO copy --no-job -a from/ to; echo code $?
+$NUMAIO copy --no-job -r -O from/ to; echo code $?
+$NUMAIO copy --no-job -a --no-times --no-perms --no-group from/ to; echo code $?
+diff -r from to && echo same";
+    let Some(output) = run(&home, script) else { return skip_without_other_user() };
+    let codes: Vec<&str> = output.out.lines().filter(|line| line.starts_with("code")).collect();
+    assert_eq!(codes, ["code 0", "code 5", "code 0", "code 0"], "{}\n{}", output.out, output.err);
+    assert!(output.out.ends_with("same\n"), "{}", output.out);
+    assert_eq!(output.err.matches("cannot set time: operation not permitted").count(), 2, "{}", output.err);
+    assert!(output.err.contains("and 1 other entry"), "{}", output.err);
 }

@@ -3,13 +3,14 @@
 use super::acl::{acl_in, bits_without_acl, ACCESS_ACL};
 use super::fault::fault;
 use super::file_stat::file_stat;
-use super::filesystem::{is_filesystem, EXFAT, FAT};
 use super::path::{ResolvedName, Resolver};
 use super::permissions::{OWNER_WRITES, SET_GROUP_ID, SET_ID};
 use super::roots::Roots;
 use super::xattr_buffer::fill;
 use super::xattrs::is_preserved;
-use numaio_mover::port::{Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr};
+use numaio_mover::port::{
+    is_security_label, Attributes, Fault, FaultKind, FileKind, FilePath, FileStat, Xattr,
+};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, UTIME_OMIT};
 use rustix::io::Errno;
@@ -48,15 +49,9 @@ impl XattrFailure {
 }
 
 impl Roots {
-    /// Returns whether files of the first root have individual modes. FAT and exFAT use one for all
-    /// and ignore changes.
-    pub fn has_modes(&self) -> bool {
-        !self.roots.first().is_some_and(|root| is_filesystem(root, &[FAT, EXFAT]))
-    }
-
     /// Returns whether a volume is that of a root on one of the file systems in the kernel that are
     /// known to set each time separately; they also are those without close errors.
-    fn is_local(&self, volume: u64) -> bool {
+    pub(super) fn is_local(&self, volume: u64) -> bool {
         self.no_close_errors.contains(&Some(volume))
     }
 
@@ -129,7 +124,11 @@ impl Roots {
             }
             _ => Ok(()),
         };
-        owned.map(drop).and(xattrs.map(drop).map_err(|not_set| not_set.fault)).and(mode).and(times)
+        let all = owned.map(drop).and(xattrs.map(drop).map_err(|not_set| not_set.fault)).and(mode).and(times);
+        all.map_err(|fault| match fault.why {
+            FaultKind::NotKept => fault,
+            _ => Fault { why: FaultKind::Attribute, ..fault },
+        })
     }
 
     /// Copies the ACL of the file to be replaced, whose mode is kept, or removes the inherited one:
@@ -232,7 +231,9 @@ impl Roots {
             Err(Errno::NOTSUP) if wanted.is_empty() => return Ok(false),
             result => result.map_err(&call)?,
         }
-        let there = names.split(|&byte| byte == 0).filter(|name| is_preserved(name, self.super_user));
+        // A label that the security module gave a new file stays.
+        let is_ours = |name: &[u8]| is_preserved(name, self.super_user) && !is_security_label(name);
+        let there = names.split(|&byte| byte == 0).filter(|name| is_ours(name));
         let mut changed = !wanted.is_empty();
         for name in there.filter(|name| !wanted.iter().any(|(wanted, _)| **wanted == **name)) {
             changed = true;
@@ -249,11 +250,27 @@ impl Roots {
             Target::Open(file) => rustix::fs::fsetxattr(file, &**name, value, XattrFlags::empty()),
             Target::Named(_) => rustix::fs::lsetxattr(&path, &**name, value, XattrFlags::empty()),
         };
-        let each = |all: Vec<&Xattr>| all.into_iter().map(set).fold(Ok(()), Result::and);
+        let each = |all: Vec<&Xattr>| {
+            let set = |one: &Xattr| set(one).map_err(|errno| xattr_fault(&one.0, errno));
+            all.into_iter().map(set).fold(Ok(()), Result::and)
+        };
         let (others, acls) = (each(others), each(acls));
         let acl = acls.is_ok();
-        others.and(acls).map_err(|errno| XattrFailure { fault: to_fault(errno), acl })?;
+        others.and(acls).map_err(|fault| XattrFailure { fault, acl })?;
         Ok(changed)
+    }
+}
+
+/// Returns the fault of an extended attribute that the kernel refuses. Labels belong to the security
+/// module, which may keep its own.
+fn xattr_fault(name: &[u8], errno: Errno) -> Fault {
+    let fault = fault("set extended attributes")(errno);
+    match is_security_label(name) {
+        true => {
+            let text = format!("{} is not kept: {}", name.escape_ascii(), fault.text);
+            Fault::new(FaultKind::NotKept, text)
+        }
+        false => fault,
     }
 }
 

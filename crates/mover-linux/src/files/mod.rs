@@ -22,6 +22,7 @@ mod flush;
 mod fuse;
 mod identity;
 mod journal;
+mod kept_attributes;
 mod list;
 mod name_matching;
 mod operations;

@@ -7,7 +7,7 @@ use super::file_stat::file_stat;
 use super::path::{reject_short_name, ResolvedName, Resolver};
 use super::proc::path_of_fd;
 use super::roots::Roots;
-use super::xattrs::{is_preserved, xattrs_of};
+use super::xattrs::{xattrs_of, FoundXattrs};
 use numaio_mover::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, BLOCK};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -58,9 +58,9 @@ impl Roots {
             _ => None,
         };
         let is_link = metadata.kind == FileKind::Symlink;
-        let (xattrs, has_hidden_xattrs) = match details.xattrs && !is_link {
-            true => xattrs_of(place, |name| is_preserved(name, self.super_user))?,
-            false => Default::default(),
+        let xattrs = match details.xattrs && !is_link {
+            true => xattrs_of(place, self.super_user)?,
+            false => FoundXattrs::default(),
         };
         // Allocated blocks may lie beyond the end of a file or hold no data, so large files are
         // always checked.
@@ -78,9 +78,10 @@ impl Roots {
         let address = file.as_ref().filter(|_| details.address).and_then(address);
         Ok(FileInfo {
             metadata,
-            has_hidden_xattrs,
+            has_hidden_xattrs: xattrs.has_hidden,
             target,
-            xattrs,
+            xattrs: xattrs.preserved,
+            other_xattrs: xattrs.others,
             data,
             address,
             is_link_destination: false,

@@ -2,47 +2,67 @@
 
 use super::path::ResolvedName;
 use super::xattr_buffer::fill;
-use numaio_mover::port::{is_root_only_xattr, Xattr};
+use numaio_mover::port::{is_root_only_xattr, is_security_label, Xattr};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Returns whether a transfer preserves an extended attribute: user attributes, ACLs, and as root
-/// also root's.
+/// Returns whether a transfer preserves an extended attribute: user attributes, ACLs, properties of
+/// Btrfs, and as root also root's.
 pub fn is_preserved(name: &[u8], super_user: bool) -> bool {
     let acl = matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default");
-    name.starts_with(b"user.") || acl || (super_user && is_root_only_xattr(name))
+    let is_users = name.starts_with(b"user.") || name.starts_with(b"btrfs.");
+    is_users || acl || (super_user && is_root_only_xattr(name))
 }
 
-/// Returns extended attributes, sorted by name, and whether some are unreadable. Opens no file.
-pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
+/// Returns whether the loss of an attribute that is not preserved is worth a report: not for a copy
+/// of an ACL, nor for labels that a security module sets on all files.
+fn is_reported(name: &[u8]) -> bool {
+    !name.starts_with(b"trusted.SGI_ACL_") && !is_security_label(name)
+}
+
+/// Extended attributes of an object.
+#[derive(Debug, Default)]
+pub struct FoundXattrs {
+    /// The preserved ones, sorted by name.
+    pub preserved: Vec<Xattr>,
+    /// Names of others whose loss is worth a report.
+    pub others: Vec<Box<[u8]>>,
+    /// Whether some are unreadable.
+    pub has_hidden: bool,
+}
+
+/// Returns the extended attributes of an object. Opens no file.
+pub fn xattrs_of(place: ResolvedName<'_>, super_user: bool) -> Result<FoundXattrs, Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
         Err(Errno::NOTSUP) => return Ok(Default::default()),
         result => result?,
     }
-    let mut names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)).peekable();
-    let (mut found, mut has_hidden_xattrs) = (Vec::new(), false);
-    if names.peek().is_none() {
-        return Ok((found, has_hidden_xattrs));
+    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    let (names, others): (Vec<&[u8]>, Vec<&[u8]>) = names.partition(|name| is_preserved(name, super_user));
+    let others = others.into_iter().filter(|name| is_reported(name)).map(Into::into).collect();
+    let mut found = FoundXattrs { others, ..FoundXattrs::default() };
+    if names.is_empty() {
+        return Ok(found);
     }
     let path = place.proc_path()?;
     for name in names {
         let mut value = Vec::new();
         match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
-            Ok(()) => found.push((name.into(), value.into_boxed_slice())),
+            Ok(()) => found.preserved.push((name.into(), value.into_boxed_slice())),
             // It was removed meanwhile.
             Err(Errno::NODATA) => {}
-            Err(Errno::ACCESS | Errno::PERM) => has_hidden_xattrs = true,
+            Err(Errno::ACCESS | Errno::PERM) => found.has_hidden = true,
             // A FUSE server may list attributes that the kernel does not support, when mounted in a
             // user namespace.
             Err(Errno::NOTSUP) if name.starts_with(b"system.") => {}
             Err(errno) => return Err(errno),
         }
     }
-    found.sort_unstable();
-    Ok((found, has_hidden_xattrs))
+    found.preserved.sort_unstable();
+    Ok(found)
 }
 
 /// listxattrat(2), since Linux 6.13; its number is the same on all architectures
@@ -88,13 +108,15 @@ mod tests {
         for name in [&b"user.x"[..], b"system.posix_acl_access", b"system.posix_acl_default"] {
             assert!(is_preserved(name, false) && is_preserved(name, true));
         }
-        for name in [&b"trusted.x"[..], b"security.capability"] {
+        for name in [&b"trusted.x"[..], b"security.capability", b"security.selinux", b"security.ima"] {
             assert!(!is_preserved(name, false) && is_preserved(name, true));
         }
-        for name in
-            [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT", b"btrfs.compression", b"security.ima"]
-        {
+        for name in [&b"trusted.SGI_ACL_FILE"[..], b"trusted.SGI_ACL_DEFAULT", b"system.nfs4_acl"] {
             assert!(!is_preserved(name, true));
         }
+        let reported =
+            [&b"system.nfs4_acl"[..], b"security.capability", b"trusted.SGI_ACL_FILE", b"security.selinux"]
+                .map(is_reported);
+        assert_eq!(reported, [true, true, false, false]);
     }
 }

@@ -51,6 +51,10 @@ pub enum FaultKind {
     Mismatch,
     /// The file system does not support this object or attribute.
     Unsupported,
+    /// The object is complete, except for an attribute that cannot be set.
+    Attribute,
+    /// The object is complete, except for what the file system does not keep of any object.
+    NotKept,
     /// The device reported an I/O error.
     Device,
     /// The operation was not started because the transfer is stopping; the file is not at fault.

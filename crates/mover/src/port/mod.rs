@@ -25,9 +25,12 @@ pub use operation::{
     Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object, OpenMode,
     OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash,
 };
-pub use stat::{Details, FileInfo, FileKind, FileStat, Identity, ListedEntry, Listing, NameMatching, Stamp};
+pub use stat::{
+    Details, FileInfo, FileKind, FileStat, Identity, KeptAttributes, ListedEntry, Listing, NameMatching,
+    Stamp,
+};
 
-pub use xattr::{is_root_only_xattr, Xattr};
+pub use xattr::{is_root_only_xattr, is_security_label, Xattr};
 
 use std::time::Duration;
 

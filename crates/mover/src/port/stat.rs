@@ -99,6 +99,8 @@ pub struct FileInfo {
     pub target: Option<Box<[u8]>>,
     /// Extended attributes by name, if requested.
     pub xattrs: Vec<Xattr>,
+    /// Names of other extended attributes, which are not copied, if requested.
+    pub other_xattrs: Vec<Box<[u8]>>,
     /// Start and end of each data range of a sparse file; `None` without holes or if not requested.
     pub data: Option<Vec<(u64, u64)>>,
     /// Position of the first byte on the device, in bytes; `None` if unknown or not requested.
@@ -136,4 +138,24 @@ pub struct Listing {
     /// How the directory compares names, if requested and known; [`NameMatching::Exact`] if only
     /// the root's behavior is known.
     pub names: NameMatching,
+}
+
+/// The attributes that a file system keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptAttributes {
+    /// Modes of individual objects.
+    pub modes: bool,
+    /// Owners and groups.
+    pub owners: bool,
+    /// Modification times.
+    pub times: bool,
+    /// Extended attributes and ACLs.
+    pub xattrs: bool,
+}
+
+impl Default for KeptAttributes {
+    /// Returns all attributes.
+    fn default() -> Self {
+        Self { modes: true, owners: true, times: true, xattrs: true }
+    }
 }

@@ -186,6 +186,7 @@ impl Disk {
         Some(FileInfo {
             metadata,
             has_hidden_xattrs: false,
+            other_xattrs: Vec::new(),
             target,
             xattrs,
             data,

@@ -2,7 +2,10 @@
 
 use super::options::SinkOptions;
 use crate::entry::{Inode, Kind};
-use crate::port::{is_root_only_xattr, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp, Xattr};
+use crate::port::{
+    is_root_only_xattr, is_security_label, Attributes, FileInfo, FileKind, FileStat, NameMatching, Stamp,
+    Xattr,
+};
 
 /// Mode bits (inode(7)).
 const SET_USER_ID: u32 = 0o4000;
@@ -24,7 +27,7 @@ impl SinkOptions {
         Attributes {
             mode: Some(mode),
             masked,
-            mtime: Some(stamp(inode)),
+            mtime: self.kept.times.then(|| stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),
             xattrs: self.xattrs(inode),
@@ -57,7 +60,8 @@ impl SinkOptions {
 
     /// Iterates over the extended attributes that this user may set.
     fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let is_root = self.writer.user == 0;
+        // Capabilities would give a program rights of the copier, as set-ID bits do.
+        let is_root = self.writer.user == 0 && !self.writer.for_others;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_root_only_xattr(name))
     }
 
@@ -93,12 +97,18 @@ impl SinkOptions {
         let owners = keep.users && metadata.user != inode.user.id()
             || keep.groups && may_group && metadata.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
+        // A label of the security module here stays unless the source has one.
+        let is_sent = |name: &[u8]| inode.xattrs.iter().any(|(sent, _)| sent == name);
+        let there = there.filter(|(name, _)| !is_security_label(name) || is_sent(name));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
         mode || owners || attributes || !self.is_kept(inode, metadata)
     }
 
     /// Returns whether an mtime equals the source's, up to the rounding of the file system.
     pub(super) fn is_kept(&self, inode: &Inode, metadata: &FileStat) -> bool {
+        if !self.kept.times {
+            return true;
+        }
         // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).
         let is_even = |stamp: Stamp| stamp.seconds % 2 == 0 && stamp.nanoseconds == 0;
         let may_be_fat = self.names == NameMatching::CaseInsensitiveTrimmed && is_even(metadata.ctime);

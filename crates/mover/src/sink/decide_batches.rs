@@ -58,7 +58,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.discard_leftover(&name);
                     self.links.push(Entry { name, object });
                 }
-                Object::New(inode) => self.decide_entry((number, name), inode, found, &mut plan),
+                Object::New(inode) => {
+                    self.not_kept.count_entry(&name, &inode, &mut self.unpreserved);
+                    self.decide_entry((number, name), inode, found, &mut plan);
+                }
             }
         }
         let directories = plan.take_directories();

@@ -94,7 +94,7 @@ impl Directories {
         let attributes = Attributes {
             mode: Some(if masked { bits & 0o777 } else { bits }),
             masked,
-            mtime: Some(stamp(inode)),
+            mtime: options.kept.times.then(|| stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),
             xattrs: options.xattrs(inode),

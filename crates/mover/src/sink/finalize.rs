@@ -49,6 +49,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn send_end(&mut self) {
+        self.unpreserved.report(&mut self.peer);
         let Totals { moved, failed, bytes, size, resumed, unchanged, removed, .. } = self.peer.totals;
         self.changes.flush(&mut self.peer);
         self.peer.send(&Frame::End(EndTotals {

@@ -10,6 +10,7 @@ use crate::entry::FileNumber;
 use crate::extent::Extent;
 use crate::name::Name;
 use crate::port::{DecompressFn, Decompression, Fault, FaultKind, Operation, Ticket};
+use crate::unpreserved::is_complete;
 use crate::wire::{Chunk, FileSent, Holes, WireError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,8 +29,9 @@ pub(super) enum WriteEffect {
     Ignored,
     /// More data is missing, or the file is to be completed.
     Written,
-    /// The file has its final name, and is to be removed from the incoming files.
-    Completed,
+    /// The file has its final name, and is to be removed from the incoming files; the fault of an
+    /// attribute that could not be set.
+    Completed(Option<Fault>),
     /// The write was not started because the transfer is stopping. The partial file is kept for
     /// resuming.
     Cancelled(Fault),
@@ -212,8 +214,10 @@ impl IncomingFiles {
     ) -> WriteEffect {
         let Some(file) = self.files.get_mut(&item.number) else { return WriteEffect::Ignored };
         file.end_write();
+        let mut unset = None;
         match result {
             Err(fault) if fault.why == FaultKind::Cancelled => return WriteEffect::Cancelled(fault),
+            Err(fault) if item.settled && is_complete(&fault) => unset = Some(fault),
             Err(fault) => return WriteEffect::Failed(file.target().name.clone(), fault),
             Ok(()) => {}
         }
@@ -222,7 +226,7 @@ impl IncomingFiles {
             file.record(extent, log);
         }
         match item.settled {
-            true => WriteEffect::Completed,
+            true => WriteEffect::Completed(unset),
             false => WriteEffect::Written,
         }
     }

@@ -21,6 +21,7 @@ mod incoming_file;
 mod journal_opening;
 mod links;
 mod new_directories;
+mod not_kept;
 mod options;
 mod partial_removals;
 mod pending_ops;
@@ -41,6 +42,7 @@ pub use resume_log::SERIES;
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::port::{Event, Fault, FaultKind, OpenedJournal, Outcome, Ticket};
 use crate::report::{Report, Totals, TransferOutcome};
+use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{Reason, Side};
 use batches::Batches;
 use changes::Changes;
@@ -52,6 +54,7 @@ use hashes::FileHashes;
 use incoming::IncomingFiles;
 use journal_opening::JournalOpening;
 use links::HardLinks;
+use not_kept::NotKeptAttributes;
 use pending_ops::PendingOps;
 use plan::Plans;
 use removal::Removal;
@@ -99,6 +102,8 @@ pub struct Sink<B> {
     pending_ops: PendingOps,
     changes: Changes,
     results: FileResults,
+    not_kept: NotKeptAttributes,
+    unpreserved: UnpreservedAttributes,
     source_names: SourceNames,
     links: HardLinks,
     removal: Removal,
@@ -112,6 +117,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Creates a sink that has not received anything yet.
     pub fn new(mut options: SinkOptions) -> Self {
         let mut peer = PeerState::new(Side::Sink, options.transfer);
+        let not_kept = NotKeptAttributes::new(&mut options);
         let distrusts = TimesUnreliable(options.checksum || options.ignore_times);
         Self {
             journal: JournalOpening::new(options.dry_run, &mut peer),
@@ -124,6 +130,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             pending_ops: PendingOps::default(),
             changes: Changes::default(),
             results: FileResults::default(),
+            not_kept,
+            unpreserved: UnpreservedAttributes::default(),
             source_names: SourceNames::new(&options),
             links: HardLinks::default(),
             removal: Removal::new(options.removal_limits.max),

@@ -5,7 +5,7 @@ use crate::accounts::AccountLookup;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
-use crate::port::{FileKind, FileStat, NameMatching, Stamp};
+use crate::port::{FileKind, FileStat, KeptAttributes, NameMatching, Stamp};
 use crate::wire::TransferId;
 use std::ops::RangeInclusive;
 
@@ -94,6 +94,9 @@ impl ProtectedPaths {
 pub struct SinkOptions {
     /// The attributes to preserve.
     pub preserve: PreserveOptions,
+    /// The attributes that the destination keeps. Others are neither set nor compared, and reported
+    /// once. Without times, files of equal size are compared by content hash.
+    pub kept: KeptAttributes,
     /// The writing user.
     pub writer: WriterIdentity,
     /// Whether device files may be created.

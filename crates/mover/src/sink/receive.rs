@@ -110,6 +110,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             ProblemSubject::Name(name) if problem.reason == Reason::Unsupported => {
                 self.source_names.add(name);
             }
+            // The source no longer has it, or not all of its attributes.
+            ProblemSubject::Name(_) if problem.reason == Reason::Changed => {}
+            ProblemSubject::Name(_) if problem.reason.is_about_attributes() => {}
             ProblemSubject::Name(_) => self.ending.source_is_incomplete(),
         }
         self.peer.record_problem(problem);
@@ -125,10 +128,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
         match self.incoming.write_completed(item, result, &mut self.resume_log, &mut self.peer) {
             WriteEffect::Ignored => {}
             WriteEffect::Written => self.settle_if_complete(item.number()),
-            WriteEffect::Completed => {
+            WriteEffect::Completed(unset) => {
                 let Some(file) = self.incoming.remove(item.number()) else { return };
                 let bytes = file.data_bytes();
                 let target = file.into_target();
+                if let Some(Fault { why, text }) = unset {
+                    self.unpreserved.add(&target.name, why, &text);
+                }
                 self.resume_log.file_completed(&target.name, &target.at);
                 self.hashes.add_to_manifest(&target.name, &self.options);
                 self.record_change(target.name, ChangeKind::Copied, bytes);

@@ -7,6 +7,7 @@ use crate::entry::FileNumber;
 use crate::name::Name;
 use crate::port::{Fault, FaultKind, FilePath, Operation};
 use crate::report::reason;
+use crate::unpreserved::is_complete;
 use crate::wire::ChangeKind;
 use crate::wire::{NeededData, ProblemSubject, Reason, SinkChange};
 use std::collections::BTreeMap;
@@ -84,6 +85,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Reports the result of an operation.
     pub(super) fn op_done(&mut self, op: PendingOp, result: Result<(), Fault>) {
         let PendingOp { name, number, action, bytes, is_file, replaces, expected } = op;
+        let result = match result {
+            Err(fault) if is_complete(&fault) => {
+                self.unpreserved.add(&name, fault.why, &fault.text);
+                Ok(())
+            }
+            result => result,
+        };
         match (result, number) {
             (Ok(()), _) => {
                 let Some(action) = action else { return };

@@ -7,7 +7,7 @@ use super::select::Selection;
 use super::Source;
 use crate::entry::{Entry, Kind, Object};
 use crate::name::Name;
-use crate::port::{FileInfo, FileKind};
+use crate::port::{FaultKind, FileInfo, FileKind};
 use crate::report::reason;
 use crate::wire::{ProblemSubject, Reason};
 
@@ -41,6 +41,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(inode) => inode,
             Err(text) => return self.skip_entry(name, &text),
         };
+        self.count_other_xattrs(&name, &found);
         // Only after the checks above, so that links refer to announced files.
         if let Some(object) = self.as_hard_link(&name, &found) {
             return self.send_entry(Entry { name, object });
@@ -55,6 +56,14 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.files.insert(self.announcements.next(), file);
         }
         self.send_entry(Entry { name, object: Object::New(inode) });
+    }
+
+    /// Counts extended attributes that are not copied.
+    fn count_other_xattrs(&mut self, name: &Name, found: &FileInfo) {
+        for xattr in &found.other_xattrs {
+            let text = format!("the extended attribute {} is not copied", xattr.escape_ascii());
+            self.unpreserved.add(name, FaultKind::NotKept, &text);
+        }
     }
 
     fn skip_entry(&mut self, name: Name, text: &str) {

@@ -30,6 +30,7 @@ use crate::entry::FileNumber;
 use crate::hash_queue::HashQueue;
 use crate::port::{Event, Outcome, Ticket};
 use crate::report::{Report, Totals, TransferOutcome};
+use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{EndTotals, Frame, ProblemSubject, Reason, Side};
 use addresses::AddressLookup;
 use announced_files::AnnouncedFiles;
@@ -79,6 +80,7 @@ pub struct Source<B> {
     reading: ReadQueue,
     bandwidth: BandwidthLimit,
     compression: CompressionPolicy,
+    unpreserved: UnpreservedAttributes,
     /// Whether the end frame is sent; nothing follows it.
     sent_end: bool,
 }
@@ -102,6 +104,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             reading: ReadQueue::new(&options)?,
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),
+            unpreserved: UnpreservedAttributes::default(),
             sent_end: false,
             options,
         })
@@ -162,6 +165,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         let is_sent = is_sent && self.bandwidth.wake().is_none();
         let may_end = self.options.eager || self.peer.received_header;
         if is_announced && is_sent && may_end && !self.sent_end {
+            self.unpreserved.report(&mut self.peer);
             self.sent_end = true;
             let totals = &self.peer.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);

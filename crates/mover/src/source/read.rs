@@ -1,6 +1,7 @@
 //! Reading and sending requested data.
 
 use super::announced_files::StartedFile;
+use super::scan::as_change;
 use super::Source;
 use crate::compression;
 use crate::entry::{FileNumber, MAX_EXTENTS};
@@ -138,6 +139,7 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn fail(&mut self, number: FileNumber, fault: &Fault) {
         if let Some(file) = self.files.remove(number) {
             let about = ProblemSubject::File(number, file.into_name());
+            let fault = as_change(fault.clone());
             self.peer.report_problem(about, reason(fault.why), &fault.text);
         }
     }

@@ -192,7 +192,10 @@ impl Scan {
                 return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }];
             }
             Ok(listing) => listing,
-            Err(fault) => return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }],
+            Err(fault) => {
+                let found = Err(as_change(fault));
+                return vec![ScannedEntry { path, name, enter: false, found }];
+            }
         };
         if let Some(more) = listing.more {
             self.stack.push(ScanStep::More(more, path.clone(), name.clone()));
@@ -241,6 +244,14 @@ impl Scan {
         } else {
             PreviousName::Other
         }
+    }
+}
+
+/// Returns the fault of an object that was found before: if it is missing now, it has changed.
+pub(super) fn as_change(fault: Fault) -> Fault {
+    match fault.why {
+        FaultKind::NotFound => Fault { why: FaultKind::Changed, ..fault },
+        _ => fault,
     }
 }
 

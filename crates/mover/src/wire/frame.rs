@@ -353,7 +353,8 @@ fn read_problem(reader: &mut Reader<'_>) -> Result<Problem, WireError> {
     let side = read_side(reader)?;
     let code = reader.byte("a reason")?;
     let reason = Reason::ALL.iter().copied().find(|reason| reason.code() == code);
-    let reason = reason.ok_or(WireError::InvalidValue("the code of a reason"))?;
+    // A newer numaio may have further reasons.
+    let reason = reason.unwrap_or(Reason::Other);
     let about = match reader.byte("a problem")? {
         ABOUT_TRANSFER => ProblemSubject::Transfer,
         ABOUT_FILE => ProblemSubject::File(read_file(reader)?, read_name(reader)?),

@@ -102,6 +102,17 @@ reasons! {
     Cancelled = 15,
     /// A timeout expired.
     TimedOut = 16,
+    /// The entry is complete, except for an attribute that cannot be set.
+    Attribute = 17,
+    /// The entry is complete, except for what the file system does not keep of any entry.
+    NotKept = 18,
+}
+
+impl Reason {
+    /// Returns whether the entry is complete except for attributes.
+    pub fn is_about_attributes(self) -> bool {
+        matches!(self, Self::Attribute | Self::NotKept)
+    }
 }
 
 /// A one-line message for people, without characters that a terminal would interpret.

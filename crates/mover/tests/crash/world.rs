@@ -209,6 +209,7 @@ impl World {
         };
         let sink = SinkOptions {
             preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+            kept: numaio_mover::port::KeptAttributes::default(),
             writer: WriterIdentity::default(),
             devices: true,
             update: false,

@@ -93,6 +93,7 @@ impl VirtualTree {
         FileInfo {
             metadata,
             has_hidden_xattrs: false,
+            other_xattrs: Vec::new(),
             target: None,
             xattrs: Vec::new(),
             data: None,
@@ -171,6 +172,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         xattrs: false,
         devices: false,
         filter: Filter::default(),
+        rejects_empty: false,
         skip_directory: None,
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(),
@@ -187,6 +189,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     };
     let sink = SinkOptions {
         preserve: PreserveOptions::default(),
+        kept: numaio_mover::port::KeptAttributes::default(),
         writer: WriterIdentity::default(),
         devices: false,
         update: false,
@@ -196,6 +199,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: case.delete,
+        removal_limits: numaio_mover::sink::RemovalLimits::default(),
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
         dry_run: false,

@@ -64,6 +64,7 @@ pub fn sink_for_user(eager: bool, preserve: PreserveOptions, writer: WriterIdent
 pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdentity) -> SinkOptions {
     SinkOptions {
         preserve,
+        kept: numaio_mover::port::KeptAttributes::default(),
         writer,
         devices: false,
         update: false,
@@ -143,6 +144,7 @@ pub fn found(kind: FileKind) -> FileInfo {
     FileInfo {
         metadata,
         has_hidden_xattrs: false,
+        other_xattrs: Vec::new(),
         target: None,
         xattrs: Vec::new(),
         data: None,

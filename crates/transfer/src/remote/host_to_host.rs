@@ -28,8 +28,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const EVENT_QUEUE: usize = 1024;
 
 /// Exit statuses of `numaio copy` after which the events describe all failures: success, failed
-/// files, an interrupt. For others stderr explains the failure.
-const EXPLAINED_STATUSES: [i32; 3] = [0, 3, 130];
+/// files, files that changed, attributes, an interrupt. For others stderr explains the failure.
+const EXPLAINED_STATUSES: [i32; 5] = [0, 3, 4, 5, 130];
 
 /// Copies on `host`, which has the sources.
 pub fn run(
@@ -93,7 +93,7 @@ fn attempt(
     Ok(match (end?, so_far, status) {
         (Some(end), ..) => {
             // Of the attempts on the host, the last one counts.
-            reporter.failed = end.totals.failed;
+            reporter.problems.failed = end.totals.failed;
             AttemptOutcome::Over(end.totals)
         }
         (None, None, _) if interrupted() => return Err(first_reply::interrupted_before_reply(host)),

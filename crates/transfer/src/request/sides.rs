@@ -11,6 +11,7 @@ use numaio_linux::{process, Root};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
+use numaio_mover::port::KeptAttributes;
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
@@ -138,13 +139,17 @@ impl TransferRequest {
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
+        let preserve = PreserveOptions {
+            modes: self.options.archive,
+            users: self.options.archive && root,
+            groups: self.options.archive,
+            xattrs: self.options.archive,
+        };
+        let PreserveOptions { modes, users, xattrs, .. } = preserve;
+        let wanted = KeptAttributes { modes, owners: users, times: true, xattrs };
         let options = SinkOptions {
-            preserve: PreserveOptions {
-                modes: self.options.archive && site.roots.has_modes(),
-                users: self.options.archive && root,
-                groups: self.options.archive,
-                xattrs: self.options.archive,
-            },
+            preserve,
+            kept: site.roots.kept_attributes(wanted, !self.options.dry_run && !self.options.deletion.only),
             writer: WriterIdentity {
                 user: process::user(),
                 groups: process::groups(),

@@ -153,7 +153,8 @@ Examples:
   numaio copy -r run1 numaio://host/in/    to the root 'in' of a daemon, without ssh
 
 Exit status: 0 all files transferred; 1 the transfer failed; 2 wrong usage; 3 some files failed, all
-others were transferred; 130 interrupted: run the same command again to resume.
+others were transferred; 4 the same, and all of these vanished or changed while they were read; 5 only
+attributes that -a requests could not be set; 130 interrupted: run the same command again to resume.
 
 Environment: NUMAIO_SSH names another program than ssh, with its options: NUMAIO_SSH='ssh -p 2222'.";
 

@@ -16,13 +16,18 @@ use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
 };
 use numaio_transfer::jobs::JobRecorder;
-use numaio_transfer::reporter::{Notice, Observer, TransferEnd};
+use numaio_transfer::reporter::{Notice, Observer, ProblemCounts, TransferEnd};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Exit status if some files failed, and all others were transferred.
 pub const SOME_FAILED: u8 = 3;
+/// Exit status if some files vanished or changed while they were read, and all others were
+/// transferred.
+const SOME_CHANGED: u8 = 4;
+/// Exit status if all files were transferred, and requested attributes could not be set.
+const ATTRIBUTES_UNSET: u8 = 5;
 /// How often the progress line is updated.
 const LINE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a progress event is printed.
@@ -37,6 +42,7 @@ pub struct CopyOutput {
     progress: bool,
     quiet: bool,
     dry_run: bool,
+    archive: bool,
     unit: BandwidthUnit,
     began: Instant,
     last_shown: Option<Instant>,
@@ -67,6 +73,7 @@ impl CopyOutput {
             progress: watched || args.attached && progress,
             quiet: common.quiet,
             dry_run: args.dry_run,
+            archive: args.archive,
             unit: common.unit,
             began: Instant::now(),
             last_shown: None,
@@ -151,15 +158,14 @@ impl CopyOutput {
     /// # Errors
     /// Output failed, or the transfer. After an interrupt, output may fail.
     pub fn finish(self, end: &TransferEnd) -> Result<ExitCode, Failure> {
-        let interrupted = interrupted();
+        let (interrupted, archive) = (interrupted(), self.archive);
         match self.complete(end) {
             Err(_) if end.given_up.is_some() && interrupted => Ok(ExitCode::from(INTERRUPTED)),
             Err(failure) => Err(failure),
-            Ok(()) => Ok(match (&end.given_up, interrupted, end.failed) {
-                (Some(_), true, _) => ExitCode::from(INTERRUPTED),
-                (Some(_), false, _) => ExitCode::FAILURE,
-                (None, _, 0) => ExitCode::SUCCESS,
-                (None, _, _) => ExitCode::from(SOME_FAILED),
+            Ok(()) => Ok(match (&end.given_up, interrupted) {
+                (Some(_), true) => ExitCode::from(INTERRUPTED),
+                (Some(_), false) => ExitCode::FAILURE,
+                (None, _) => ExitCode::from(problem_status(&end.problems, archive)),
             }),
         }
     }
@@ -226,6 +232,17 @@ impl Observer for CopyOutput {
 
     fn escapes_control_characters(&self) -> bool {
         self.json
+    }
+}
+
+/// Returns the exit status of a complete transfer with these problems. Without `archive` no
+/// attributes were requested.
+fn problem_status(problems: &ProblemCounts, archive: bool) -> u8 {
+    match problems {
+        ProblemCounts { failed, changed, .. } if failed > changed => SOME_FAILED,
+        ProblemCounts { failed: 1.., .. } => SOME_CHANGED,
+        ProblemCounts { attributes: 1.., .. } if archive => ATTRIBUTES_UNSET,
+        _ => 0,
     }
 }
 
