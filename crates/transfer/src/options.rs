@@ -23,6 +23,9 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Preserve modes, groups, extended attributes and ACLs; as root also users and devices.
     pub archive: bool,
+    /// Attributes of [`CopyOptions::archive`] to leave out, and times; unknown to an older numaio.
+    #[serde(default)]
+    pub omitted: OmittedAttributes,
     /// Filter rules; the first match decides.
     pub rules: Vec<FilterRule>,
     /// Minimum and maximum size of the files to copy, in bytes.
@@ -74,6 +77,23 @@ pub struct CopyOptions {
     /// Whether the source may use fewer connections if that is better; an older numaio uses all.
     #[serde(default, rename = "sparing")]
     pub may_use_fewer_streams: bool,
+}
+
+/// Attributes that are not preserved, although [`CopyOptions::archive`] may include them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OmittedAttributes {
+    /// Modes.
+    pub modes: bool,
+    /// Owning users.
+    pub users: bool,
+    /// Owning groups.
+    pub groups: bool,
+    /// Times of all entries.
+    pub times: bool,
+    /// Times of directories.
+    pub directory_times: bool,
+    /// Hard links; each name becomes a file of its own.
+    pub hard_links: bool,
 }
 
 /// Limits of the removal of files that the source does not have.

@@ -1,6 +1,6 @@
 //! Hard links affected by options, failures, or objects at the destination.
 
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -118,7 +118,7 @@ fn link_to_a_failed_file_leaves_the_destination_unchanged() {
 
 /// A hard link cannot cross file systems.
 #[test]
-fn manifest_omits_links_that_failed() {
+fn manifest_lists_copies_in_place_of_links() {
     let home = linked("content");
     let script = format!(
         "mount -t tmpfs none to/b || exit 99; {} copy -r --manifest list from/ to/; echo code $?; cat list",
@@ -131,11 +131,84 @@ fn manifest_omits_links_that_failed() {
         return;
     }
     assert!(
-        output.out.contains("code 3\n") && output.err.contains("b/c: "),
+        output.out.contains("code 0\n") && output.err.contains("b/c: "),
         "{}\n{}",
         output.out,
         output.err
     );
     let listed: Vec<&str> = output.out.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
-    assert_eq!(listed, ["a"]);
+    assert_eq!(listed, ["a", "b/c"]);
+}
+
+/// Runs a script as root with mounts of its own; None if that is impossible here.
+fn with_mounts(home: &Home, script: &str) -> Option<CommandOutput> {
+    let mut command = home.command("unshare", &["-m", "sh", "-c", script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
+    let output = CommandOutput::of(output);
+    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+}
+
+/// link(2) fails between two mounts.
+#[test]
+fn copies_a_file_whose_hard_link_is_refused() {
+    for content in ["", "content", &"large ".repeat(700_000)] {
+        let home = linked(content);
+        std::os::unix::fs::symlink("x", home.0.join("from/s")).expect("a link");
+        fs::hard_link(home.0.join("from/s"), home.0.join("from/b/s")).expect("a link");
+        let script = "
+            mount -t tmpfs none to/b && trap 'umount to/b' EXIT || exit 99
+            chmod 640 from/a; touch -d 2020-01-01T00:00:00Z from/a
+            for run in 1 2; do $NUMAIO copy --no-job -a from/ to/; echo code $?; done
+            cmp from/b/c to/b/c && TZ=UTC stat -c '%a %y %h' to/b/c && readlink to/b/s && ls -A to to/b
+        ";
+        let Some(output) = with_mounts(&home, script) else { return skipped("mounts: needs root") };
+        let lines: Vec<&str> = output.out.lines().filter(|line| !line.contains(" moved,")).collect();
+        let expected = [
+            "code 0",
+            "code 0",
+            "640 2020-01-01 00:00:00.000000000 +0000 1",
+            "x",
+            "to:",
+            "a",
+            "b",
+            "s",
+            "",
+            "to/b:",
+            "c",
+            "s",
+        ];
+        assert_eq!(lines, expected, "{}", output.err);
+        assert!(output.out.contains("\n0 moved"), "the second run copies nothing: {}", output.out);
+        assert_eq!(output.err.matches("not kept as a hard link, but as a copy").count(), 2, "{}", output.err);
+    }
+}
+
+/// ext4 has at most 65,000 links of a file (`EXT4_LINK_MAX`).
+#[test]
+fn copies_a_file_with_too_many_hard_links() {
+    let home = Home::new();
+    let script = "
+        truncate -s 128M image && mkfs.ext4 -q image && mkdir to from && mount image to && trap 'umount to' EXIT &&
+            mount -t tmpfs none from || exit 99
+        echo content >from/0
+        perl -e 'link \"from/0\", \"from/$_\" or die for 1..65010' || exit 99
+        $NUMAIO copy --no-job -r from/ to/; echo code $?
+        find to -name '[0-9]*' | wc -l; cat to/65010 to/1
+    ";
+    let Some(output) = with_mounts(&home, script) else { return skipped("ext4: needs root and mkfs.ext4") };
+    assert!(output.out.ends_with("code 0\n65011\ncontent\ncontent\n"), "{}\n{}", output.out, output.err);
+    assert!(output.err.contains("too many links (and "), "{}", output.err);
+}
+
+#[test]
+fn no_hard_links_copies_each_name() {
+    let home = linked("content");
+    copy(&home, &["-r", "--no-hard-links", "from/", "to/"]).ok();
+    let number =
+        |name: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(home.0.join(name)).expect("a file"));
+    assert_eq!(
+        (content(&home, "to/a"), content(&home, "to/b/c")),
+        (Some("content".into()), Some("content".into()))
+    );
+    assert_ne!(number("to/a"), number("to/b/c"));
 }

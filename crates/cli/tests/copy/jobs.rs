@@ -439,7 +439,17 @@ fn does_not_resume_a_job_that_read_standard_input() {
         ("2", "/dev/stdin", "/dev/stdin"),
         ("3", "/proc/self/fd/0", "/proc/self/fd/0"),
     ] {
-        home.run(&["copy", "-r", "--delete", "--allow-empty-source", "--exclude-from", input, "from/", "to/"]).ok();
+        home.run(&[
+            "copy",
+            "-r",
+            "--delete",
+            "--allow-empty-source",
+            "--exclude-from",
+            input,
+            "from/",
+            "to/",
+        ])
+        .ok();
         assert!(!home.0.join("to/kept").exists(), "a rule protected it");
         home.file("to/kept", "");
         home.run(&["jobs", "resume", id]).failed(1, &[named, "run its command again"]);

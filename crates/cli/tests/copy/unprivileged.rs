@@ -100,7 +100,9 @@ fn does_not_open_directories_of_other_users() {
     let given = run_as_other_user(&home, "[ $(id -u) != 0 ] || exit 99");
     let taken = std::os::unix::fs::chown(home.0.join("to/others"), Some(0), Some(0));
     let (Some(_), Ok(())) = (given, taken) else { return skip_without_other_user() };
-    let Some(output) = run(&home, "$NUMAIO copy --no-job --json -r --delete --allow-empty-source from/ to; echo code $?") else {
+    let Some(output) =
+        run(&home, "$NUMAIO copy --no-job --json -r --delete --allow-empty-source from/ to; echo code $?")
+    else {
         return skip_without_other_user();
     };
     assert!(output.out.ends_with("code 3\n"), "{}\n{}", output.out, output.err);

@@ -111,6 +111,12 @@ fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
     }
 }
 
+/// Errors of link(2) where the file system has no hard links (FUSE, BeeGFS, exFAT), not between two
+/// mounts or directories (BeeGFS, AFS), not as many (`EMLINK`), or not to files of other users
+/// (`fs.protected_hardlinks`, proc_sys_fs(5)).
+const LINK_REFUSED: [Errno; 6] =
+    [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV, Errno::INVAL];
+
 fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let target = resolver.resolve(to)?;
     target.not_the_root()?;
@@ -127,8 +133,19 @@ fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(),
     if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
         return Ok(());
     }
-    create_or_replace(place, "create hard link", |place| {
+    let create = |place: ResolvedName<'_>| {
         rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
+    };
+    let made = match create(place) {
+        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, create),
+        made => made,
+    };
+    made.map_err(|errno| {
+        let refused = fault("create hard link")(errno);
+        match LINK_REFUSED.contains(&errno) {
+            true => Fault { why: FaultKind::NotKept, ..refused },
+            false => refused,
+        }
     })
 }
 

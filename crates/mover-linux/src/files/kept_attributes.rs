@@ -50,7 +50,9 @@ fn probe(root: &OwnedFd, wanted: KeptAttributes, super_user: bool) -> Result<Kep
         if wanted.xattrs {
             kept.xattrs = keeps_xattrs(file);
         }
-        kept.times = keeps_times(file)?;
+        if wanted.times {
+            kept.times = keeps_times(file)?;
+        }
         Ok(kept)
     });
     // Fails for another user's directory, whose time is not compared or cannot be set anyway.

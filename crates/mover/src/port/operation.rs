@@ -241,7 +241,8 @@ pub enum Object {
     /// A symbolic link with this target; like all following types it replaces anything but a
     /// directory.
     Symlink(Box<[u8]>),
-    /// A hard link to a file below the same root.
+    /// A hard link to a file below the same root; [`super::FaultKind::NotKept`] where the file
+    /// system has none, or not between these directories, or not as many.
     HardLink(FilePath),
     /// A named pipe.
     Fifo,

@@ -29,6 +29,15 @@ impl Chance {
     }
 }
 
+/// What a file system refuses or ignores.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Refusals {
+    /// Hard links are refused.
+    pub links: bool,
+    /// Setting extended attributes fails, after everything else is set.
+    pub xattrs: bool,
+}
+
 /// A partly listed directory, with the remaining names.
 pub(super) type OpenListing = (u64, Vec<Box<[u8]>>);
 
@@ -47,6 +56,8 @@ pub struct Disk {
     pub(super) in_place: BTreeMap<FilePath, u64>,
     /// Inode of the journal that a process has opened.
     pub(super) journal: Option<u64>,
+    /// What the file system refuses or ignores.
+    pub refuses: Refusals,
     /// Bytes written so far.
     pub written: u64,
     /// Bytes read so far.
@@ -75,6 +86,7 @@ impl Default for Disk {
             listings: BTreeMap::new(),
             in_place: BTreeMap::new(),
             journal: None,
+            refuses: Refusals::default(),
             written: 0,
             read: 0,
             capacity: u64::MAX,

@@ -10,7 +10,7 @@ mod disk;
 mod operate;
 mod state;
 
-pub use disk::{Chance, Disk};
+pub use disk::{Chance, Disk, Refusals};
 pub use state::{Inode, Kind, Object};
 
 #[cfg(test)]

@@ -79,8 +79,7 @@ impl Disk {
             Operation::SetAttributes(all) => {
                 let mut set_attributes = |at: &FilePath, attributes: &Attributes| {
                     let inode = self.find(&at.name)?;
-                    self.set_attributes(inode, attributes);
-                    Ok(())
+                    self.set_attributes(inode, attributes)
                 };
                 Outcome::Results(all.iter().map(|(at, attributes)| set_attributes(at, attributes)).collect())
             }
@@ -315,7 +314,7 @@ impl Disk {
             self.written += bytes.len() as u64;
             self.change(Change::Data(number, part.offset, bytes.to_vec()));
             let mtime = self.tick();
-            self.set_attributes(number, &Attributes { mtime: Some(mtime), ..Attributes::default() });
+            self.set_attributes(number, &Attributes { mtime: Some(mtime), ..Attributes::default() })?;
         }
         match &put.settle {
             Some(settle) => self.finish_file(&put.at, number, settle),
@@ -363,17 +362,17 @@ impl Disk {
 
     fn finish_file(&mut self, at: &FilePath, number: u64, settle: &FileCompletion) -> Result<(), Fault> {
         self.change(Change::Size(number, settle.size));
-        self.set_attributes(number, &settle.attributes);
+        let attributes_set = self.set_attributes(number, &settle.attributes);
         if settle.sync {
             self.sync_one(number);
         }
         if *at == settle.name {
-            return Ok(());
+            return attributes_set;
         }
         let (from, to) = (self.parent_and_name(at)?, self.parent_and_name(&settle.name)?);
         self.not_a_directory(&settle.name)?;
         self.change(Change::Names(vec![(from.0, from.1.into(), None), (to.0, to.1.into(), Some(number))]));
-        Ok(())
+        attributes_set
     }
 
     fn not_a_directory(&self, at: &FilePath) -> Result<(), Fault> {
@@ -384,17 +383,23 @@ impl Disk {
         }
     }
 
-    fn set_attributes(&mut self, number: u64, wanted: &Attributes) {
-        let Some(inode) = self.now.0.get(&number) else { return };
+    fn set_attributes(&mut self, number: u64, wanted: &Attributes) -> Result<(), Fault> {
+        let Some(inode) = self.now.0.get(&number) else { return Err(fault(FaultKind::NotFound)) };
+        let refused = self.refuses.xattrs && wanted.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty());
+        let xattrs = wanted.xattrs.clone().filter(|_| !refused);
         let new = Inode {
             object: Object::Special(Kind::Fifo),
             mode: wanted.mode.map_or(inode.mode, |mode| if wanted.masked { mode & !UMASK } else { mode }),
             user: wanted.user.unwrap_or(inode.user),
             group: wanted.group.unwrap_or(inode.group),
             mtime: wanted.mtime.unwrap_or(inode.mtime),
-            xattrs: wanted.xattrs.clone().unwrap_or_else(|| inode.xattrs.clone()),
+            xattrs: xattrs.unwrap_or_else(|| inode.xattrs.clone()),
         };
         self.change(Change::Attributes(number, Box::new(new)));
+        match refused {
+            true => Err(fault(FaultKind::Attribute)),
+            false => Ok(()),
+        }
     }
 
     fn make(&mut self, making: &NewObject) -> Result<(), Fault> {
@@ -402,6 +407,9 @@ impl Disk {
         if let Wanted::HardLink(to) = &making.object {
             let number = self.find(&to.name)?;
             self.not_a_directory(&making.at)?;
+            if self.refuses.links && self.find(&making.at.name) != Ok(number) {
+                return Err(fault(FaultKind::NotKept));
+            }
             self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
             return Ok(());
         }
@@ -427,8 +435,7 @@ impl Disk {
         let number = self.add(Object::Special(object), if is_link { 0o777 } else { 0o600 });
         self.change(Change::Names(vec![(directory, name.into(), Some(number))]));
         let mode = making.attributes.mode.filter(|_| !is_link);
-        self.set_attributes(number, &Attributes { mode, ..making.attributes.clone() });
-        Ok(())
+        self.set_attributes(number, &Attributes { mode, ..making.attributes.clone() })
     }
 
     fn remove(&mut self, at: &FilePath) -> Result<(), Fault> {

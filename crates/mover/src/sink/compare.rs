@@ -27,7 +27,7 @@ impl SinkOptions {
         Attributes {
             mode: Some(mode),
             masked,
-            mtime: self.kept.times.then(|| stamp(inode)),
+            mtime: keep.time_of(&inode.kind).then(|| stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),
             xattrs: self.xattrs(inode),
@@ -106,7 +106,7 @@ impl SinkOptions {
 
     /// Returns whether an mtime equals the source's, up to the rounding of the file system.
     pub(super) fn is_kept(&self, inode: &Inode, metadata: &FileStat) -> bool {
-        if !self.kept.times {
+        if !self.preserve.time_of(&inode.kind) {
             return true;
         }
         // FAT stores even seconds only (`fat_truncate_time` in fs/fat/misc.c).

@@ -94,7 +94,7 @@ impl Directories {
         let attributes = Attributes {
             mode: Some(if masked { bits & 0o777 } else { bits }),
             masked,
-            mtime: options.kept.times.then(|| stamp(inode)),
+            mtime: keep.time_of(&inode.kind).then(|| stamp(inode)),
             user: keep.users.then(|| inode.user.id()),
             group: keep.groups.then(|| inode.group.id()),
             xattrs: options.xattrs(inode),

@@ -2,8 +2,10 @@
 
 use super::batches::LookupResult;
 use super::ending::Phase;
+use super::link_copies::{is_equal_copy, special_copy, CopyProgress, LinkTarget};
 use super::links::LinkDecision;
 use super::options::SyncMode;
+use super::pending_ops::PendingOp;
 use super::removal::NextRemoval;
 use super::resume_log::CloseAction;
 use super::Sink;
@@ -11,7 +13,8 @@ use crate::entry::{Entry, Object};
 use crate::name::Name;
 use crate::port::{Fault, Listing, Operation, Ticket};
 use crate::report::{reason, Totals, TransferOutcome};
-use crate::wire::{EndTotals, Frame, ProblemSubject, Reason};
+use crate::unpreserved::is_complete;
+use crate::wire::{ChangeKind, EndTotals, Frame, ProblemSubject, Reason};
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Performs the next steps of finalization, if all entries and data are processed.
@@ -22,7 +25,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         while self.is_idle() && self.peer.outcome.is_none() {
             match self.ending.phase() {
-                Phase::Linking if self.links.look_up_next(&mut self.peer) => {}
+                Phase::Linking if !self.link_copies.is_idle() => return self.continue_link_copies(),
+                Phase::Linking if self.links.look_up_next(&self.options, &mut self.peer) => {}
                 Phase::Linking => self.ending.advance(),
                 Phase::Removing => self.continue_removal(),
                 Phase::Closing if !self.resume_log.is_finished() => return,
@@ -90,6 +94,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.peer.report_problem(ProblemSubject::Name(name), reason(why), &text);
                 }
                 LinkDecision::Create(making, op) => {
+                    if let Ok(Some(file)) = first {
+                        let is_equal = is_equal_copy(at, file, &self.options);
+                        let target = LinkTarget { to: to.clone(), file: file.clone(), is_equal };
+                        self.link_copies.creating(&name, target);
+                    }
                     makings.push(making);
                     ops.push(op);
                 }
@@ -99,6 +108,47 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.report_dry_run(ops);
         }
         self.pending_ops.submitted(self.peer.submit(Operation::Create(makings)), ops);
+    }
+
+    /// Copies a file in place of a hard link that the file system refuses.
+    pub(super) fn copy_instead_of_link(&mut self, op: PendingOp, target: LinkTarget, refused: &Fault) {
+        let text = format!("not kept as a hard link, but as a copy: {}", refused.text);
+        self.unpreserved.add(&op.name, refused.why, &text);
+        if target.is_equal {
+            self.hashes.add_found_to_manifest(&op.name, Some(&target.file), &self.options);
+            return self.changes.record_unchanged(0, &mut self.peer);
+        }
+        if let Some(making) = special_copy(&op.name, &target.file, &self.options) {
+            let ticket = self.peer.submit(Operation::Create(vec![making]));
+            return self.pending_ops.submitted(ticket, vec![op]);
+        }
+        // A later run finds the partial file by the journal.
+        self.resume_log.require_journal();
+        let at = self.resume_log.partial(&op.name);
+        self.link_copies.push(op.name, at, target);
+    }
+
+    fn continue_link_copies(&mut self) {
+        self.submit_journal();
+        if self.resume_log.may_start_files() {
+            self.link_copies.submit_next(&self.options, &mut self.peer);
+        }
+    }
+
+    /// Handles the progress of copies in place of hard links.
+    pub(super) fn link_copied(&mut self, progress: CopyProgress) {
+        let CopyProgress::Ended(name, at, result) = progress else { return };
+        match result {
+            Err(fault) if !is_complete(&fault) => {
+                self.resume_log.discard_partial(&name, at);
+                self.op_done(PendingOp::unreported(name), Err(fault));
+            }
+            result => {
+                self.resume_log.file_completed(&name, &at);
+                let op = PendingOp::reported(name, ChangeKind::Created);
+                self.op_done(PendingOp { is_file: true, ..op }, result);
+            }
+        }
     }
 
     /// Removes entries that the source does not have, directory by directory.

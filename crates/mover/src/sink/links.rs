@@ -50,7 +50,7 @@ impl HardLinks {
 
     /// Looks up the next links and their targets, now that all files have their final content;
     /// returns `false` if there are none.
-    pub fn look_up_next<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) -> bool {
+    pub fn look_up_next<B: AsRef<[u8]>>(&mut self, options: &SinkOptions, peer: &mut PeerState<B>) -> bool {
         let Some(entries) = self.waiting.pop() else { return false };
         let path = |name: &Name| FilePath::new(0, name.as_bytes());
         let both = |entry: &Entry| match &entry.object {
@@ -58,7 +58,8 @@ impl HardLinks {
             Object::New(_) => [path(&entry.name), path(&entry.name)],
         };
         let at = entries.iter().flat_map(both).collect();
-        let (details, links) = (Details::default(), Vec::new());
+        let details = Details { xattrs: options.preserve.xattrs, holes: true, ..Details::default() };
+        let links = Vec::new();
         self.lookup = Some((peer.submit(Operation::Stat { at, details, links }), entries));
         true
     }

@@ -19,6 +19,7 @@ mod hashes;
 mod incoming;
 mod incoming_file;
 mod journal_opening;
+mod link_copies;
 mod links;
 mod new_directories;
 mod not_kept;
@@ -53,6 +54,7 @@ use file_results::FileResults;
 use hashes::FileHashes;
 use incoming::IncomingFiles;
 use journal_opening::JournalOpening;
+use link_copies::LinkCopies;
 use links::HardLinks;
 use not_kept::NotKeptAttributes;
 use pending_ops::PendingOps;
@@ -106,6 +108,7 @@ pub struct Sink<B> {
     unpreserved: UnpreservedAttributes,
     source_names: SourceNames,
     links: HardLinks,
+    link_copies: LinkCopies,
     removal: Removal,
     directories: Directories,
     ending: Ending,
@@ -134,6 +137,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             unpreserved: UnpreservedAttributes::default(),
             source_names: SourceNames::new(&options),
             links: HardLinks::default(),
+            link_copies: LinkCopies::default(),
             removal: Removal::new(options.removal_limits.max),
             directories: Directories::default(),
             ending: Ending::default(),
@@ -161,7 +165,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Listed(listing) => self.directory_listed(ticket, listing),
             Outcome::Results(results) => self.results_arrived(ticket, results),
             Outcome::HashedFile(outcome) => self.hashes.completed(ticket, outcome, &mut self.peer),
-            Outcome::Read { .. } | Outcome::OpenedJournal(_) => {}
+            Outcome::Read { results, data, .. } => {
+                let progress = self.link_copies.read(ticket, results, data, &self.options, &mut self.peer);
+                self.link_copied(progress);
+            }
+            Outcome::OpenedJournal(_) => {}
         }
     }
 
@@ -175,6 +183,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         if let Some(written) = self.incoming.take_writes(ticket) {
             let all = written.into_iter().zip(results);
             return all.for_each(|(item, result)| self.write_completed(&item, result));
+        }
+        if self.link_copies.is_in_flight(ticket) {
+            let result = results.into_iter().next().unwrap_or(Ok(()));
+            let progress = self.link_copies.written(ticket, result);
+            return self.link_copied(progress);
         }
         if let Some(failed) = self.resume_log.completed(ticket, &results) {
             return self.sync_failed(failed);
@@ -217,12 +230,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
+    /// Returns whether no operation is in flight, apart from the journal's.
     fn is_idle(&self) -> bool {
         self.plans.is_idle()
             && self.incoming.is_idle()
             && self.pending_ops.is_empty()
             && self.hashes.is_idle()
             && self.links.is_idle()
+            && !self.link_copies.has_in_flight()
             && self.removal.is_idle()
     }
 
@@ -232,6 +247,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let is_done = !self.stopping || self.peer.outcome.is_some();
         if is_done || !self.is_idle() || self.journal.is_in_flight() {
             return;
+        }
+        for (name, at) in self.link_copies.stop() {
+            self.resume_log.discard_partial(&name, at);
         }
         // Without a journal, no later run can find the partial files.
         if !self.resume_log.is_enabled() {

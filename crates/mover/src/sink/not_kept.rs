@@ -44,7 +44,7 @@ impl NotKeptAttributes {
         let KeptAttributes { modes, owners, times, xattrs } = options.kept;
         let wanted = options.preserve;
         let kinds = [
-            (NotKept::Times, !times),
+            (NotKept::Times, wanted.times && !times),
             (NotKept::Modes, wanted.modes && !modes),
             (NotKept::Owners, (wanted.users || wanted.groups) && !owners),
             (NotKept::Xattrs, wanted.xattrs && !xattrs),
@@ -54,8 +54,10 @@ impl NotKeptAttributes {
             users: wanted.users && owners,
             groups: wanted.groups && owners,
             xattrs: wanted.xattrs && xattrs,
+            times: wanted.times && times,
+            ..wanted
         };
-        options.checksum |= !times && !options.ignore_times;
+        options.checksum |= !options.preserve.times && !options.ignore_times;
         let not_kept = kinds.into_iter().filter(|(_, is_lost)| *is_lost).map(|(kind, _)| kind).collect();
         Self(not_kept)
     }

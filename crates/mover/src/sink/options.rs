@@ -2,6 +2,7 @@
 
 use super::requested::RequestedEntries;
 use crate::accounts::AccountLookup;
+use crate::entry::Kind;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
@@ -9,8 +10,8 @@ use crate::port::{FileKind, FileStat, KeptAttributes, NameMatching, Stamp};
 use crate::wire::TransferId;
 use std::ops::RangeInclusive;
 
-/// The attributes to preserve from the source. Times are always preserved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The attributes to preserve from the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreserveOptions {
     /// Modes; otherwise new objects get the source's mode less default ACL or umask restrictions.
     pub modes: bool,
@@ -20,6 +21,10 @@ pub struct PreserveOptions {
     pub groups: bool,
     /// Extended attributes, including ACLs.
     pub xattrs: bool,
+    /// Modification times. Without these, files of equal size are compared by content hash.
+    pub times: bool,
+    /// Modification times of directories.
+    pub directory_times: bool,
 }
 
 /// When data is made durable.
@@ -46,6 +51,23 @@ pub struct WriterIdentity {
     /// Whether it writes on behalf of others, as a daemon does: then set-ID bits are never set, and
     /// ignored in comparisons.
     pub for_others: bool,
+}
+
+impl Default for PreserveOptions {
+    /// Returns times alone.
+    fn default() -> Self {
+        Self { modes: false, users: false, groups: false, xattrs: false, times: true, directory_times: true }
+    }
+}
+
+impl PreserveOptions {
+    /// Returns whether the time of an object is preserved.
+    pub(super) fn time_of(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::Directory => self.times && self.directory_times,
+            _ => self.times,
+        }
+    }
 }
 
 /// Limits of the removal of entries that the source does not have.

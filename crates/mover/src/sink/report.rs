@@ -84,6 +84,13 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Reports the result of an operation.
     pub(super) fn op_done(&mut self, op: PendingOp, result: Result<(), Fault>) {
+        let target = self.link_copies.created(&op.name);
+        match (&result, target) {
+            (Err(fault), Some(target)) if fault.why == FaultKind::NotKept => {
+                return self.copy_instead_of_link(op, target, fault);
+            }
+            _ => {}
+        }
         let PendingOp { name, number, action, bytes, is_file, replaces, expected } = op;
         let result = match result {
             Err(fault) if is_complete(&fault) => {

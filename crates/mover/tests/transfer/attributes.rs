@@ -58,7 +58,13 @@ fn modes(objects: &[(u32, u32, u32, Object)], own: &WriterIdentity) -> (Vec<u32>
         let mtime = Stamp { seconds: 5, nanoseconds: 6 };
         from.put(name.as_bytes(), Inode { object, mode, user, group, mtime, xattrs: Vec::new() });
     }
-    let keep = PreserveOptions { modes: true, users: own.user == 0, groups: true, xattrs: false };
+    let keep = PreserveOptions {
+        modes: true,
+        users: own.user == 0,
+        groups: true,
+        xattrs: false,
+        ..PreserveOptions::default()
+    };
     let moved = [(); 2].map(|()| {
         let (mut source, mut sink) = (source(false, false), sink_for_user(false, keep, own.clone()));
         run((&mut source, &mut sink), |operation| from.run(operation), |operation| to.run(operation));

@@ -139,7 +139,8 @@ impl RemoteTransfer<'_> {
             options.compress = CompressMode::None;
         }
         let Capabilities { eager_data, holes, hard_links, named_acls, change_times } = peer.capabilities;
-        (options.eager, options.holes, options.links) = (eager_data, holes, hard_links);
+        (options.eager, options.holes, options.links) =
+            (eager_data, holes, hard_links && !request.options.omitted.hard_links);
         (options.acls, options.changed) = (named_acls, change_times);
         reporter.begin(earlier);
         self.run_transfer(reporter, Source::new(options)?, site, peer)

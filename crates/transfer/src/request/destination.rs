@@ -140,9 +140,9 @@ impl TransferRequest {
         from.find_map(|from| why(&from).map(|why| (from, why)))
     }
 
-    /// Whether a local destination supports hard links.
+    /// Whether hard links are wanted, and a local destination supports them.
     pub fn has_links(&self) -> bool {
-        self.base.has_links(&path_of(&self.to))
+        !self.options.omitted.hard_links && self.base.has_links(&path_of(&self.to))
     }
 
     /// Inspects a local destination: whether it is new, so that the source can send all data

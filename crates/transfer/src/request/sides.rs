@@ -139,14 +139,17 @@ impl TransferRequest {
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
+        let omitted = self.options.omitted;
         let preserve = PreserveOptions {
-            modes: self.options.archive,
-            users: self.options.archive && root,
-            groups: self.options.archive,
+            modes: self.options.archive && !omitted.modes,
+            users: self.options.archive && root && !omitted.users,
+            groups: self.options.archive && !omitted.groups,
             xattrs: self.options.archive,
+            times: !omitted.times,
+            directory_times: !omitted.directory_times,
         };
-        let PreserveOptions { modes, users, xattrs, .. } = preserve;
-        let wanted = KeptAttributes { modes, owners: users, times: true, xattrs };
+        let PreserveOptions { modes, users, xattrs, times, .. } = preserve;
+        let wanted = KeptAttributes { modes, owners: users, times, xattrs };
         let options = SinkOptions {
             preserve,
             kept: site.roots.kept_attributes(wanted, !self.options.dry_run && !self.options.deletion.only),

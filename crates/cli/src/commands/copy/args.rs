@@ -1,5 +1,6 @@
 //! The options of `numaio copy`.
 
+use super::attribute_args::AttributeArgs;
 use super::delete_args::DeleteArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
@@ -41,6 +42,8 @@ pub struct CopyArgs {
     /// and devices
     #[arg(long, short)]
     pub archive: bool,
+    #[command(flatten)]
+    pub attributes: AttributeArgs,
     #[command(flatten)]
     pub rsync_noop: RsyncNoopArgs,
     #[command(flatten)]

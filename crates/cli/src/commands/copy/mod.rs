@@ -1,6 +1,7 @@
 //! `numaio copy`: verified transfers of files within and between hosts.
 
 mod args;
+mod attribute_args;
 mod delete_args;
 mod filter_args;
 mod forwarded_options;
@@ -97,6 +98,7 @@ impl CopyArgs {
             file_list: self.files_from.as_ref().map(list).transpose()?,
             recursive: self.recursive || self.archive && self.files_from.is_none(),
             archive: self.archive,
+            omitted: self.attributes.omitted(),
             rules,
             size_range: (self.min_size.unwrap_or(0), self.max_size.unwrap_or(u64::MAX)),
             checksum: self.checksum,
