@@ -5,8 +5,8 @@
 
 use crate::port::{
     Attributes, ContentHash, Decompression, Details, Digest, Fault, FaultKind, FileCompletion, FileInfo,
-    FileKind, FilePath, FileWrite, JournalWrite, Listing, NewObject, Object, OpenMode, OpenedJournal,
-    Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK,
+    FileKind, FilePath, FileWrite, JournalState, JournalWrite, Listing, NewObject, Object, OpenMode,
+    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK,
 };
 use std::collections::BTreeSet;
 
@@ -518,7 +518,7 @@ fn journal<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
         Outcome::OpenedJournal(opened) => opened.expect("an opened journal"),
         _ => panic!("outcome of another operation"),
     };
-    assert_eq!(open(files, 100), OpenedJournal::Absent);
+    assert_eq!(open(files, 100), OpenedJournal { state: JournalState::Absent, has_others: false });
     let record = |offset, bytes: &[u8], after: Vec<[FilePath; 2]>| {
         Operation::WriteJournal(JournalWrite {
             journal: at(name),

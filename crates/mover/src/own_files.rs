@@ -3,17 +3,39 @@
 use crate::name::Name;
 use crate::wire::TransferId;
 
-/// Name of the journal, in the root of the sink.
+/// Start of the names of journals, in the root of the sink, and the name that an older numaio uses.
 pub const JOURNAL: &[u8] = b".numaio-journal";
+/// Hexadecimal digits after [`JOURNAL`] and a hyphen.
+const JOURNAL_DIGITS: usize = 16;
 const PARTIAL: &[u8] = b".numaio-part-";
 /// Hexadecimal digits after [`PARTIAL`].
 const DIGITS: usize = 32;
 
 /// Returns whether a component names a journal or partial file. These are never transferred.
 pub fn is_own_file(component: &[u8]) -> bool {
-    let digits = component.strip_prefix(PARTIAL);
-    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    component == JOURNAL || digits.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(is_hex))
+    is_journal(component) || component.strip_prefix(PARTIAL).is_some_and(|digits| is_hex(digits, DIGITS))
+}
+
+/// Returns whether a component names a journal.
+pub fn is_journal(component: &[u8]) -> bool {
+    let digits = component.strip_prefix(JOURNAL).and_then(|rest| rest.strip_prefix(b"-"));
+    component == JOURNAL || digits.is_some_and(|digits| is_hex(digits, JOURNAL_DIGITS))
+}
+
+fn is_hex(text: &[u8], digits: usize) -> bool {
+    text.len() == digits && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns the name of the journal of a transfer of these objects. It is the same for all runs of a
+/// command, and differs between commands, so that several can run at once.
+pub fn journal_name<'a>(objects: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut hash = twox_hash::XxHash3_64::new();
+    for object in objects {
+        std::hash::Hasher::write(&mut hash, object);
+        std::hash::Hasher::write(&mut hash, b"\0");
+    }
+    let hash = std::hash::Hasher::finish(&hash);
+    [JOURNAL, format!("-{hash:0JOURNAL_DIGITS$x}").as_bytes()].concat()
 }
 
 /// Returns the name of the partial file of `name`. It is in the same directory, so that the final
@@ -39,8 +61,10 @@ mod tests {
             is_own_file(deep.last().expect("a component"))
                 && is_own_file(&of(1, b"c"))
                 && is_own_file(JOURNAL)
+                && is_own_file(&journal_name([&b"a"[..]]))
         );
         assert_ne!(of(1, b"c"), of(2, b"c"));
+        assert_ne!(journal_name([&b"a"[..], b"b"]), journal_name([&b"ab"[..]]));
         for other in
             [&b".numaio-part-"[..], b".numaio-part-0123456789abcdef0123456789abcdeg", b".numaio", b"part"]
         {

@@ -14,6 +14,11 @@ impl FileList {
         Self(names)
     }
 
+    /// Iterates over the names.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(Name::as_bytes)
+    }
+
     /// Returns where reading begins: at each name, and at its parent directories without their
     /// contents.
     pub fn origins(&self, root: u32) -> Vec<source::Origin> {

@@ -102,7 +102,7 @@ fn does_not_write_to_hard_links_of_partial_files() {
         let home = home();
         interrupt_copy(&home, &["one"]);
         let mut names = leftovers(&home);
-        names.retain(|name| with_part || name.ends_with("-journal"));
+        names.retain(|name| with_part || name.contains("-journal"));
         let read = |folder: &str| -> Vec<Vec<u8>> {
             names.iter().map(|name| fs::read(home.0.join(folder).join(name)).expect("a file")).collect()
         };
@@ -137,4 +137,87 @@ fn delete_keeps_recent_partial_files_of_other_copies() {
     let output = delete();
     assert!(!output.contains(".numaio"), "{output}");
     assert_eq!(leftovers(&home), [""; 0]);
+}
+
+/// Each run has a journal of its own, so that none takes over the partial files of another.
+#[test]
+fn interrupted_copies_that_ran_at_once_all_resume() {
+    let home = home();
+    let runs = [&["one"][..], &["other/two"]];
+    let mut running: Vec<_> =
+        runs.iter().map(|what| start_slow_copy(&home, what, "to", "20M", 36 << 20)).collect();
+    crate::support::until(
+        || leftovers(&home).iter().filter(|name| name.contains("-part-")).count() == 2,
+        || "no second copy",
+    );
+    for child in &mut running {
+        std::thread::sleep(Duration::from_millis(500));
+        child.kill().expect("killed");
+        child.limited_status().expect("ended");
+    }
+    let journals = leftovers(&home).iter().filter(|name| name.contains("-journal-")).count();
+    assert_eq!(journals, 2, "{:?}", leftovers(&home));
+    for what in runs {
+        let output = home.run(&[&["copy"], what, &["to"]].concat()).ok();
+        assert!(output.contains(" resumed"), "{what:?}: {output}");
+    }
+    same(&home, "one", "to/one");
+    same(&home, "other/two", "to/two");
+    assert_eq!(leftovers(&home), [""; 0]);
+}
+
+/// All of them create the same parent directories, links and pipes.
+#[test]
+fn copies_of_many_lists_to_one_directory_do_not_disturb_each_other() {
+    const RUNS: usize = 6;
+    let home = Home::new();
+    for round in 0..4 {
+        for directory in 0..40 {
+            let below = home.0.join(format!("from{round}/{directory}/deep/er"));
+            fs::create_dir_all(&below).expect("a folder");
+            std::os::unix::fs::symlink("x", below.join("link")).expect("a link");
+            (0..RUNS).for_each(|run| fs::write(below.join(run.to_string()), "x").expect("a file"));
+        }
+        for run in 0..RUNS {
+            let names =
+                (0..40).map(|directory| format!("{directory}/deep/er/{run}\n{directory}/deep/er/link\n"));
+            home.file(&format!("list{run}"), &names.collect::<String>());
+        }
+        let (from, to) = (format!("from{round}/"), format!("to{round}"));
+        let copy = |run: usize| {
+            let list = format!("list{run}");
+            home.numaio(&["copy", "--no-job", "-a", "--files-from", &list, &from, &to])
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .expect("numaio")
+        };
+        fs::create_dir(home.0.join(&to)).expect("a folder");
+        let mut running: Vec<_> = (0..RUNS).map(copy).collect();
+        for child in &mut running {
+            assert!(child.limited_status().expect("ended").success(), "round {round}");
+        }
+        let differs =
+            home.command("diff", &["-r", "--no-dereference", &from, &to]).limited_output().expect("diff");
+        assert!(
+            differs.status.success() && differs.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&differs.stdout)
+        );
+    }
+}
+
+#[test]
+fn reports_a_journal_that_prevents_resuming() {
+    let home = home();
+    let journal = {
+        interrupt_copy(&home, &["one"]);
+        let all = leftovers(&home);
+        all.into_iter().find(|name| name.contains("-journal-")).expect("a journal")
+    };
+    fs::remove_file(home.0.join("to").join(&journal)).expect("removed");
+    assert!(home.command("mkfifo", &[&format!("to/{journal}")]).limited_status().expect("mkfifo").success());
+    let output = home.run(&["copy", "one", "to"]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    assert!(output.err.contains("cannot be resumed: journal belongs to another user"), "{}", output.err);
+    same(&home, "one", "to/one");
 }

@@ -64,6 +64,7 @@ fn options() -> SinkOptions {
         accept_compressed: false,
         acls: true,
         eager: false,
+        journal: (*b".numaio-journal").into(),
         is_retry: false,
         transfer: TransferId([1; 16]),
     }

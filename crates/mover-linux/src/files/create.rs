@@ -44,7 +44,25 @@ impl Roots {
         mode_mask: u32,
     ) -> Result<(), Fault> {
         let mode = wanted.mode.unwrap_or_default() & mode_mask | Mode::RWXU.as_raw_mode();
-        let make = || make_directory(place, mode);
+        let mut made = self.try_make_directory(place, wanted, mode);
+        // Other transfers to the same destination create and replace the same objects.
+        for _ in 1..MAX_TRIES {
+            match made {
+                Err(Errno::EXIST | Errno::NOENT | Errno::NOTDIR) => {
+                    made = self.try_make_directory(place, wanted, mode);
+                }
+                _ => break,
+            }
+        }
+        made.map_err(fault("create directory"))
+    }
+
+    fn try_make_directory(
+        &self,
+        place: ResolvedName<'_>,
+        wanted: &Attributes,
+        mode: u32,
+    ) -> Result<(), Errno> {
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         match stat.as_ref().map(file_stat) {
             Ok(metadata) if metadata.kind == FileKind::Directory => {
@@ -54,33 +72,36 @@ impl Roots {
                     return Ok(());
                 }
                 // The owner needs full access until the final mode is set.
-                let mode = metadata.mode | Mode::RWXU.as_raw_mode();
-                match mode != metadata.mode && metadata.user == self.user && !self.super_user {
-                    true => {
-                        let attributes = Attributes { mode: Some(mode), ..Attributes::default() };
-                        self.set(Target::Named(place), &metadata, &attributes, !0)
-                    }
-                    false => Ok(()),
+                if metadata.user == self.user && !self.super_user {
+                    grant_named_access(place)?;
                 }
+                Ok(())
             }
             Ok(_) => {
-                let removed = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
-                removed.and_then(|()| make()).map_err(fault("create directory"))
+                rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty())?;
+                make_directory(place, mode)
             }
-            Err(_) => make().map_err(fault("create directory")),
+            Err(_) => make_directory(place, mode),
         }
     }
 }
+
+/// Attempts to create an object whose name other transfers may use at the same time.
+const MAX_TRIES: usize = 8;
 
 /// Creates a directory. Restores owner permissions that the umask or a default ACL removed: they
 /// are needed for writing.
 fn make_directory(place: ResolvedName<'_>, mode: u32) -> Result<(), Errno> {
     rustix::fs::mkdirat(place.directory, place.name, Mode::from_raw_mode(mode))?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
     // File systems without modes ignore this.
-    let _ = grant_owner_access(made.as_fd());
+    let _ = grant_named_access(place);
     Ok(())
+}
+
+fn grant_named_access(place: ResolvedName<'_>) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(place.directory, place.name, flags, Mode::empty())?;
+    grant_owner_access(directory.as_fd()).map(drop)
 }
 
 /// Creates an object, and replaces an existing one unless it is a directory.

@@ -7,11 +7,16 @@ use super::path::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
 use super::roots::{OpenJournal, Roots};
 use super::temporary_file::replace_atomically;
-use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, FileStat, JournalWrite, OpenedJournal};
+use numaio_mover::port::{
+    Fault, FaultKind, FileKind, FilePath, FileStat, JournalState, JournalWrite, OpenedJournal,
+};
+use numaio_mover::sink::is_journal;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
 
+/// Maximum entries of a directory that are examined for journals of other transfers.
+const MAX_ENTRIES: usize = 4_096;
 /// Mode of a journal.
 const JOURNAL_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -23,11 +28,35 @@ impl Roots {
         most: usize,
     ) -> Result<OpenedJournal, Fault> {
         let place = resolver.resolve(at)?;
-        let file = match place.open(OFlags::RDWR, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(OpenedJournal::Absent),
-            file => file.map_err(fault("open journal"))?,
+        let others = OtherJournals::find(place)?;
+        let state = match place.open(OFlags::RDWR, Mode::empty()) {
+            Ok(file) => match self.lock(place, &file)? {
+                None => JournalState::Locked,
+                Some(found) => JournalState::Content(self.read_journal(at, place, file, &found, most)?),
+            },
+            Err(Errno::NOENT) => match self.adopt(place, &others.names)? {
+                None => JournalState::Absent,
+                Some((file, found)) => {
+                    JournalState::Content(self.read_journal(at, place, file, &found, most)?)
+                }
+            },
+            Err(errno) => return Err(fault("open journal")(errno)),
         };
-        let Some(found) = self.lock(place, &file)? else { return Ok(OpenedJournal::Locked) };
+        let has_others = others.may_be_more
+            || state == JournalState::Locked
+            || others.names.iter().any(|name| self.is_in_use(ResolvedName { name, ..place }));
+        Ok(OpenedJournal { state, has_others })
+    }
+
+    /// Reads a locked journal, and keeps it open.
+    fn read_journal(
+        &self,
+        at: &FilePath,
+        place: ResolvedName<'_>,
+        file: OwnedFd,
+        found: &FileStat,
+        most: usize,
+    ) -> Result<Vec<u8>, Fault> {
         let mut content = vec![0; most.min(rustix::fs::fstat(&file).map_or(0, |stat| stat.st_size as usize))];
         let mut used = 0;
         while used < content.len() {
@@ -43,7 +72,33 @@ impl Roots {
         // A backup by hard links shares the file and must not see our writes.
         let file = if found.links > 1 { recreate(place, &content)? } else { file };
         *self.journal() = Some(OpenJournal { at: at.clone(), file });
-        Ok(OpenedJournal::Content(content))
+        Ok(content)
+    }
+
+    /// Gives the first journal that no transfer uses the name of ours: an interrupted transfer left
+    /// it, and its partial files may be resumed.
+    fn adopt(
+        &self,
+        place: ResolvedName<'_>,
+        names: &[Box<[u8]>],
+    ) -> Result<Option<(OwnedFd, FileStat)>, Fault> {
+        for name in names {
+            let other = ResolvedName { name, ..place };
+            let Ok(file) = other.open(OFlags::RDWR, Mode::empty()) else { continue };
+            let Ok(Some(found)) = self.lock(other, &file) else { continue };
+            let (from, to) = ((other.directory, &**name), (place.directory, place.name));
+            rustix::fs::renameat(from.0, from.1, to.0, to.1).map_err(fault("rename journal"))?;
+            return Ok(Some((file, found)));
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a transfer uses a journal, or may use it.
+    fn is_in_use(&self, place: ResolvedName<'_>) -> bool {
+        match place.open(OFlags::RDWR, Mode::empty()) {
+            Ok(file) => !matches!(self.lock(place, &file), Ok(Some(_))),
+            Err(errno) => errno != Errno::NOENT,
+        }
     }
 
     /// Syncs the data that a record refers to before writing the record; returns both results.
@@ -113,6 +168,36 @@ impl Roots {
         let named = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         let is_it = |named: FileStat| (named.volume, named.inode) == (found.volume, found.inode);
         Ok(if named.is_ok_and(|stat| is_it(file_stat(&stat))) { Some(look()?) } else { None })
+    }
+}
+
+/// Names of journals beside one.
+struct OtherJournals {
+    names: Vec<Box<[u8]>>,
+    /// Whether the directory has too many entries to examine all.
+    may_be_more: bool,
+}
+
+impl OtherJournals {
+    fn find(place: ResolvedName<'_>) -> Result<Self, Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(place.directory, ".", flags, Mode::empty());
+        let directory = directory.and_then(Dir::new).map_err(fault("list directory"))?;
+        let (mut names, mut left) = (Vec::new(), MAX_ENTRIES);
+        for entry in directory {
+            let entry = entry.map_err(fault("list directory"))?;
+            let name = entry.file_name().to_bytes();
+            if is_journal(name) && name != place.name {
+                names.push(name.into());
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(Self { names, may_be_more: true });
+            }
+        }
+        // In the order of their names, so that all transfers try the same one first.
+        names.sort_unstable();
+        Ok(Self { names, may_be_more: false })
     }
 }
 

@@ -2,7 +2,7 @@ use super::path::Resolver;
 use super::Roots;
 use numaio_mover::conformance;
 use numaio_mover::port::{
-    Attributes, FaultKind, FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, OpenedJournal,
+    Attributes, FaultKind, FileCompletion, FilePath, FileWrite, JournalState, NewObject, Object, OpenMode,
     Operation, Outcome, BLOCK,
 };
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
@@ -253,15 +253,15 @@ fn another_users_journal_is_not_a_journal_in_use() {
         let roots = Roots::open(&[&folder]).expect("a root");
         let journal = FilePath::new(0, name.as_bytes());
         match roots.run(Operation::OpenJournal { journal, most: 100 }, || Some(vec![0; BLOCK])) {
-            Outcome::OpenedJournal(opened) => opened.map_err(|fault| fault.why),
+            Outcome::OpenedJournal(opened) => opened.map(|opened| opened.state).map_err(|fault| fault.why),
             other => panic!("{other:?}"),
         }
     };
     let ours = fs::File::create(folder.join("ours")).expect("a file");
-    assert_eq!(open("ours"), Ok(OpenedJournal::Content(Vec::new())));
+    assert_eq!(open("ours"), Ok(JournalState::Content(Vec::new())));
     rustix::fs::flock(&ours, FlockOperation::LockExclusive).expect("unlocked");
-    assert_eq!(open("ours"), Ok(OpenedJournal::Locked));
-    assert_eq!(open("absent"), Ok(OpenedJournal::Absent));
+    assert_eq!(open("ours"), Ok(JournalState::Locked));
+    assert_eq!(open("absent"), Ok(JournalState::Absent));
     std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("a socket");
     assert!(open("socket").is_err());
     rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");

@@ -22,8 +22,8 @@ pub use digest::{Digest, Hash};
 pub use fault::{Fault, FaultKind};
 pub use file_path::FilePath;
 pub use operation::{
-    Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object, OpenMode,
-    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash,
+    Attributes, ContentHash, FileCompletion, FileWrite, JournalState, JournalWrite, NewObject, Object,
+    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash,
 };
 pub use stat::{
     Details, FileInfo, FileKind, FileStat, Identity, KeptAttributes, ListedEntry, Listing, NameMatching,

@@ -72,7 +72,8 @@ pub enum Operation<B> {
     /// A missing object is not a fault.
     Remove(Vec<FilePath>),
     /// Lock a transfer's journal against other transfers and read it; results in
-    /// [`Outcome::OpenedJournal`].
+    /// [`Outcome::OpenedJournal`]. If it does not exist, the journal of an interrupted transfer
+    /// beside it gets its name.
     OpenJournal {
         /// The journal.
         journal: FilePath,
@@ -272,7 +273,16 @@ pub struct JournalWrite {
 
 /// The result of opening a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OpenedJournal {
+pub struct OpenedJournal {
+    /// What was found.
+    pub state: JournalState,
+    /// Whether other transfers to the same root may be running.
+    pub has_others: bool,
+}
+
+/// What was found of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JournalState {
     /// Another transfer holds the lock until it ends.
     ///
     /// A non-regular file or a file of another user is [`super::FaultKind::Exists`] instead.

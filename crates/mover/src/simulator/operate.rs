@@ -4,9 +4,9 @@ use super::disk::{Chance, Disk};
 use super::state::{Change, Inode, Kind, Object, PAGE, ROOT};
 use crate::port::{
     Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
-    FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalWrite, Listing,
-    NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome, ReadPiece, Stamp,
-    BLOCK,
+    FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalState, JournalWrite,
+    Listing, NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome,
+    ReadPiece, Stamp, BLOCK,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -448,16 +448,20 @@ impl Disk {
     }
 
     fn open(&mut self, at: &FilePath, most: usize) -> Result<OpenedJournal, Fault> {
+        Ok(OpenedJournal { state: self.open_journal(at, most)?, has_others: false })
+    }
+
+    fn open_journal(&mut self, at: &FilePath, most: usize) -> Result<JournalState, Fault> {
         if self.journal.is_some() {
-            return Ok(OpenedJournal::Locked);
+            return Ok(JournalState::Locked);
         }
-        let Ok(number) = self.find(&at.name) else { return Ok(OpenedJournal::Absent) };
+        let Ok(number) = self.find(&at.name) else { return Ok(JournalState::Absent) };
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {
             return Err(fault(FaultKind::Exists));
         };
         let content = content[..content.len().min(most)].to_vec();
         self.journal = Some(number);
-        Ok(OpenedJournal::Content(content))
+        Ok(JournalState::Content(content))
     }
 
     fn record(&mut self, record: &JournalWrite) -> Vec<Result<(), Fault>> {

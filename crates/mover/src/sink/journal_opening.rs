@@ -2,7 +2,6 @@
 
 use super::resume_log::MAX_JOURNAL;
 use crate::drive::PeerState;
-use crate::own_files::JOURNAL;
 use crate::port::{FilePath, Operation, Ticket};
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ enum State {
 /// Invariant: at most one attempt is in flight, and none after the state is ready.
 #[derive(Debug)]
 pub(super) struct JournalOpening {
+    journal: FilePath,
     state: State,
     /// When to stop retrying to open a journal that another process holds.
     deadline: Option<Duration>,
@@ -32,12 +32,12 @@ pub(super) struct JournalOpening {
 
 impl JournalOpening {
     /// Submits the first attempt. A dry run leaves the journal to the run that resumes from it.
-    pub fn new<B: AsRef<[u8]>>(dry_run: bool, peer: &mut PeerState<B>) -> Self {
+    pub fn new<B: AsRef<[u8]>>(dry_run: bool, journal: &FilePath, peer: &mut PeerState<B>) -> Self {
         let state = match dry_run {
             true => State::Ready,
-            false => State::Opening(peer.submit(open())),
+            false => State::Opening(peer.submit(open(journal))),
         };
-        Self { state, deadline: None }
+        Self { journal: journal.clone(), state, deadline: None }
     }
 
     /// Returns whether other work may start.
@@ -74,7 +74,7 @@ impl JournalOpening {
             return true;
         }
         if now >= *at.get_or_insert(now + RETRY_INTERVAL) {
-            self.state = State::Opening(peer.submit(open()));
+            self.state = State::Opening(peer.submit(open(&self.journal)));
         }
         false
     }
@@ -88,6 +88,6 @@ impl JournalOpening {
     }
 }
 
-fn open<B>() -> Operation<B> {
-    Operation::OpenJournal { journal: FilePath::new(0, JOURNAL), most: MAX_JOURNAL }
+fn open<B>(journal: &FilePath) -> Operation<B> {
+    Operation::OpenJournal { journal: journal.clone(), most: MAX_JOURNAL }
 }

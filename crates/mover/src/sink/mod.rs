@@ -35,13 +35,14 @@ mod requests;
 mod resume_log;
 mod source_names;
 
-pub use crate::own_files::JOURNAL;
+pub use crate::own_files::{is_journal, journal_name};
 pub use options::{PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
 
 use crate::drive::{PeerState, PortCommand, TransferCore};
-use crate::port::{Event, Fault, FaultKind, OpenedJournal, Outcome, Ticket};
+use crate::name::Name;
+use crate::port::{Event, Fault, FaultKind, FilePath, JournalState, OpenedJournal, Outcome, Ticket};
 use crate::report::{Report, Totals, TransferOutcome};
 use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{Reason, Side};
@@ -120,11 +121,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Creates a sink that has not received anything yet.
     pub fn new(mut options: SinkOptions) -> Self {
         let mut peer = PeerState::new(Side::Sink, options.transfer);
+        let journal = FilePath::new(0, options.journal.clone());
         let not_kept = NotKeptAttributes::new(&mut options);
         let distrusts = TimesUnreliable(options.checksum || options.ignore_times);
         Self {
-            journal: JournalOpening::new(options.dry_run, &mut peer),
-            resume_log: ResumeLog::new(options.transfer, options.sync, distrusts),
+            journal: JournalOpening::new(options.dry_run, &journal, &mut peer),
+            resume_log: ResumeLog::new(options.transfer, journal, options.sync, distrusts),
             batches: Batches::new(&mut options),
             plans: Plans::default(),
             incoming: IncomingFiles::default(),
@@ -190,6 +192,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.link_copied(progress);
         }
         if let Some(failed) = self.resume_log.completed(ticket, &results) {
+            if let Some(fault) = self.resume_log.take_failure() {
+                self.report_missing_journal(&fault);
+            }
             return self.sync_failed(failed);
         }
         for (op, result) in self.pending_ops.completed(ticket, results) {
@@ -199,13 +204,15 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn journal_opened(&mut self, outcome: Outcome<B>) {
         match outcome {
-            Outcome::OpenedJournal(Ok(OpenedJournal::Content(bytes))) => self.resume_log.load(&bytes),
-            Outcome::OpenedJournal(Ok(OpenedJournal::Absent)) => {}
-            Outcome::OpenedJournal(Ok(OpenedJournal::Locked)) => {
-                self.removal.keep_all_partials();
-                match self.options.is_retry {
-                    true => self.journal.wait(),
-                    false => self.resume_log.disable(),
+            Outcome::OpenedJournal(Ok(OpenedJournal { state, has_others })) => {
+                if has_others {
+                    self.removal.keep_all_partials();
+                }
+                match state {
+                    JournalState::Content(bytes) => self.resume_log.load(&bytes),
+                    JournalState::Absent => {}
+                    JournalState::Locked if self.options.is_retry => self.journal.wait(),
+                    JournalState::Locked => self.resume_log.disable(),
                 }
             }
             Outcome::OpenedJournal(Err(fault)) => {
@@ -213,10 +220,19 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 if matches!(fault.why, FaultKind::Exists | FaultKind::Permission) {
                     self.removal.keep_all_partials();
                 }
-                // A missing root and the like are reported when entries cannot be created there.
                 self.resume_log.disable();
+                self.report_missing_journal(&fault);
             }
             _ => self.resume_log.disable(),
+        }
+    }
+
+    /// Reports why interrupted files cannot be resumed, unless it is reported anyway: a missing root
+    /// and the like, when entries cannot be created.
+    fn report_missing_journal(&mut self, fault: &Fault) {
+        if matches!(fault.why, FaultKind::Exists | FaultKind::Unsupported) {
+            let text = format!("an interrupted run cannot be resumed: {}", fault.text);
+            self.unpreserved.add(&Name::root(), FaultKind::NotKept, &text);
         }
     }
 

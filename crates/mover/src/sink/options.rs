@@ -171,6 +171,8 @@ pub struct SinkOptions {
     /// Whether the source sends data without waiting for requests. Then nothing is resumed or
     /// compared by hash.
     pub eager: bool,
+    /// The name of the journal; see [`journal_name`](super::journal_name).
+    pub journal: Box<[u8]>,
     /// Whether an earlier attempt of the same command lost its connection and may still hold the
     /// journal.
     pub is_retry: bool,

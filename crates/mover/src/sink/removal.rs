@@ -5,7 +5,7 @@ use super::pending_ops::PendingOps;
 use super::source_names::SourceNames;
 use crate::drive::PeerState;
 use crate::name::Name;
-use crate::own_files::{is_own_file, JOURNAL};
+use crate::own_files::is_own_file;
 use crate::port::{Details, Fault, FaultKind, FileKind, FilePath, FileStat, Listing, Operation, Ticket};
 use crate::report::reason;
 use crate::wire::{ProblemSubject, Reason};
@@ -163,7 +163,7 @@ impl Removal {
                 }
             };
             let metadata = found.ok().map(|found| found.metadata);
-            if listed.may_remove && is_own_file(&component) && *component != *JOURNAL {
+            if listed.may_remove && is_own_file(&component) && *component != *options.journal {
                 if self.may_remove_partial(&listed, metadata, names, options) {
                     pending_ops.remove_unreported(FilePath::new(0, name.as_bytes()), peer);
                 }
@@ -267,7 +267,7 @@ impl Removal {
             return Decision::Descend;
         }
         // The contents of a directory that is kept are not visited.
-        if !listed.may_remove || names.contains(name) || component == JOURNAL {
+        if !listed.may_remove || names.contains(name) || *component == *options.journal {
             self.partials_kept |= is_directory;
             return Decision::Keep;
         }

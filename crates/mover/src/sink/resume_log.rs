@@ -9,7 +9,7 @@ use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::{Journal, JournalReader};
 use crate::name::Name;
-use crate::own_files::{partial_name, JOURNAL};
+use crate::own_files::partial_name;
 use crate::port::{Fault, FaultKind, FilePath, JournalWrite, Operation, Ticket};
 use crate::wire::TransferId;
 use std::collections::{BTreeMap, HashSet};
@@ -49,6 +49,10 @@ pub(super) struct ResumeLog {
     /// Additional bytes of the key under which a file is recorded.
     series: Vec<u8>,
     sync: SyncMode,
+    /// The file.
+    path: FilePath,
+    /// Why the file could not be written, until it is reported.
+    failure: Option<Fault>,
     journal: Option<Journal>,
     /// A compact journal that replaces the file.
     rewrite: Option<Vec<u8>>,
@@ -105,7 +109,12 @@ enum InFlight {
 
 impl ResumeLog {
     /// Creates a log for a transfer without an earlier journal.
-    pub fn new(mut transfer: TransferId, sync: SyncMode, times_unreliable: TimesUnreliable) -> Self {
+    pub fn new(
+        mut transfer: TransferId,
+        path: FilePath,
+        sync: SyncMode,
+        times_unreliable: TimesUnreliable,
+    ) -> Self {
         let TimesUnreliable(times_unreliable) = times_unreliable;
         let series = if times_unreliable { transfer.0[SERIES].to_vec() } else { Vec::new() };
         if sync != SyncMode::None {
@@ -115,6 +124,8 @@ impl ResumeLog {
             transfer,
             series,
             sync,
+            path,
+            failure: None,
             journal: Some(Journal::new(transfer)),
             rewrite: None,
             offset: 0,
@@ -172,6 +183,11 @@ impl ResumeLog {
     /// Continues without a journal: interrupted files cannot be resumed.
     pub fn disable(&mut self) {
         self.journal = None;
+    }
+
+    /// Takes the reason why the journal could not be written.
+    pub fn take_failure(&mut self) -> Option<Fault> {
+        self.failure.take()
     }
 
     /// Returns whether there is, or will be, a journal.
@@ -298,7 +314,7 @@ impl ResumeLog {
         }
         if std::mem::take(&mut self.journal_failed) {
             self.prepared = InFlight::JournalRemoval;
-            return Some(Operation::Remove(vec![FilePath::new(0, JOURNAL)]));
+            return Some(Operation::Remove(vec![self.path.clone()]));
         }
         // Entries wait for at most one record, and a record for at most one removal.
         let due = self.bytes >= step && (self.has_capacity() || self.removed_since_record);
@@ -337,13 +353,7 @@ impl ResumeLog {
         let retry = (!names.is_empty()).then(|| (offset, bytes.clone()));
         self.prepared = InFlight::Record { names, awaited, is_new: !self.on_disk, retry };
         (self.record_due, self.journal_needed, self.on_disk) = (false, false, true);
-        Some(Operation::WriteJournal(JournalWrite {
-            journal: FilePath::new(0, JOURNAL),
-            offset,
-            bytes,
-            after,
-            sync,
-        }))
+        Some(Operation::WriteJournal(JournalWrite { journal: self.path.clone(), offset, bytes, after, sync }))
     }
 
     /// Marks the operation returned by [`ResumeLog::next`] or [`ResumeLog::next_final`] as
@@ -385,6 +395,7 @@ impl ResumeLog {
     /// resumed later, and the transfer continues.
     fn journal_write_failed(&mut self, fault: &Fault, is_new: bool) {
         self.journal = None;
+        self.failure = Some(fault.clone());
         self.unrecorded.clear();
         // A journal that could not be created must not be removed: it may belong to another
         // transfer.
@@ -403,7 +414,7 @@ impl ResumeLog {
         }
         self.journal = None;
         match std::mem::take(&mut self.on_disk) && !is_useful {
-            true => CloseAction::Remove(FilePath::new(0, JOURNAL)),
+            true => CloseAction::Remove(self.path.clone()),
             false => CloseAction::Keep,
         }
     }
@@ -438,6 +449,10 @@ mod tests {
 
     const ID_RANGE: TransferId = TransferId([7; 16]);
 
+    fn journal() -> FilePath {
+        FilePath::new(0, *b".numaio-journal")
+    }
+
     fn name(text: &str) -> Name {
         Name::new(text.as_bytes().to_vec()).expect("a name")
     }
@@ -455,7 +470,7 @@ mod tests {
 
     /// Returns a log with a created journal and written but unrecorded data of a file.
     fn with_recorded_part(file: &str, sync: SyncMode) -> ResumeLog {
-        let mut log = ResumeLog::new(ID_RANGE, sync, TimesUnreliable(false));
+        let mut log = ResumeLog::new(ID_RANGE, journal(), sync, TimesUnreliable(false));
         let (name, at) = (name(file), FilePath::new(0, file.as_bytes()));
         log.require_journal();
         assert!(!log.may_start_files() && submit_next(&mut log, 1).is_some());
@@ -514,7 +529,8 @@ mod tests {
         before.mark_durable(key(&name("a")), Extent::between(0, RECORD_INTERVAL).expect("bytes"));
         let bytes = before.take_pending();
         assert_eq!((first.offset, first.offset + first.bytes.len() as u64), (30, bytes.len() as u64));
-        let mut retry = ResumeLog::new(TransferId([9; 16]), SyncMode::File, TimesUnreliable(false));
+        let mut retry =
+            ResumeLog::new(TransferId([9; 16]), journal(), SyncMode::File, TimesUnreliable(false));
         retry.load(&bytes);
         assert!(retry.may_start_files() && !retry.key_is_left("a"));
         retry.invalidate_versions(&name("a"), None);
@@ -522,7 +538,8 @@ mod tests {
             panic!("expected a record")
         };
         assert_eq!(record.offset, bytes.len() as u64);
-        let mut plain = ResumeLog::new(TransferId([9; 16]), SyncMode::None, TimesUnreliable(false));
+        let mut plain =
+            ResumeLog::new(TransferId([9; 16]), journal(), SyncMode::None, TimesUnreliable(false));
         plain.load(&bytes);
         assert!(!plain.may_start_files() && !plain.key_is_left("a"));
         let Some(Operation::WriteJournal(record)) = submit_next(&mut plain, 1) else {
@@ -539,7 +556,7 @@ mod tests {
         assert_eq!(log.completed(2, &[Err(full)]), Some(Vec::new()));
         assert!(!log.may_start_files() && !log.is_finished());
         let Some(Operation::Remove(names)) = submit_next(&mut log, 3) else { panic!("expected a removal") };
-        assert_eq!(names, [FilePath::new(0, JOURNAL)]);
+        assert_eq!(names, [journal()]);
         assert!(!log.may_start_files());
         log.completed(3, &[Ok(())]);
         assert!(log.may_start_files() && log.is_finished() && matches!(log.close(false), CloseAction::Keep));
@@ -577,7 +594,7 @@ mod tests {
         };
         assert!(record.offset == offset && record.sync && record.after.is_empty());
         assert!(log.completed(3, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && log.may_start_files());
-        let mut retry = ResumeLog::new(ID_RANGE, SyncMode::File, TimesUnreliable(false));
+        let mut retry = ResumeLog::new(ID_RANGE, journal(), SyncMode::File, TimesUnreliable(false));
         retry.load(&[header, record.bytes].concat());
         assert!(retry.key_is_left("a") && !retry.key_is_left("b"));
     }
@@ -603,7 +620,7 @@ mod tests {
     fn after_interruption(file: &str) -> ResumeLog {
         let mut before = Journal::new(ID_RANGE);
         before.mark_durable(key(&name(file)), Extent::between(0, RECORD_INTERVAL).expect("bytes"));
-        let mut log = ResumeLog::new(ID_RANGE, SyncMode::None, TimesUnreliable(false));
+        let mut log = ResumeLog::new(ID_RANGE, journal(), SyncMode::None, TimesUnreliable(false));
         log.load(&before.take_pending());
         log
     }

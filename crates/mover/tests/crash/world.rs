@@ -241,6 +241,7 @@ impl World {
             accept_compressed: options.compress != CompressMode::None && !self.rejects_compressed,
             acls: true,
             eager: options.eager,
+            journal: (*b".numaio-journal").into(),
             is_retry: false,
             transfer: TransferId(transfer),
         };

@@ -5,7 +5,9 @@ use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
 use numaio_mover::name::Name;
-use numaio_mover::port::{Event, FileKind, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet};
+use numaio_mover::port::{
+    Event, FileKind, JournalState, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet,
+};
 use numaio_mover::report::Report;
 use numaio_mover::wire::{
     BatchEncoder, DataRequest, DataRequests, Frame, Holes, NeededData, Side, StreamHeader, TransferId,
@@ -46,7 +48,9 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
             Outcome::Stat(at.iter().map(|_| Ok(Some(found(FileKind::Directory)))).collect())
         }
         Operation::HashFile(summing) => Outcome::HashedFile(Ok(summing)),
-        Operation::OpenJournal { .. } => Outcome::OpenedJournal(Ok(OpenedJournal::Absent)),
+        Operation::OpenJournal { .. } => {
+            Outcome::OpenedJournal(Ok(OpenedJournal { state: JournalState::Absent, has_others: false }))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -5,14 +5,17 @@ use crate::sides::{run, run_operations, sink, sink_options, source};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::journal::Journal;
 use numaio_mover::port::{
-    Event, Fault, FaultKind, FileInfo, FileKind, FilePath, Listing, NameMatching, OpenedJournal as Opened,
-    Operation, Outcome, Ticket,
+    Event, Fault, FaultKind, FileInfo, FileKind, FilePath, JournalState, Listing, NameMatching,
+    OpenedJournal as Opened, Operation, Outcome, Ticket,
 };
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity, JOURNAL};
+use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
 use std::time::Duration;
+
+/// The journal of these sinks.
+const JOURNAL: &[u8] = b".numaio-journal";
 
 const FILES: usize = 10_000;
 /// Maximum removals per operation, and maximum waiting removals.
@@ -43,9 +46,9 @@ fn run_operation(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
         Operation::List { most, .. } => listed(0, most),
         Operation::ListMore { listing, most, .. } => listed(listing as usize, most),
         Operation::Stat { at, .. } => Outcome::Stat(at.iter().map(|at| Ok(Some(found(&at.name)))).collect()),
-        Operation::OpenJournal { .. } => {
-            Outcome::OpenedJournal(Ok(Opened::Content(Journal::new(TransferId([1; 16])).take_pending())))
-        }
+        Operation::OpenJournal { .. } => Outcome::OpenedJournal(Ok(opened(JournalState::Content(
+            Journal::new(TransferId([1; 16])).take_pending(),
+        )))),
         Operation::Create(all) => Outcome::Results(vec![Ok(()); all.len()]),
         Operation::SetAttributes(all) => Outcome::Results(vec![Ok(()); all.len()]),
         Operation::Remove(all) => Outcome::Results(vec![Ok(()); all.len()]),
@@ -174,7 +177,7 @@ fn opens_journal(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
 /// A lost attempt may hold the journal for a while; the next one waits instead of starting over.
 #[test]
 fn retries_a_journal_that_an_earlier_attempt_holds() {
-    let taken = |ticket| Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Locked)));
+    let taken = |ticket| Event::Done(ticket, Outcome::OpenedJournal(Ok(opened(JournalState::Locked))));
     let sink = |is_retry| {
         Sink::new(SinkOptions {
             is_retry,
@@ -221,7 +224,7 @@ fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
         ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
     });
     let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
-    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Locked))));
+    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(opened(JournalState::Locked)))));
     for packet in run_operations(&mut source, run_operation) {
         sink.handle(Event::Received(packet));
     }
@@ -229,7 +232,7 @@ fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
     let now = sink.wake().expect("a retry");
     let all = submitted(&mut sink, now);
     let [(ticket, Operation::OpenJournal { .. })] = all[..] else { panic!("{all:?}") };
-    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(Opened::Absent))));
+    sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(opened(JournalState::Absent)))));
     let looked = submitted(&mut sink, now);
     let is_look = |(_, operation): &_| matches!(operation, Operation::Stat { .. });
     assert!(!looked.is_empty() && looked.iter().all(is_look), "{looked:?}");
@@ -246,4 +249,8 @@ fn does_not_wait_for_the_journal_of_another_user() {
     let fault = Fault::new(FaultKind::Exists, "the journal belongs to another user");
     sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Err(fault))));
     assert_eq!((opens_journal(&mut sink, Duration::ZERO), sink.wake()), (None, None));
+}
+
+fn opened(state: JournalState) -> Opened {
+    Opened { state, has_others: false }
 }

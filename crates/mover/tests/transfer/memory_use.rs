@@ -10,8 +10,8 @@ use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::port::{
-    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,
-    OpenedJournal, Operation, Outcome, Packet, Stamp,
+    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry, Listing,
+    NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
     PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
@@ -154,7 +154,9 @@ impl VirtualTree {
             Operation::Create(all) => done(all.len()),
             Operation::SetAttributes(all) => done(all.len()),
             Operation::Remove(all) => done(all.len()),
-            Operation::OpenJournal { .. } => Outcome::OpenedJournal(Ok(OpenedJournal::Absent)),
+            Operation::OpenJournal { .. } => {
+                Outcome::OpenedJournal(Ok(OpenedJournal { state: JournalState::Absent, has_others: false }))
+            }
             Operation::WriteJournal(_) | Operation::Sync { .. } => done(1),
         }
     }
@@ -215,6 +217,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         accept_compressed: false,
         acls: true,
         eager: false,
+        journal: (*b".numaio-journal").into(),
         is_retry: false,
         transfer: TRANSFER,
     };

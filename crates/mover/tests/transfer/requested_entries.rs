@@ -8,10 +8,13 @@ use numaio_mover::name::Name;
 use numaio_mover::port::{Event, Packet};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::{Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject};
-use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity, JOURNAL};
+use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Decoder, Frame, StreamItem};
 use std::collections::BTreeSet;
+
+/// The journal of these sinks.
+const JOURNAL: &[u8] = b".numaio-journal";
 
 const SEEDS: u64 = 1_500;
 

@@ -90,6 +90,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         accept_compressed: false,
         acls: true,
         eager,
+        journal: (*b".numaio-journal").into(),
         is_retry: false,
         transfer: TRANSFER,
     }

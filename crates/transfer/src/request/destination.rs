@@ -11,7 +11,7 @@ use numaio_mover::filter::SourcePath;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::port::Stamp;
-use numaio_mover::sink::{ProtectedPaths, JOURNAL, SERIES};
+use numaio_mover::sink::{journal_name, ProtectedPaths, SERIES};
 use numaio_mover_linux::files::{Base, Roots};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +43,12 @@ impl TransferRequest {
         let mut attempt = Self { is_retry: is_retry || self.is_retry, ..self.clone() };
         attempt.transfer[ATTEMPT_BYTES..].copy_from_slice(&random_bytes::<{ 16 - ATTEMPT_BYTES }>()?);
         Ok(attempt)
+    }
+
+    /// Returns the name of the journal, by the sources and names that the user typed.
+    pub(super) fn journal_name(&self) -> Vec<u8> {
+        let listed = self.options.file_list.iter().flat_map(|list| list.names());
+        journal_name(self.from.iter().map(Vec::as_slice).chain(listed))
     }
 
     /// Finds or creates the directory of the destination.
@@ -152,8 +158,8 @@ impl TransferRequest {
         let needs_all = !checksum && !dry_run && !deletion.only && *size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
-        self.capabilities.eager_data =
-            needs_all && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default());
+        self.capabilities.eager_data = needs_all
+            && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default(), &self.journal_name());
         self.capabilities.hard_links = self.has_links();
     }
 }
@@ -181,14 +187,14 @@ fn identity(path: &Path, follow: bool) -> Option<(u64, u64)> {
 /// transfer.
 ///
 /// Without `names`, the destination directory must be empty.
-fn is_new(base: &Base, to: &Path, names: &[Name]) -> bool {
+fn is_new(base: &Base, to: &Path, names: &[Name], journal: &[u8]) -> bool {
     let is_there = |name: &[u8]| base.exists(&to.join(path_of(name)));
     match base.is_directory(to) {
         // A single file's journal is beside it.
-        false => !base.exists(to) && !base.exists(&to.with_file_name(path_of(JOURNAL))),
+        false => !base.exists(to) && !base.exists(&to.with_file_name(path_of(journal))),
         true if base.is_empty(to) => true,
         true => {
-            let mut all = names.iter().map(Name::as_bytes).chain([JOURNAL]);
+            let mut all = names.iter().map(Name::as_bytes).chain([journal]);
             !names.is_empty() && !all.any(is_there)
         }
     }
@@ -223,6 +229,8 @@ pub(super) fn boot_epoch(roots: &Roots) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const JOURNAL: &[u8] = b".numaio-journal";
     use std::fs;
 
     #[test]
@@ -234,7 +242,7 @@ mod tests {
         fs::write(dir.join("cut").join(path_of(JOURNAL)), "").expect("a file");
         let new = |to: &str, names: &[&str]| {
             let names = names.iter().map(|name| Name::new(name.as_bytes().to_vec()).expect("a name"));
-            is_new(&Base::Host, &dir.join(to), &names.collect::<Vec<_>>())
+            is_new(&Base::Host, &dir.join(to), &names.collect::<Vec<_>>(), JOURNAL)
         };
         // Without names, the directory must be empty.
         assert!(new("none", &[]) && new("empty", &[]) && !new("full", &[]) && !new("cut", &[]));

@@ -183,6 +183,7 @@ impl TransferRequest {
             accept_compressed: self.options.compress != Compress::None,
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
+            journal: self.journal_name().into(),
             is_retry: self.is_retry,
             transfer: TransferId(transfer),
         };
