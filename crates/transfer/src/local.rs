@@ -23,6 +23,9 @@ pub fn run(
     if let Some((path, why)) = request.source_loss() {
         return Err(TransferError::SourceIsDestination { path, why });
     }
+    let marker = request.mark_destination()?;
+    request.check_not_marked()?;
+    drop(marker);
     let (from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;

@@ -1,11 +1,13 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
+use super::attributes::{set_time, Target};
+use super::file_stat::file_stat;
 use super::filesystem::{kind, EXFAT, FAT};
-use super::path::walk;
+use super::path::{walk, ResolvedName};
 use super::permissions::grant_owner_access;
 use super::roots::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, CWD};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, CWD};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -42,6 +44,24 @@ pub enum Rights {
 pub struct Directory {
     file: OwnedFd,
     path: PathBuf,
+}
+
+/// A file that is removed when this is dropped; then its directory has its earlier time again.
+#[derive(Debug)]
+pub struct Marker {
+    directory: OwnedFd,
+    name: PathBuf,
+    times: Stat,
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        // Fails for another user's directory, whose time is not compared or cannot be set anyway.
+        let here = ResolvedName { directory: self.directory.as_fd(), name: b"." };
+        let mtime = file_stat(&self.times).mtime;
+        let _ = set_time(Target::Named(here), mtime.seconds, mtime.nanoseconds);
+    }
 }
 
 impl AsFd for Directory {
@@ -165,6 +185,18 @@ impl Base {
         let open =
             |path: &&Path| self.find(path, OFlags::DIRECTORY).map_err(|error| (path.to_path_buf(), error));
         Ok(Roots::of(paths.iter().map(open).collect::<Result<_, _>>()?))
+    }
+
+    /// Creates an empty file in a directory, which exists until it is dropped.
+    ///
+    /// # Errors
+    /// I/O error.
+    pub fn mark(&self, directory: &Path, name: &Path) -> io::Result<Marker> {
+        let held = self.find(directory, OFlags::DIRECTORY)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let times = rustix::fs::statat(&held, ".", AtFlags::empty())?;
+        rustix::fs::openat(&held, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Marker { directory: held, name: name.to_owned(), times })
     }
 
     /// Returns the path on this machine.

@@ -40,7 +40,7 @@ mod tests;
 mod xattr_buffer;
 mod xattrs;
 
-pub use base::{Base, Directory, Rights};
+pub use base::{Base, Directory, Marker, Rights};
 pub(crate) use data::{Block, Request, Started};
 pub(crate) use fault::no_buffer;
 pub use flush::flush;

@@ -19,7 +19,7 @@ use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, Side};
-use numaio_mover_linux::files::Base;
+use numaio_mover_linux::files::{Base, Marker};
 use numaio_mover_linux::port::net::DataListener;
 use numaio_mover_linux::port::{FilePort, StreamPair};
 use std::io::{self, BufReader, Write};
@@ -99,6 +99,7 @@ pub fn serve(
     let mut request = streams.report_failure(request)?;
     match &mut request.role {
         PeerRole::Source(transfer) => {
+            streams.report_failure(transfer.check_not_marked())?;
             let (site, options) = streams.report_failure(transfer.source(placer))?;
             let source = streams.report_failure(Source::new(options).map_err(TransferError::ChunkPolicy))?;
             let channel = DataChannel::negotiate(
@@ -107,10 +108,11 @@ pub fn serve(
                 (transfer.is_one_file(), transfer.capabilities),
                 streams,
             )?;
-            run_transfer(source, channel.into_port(site, true)?, grants)
+            run_transfer(source, channel.into_port(site, true)?, grants, None)
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
+            let marker = streams.report_failure(transfer.mark_destination())?;
             let (site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
@@ -118,7 +120,7 @@ pub fn serve(
                 (*is_one_file, transfer.capabilities),
                 streams,
             )?;
-            run_transfer(Sink::new(options), channel.into_port(site, false)?, grants)
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, grants, marker)
         }
     }
 }
@@ -226,6 +228,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
     grants: Option<&Grants>,
+    mut marker: Option<Marker>,
 ) -> Result<(TransferOutcome, u64), TransferError> {
     let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
     let mut port = LimitedPort::new(port, limit, set_id);
@@ -234,6 +237,10 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     drive(&mut core, &mut port, clock, |core| {
         // The other side receives the reports over the link.
         drop(core.reports());
+        // The source sends entries only after it has looked for the marker.
+        if core.totals().entries > 0 {
+            marker = None;
+        }
         if numaio_linux::interrupt::interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }
@@ -243,5 +250,6 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     });
     drop(port);
     drop(to);
+    drop(marker);
     Ok((core.outcome().cloned().unwrap_or(TransferOutcome::Failed), core.totals().failed))
 }

@@ -121,10 +121,12 @@ impl RemoteTransfer<'_> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
             request.inspect_destination();
+            let marker = request.mark_destination()?;
             let peer = match self.start(reporter, target, PeerRole::Source(request.clone()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
+            drop(marker);
             let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
             reporter.begin(earlier);
             return self.run_transfer(reporter, Sink::new(options), site, peer);
@@ -135,6 +137,7 @@ impl RemoteTransfer<'_> {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
+        request.check_not_marked()?;
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }

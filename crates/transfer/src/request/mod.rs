@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod destination;
+mod directory_marker;
 mod sides;
 mod transfer_request;
 

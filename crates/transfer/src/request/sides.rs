@@ -58,7 +58,7 @@ impl TransferRequest {
     }
 
     /// Returns the directories to open, and where reading begins in them.
-    fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), TransferError> {
+    pub(super) fn origins(&self) -> Result<(Vec<PathBuf>, Vec<source::Origin>), TransferError> {
         if let (Some(file_list), [path]) = (&self.options.file_list, &self.from[..]) {
             return Ok((vec![path_of(path)], file_list.origins(0)));
         }
