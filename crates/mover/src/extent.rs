@@ -91,6 +91,11 @@ impl ExtentSet {
         self.intervals.range(..=extent.start).next_back().is_some_and(|(_, &end)| extent.end <= end)
     }
 
+    /// Returns whether any of an extent is in the set.
+    pub fn intersects(&self, extent: Extent) -> bool {
+        self.intervals.range(..extent.end).next_back().is_some_and(|(_, &end)| extent.start < end)
+    }
+
     /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()

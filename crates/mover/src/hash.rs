@@ -55,6 +55,46 @@ impl HashKind {
     }
 }
 
+impl HashKind {
+    /// Returns an incremental hash with the same result as [`HashKind::function`].
+    pub(crate) fn incremental(self) -> Box<dyn RunningHash> {
+        match self {
+            Self::None => Box::new(NoHash),
+            Self::Xxh3 => Box::new(Xxh3Hasher(twox_hash::xxhash3_128::Hasher::new())),
+            Self::Blake3 => Box::<FileHasher>::default(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct NoHash;
+
+impl RunningHash for NoHash {
+    fn update(&mut self, _: &[u8]) {}
+
+    fn digest(&self) -> Digest {
+        Digest::default()
+    }
+}
+
+struct Xxh3Hasher(twox_hash::xxhash3_128::Hasher);
+
+impl std::fmt::Debug for Xxh3Hasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Xxh3Hasher")
+    }
+}
+
+impl RunningHash for Xxh3Hasher {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    fn digest(&self) -> Digest {
+        xxh3_digest(self.0.finish_128())
+    }
+}
+
 /// Incremental BLAKE3 with 256 bits over a complete file; the result equals that of `b3sum`.
 #[derive(Debug, Default)]
 pub struct FileHasher(blake3::Hasher);
@@ -70,8 +110,12 @@ impl RunningHash for FileHasher {
 }
 
 fn xxh3(bytes: &[u8]) -> Digest {
+    xxh3_digest(twox_hash::XxHash3_128::oneshot(bytes))
+}
+
+fn xxh3_digest(hash: u128) -> Digest {
     let mut digest = Digest::default();
-    digest.0[..16].copy_from_slice(&twox_hash::XxHash3_128::oneshot(bytes).to_be_bytes());
+    digest.0[..16].copy_from_slice(&hash.to_be_bytes());
     digest
 }
 
@@ -89,5 +133,10 @@ mod tests {
         let blake3 = HashKind::Blake3.function()(b"");
         assert_eq!(blake3.0[..8], 0xaf13_49b9_f5f9_a1a6_u64.to_be_bytes());
         assert_eq!(HashKind::None.function()(b"hello"), Digest::default());
+        for kind in HashKind::ALL {
+            let mut incremental = kind.incremental();
+            [&b"hel"[..], b"", b"lo"].into_iter().for_each(|bytes| incremental.update(bytes));
+            assert_eq!(incremental.digest(), kind.function()(b"hello"), "{kind:?}");
+        }
     }
 }

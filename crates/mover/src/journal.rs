@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | 1 | file, offset, length | these bytes of the file are durable |
 //! | 3 | file | all earlier records of the file are invalid |
+//! | 4 | file, offset, hash function, hash | the block at this offset has this hash, of which the first 8 bytes are kept |
 //!
 //! The CRC (ISO 3309, as in zlib) of a record continues that of the previous record, so it covers
 //! the complete file up to that point. Reading stops at the first invalid record: blocks that
@@ -23,6 +24,8 @@
 
 use crate::entry::{Content, FileNumber};
 use crate::extent::{Extent, ExtentSet};
+use crate::hash::HashKind;
+use crate::port::Digest;
 use crate::wire::bytes::{put_number, Reader};
 use crate::wire::{TransferId, WireError};
 use std::collections::BTreeMap;
@@ -32,11 +35,29 @@ const MAGIC: [u8; 8] = *b"numaioJ\n";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 4;
 const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
-/// Maximum bytes of a record: a kind, three numbers and a checksum.
-const MAX_RECORD: usize = 1 + 3 * 10 + CHECKSUM;
+/// Maximum bytes of a record: a kind, four numbers and a checksum.
+const MAX_RECORD: usize = 1 + 4 * 10 + CHECKSUM;
 
 const DURABLE: u8 = 1;
 const INVALID: u8 = 3;
+const HASH: u8 = 4;
+
+/// The hash of a block as the journal keeps it: enough to notice damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHash {
+    /// The hash function.
+    pub kind: HashKind,
+    /// The first bytes of the hash.
+    first: u64,
+}
+
+impl BlockHash {
+    /// Shortens a hash; `None` for no hash.
+    pub fn new(kind: HashKind, digest: &Digest) -> Option<Self> {
+        let first = u64::from_be_bytes(*digest.0.first_chunk()?);
+        (kind != HashKind::None).then_some(Self { kind, first })
+    }
+}
 
 /// Reasons why a file is not the journal of this transfer. It must not be appended to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +94,8 @@ pub struct Journal {
     transfer: TransferId,
     /// Durable ranges by file number.
     durable: BTreeMap<u64, ExtentSet>,
+    /// Hashes of blocks by file number and offset.
+    hashes: BTreeMap<u64, BTreeMap<u64, BlockHash>>,
     /// Checksum of the last record.
     chain: u32,
     /// Number of records in the log.
@@ -85,18 +108,30 @@ pub struct Journal {
 enum Record {
     Durable(u64, Extent),
     Invalid(u64),
+    Hash(u64, u64, BlockHash),
 }
 
 impl Journal {
     /// Creates an empty journal for a new transfer.
     pub fn new(transfer: TransferId) -> Self {
         let pending = header(transfer);
-        Self { transfer, durable: BTreeMap::new(), chain: last_checksum(&pending), records: 0, pending }
+        let (durable, hashes) = Default::default();
+        Self { transfer, durable, hashes, chain: last_checksum(&pending), records: 0, pending }
     }
 
     /// Records that these bytes of a file are durable.
     pub fn mark_durable(&mut self, file: FileNumber, extent: Extent) {
         self.append(Record::Durable(file.get(), extent));
+    }
+
+    /// Records the hash of the block at an offset of a file.
+    pub fn record_hash(&mut self, file: FileNumber, offset: u64, hash: BlockHash) {
+        self.append(Record::Hash(file.get(), offset, hash));
+    }
+
+    /// Returns the recorded hashes of blocks of a file, by offset.
+    pub fn hashes(&self, file: FileNumber) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
+        self.hashes.get(&file.get()).into_iter().flatten().map(|(&offset, &hash)| (offset, hash))
     }
 
     /// Invalidates all files in a range of numbers except `but`; returns whether any had records.
@@ -144,7 +179,8 @@ impl Journal {
     /// Returns whether compaction would shorten the log considerably.
     pub fn is_bloated(&self) -> bool {
         let intervals: usize = self.durable.values().map(ExtentSet::intervals).sum();
-        self.records > 1_000 + 4 * intervals
+        let hashes: usize = self.hashes.values().map(BTreeMap::len).sum();
+        self.records > 1_000 + 4 * intervals + 2 * hashes
     }
 
     /// Returns the shortest complete log, which replaces the old file from offset 0.
@@ -152,10 +188,13 @@ impl Journal {
     /// After a kill in the middle, the remains of the old log do not match the checksum chain and
     /// are ignored. After a system crash the old log may be back, without the later records.
     pub fn compact(&mut self) -> Vec<u8> {
-        let durable = std::mem::take(&mut self.durable);
+        let (durable, hashes) = (std::mem::take(&mut self.durable), std::mem::take(&mut self.hashes));
         *self = Self::new(self.transfer);
         for (&file, extents) in &durable {
             extents.iter().for_each(|extent| self.append(Record::Durable(file, extent)));
+            for (&offset, &hash) in hashes.get(&file).into_iter().flatten() {
+                self.append(Record::Hash(file, offset, hash));
+            }
         }
         self.take_pending()
     }
@@ -172,7 +211,13 @@ impl Journal {
     fn apply(&mut self, record: Record) {
         match record {
             Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
-            Record::Invalid(file) => drop(self.durable.remove(&file)),
+            Record::Invalid(file) => {
+                self.durable.remove(&file);
+                self.hashes.remove(&file);
+            }
+            Record::Hash(file, offset, hash) => {
+                self.hashes.entry(file).or_default().insert(offset, hash);
+            }
         }
     }
 }
@@ -182,6 +227,9 @@ impl Record {
         let (kind, numbers) = match self {
             Self::Durable(file, extent) => (DURABLE, vec![file, extent.start(), extent.length()]),
             Self::Invalid(file) => (INVALID, vec![file]),
+            Self::Hash(file, offset, BlockHash { kind, first }) => {
+                (HASH, vec![file, offset, u64::from(kind.code()), first])
+            }
         };
         out.push(kind);
         numbers.iter().for_each(|&number| put_number(out, number));
@@ -197,6 +245,13 @@ impl Record {
                 Self::Durable(file.get(), extent.ok_or(WireError::InvalidValue(what))?)
             }
             INVALID => Self::Invalid(file.get()),
+            HASH => {
+                let (offset, code, first) =
+                    (reader.number(what)?, reader.number(what)?, reader.number(what)?);
+                let kind = u8::try_from(code).ok().and_then(HashKind::from_code);
+                let kind = kind.ok_or(WireError::InvalidValue(what))?;
+                Self::Hash(file.get(), offset, BlockHash { kind, first })
+            }
             kind => return Err(WireError::Kind(kind)),
         })
     }

@@ -221,3 +221,21 @@ fn reports_a_journal_that_prevents_resuming() {
     assert!(output.err.contains("cannot be resumed: journal belongs to another user"), "{}", output.err);
     same(&home, "one", "to/one");
 }
+
+/// A byte of a partial file may change between two runs: a bad disk, or another program.
+#[test]
+fn damaged_partial_file_is_repaired_when_it_is_resumed() {
+    let home = home();
+    interrupt_copy(&home, &["one"]);
+    let part = leftovers(&home).into_iter().find(|name| name.contains("-part-")).expect("a partial file");
+    let at = home.0.join("to").join(part);
+    let modified = fs::metadata(&at).and_then(|found| found.modified()).expect("a time");
+    let file = fs::File::options().read(true).write(true).open(&at).expect("a file");
+    let mut byte = [0];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, 5_000_000).expect("a byte");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], 5_000_000).expect("written");
+    file.set_modified(modified).expect("a time");
+    let output = home.run(&["copy", "one", "to"]).ok();
+    assert!(output.contains(" resumed"), "{output}");
+    same(&home, "one", "to/one");
+}

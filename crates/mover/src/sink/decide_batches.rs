@@ -7,6 +7,7 @@ use super::pending_ops::PendingOp;
 use super::plan::{BatchPlan, Prepared};
 use super::Sink;
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
+use crate::extent::Extent;
 use crate::name::Name;
 use crate::port::{
     Attributes, Fault, FaultKind, FileInfo, FileKind, FilePath, FileWrite, NewObject, OpenMode,
@@ -279,7 +280,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 continue;
             };
             match result {
-                Ok(()) if begin == OpenMode::Continue => self.peer.totals.resumed += file.resumed_bytes(),
+                Ok(()) if begin == OpenMode::Continue => {
+                    let blocks = file.resumed_blocks(&self.resume_log);
+                    match blocks.is_empty() {
+                        true => self.peer.totals.resumed += file.resumed_bytes(),
+                        false => {
+                            answers.remove(&number);
+                            self.resume_checks.push(number, &file.target().at, blocks);
+                        }
+                    }
+                }
                 Ok(()) => {}
                 Err(_) if begin == OpenMode::Continue => {
                     // The partial file was removed, or cannot be trusted.
@@ -302,6 +312,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let answered: Vec<FileNumber> = answers.keys().copied().collect();
         self.send_answers(answers);
         answered.into_iter().for_each(|number| self.settle_if_complete(number));
+    }
+
+    /// Requests the rest of a partial file whose blocks were checked.
+    pub(super) fn resume_checked(&mut self, number: FileNumber, damaged: &[Extent]) {
+        let needed = match self.incoming.get_mut(number) {
+            Some(file) => {
+                file.add_damaged(damaged);
+                self.peer.totals.resumed += file.resumed_bytes();
+                file.needed(true)
+            }
+            None => NeededData::Nothing,
+        };
+        self.send_answers(BTreeMap::from([(number, needed)]));
+        self.settle_if_complete(number);
     }
 
     fn send_answers(&mut self, answers: BTreeMap<FileNumber, NeededData>) {

@@ -8,6 +8,7 @@ use crate::compression;
 use crate::drive::PeerState;
 use crate::entry::FileNumber;
 use crate::extent::Extent;
+use crate::journal::BlockHash;
 use crate::name::Name;
 use crate::port::{DecompressFn, Decompression, Fault, FaultKind, Operation, Ticket};
 use crate::unpreserved::is_complete;
@@ -20,6 +21,8 @@ pub(super) struct PendingWrite {
     number: FileNumber,
     /// The range that was written; `None` if the file was only completed.
     extent: Option<Extent>,
+    /// The hash of that range.
+    hash: Option<BlockHash>,
     settled: bool,
 }
 
@@ -132,7 +135,8 @@ impl IncomingFiles {
             let Some(file) = self.files.get_mut(&part.file) else { continue };
             let put = file.accept_part(part.extent, bytes, part.digest, options)?;
             let settled = put.settle.is_some();
-            items.push(PendingWrite { number: part.file, extent: Some(part.extent), settled });
+            let hash = BlockHash::new(options.hash, &part.digest);
+            items.push(PendingWrite { number: part.file, extent: Some(part.extent), hash, settled });
             puts.push(put);
         }
         if !puts.is_empty() {
@@ -164,7 +168,7 @@ impl IncomingFiles {
         for &hole in holes.extents() {
             file.accept_hole(hole)?;
             peer.totals.size = peer.totals.size.saturating_sub(hole.length());
-            file.record(hole, log);
+            file.record(hole, None, log);
         }
         Ok(())
     }
@@ -196,7 +200,7 @@ impl IncomingFiles {
         let Some(put) = put else { return };
         let hash = options.hash.function();
         let ticket = peer.submit(Operation::Write { puts: vec![put], data: None, hash, packed: None });
-        self.writes.insert(ticket, vec![PendingWrite { number, extent: None, settled: true }]);
+        self.writes.insert(ticket, vec![PendingWrite { number, extent: None, hash: None, settled: true }]);
     }
 
     /// Removes a completed write operation; returns its parts.
@@ -223,7 +227,7 @@ impl IncomingFiles {
         }
         if let Some(extent) = item.extent {
             peer.totals.bytes += extent.length();
-            file.record(extent, log);
+            file.record(extent, item.hash, log);
         }
         match item.settled {
             true => WriteEffect::Completed(unset),

@@ -5,6 +5,7 @@ use super::resume_log::ResumeLog;
 use crate::chunk::in_blocks;
 use crate::entry::{Content, FileNumber, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
+use crate::journal::BlockHash;
 use crate::name::Name;
 use crate::port::{Attributes, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp, BLOCK};
 use crate::wire::{NeededData, WireError};
@@ -163,10 +164,26 @@ impl IncomingFile {
     }
 
     /// Records a written range in the journal, if the file is recorded there.
-    pub fn record(&self, extent: Extent, log: &mut ResumeLog) {
+    pub fn record(&self, extent: Extent, hash: Option<BlockHash>, log: &mut ResumeLog) {
         if let Some(key) = self.target.key {
-            log.record_write(key, &self.target.name, &self.target.at, extent);
+            log.record_write(key, &self.target.name, &self.target.at, (extent, hash));
         }
+    }
+
+    /// Returns the recorded blocks that are not requested again, and their hashes.
+    pub fn resumed_blocks(&self, log: &ResumeLog) -> Vec<(Extent, BlockHash)> {
+        let Some(key) = self.target.key else { return Vec::new() };
+        let size = self.target.content.size();
+        let block = |(offset, hash): (u64, BlockHash)| {
+            let extent = Extent::between(offset, offset.saturating_add(BLOCK as u64).min(size))?;
+            Some((extent, hash)).filter(|_| !self.left.intersects(extent))
+        };
+        log.hashes(key).filter_map(block).collect()
+    }
+
+    /// Requests blocks again that are damaged.
+    pub fn add_damaged(&mut self, blocks: &[Extent]) {
+        blocks.iter().for_each(|block| self.left.insert(*block));
     }
 
     /// Accepts a hole: complete blocks that were requested, of a file whose entry omits holes.

@@ -32,6 +32,7 @@ mod removal;
 mod report;
 mod requested;
 mod requests;
+mod resume_checks;
 mod resume_log;
 mod source_names;
 
@@ -61,6 +62,7 @@ use not_kept::NotKeptAttributes;
 use pending_ops::PendingOps;
 use plan::Plans;
 use removal::Removal;
+use resume_checks::ResumeChecks;
 use resume_log::{ResumeLog, TimesUnreliable};
 use source_names::SourceNames;
 use std::time::Duration;
@@ -97,6 +99,7 @@ pub struct Sink<B> {
     peer: PeerState<B>,
     journal: JournalOpening,
     resume_log: ResumeLog,
+    resume_checks: ResumeChecks,
     batches: Batches,
     plans: Plans,
     incoming: IncomingFiles,
@@ -127,6 +130,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         Self {
             journal: JournalOpening::new(options.dry_run, &journal, &mut peer),
             resume_log: ResumeLog::new(options.transfer, journal, options.sync, distrusts),
+            resume_checks: ResumeChecks::default(),
             batches: Batches::new(&mut options),
             plans: Plans::default(),
             incoming: IncomingFiles::default(),
@@ -166,6 +170,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Outcome::Listed(listing) => self.directory_listed(ticket, listing),
             Outcome::Results(results) => self.results_arrived(ticket, results),
+            Outcome::HashedFile(outcome) if self.resume_checks.is_in_flight(ticket) => {
+                if let Some((number, damaged)) = self.resume_checks.completed(ticket, outcome) {
+                    self.resume_checked(number, &damaged);
+                }
+            }
             Outcome::HashedFile(outcome) => self.hashes.completed(ticket, outcome, &mut self.peer),
             Outcome::Read { results, data, .. } => {
                 let progress = self.link_copies.read(ticket, results, data, &self.options, &mut self.peer);
@@ -252,6 +261,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             && self.incoming.is_idle()
             && self.pending_ops.is_empty()
             && self.hashes.is_idle()
+            && self.resume_checks.is_idle()
             && self.links.is_idle()
             && !self.link_copies.has_in_flight()
             && self.removal.is_idle()
@@ -259,6 +269,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn finish_stopping(&mut self) {
         self.hashes.stop();
+        self.resume_checks.stop();
         self.early_frames.clear();
         let is_done = !self.stopping || self.peer.outcome.is_some();
         if is_done || !self.is_idle() || self.journal.is_in_flight() {
@@ -316,6 +327,7 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
                     self.abort(Reason::Protocol, &error.to_string());
                 }
                 self.hashes.submit_reads(&mut self.peer);
+                self.resume_checks.submit_reads(&mut self.peer);
                 self.submit_journal();
                 self.continue_finalization();
             }

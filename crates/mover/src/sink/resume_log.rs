@@ -7,7 +7,7 @@ use super::options::SyncMode;
 use super::partial_removals::PartialRemovals;
 use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
 use crate::extent::{Extent, ExtentSet};
-use crate::journal::{Journal, JournalReader};
+use crate::journal::{BlockHash, Journal, JournalReader};
 use crate::name::Name;
 use crate::own_files::partial_name;
 use crate::port::{Fault, FaultKind, FilePath, JournalWrite, Operation, Ticket};
@@ -89,6 +89,8 @@ struct UnrecordedWrites {
     key: FileNumber,
     name: Name,
     extents: ExtentSet,
+    /// Hashes of written blocks, by offset.
+    hashes: Vec<(u64, BlockHash)>,
 }
 
 #[derive(Debug)]
@@ -213,14 +215,30 @@ impl ResumeLog {
         self.journal.as_ref().map(|journal| journal.missing(key, content))
     }
 
-    /// Records that a range of a file was written.
-    pub fn record_write(&mut self, key: FileNumber, name: &Name, at: &FilePath, extent: Extent) {
+    /// Returns the recorded hashes of blocks of a file, by offset.
+    pub fn hashes(&self, key: FileNumber) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
+        self.journal.iter().flat_map(move |journal| journal.hashes(key))
+    }
+
+    /// Records that a range of a file was written, with its hash if it is a block.
+    pub fn record_write(
+        &mut self,
+        key: FileNumber,
+        name: &Name,
+        at: &FilePath,
+        (extent, hash): (Extent, Option<BlockHash>),
+    ) {
         if self.journal.is_none() {
             return;
         }
         self.bytes += extent.length();
-        let new = || UnrecordedWrites { key, name: name.clone(), extents: ExtentSet::default() };
-        self.unrecorded.entry(at.clone()).or_insert_with(new).extents.insert(extent);
+        let new = || {
+            let (extents, hashes) = Default::default();
+            UnrecordedWrites { key, name: name.clone(), extents, hashes }
+        };
+        let writes = self.unrecorded.entry(at.clone()).or_insert_with(new);
+        writes.extents.insert(extent);
+        writes.hashes.extend(hash.map(|hash| (extent.start(), hash)));
     }
 
     /// Invalidates all recorded versions of a file except `but`, before it is written.
@@ -331,7 +349,8 @@ impl ResumeLog {
         let journal = self.journal.as_mut()?;
         let synced = self.sync != SyncMode::None;
         let (mut after, mut names) = (Vec::new(), Vec::new());
-        for (at, UnrecordedWrites { key, name, extents }) in std::mem::take(&mut self.unrecorded) {
+        for (at, UnrecordedWrites { key, name, extents, hashes }) in std::mem::take(&mut self.unrecorded) {
+            hashes.into_iter().for_each(|(offset, hash)| journal.record_hash(key, offset, hash));
             extents.iter().for_each(|extent| journal.mark_durable(key, extent));
             if synced {
                 after.push([at, FilePath::new(0, name.as_bytes())]);
@@ -476,7 +495,7 @@ mod tests {
         assert!(!log.may_start_files() && submit_next(&mut log, 1).is_some());
         assert!(!log.may_start_files(), "the journal does not exist yet");
         assert!(log.completed(1, &[Ok(())]).is_some_and(|failed| failed.is_empty()) && log.may_start_files());
-        log.record_write(key(&name), &name, &at, Extent::between(0, RECORD_INTERVAL).expect("bytes"));
+        log.record_write(key(&name), &name, &at, (Extent::between(0, RECORD_INTERVAL).expect("bytes"), None));
         log
     }
 
@@ -566,7 +585,7 @@ mod tests {
     fn reports_files_that_fail_to_sync() {
         let mut log = with_recorded_part("a", SyncMode::File);
         let rest = Extent::between(RECORD_INTERVAL, RECORD_INTERVAL_SYNCED).expect("bytes");
-        log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), rest);
+        log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), (rest, None));
         let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else {
             panic!("expected a record")
         };
@@ -581,7 +600,7 @@ mod tests {
         let mut log = with_recorded_part("a", SyncMode::File);
         let header = Journal::new(log.transfer).take_pending();
         let all = Extent::between(0, RECORD_INTERVAL_SYNCED).expect("bytes");
-        log.record_write(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), all);
+        log.record_write(key(&name("b")), &name("b"), &FilePath::new(0, *b"b"), (all, None));
         let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else {
             panic!("expected a record")
         };
@@ -605,7 +624,7 @@ mod tests {
         let (mut longest, mut offset) = (0, 0);
         for step in 0..2_000 {
             let next = Extent::at(step * RECORD_INTERVAL, RECORD_INTERVAL).expect("bytes");
-            log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), next);
+            log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), (next, None));
             let Some(Operation::WriteJournal(record)) = submit_next(&mut log, 2) else {
                 panic!("expected a record")
             };
@@ -637,7 +656,7 @@ mod tests {
             key(&name("a")),
             &name("a"),
             &FilePath::new(0, *b"a"),
-            Extent::at(0, RECORD_INTERVAL).expect("bytes"),
+            (Extent::at(0, RECORD_INTERVAL).expect("bytes"), None),
         );
         let (mut removed, mut records) = (Vec::new(), 0);
         while let Some(operation) = submit_next(&mut log, 1) {
@@ -661,7 +680,7 @@ mod tests {
         let mut log = after_interruption("a");
         let mut names = (0..).map(|number: u32| name(&number.to_string()));
         let part = Extent::at(0, RECORD_INTERVAL).expect("bytes");
-        log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), part);
+        log.record_write(key(&name("a")), &name("a"), &FilePath::new(0, *b"a"), (part, None));
         for removed in [true, false] {
             while log.has_capacity() {
                 log.discard_leftover(&names.next().expect("another one"));

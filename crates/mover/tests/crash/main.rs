@@ -117,6 +117,27 @@ fn recorded_data_is_not_sent_again() {
     assert!(std::env::var("NUMAIO_SEED").is_ok() || resumed > 100 << 20, "{resumed} bytes were resumed");
 }
 
+/// A block of a partial file that changed between two runs is sent again.
+#[test]
+fn damaged_partial_files_are_repaired() {
+    let (mut resumed, mut damaged) = (0, 0);
+    seeds(12, |seed| {
+        let mut chance = Chance::new(7_000_000 + seed);
+        let source = trees::one_large(&mut chance, 40 << 20);
+        let mut world = World::new(source, Disk::default(), seed);
+        let hash = if chance.once_in(2) { HashKind::Xxh3 } else { HashKind::Blake3 };
+        let options = Options { hash, ..Options::plain() };
+        world.run(&options, Some((120 + chance.below(60), Interruption::Kill)));
+        damaged += u32::from(world.damage_partial());
+        let ended = world.run(&options, None);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
+        resumed += ended.totals.resumed;
+    });
+    let is_single = std::env::var("NUMAIO_SEED").is_ok();
+    assert!(is_single || resumed > 60 << 20 && damaged > 3, "{resumed} bytes were resumed, {damaged}");
+}
+
 #[test]
 fn versions_of_a_file_never_mix() {
     let mut resumed = 0;

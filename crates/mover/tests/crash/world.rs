@@ -421,6 +421,22 @@ impl World {
         self.sink.run(Operation::Remove(parts));
     }
 
+    /// Flips a byte of a partial file; returns `false` if there is none.
+    pub fn damage_partial(&mut self) -> bool {
+        let tree = self.sink.tree();
+        let Some((name, (_, inode))) = tree.iter().find(|(name, _)| name.starts_with(b".numaio-part-"))
+        else {
+            return false;
+        };
+        let mut inode = inode.clone();
+        if let numaio_mover::simulator::Object::File(content, _) = &mut inode.object {
+            let at = self.chance.below(content.len().max(1) as u64) as usize;
+            content.get_mut(at).into_iter().for_each(|byte| *byte ^= 0xff);
+        }
+        self.sink.put(name, inode);
+        true
+    }
+
     /// Flips bytes of the first file of the sink without changing its attributes.
     pub fn damage_sink(&mut self) {
         flip_bytes(&mut self.sink, 0);
