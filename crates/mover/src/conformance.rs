@@ -140,7 +140,7 @@ impl<B: AsRef<[u8]>> Files<'_, B> {
 
     fn piece(&mut self, name: &str, offset: u64, length: usize) -> ReadPiece {
         let identity = self.look(name).expect(name).metadata.identity();
-        ReadPiece { at: at(name), identity, offset, length }
+        ReadPiece { at: at(name), identity, offset, length, as_it_is: false }
     }
 
     /// Returns the content of an existing file.
@@ -288,6 +288,8 @@ fn reading<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     other.identity.mtime.nanoseconds -= 1;
     let absent = ReadPiece { at: at("d/absent"), ..one.clone() };
     let beyond = ReadPiece { offset: 4, length: 2, ..one.clone() };
+    let active = ReadPiece { as_it_is: true, ..other.clone() };
+    assert_eq!(files.read(vec![active]).0, [Ok(hash(b"irs"))], "read although it has changed");
     let (results, data) = files.read(vec![other, one, absent, beyond, two]);
     let found: Vec<_> = results.into_iter().map(|result| result.map_err(|fault| fault.why)).collect();
     let wanted = [

@@ -46,6 +46,9 @@ pub struct CopyOptions {
     /// Limits of that; unknown to an older numaio.
     #[serde(default)]
     pub deletion: DeletionLimits,
+    /// Copy files that change meanwhile as they were read; unknown to an older numaio.
+    #[serde(default)]
+    pub active_files: ActiveFiles,
     /// Write to existing files directly.
     pub in_place: bool,
     /// Change nothing.
@@ -94,6 +97,20 @@ pub struct OmittedAttributes {
     pub directory_times: bool,
     /// Hard links; each name becomes a file of its own.
     pub hard_links: bool,
+}
+
+/// How files are treated that change while they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ActiveFiles {
+    /// They fail.
+    #[default]
+    Fail,
+    /// They are copied as they were read.
+    Copy,
+}
+
+impl Choice for ActiveFiles {
+    const ALL: &'static [(&'static str, Self)] = &[("fail", Self::Fail), ("copy", Self::Copy)];
 }
 
 /// Limits of the removal of files that the source does not have.

@@ -16,6 +16,7 @@ mod hostile_source;
 mod image;
 mod jobs;
 mod local_trees;
+mod odd_files;
 mod options;
 mod read_order;
 mod rsync_arguments;

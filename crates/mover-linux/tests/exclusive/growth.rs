@@ -80,7 +80,8 @@ fn threads_waiting_for_buffers_do_not_multiply() {
     let (mut port, other) = FilePort::pair(short, setting(&folder, 1)).expect("ports");
     for number in 0..WRITES {
         let identity = Identity { inode: 0, size: 0, mtime: Stamp::default() };
-        let piece = ReadPiece { at: FilePath::new(0, *b"none"), identity, offset: 0, length: 0 };
+        let piece =
+            ReadPiece { at: FilePath::new(0, *b"none"), identity, offset: 0, length: 0, as_it_is: false };
         port.submit(
             number,
             Operation::Read { pieces: vec![piece], hash: |_| Default::default(), pack: None },

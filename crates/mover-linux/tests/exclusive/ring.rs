@@ -46,7 +46,7 @@ fn begin(port: &mut FilePort) {
 
 fn read(identity: Identity, number: u64) -> Operation<Slab> {
     let offset = PAST_FROM + number * BLOCK as u64;
-    let piece = ReadPiece { at: file(), identity, offset, length: BLOCK };
+    let piece = ReadPiece { at: file(), identity, offset, length: BLOCK, as_it_is: false };
     Operation::Read { pieces: vec![piece], hash: digest, pack: None }
 }
 

@@ -4,8 +4,9 @@ use super::error::{EntryError, MAX_EXTENTS};
 use super::time::Time;
 use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 
-/// Minimum file size for which the ctime is sent: resuming smaller files saves no time.
-pub const CTIME_MIN_SIZE: u64 = 8 << 20;
+/// Minimum file size for which the ctime is sent: smaller files are sent as one block and never
+/// resumed.
+pub const CTIME_MIN_SIZE: u64 = (1 << 20) + 1;
 
 /// The size of a regular file and its data ranges. The rest are holes, which read as zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]

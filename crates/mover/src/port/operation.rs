@@ -100,6 +100,8 @@ pub struct ReadPiece {
     pub offset: u64,
     /// Length in bytes.
     pub length: usize,
+    /// Whether the file is read even if its identity differs.
+    pub as_it_is: bool,
 }
 
 /// State of hashing a complete file in steps.

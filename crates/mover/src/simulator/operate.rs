@@ -261,7 +261,8 @@ impl Disk {
     fn read_piece(&mut self, piece: &ReadPiece, hash: Hash, data: &mut Vec<u8>) -> Result<Digest, Fault> {
         let number = self.find(&piece.at.name)?;
         let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
-        if found.metadata.identity() != piece.identity || found.metadata.kind != FileKind::File {
+        let has_changed = found.metadata.identity() != piece.identity && !piece.as_it_is;
+        if has_changed || found.metadata.kind != FileKind::File {
             return Err(fault(FaultKind::Changed));
         }
         let Some(Object::File(content, _)) = self.now.0.get(&number).map(|inode| &inode.object) else {

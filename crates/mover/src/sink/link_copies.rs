@@ -161,6 +161,7 @@ impl LinkCopy {
             identity: self.target.file.metadata.identity(),
             offset: self.offset,
             length: self.next_length() as usize,
+            as_it_is: false,
         };
         Operation::Read { pieces: vec![piece], hash: options.hash.function(), pack: None }
     }

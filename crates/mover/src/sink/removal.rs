@@ -153,6 +153,14 @@ impl Removal {
         for (component, found) in listing.found {
             let name = match entry_name(directory, &component, found.as_ref().err(), options) {
                 Ok(name) => name,
+                // The removal of the directory does not need the names of its entries.
+                Err((_, fault))
+                    if fault.why == FaultKind::NameTooLong
+                        && options.filter.is_empty()
+                        && self.is_extra(directory) =>
+                {
+                    continue;
+                }
                 Err((about, fault)) => {
                     // The object may have been removed meanwhile.
                     if fault.why != FaultKind::NotFound {

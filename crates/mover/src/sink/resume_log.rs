@@ -15,8 +15,10 @@ use crate::wire::TransferId;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-/// Minimum size of files that are recorded, in bytes: resuming smaller files saves no time.
-pub const MIN_RESUMABLE: u64 = CTIME_MIN_SIZE;
+/// Minimum size of files that are recorded, in bytes: resuming smaller files usually saves no time.
+const MIN_RESUMABLE: u64 = 8 << 20;
+/// The same after an interruption: a line that breaks often may never carry more at once.
+const MIN_RESUMABLE_AGAIN: u64 = CTIME_MIN_SIZE;
 /// Maximum bytes of a journal that are read: enough for some 40 TB of data.
 pub const MAX_JOURNAL: usize = 64 << 20;
 /// Unrecorded bytes after which a record is written.
@@ -199,7 +201,8 @@ impl ResumeLog {
 
     /// Returns the number under which a file is recorded, if it is large enough.
     pub fn key(&self, name: &Name, inode: &Inode, content: &Content) -> Option<FileNumber> {
-        if content.size() < MIN_RESUMABLE || self.journal.is_none() {
+        let min = if self.has_previous { MIN_RESUMABLE_AGAIN } else { MIN_RESUMABLE };
+        if content.size() < min || self.journal.is_none() {
             return None;
         }
         let bytes =

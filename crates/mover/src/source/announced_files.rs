@@ -25,6 +25,8 @@ pub(super) struct AnnouncedFile {
     sent: u64,
     /// Whether the sink requested its hash.
     hash_requested: bool,
+    /// Extents that are read although the file has changed.
+    read_as_it_is: ExtentSet,
     /// The compression results of a file with many blocks.
     history: CompressionHistory,
 }
@@ -57,6 +59,7 @@ impl AnnouncedFile {
             wanted: None,
             sent: 0,
             hash_requested: false,
+            read_as_it_is: ExtentSet::default(),
             history: CompressionHistory::default(),
         }
     }
@@ -64,6 +67,17 @@ impl AnnouncedFile {
     /// Returns the path at the source.
     pub fn path(&self) -> &FilePath {
         &self.path
+    }
+
+    /// Reads an extent again, although the file has changed; fails if that was tried before. Returns
+    /// the name for the first extent, to report the change.
+    pub fn read_again(&mut self, extent: Extent) -> Result<Option<Name>, ()> {
+        if self.read_as_it_is.covers(extent) {
+            return Err(());
+        }
+        let is_first = self.read_as_it_is.is_empty();
+        self.read_as_it_is.insert(extent);
+        Ok(is_first.then(|| self.name.clone()))
     }
 
     /// Returns the name at the sink.
@@ -74,7 +88,8 @@ impl AnnouncedFile {
     /// Returns the piece that reads an extent of the file.
     pub fn read_piece(&self, extent: Extent) -> ReadPiece {
         let (offset, length) = (extent.start(), extent.length() as usize);
-        ReadPiece { at: self.path.clone(), identity: self.identity, offset, length }
+        let as_it_is = self.read_as_it_is.covers(extent);
+        ReadPiece { at: self.path.clone(), identity: self.identity, offset, length, as_it_is }
     }
 
     /// Starts sending the file, or some of its extents, in complete blocks. Returns `None` if there
@@ -114,6 +129,11 @@ impl AnnouncedFiles {
     /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns a file.
+    pub fn get_mut(&mut self, number: FileNumber) -> Option<&mut AnnouncedFile> {
+        self.0.get_mut(&number)
     }
 
     /// Returns a file.

@@ -54,6 +54,8 @@ pub struct SourceOptions {
     pub hash: HashKind,
     /// How to split files.
     pub policy: ChunkPolicy,
+    /// Whether files that change while they are read are sent as they were read, and reported.
+    pub active_files: bool,
     /// Maximum read operations in flight.
     pub reads: usize,
     /// Whether the files are on a rotational disk: they are read in the order of their physical

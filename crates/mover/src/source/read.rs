@@ -6,7 +6,7 @@ use super::Source;
 use crate::compression;
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
-use crate::port::{CompressFn, CompressionResult, ContentHash, Digest, Fault, Operation, Ticket};
+use crate::port::{CompressFn, CompressionResult, ContentHash, Digest, Fault, FaultKind, Operation, Ticket};
 use crate::report::reason;
 use crate::wire::{Chunk, ChunkPart, FileHash, FileSent, Frame, Holes, ProblemSubject, Reason, WireError};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Ok(digest) => parts.push(ChunkPart { file, extent, digest }),
                 Err(fault) => {
                     self.bandwidth.refund(extent.length());
-                    faults.push((file, fault));
+                    faults.push((file, extent, fault));
                 }
             }
         }
@@ -92,7 +92,30 @@ impl<B: AsRef<[u8]>> Source<B> {
             let done = self.files.record_sent(file, extent);
             self.send_end_of_file(done);
         }
-        faults.into_iter().for_each(|(file, fault)| self.fail(file, &fault));
+        for (file, extent, fault) in faults {
+            match fault.why == FaultKind::Changed && self.options.active_files {
+                true => self.read_as_it_is(file, extent, &fault),
+                false => self.fail(file, &fault),
+            }
+        }
+    }
+
+    /// Reads a piece of a file that has changed since it was announced. It fails if it is shorter
+    /// now.
+    fn read_as_it_is(&mut self, number: FileNumber, extent: Extent, fault: &Fault) {
+        let Some(file) = self.files.get_mut(number) else { return };
+        match file.read_again(extent) {
+            Ok(Some(name)) => {
+                let text = "changed while it was read: copied as it was read";
+                self.peer.report_problem(ProblemSubject::Name(name), Reason::Changed, text);
+            }
+            Ok(None) => {}
+            Err(()) => return self.fail(number, fault),
+        }
+        let Some(file) = self.files.get(number) else { return };
+        let pieces = vec![file.read_piece(extent)];
+        let operation = Operation::Read { pieces, hash: self.options.hash.function(), pack: None };
+        self.reading.submitted(self.peer.submit(operation), vec![(number, extent)]);
     }
 
     /// Sends parts of files: `length` bytes, or `packed` bytes if they are compressed.

@@ -2,6 +2,7 @@
 
 use super::options::SourceOptions;
 use crate::name::Name;
+use crate::own_files::is_own_file;
 use crate::port::{FileInfo, FileKind, FileStat};
 
 /// How to treat a scanned object.
@@ -21,7 +22,13 @@ impl SourceOptions {
         let is_directory = found.metadata.kind == FileKind::Directory;
         // Sockets are useless without their server.
         if found.metadata.kind == FileKind::Socket {
-            return Selection::Skip;
+            return match self.is_origin(name) {
+                true => Selection::Report("sockets are not copied"),
+                false => Selection::Skip,
+            };
+        }
+        if self.is_origin(name) && name.last().is_some_and(is_own_file) {
+            return Selection::Report("this name is reserved for numaio");
         }
         if self.is_destination(name, &found.metadata) {
             return self.select_destination(name, enter && is_directory);
@@ -48,6 +55,12 @@ impl SourceOptions {
         }
     }
 
+    /// Returns whether the user named an object.
+    fn is_origin(&self, name: &Name) -> bool {
+        // A list of names may be long, and is reported by the sink.
+        !self.listed && self.origins.iter().any(|origin| origin.only.as_ref() == Some(name))
+    }
+
     /// Returns whether an object is the destination, which is not copied into itself.
     fn is_destination(&self, name: &Name, metadata: &FileStat) -> bool {
         self.skip_directory == Some((metadata.volume, metadata.inode)) && !name.is_root()
@@ -56,8 +69,7 @@ impl SourceOptions {
     /// Selects the destination: it is reported if it is a source itself and not excluded, and
     /// silently skipped below a source.
     fn select_destination(&self, name: &Name, is_entered: bool) -> Selection {
-        let is_source = || self.origins.iter().any(|origin| origin.only.as_ref() == Some(name));
-        match is_entered && is_source() && self.filter.includes(name, true) {
+        match is_entered && self.is_origin(name) && self.filter.includes(name, true) {
             true => Selection::Report("the destination cannot be copied into itself"),
             false => Selection::Skip,
         }

@@ -353,8 +353,6 @@ fn read_problem(reader: &mut Reader<'_>) -> Result<Problem, WireError> {
     let side = read_side(reader)?;
     let code = reader.byte("a reason")?;
     let reason = Reason::ALL.iter().copied().find(|reason| reason.code() == code);
-    // A newer numaio may have further reasons.
-    let reason = reason.or_else(|| (code > 0).then_some(Reason::Other));
     let reason = reason.ok_or(WireError::InvalidValue("the code of a reason"))?;
     let about = match reader.byte("a problem")? {
         ABOUT_TRANSFER => ProblemSubject::Transfer,

@@ -50,6 +50,7 @@ pub struct Options {
     pub report_changes: bool,
     pub compress: CompressMode,
     pub eager: bool,
+    pub active_files: bool,
 }
 
 impl Options {
@@ -66,6 +67,7 @@ impl Options {
             report_changes: false,
             compress: CompressMode::None,
             eager: false,
+            active_files: false,
         }
     }
 
@@ -83,6 +85,7 @@ impl Options {
             report_changes: chance.once_in(2),
             compress: [CompressMode::None, CompressMode::Auto, CompressMode::Zstd][chance.below(3) as usize],
             eager: !checksum && chance.once_in(2),
+            active_files: false,
         }
     }
 }
@@ -196,6 +199,7 @@ impl World {
             skip_directory: None,
             hash: options.hash,
             policy,
+            active_files: options.active_files,
             reads: 4,
             by_address: options.by_address,
             limit: None,

@@ -178,6 +178,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         skip_directory: None,
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(),
+        active_files: false,
         reads: 4,
         by_address: true,
         limit: None,

@@ -37,6 +37,7 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         skip_directory: None,
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() },
+        active_files: false,
         reads: 2,
         by_address,
         limit: None,

@@ -3,7 +3,7 @@
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
-use crate::options::{Compress, CopyOptions, DeletionLimits, Fsync};
+use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
@@ -92,6 +92,7 @@ impl TransferRequest {
             rejects_empty: self.options.delete && !self.options.deletion.allow_empty_source,
             skip_directory: None,
             hash: self.options.hash.kind(),
+            active_files: self.options.active_files == ActiveFiles::Copy,
             policy: ChunkPolicy::for_port(),
             reads: site.most_threads().max(2 * site.threads),
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),

@@ -7,9 +7,11 @@ use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::transfer_options::TransferArgs;
+use crate::options::choice;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use numaio_machine::units::parse_size;
 use numaio_transfer::jobs::JobRecorder;
+use numaio_transfer::options::ActiveFiles;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -98,6 +100,12 @@ pub struct CopyArgs {
     /// unchanged. A partial file is newer than the source, so that --update would skip it.
     #[arg(long, conflicts_with = "update")]
     pub inplace: bool,
+    /// Files that change while they are read: fail, or copy what was read
+    ///
+    /// For logs and other files that are always written to. They are reported and lead to status 4;
+    /// the next run copies them again.
+    #[arg(long, value_name = "HOW", default_value = "fail", value_parser = choice::<ActiveFiles>())]
+    pub active_files: ActiveFiles,
     /// Change nothing, and print what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,

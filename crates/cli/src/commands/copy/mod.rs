@@ -108,6 +108,7 @@ impl CopyArgs {
             ignore_times: self.ignore_times,
             delete: self.deletion.deletes(),
             deletion: self.deletion.limits(),
+            active_files: self.active_files,
             in_place: self.inplace,
             dry_run: self.dry_run,
             reports_changes: self.dry_run || self.display.json || common.verbose,

@@ -135,7 +135,7 @@ mod tests {
         /// Returns a piece of the file in its current state.
         fn piece(&self, offset: u64, length: usize) -> ReadPiece {
             let identity = file_stat(&rustix::fs::fstat(self.file()).expect("what it is")).identity();
-            ReadPiece { at: at(), identity, offset, length }
+            ReadPiece { at: at(), identity, offset, length, as_it_is: false }
         }
 
         /// Reads a piece and returns its bytes.
