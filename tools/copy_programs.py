@@ -34,6 +34,7 @@ class Run:
 
     `address` is that of the far side, None for a local copy. `scratch` is a directory for keys and settings.
     `cold`: the source is not in the page cache. `fresh`: the destination is a new file system.
+    `unchanged`: the destination has the files already.
     `contents` is the number of files and bytes of the source.
     """
 
@@ -44,6 +45,7 @@ class Run:
     cold: bool
     fresh: bool
     contents: tuple
+    unchanged: bool = False
 
     def write(self, name, text):
         path = f"{self.scratch}/{name}"
@@ -97,6 +99,8 @@ def local(binaries):
                         lambda run, copy=copy: [*copy, "--hash", "none", f"{run.source}/", f"{run.to}/"]))
     programs.append(Program("cp -a", "-", ["cp"], lambda run: ["cp", "-a", f"{run.source}/.", run.to]))
     programs.append(Program("rsync -a", "-", ["rsync"], lambda run: ["rsync", "-a", f"{run.source}/", f"{run.to}/"]))
+    # With extended attributes and ACLs, as numaio -a.
+    programs.append(Program("rsync -aAX", "-", ["rsync"], lambda run: ["rsync", "-aAX", f"{run.source}/", f"{run.to}/"]))
     return [*programs, FIO]
 
 
