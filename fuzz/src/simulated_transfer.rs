@@ -38,6 +38,8 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
+        one_file_system: false,
+        announce_mount_points: false,
         accounts: Some(LOOKUP),
         xattrs: true,
         devices: true,
@@ -72,6 +74,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
         delete: true,
+        one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(
             &[Origin { root: 0, only: None, enter: true, with_parents: false }],

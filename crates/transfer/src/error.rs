@@ -387,6 +387,14 @@ pub enum TransferError {
         /// Version of this program.
         ours: u32,
     },
+    /// An older numaio would ignore an option.
+    #[error("the numaio on {host} is older and does not know {option}")]
+    UnknownOption {
+        /// The option.
+        option: &'static str,
+        /// Name of the host.
+        host: String,
+    },
     /// A client of a daemon requests another side than it announced.
     #[error("the request is for another side than the hello")]
     OtherSide,

@@ -23,6 +23,7 @@ pub mod jobs;
 pub mod keys;
 pub mod line;
 mod local;
+pub mod negotiated_options;
 pub mod network_options;
 pub mod options;
 pub mod paths;

@@ -85,6 +85,7 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
 fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
     let hint = match error {
         TransferError::RequestTooLong => "run numaio copy there, or copy in parts",
+        TransferError::UnknownOption { .. } => "install this version there, or omit the option",
         TransferError::NotNumaio { host, .. } => {
             return Some(
                 format!(

@@ -46,6 +46,7 @@ fn options() -> SinkOptions {
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: false,
+        one_file_system: false,
         filter: Filter::default(),
         requested: None,
         dry_run: false,

@@ -19,6 +19,7 @@ mod local_trees;
 mod options;
 mod read_order;
 mod rsync_arguments;
+mod selection;
 mod silent_peer;
 mod slow_copy;
 mod sshd;

@@ -101,6 +101,8 @@ pub struct SinkOptions {
     pub sizes: RangeInclusive<u64>,
     /// Remove entries that the source does not have.
     pub delete: bool,
+    /// The source does not send the contents of mount points, which are then not removed.
+    pub one_file_system: bool,
     /// Entries that this filter excludes are not removed.
     pub filter: Filter,
     /// The entries that the user requested; any other entry aborts the transfer. `None` accepts

@@ -84,6 +84,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Ok(())
             }
             Frame::FileHash(sum) => self.hashes.receive(sum),
+            Frame::MountPoint(name) => self.source_names.add_mount_point(&name),
             Frame::Problem(problem) => {
                 self.receive_problem(problem);
                 Ok(())

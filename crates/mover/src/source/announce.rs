@@ -9,12 +9,12 @@ use crate::entry::{Entry, Kind, Object};
 use crate::name::Name;
 use crate::port::{FileInfo, FileKind};
 use crate::report::reason;
-use crate::wire::{ProblemSubject, Reason};
+use crate::wire::{Frame, ProblemSubject, Reason};
 
 impl<B: AsRef<[u8]>> Source<B> {
     /// Announces a scanned entry, unless it is skipped.
     pub(super) fn add_scanned(&mut self, scanned: ScannedEntry) {
-        let ScannedEntry { path, name, enter, found } = scanned;
+        let ScannedEntry { path, name, enter, listed_volume, found } = scanned;
         let found = match found {
             Ok(found) => found,
             Err(fault) => {
@@ -27,10 +27,19 @@ impl<B: AsRef<[u8]>> Source<B> {
             Selection::Report(why) => return self.skip_entry(name, why),
         }
         let is_directory = found.metadata.kind == FileKind::Directory;
+        let is_mount_point = self.options.one_file_system
+            && is_directory
+            && listed_volume.is_some_and(|volume| volume != found.metadata.volume);
+        if is_mount_point && self.options.announce_mount_points {
+            self.peer.send(&Frame::MountPoint(name.clone()));
+        }
+        let enter = enter && !is_mount_point;
         match self.scan.record_name(&name, is_directory) {
             PreviousName::New => {}
             // Directories of several origins are merged.
-            PreviousName::Directory if is_directory && enter => return self.scan.enter(path, name),
+            PreviousName::Directory if is_directory && enter => {
+                return self.scan.enter(path, name, found.metadata.volume);
+            }
             PreviousName::Other if is_directory && enter => {
                 return self
                     .skip_entry(name, "an earlier source has a different kind of file with this name");
@@ -46,7 +55,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return self.send_entry(Entry { name, object });
         }
         if is_directory && enter {
-            self.scan.enter(path.clone(), name.clone());
+            self.scan.enter(path.clone(), name.clone(), found.metadata.volume);
         }
         if let Kind::File(content) = &inode.kind {
             let data = blocks_with_data(content, &found).filter(|_| self.options.holes);

@@ -38,6 +38,10 @@ pub struct SourceOptions {
     pub recursive: bool,
     /// Whether the origins are a list of names: directories among them are copied without contents.
     pub listed: bool,
+    /// Whether mount points below an origin are copied as empty directories.
+    pub one_file_system: bool,
+    /// Whether such directories are announced to the sink, which then keeps their contents.
+    pub announce_mount_points: bool,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to copy device files.

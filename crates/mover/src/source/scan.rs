@@ -22,6 +22,8 @@ pub(super) struct ScannedEntry {
     pub name: Name,
     /// Whether the contents of a directory are included.
     pub enter: bool,
+    /// The file system of the directory that was listed; `None` for an origin.
+    pub listed_volume: Option<u64>,
     /// The object.
     pub found: Result<FileInfo, Fault>,
 }
@@ -30,8 +32,10 @@ pub(super) struct ScannedEntry {
 enum ScanStep {
     /// Look up the entries at which origins start.
     Start(Vec<Origin>),
-    List(FilePath, Name),
-    More(u64, FilePath, Name),
+    /// List a directory, with its file system.
+    List(FilePath, Name, u64),
+    /// Continue a listing.
+    More(u64, FilePath, Name, u64),
 }
 
 /// The depth-first scan of all origins.
@@ -114,7 +118,7 @@ impl Scan {
                 let at = origins.iter().map(Origin::path).collect();
                 Operation::Stat { at, details, links: Vec::new() }
             }
-            ScanStep::List(path, _) => Operation::List { directory: path.clone(), most, details },
+            ScanStep::List(path, ..) => Operation::List { directory: path.clone(), most, details },
             ScanStep::More(listing, ..) => Operation::ListMore { listing: *listing, most, details },
         };
         self.in_flight.insert(peer.submit(operation), step);
@@ -163,23 +167,29 @@ impl Scan {
             let path = origin.path();
             let absent = || Fault::new(crate::port::FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
-            ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
+            let (name, enter) = (origin.only.unwrap_or_else(Name::root), origin.enter);
+            ScannedEntry { path, name, enter, listed_volume: None, found }
         };
         origins.into_iter().zip(found).map(scanned).collect()
     }
 
     /// Handles a listing; returns its entries, or the directory with the fault if it failed.
     pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
-        let (path, name) = match self.in_flight.remove(&ticket) {
-            Some(ScanStep::List(path, name) | ScanStep::More(_, path, name)) => (path, name),
+        let (path, name, volume) = match self.in_flight.remove(&ticket) {
+            Some(ScanStep::List(path, name, volume) | ScanStep::More(_, path, name, volume)) => {
+                (path, name, volume)
+            }
             _ => return Vec::new(),
         };
+        let listed_volume = Some(volume);
         let listing = match listing {
             Ok(listing) => listing,
-            Err(fault) => return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }],
+            Err(fault) => {
+                return vec![ScannedEntry { path, name, enter: false, listed_volume, found: Err(fault) }]
+            }
         };
         if let Some(more) = listing.more {
-            self.stack.push(ScanStep::More(more, path.clone(), name.clone()));
+            self.stack.push(ScanStep::More(more, path.clone(), name.clone(), volume));
         }
         let entries = listing.found.into_iter().filter(|(component, _)| !is_own_file(component));
         entries
@@ -191,21 +201,21 @@ impl Scan {
                 };
                 let path = FilePath::new(path.root, below);
                 match name.join(&component) {
-                    Ok(name) => ScannedEntry { path, name, enter: true, found },
+                    Ok(name) => ScannedEntry { path, name, enter: true, listed_volume, found },
                     Err(error) => {
                         let why = crate::port::FaultKind::NameTooLong;
                         let found = Err(Fault::new(why, error));
-                        ScannedEntry { path, name: name.clone(), enter: false, found }
+                        ScannedEntry { path, name: name.clone(), enter: false, listed_volume, found }
                     }
                 }
             })
             .collect()
     }
 
-    /// Schedules the contents of a directory.
-    pub fn enter(&mut self, path: FilePath, name: Name) {
+    /// Schedules the contents of a directory on the file system `volume`.
+    pub fn enter(&mut self, path: FilePath, name: Name, volume: u64) {
         if self.recursive {
-            self.stack.push(ScanStep::List(path, name));
+            self.stack.push(ScanStep::List(path, name, volume));
         }
     }
 

@@ -50,6 +50,9 @@ pub enum Frame {
     ManifestEntry(ManifestEntry),
     /// A change at the sink; sent by the sink if the user is at the source.
     Change(SinkChange),
+    /// A directory whose contents are not in the transfer because another file system is mounted on
+    /// it; sent by the source before the entry, if the sink deletes.
+    MountPoint(Name),
 }
 
 const CHUNK: u8 = 2;
@@ -62,6 +65,7 @@ const MANIFEST_ENTRY: u8 = 8;
 const CHANGE: u8 = 9;
 const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
+const MOUNT_POINT: u8 = 12;
 
 /// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -161,6 +165,10 @@ impl Frame {
                 put_change(&mut payload, change);
                 CHANGE
             }
+            Self::MountPoint(name) => {
+                put_bytes(&mut payload, name.as_bytes());
+                MOUNT_POINT
+            }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
                 PROBLEM
@@ -200,6 +208,7 @@ impl Frame {
                 }
                 Self::ManifestEntry(ManifestEntry { name, digest: Digest(reader.exactly("a hash")?) })
             }
+            MOUNT_POINT => Self::MountPoint(read_name(&mut reader)?),
             CHANGE => Self::Change(read_change(&mut reader)?),
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(read_end(&mut reader)?),
@@ -222,6 +231,7 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
         FILE_HASH => NUMBER + 32,
         MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
         CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,
+        MOUNT_POINT => NUMBER + MAX_NAME,
         END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),

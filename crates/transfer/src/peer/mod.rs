@@ -130,6 +130,8 @@ pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result
     if theirs != VERSION {
         return Err(TransferError::OtherVersion { theirs, ours: VERSION });
     }
+    let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
+    transfer.intersect_known_options();
     grants.map_or(Ok(()), |grants| grants.apply(&mut request))?;
     Ok(request)
 }

@@ -2,8 +2,10 @@
 
 mod capabilities;
 mod destination;
+mod known_options;
 mod sides;
 mod transfer_request;
 
 pub use capabilities::Capabilities;
+pub use known_options::KnownOptions;
 pub use transfer_request::{TransferRequest, RETRY_VARIABLE, VERSION};

@@ -4,6 +4,7 @@ use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
 use super::rsync_noop::RsyncNoopArgs;
+use super::selection_args::SelectionArgs;
 use super::transfer_options::TransferArgs;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use numaio_machine::units::parse_size;
@@ -44,6 +45,8 @@ pub struct CopyArgs {
     pub rsync_noop: RsyncNoopArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
     /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
     /// standard input
     ///

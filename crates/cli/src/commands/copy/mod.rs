@@ -11,6 +11,7 @@ mod placer;
 mod plans;
 mod rsync_noop;
 mod rsync_unsupported;
+mod selection_args;
 mod transfer_options;
 mod work_sharing;
 
@@ -22,6 +23,7 @@ use crate::options::Common;
 use crate::output as command_output;
 use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
+use numaio_transfer::negotiated_options::NegotiatedOptions;
 use numaio_transfer::options::CopyOptions;
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
@@ -115,7 +117,13 @@ impl CopyArgs {
             io: self.transfer.io,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
+            negotiated: self.negotiated(),
         })
+    }
+
+    /// Returns the options that an older numaio does not know.
+    fn negotiated(&self) -> NegotiatedOptions {
+        NegotiatedOptions { one_file_system: self.selection.one_file_system }
     }
 }
 

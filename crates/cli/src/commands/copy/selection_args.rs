@@ -1,0 +1,14 @@
+//! Options that select what is copied.
+
+use clap::Args;
+
+/// Options that select what is copied.
+#[derive(Debug, Args)]
+pub struct SelectionArgs {
+    /// Do not copy the contents of other file systems below SRC: their mount points become empty
+    /// directories
+    ///
+    /// With --delete, such a directory keeps its contents at the destination.
+    #[arg(long, short = 'x')]
+    pub one_file_system: bool,
+}
