@@ -10,7 +10,8 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -74,6 +75,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
         delete: true,
+        existing: ExistingPolicy::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(

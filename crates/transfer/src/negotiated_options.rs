@@ -10,4 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct NegotiatedOptions {
     /// Copy mount points below a source as empty directories.
     pub one_file_system: bool,
+    /// Skip entries whose names do not exist at the destination.
+    pub existing: bool,
+    /// Skip entries whose names exist at the destination, except directories.
+    pub ignore_existing: bool,
 }

@@ -14,7 +14,8 @@ use numaio_mover::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::Origin;
 use numaio_mover::wire::{
@@ -46,6 +47,7 @@ fn options() -> SinkOptions {
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: false,
+        existing: ExistingPolicy::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

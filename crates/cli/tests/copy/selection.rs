@@ -3,6 +3,7 @@
 use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Writes an ssh that runs the command here, and returns its path.
@@ -82,4 +83,105 @@ fn refuses_an_option_that_an_older_peer_would_ignore() {
     // Without --delete, only the source needs to know it.
     copy(&["-x", "src/", "host:to"]).ok();
     assert!(home.0.join("back/f").exists() && home.0.join("to/f").exists());
+}
+
+/// Lists the entries below a directory, with the contents of files and the targets of links.
+fn contents(root: &Path) -> Vec<String> {
+    fn add(root: &Path, folder: &str, lines: &mut Vec<String>) {
+        for entry in fs::read_dir(root.join(folder)).expect("a folder").map(|entry| entry.expect("an entry"))
+        {
+            let name = format!("{folder}{}", entry.file_name().to_string_lossy());
+            let kind = entry.file_type().expect("a type");
+            if kind.is_dir() {
+                lines.push(format!("{name}/"));
+                add(root, &format!("{name}/"), lines);
+            } else if kind.is_symlink() {
+                lines.push(format!("{name} -> {}", fs::read_link(entry.path()).expect("a link").display()));
+            } else {
+                lines.push(format!("{name}: {}", fs::read_to_string(entry.path()).expect("a file")));
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    add(root, "", &mut lines);
+    lines.sort_unstable();
+    lines
+}
+
+/// Copies `src/` to a copy of `dst` by rsync, numaio, and numaio by ssh, and checks that all have
+/// the same result.
+fn same_as_rsync(home: &Home, args: &[&str], expected: &[&str]) {
+    let ssh = local_ssh(home);
+    for (to, program) in [("rsync", "rsync"), ("local", "numaio"), ("remote", "numaio"), ("back", "numaio")] {
+        CommandOutput::of(home.command("cp", &["-a", "dst", to]).limited_output().expect("cp")).ok();
+        let remote = ["--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
+        let mut command = match to {
+            "rsync" => home.command(program, &[args, &["src/", to]].concat()),
+            "remote" => home.numaio(&[&["copy"], args, &remote, &["src/", "host:remote"]].concat()),
+            "back" => home.numaio(&[&["copy"], args, &remote, &["host:src/", to]].concat()),
+            _ => home.numaio(&[&["copy"], args, &["src/", to]].concat()),
+        };
+        match command.env("NUMAIO_SSH", &ssh).limited_output() {
+            Ok(output) => drop(CommandOutput::of(output).ok()),
+            Err(_) => skipped("no rsync to compare with"),
+        }
+        if to != "rsync" || home.0.join("/usr/bin/rsync").exists() {
+            assert_eq!(contents(&home.0.join(to)), expected, "{to} {args:?}");
+        }
+        fs::remove_dir_all(home.0.join(to)).expect("removed");
+    }
+}
+
+#[test]
+fn existing_and_ignore_existing_select_as_rsync_does() {
+    let home = Home::new();
+    for folder in ["src/both/new", "src/only/deep", "dst/both", "dst/extra"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    let files = ["src/both/f", "src/both/g", "src/both/new/h", "src/only/deep/i", "src/j"];
+    files.iter().for_each(|name| drop(home.file(name, "new content")));
+    ["dst/both/f", "dst/extra/k", "dst/j"].iter().for_each(|name| drop(home.file(name, "old")));
+    std::os::unix::fs::symlink("target", home.0.join("src/both/link")).expect("a link");
+    fs::hard_link(home.0.join("src/j"), home.0.join("src/both/second")).expect("a link");
+    let existing = ["both/", "both/f: new content", "extra/", "extra/k: old", "j: new content"];
+    same_as_rsync(&home, &["-rlH", "--existing"], &existing);
+    same_as_rsync(&home, &["-rlHc", "--existing"], &existing);
+    let deleted = [&existing[..2], &existing[4..]].concat();
+    same_as_rsync(&home, &["-rlH", "--existing", "--delete"], &deleted);
+    let unchanged = ["both/", "both/f: old", "extra/", "extra/k: old", "j: old"];
+    same_as_rsync(&home, &["-rlH", "--existing", "--ignore-existing"], &unchanged);
+    fs::remove_file(home.0.join("src/both/second")).expect("removed");
+    let ignored = [
+        "both/",
+        "both/f: old",
+        "both/g: new content",
+        "both/link -> target",
+        "both/new/",
+        "both/new/h: new content",
+        "extra/",
+        "extra/k: old",
+        "j: old",
+        "only/",
+        "only/deep/",
+        "only/deep/i: new content",
+    ];
+    same_as_rsync(&home, &["-rl", "--ignore-existing"], &ignored);
+    // Nothing exists there, so that not even the destination is created.
+    home.run(&["copy", "-r", "--existing", "--fsync", "end", "src/", "none"]).ok();
+    assert!(!home.0.join("none").exists());
+}
+
+#[test]
+fn hard_links_to_skipped_files_are_not_created() {
+    let home = Home::new();
+    ["src", "dst"].iter().for_each(|folder| fs::create_dir(home.0.join(folder)).expect("a folder"));
+    home.file("src/a", "new content");
+    fs::hard_link(home.0.join("src/a"), home.0.join("src/b")).expect("a link");
+    home.file("dst/a", "old");
+    let refused = ["b: not linked: 'a' was skipped"];
+    home.run(&["copy", "-r", "--ignore-existing", "src/", "dst"]).failed(3, &refused);
+    assert_eq!(fs::read_to_string(home.0.join("dst/a")).expect("a file"), "old");
+    fs::rename(home.0.join("dst/a"), home.0.join("dst/b")).expect("renamed");
+    home.run(&["copy", "-r", "--existing", "src/", "dst"]).failed(3, &refused);
+    assert_eq!(fs::read_to_string(home.0.join("dst/b")).expect("a file"), "old");
 }

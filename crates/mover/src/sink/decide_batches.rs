@@ -74,6 +74,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Err(fault) => return self.fail(number, &name, &fault),
         };
         let found = found.as_ref();
+        if self.options.existing.skips(inode.kind == Kind::Directory, found) {
+            return self.skip_by_policy((number, &name), &inode, found);
+        }
         if inode.kind == Kind::Directory {
             return self.plan_directory((number, name), inode, found, plan);
         }
@@ -124,6 +127,27 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let size = if let Kind::File(content) = kind { content.size() } else { 0 };
         self.changes.record_unchanged(size, &mut self.peer);
         self.hashes.add_found_to_manifest(name, found, &self.options);
+    }
+
+    /// Skips an entry because of [`ExistingPolicy`](super::ExistingPolicy).
+    fn skip_by_policy(
+        &mut self,
+        (number, name): (FileNumber, &Name),
+        inode: &Inode,
+        found: Option<&FileInfo>,
+    ) {
+        // Its contents are skipped, too: they do not exist, or would be inside of another object.
+        if inode.kind == Kind::Directory {
+            self.source_names.add(name);
+            self.results.add_skipped(name);
+            return self.changes.record_unchanged(0, &mut self.peer);
+        }
+        self.source_names.add(name);
+        let equal = self.hashes.take_result(number).unwrap_or(false);
+        if !found.is_some_and(|found| self.options.is_same(inode, found, equal)) {
+            self.results.add_skipped(name);
+        }
+        self.keep_unchanged(name, &inode.kind, false, found);
     }
 
     fn plan_directory(

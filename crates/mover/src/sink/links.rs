@@ -124,6 +124,11 @@ fn obstacle(
     results: &FileResults,
     options: &SinkOptions,
 ) -> Option<LinkDecision> {
+    if let Ok(found) = at {
+        if options.existing.skips(false, found.as_ref()) {
+            return Some(LinkDecision::Unchanged);
+        }
+    }
     let would_be_replaced = results.would_be_replaced(to);
     if results.is_size_excluded(to) || is_same_file(at, first) && !would_be_replaced {
         return Some(LinkDecision::Unchanged);
@@ -136,6 +141,9 @@ fn obstacle(
     // The mtime of a file that would be replaced is not known here.
     if options.update && !would_be_replaced && is_newer(at, first) {
         return Some(LinkDecision::Unchanged);
+    }
+    if results.is_skipped(to) {
+        return Some(LinkDecision::Refuse("was skipped"));
     }
     results.is_newer(to).then_some(LinkDecision::Refuse("is newer here"))
 }

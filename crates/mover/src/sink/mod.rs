@@ -13,6 +13,7 @@ mod decide_batches;
 mod directories;
 mod early_frames;
 mod ending;
+mod existing_policy;
 mod file_results;
 mod finalize;
 mod hashes;
@@ -34,6 +35,7 @@ mod resume_log;
 mod source_names;
 
 pub use crate::own_files::JOURNAL;
+pub use existing_policy::ExistingPolicy;
 pub use options::{PreserveOptions, ProtectedPaths, SinkOptions, SyncMode, WriterIdentity};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;

@@ -1,5 +1,6 @@
 //! The options of a sink.
 
+use super::existing_policy::ExistingPolicy;
 use super::requested::RequestedEntries;
 use crate::accounts::AccountLookup;
 use crate::filter::Filter;
@@ -87,6 +88,8 @@ pub struct SinkOptions {
     pub writer: WriterIdentity,
     /// Whether device files may be created.
     pub devices: bool,
+    /// Which entries are skipped because of existing objects.
+    pub existing: ExistingPolicy,
     /// Skip files that are newer at the sink.
     pub update: bool,
     /// Transfer files even if size and mtime are equal.

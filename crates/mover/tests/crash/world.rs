@@ -11,7 +11,8 @@ use numaio_mover::port::{
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::simulator::{Chance, Disk, Inode};
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
@@ -218,6 +219,7 @@ impl World {
             accounts: None,
             sizes: 0..=u64::MAX,
             delete: options.delete,
+            existing: ExistingPolicy::default(),
             one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

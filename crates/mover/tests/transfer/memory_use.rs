@@ -14,7 +14,8 @@ use numaio_mover::port::{
     OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -198,6 +199,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: case.delete,
+        existing: ExistingPolicy::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

@@ -9,7 +9,8 @@ use numaio_mover::port::{
     Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -73,6 +74,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         accounts: None,
         sizes: 0..=u64::MAX,
         delete: false,
+        existing: ExistingPolicy::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),

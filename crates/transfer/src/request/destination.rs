@@ -24,7 +24,8 @@ const ATTEMPT_BYTES: usize = SERIES.end;
 /// The destination of a transfer.
 #[derive(Default)]
 pub(super) struct Destination {
-    /// Root directory of the sink; `None` if it does not exist and a dry run does not create it.
+    /// Root directory of the sink; `None` if it does not exist and is not created: in a dry run, or
+    /// if only existing entries are updated.
     pub root: Option<PathBuf>,
     /// Name of a single file in it.
     pub alias: Option<Name>,
@@ -63,7 +64,7 @@ impl TransferRequest {
             return Err(TransferError::NotADirectory { path: bare });
         }
         self.check_parent_exists(&path)?;
-        if self.options.dry_run {
+        if self.options.dry_run || self.options.negotiated.existing {
             return Ok(Destination::default());
         }
         self.base.make_directory(&path).map_err(|error| TransferError::File { path: path.clone(), error })?;
@@ -146,8 +147,10 @@ impl TransferRequest {
     /// Inspects a local destination: whether it is new, so that the source can send all data
     /// eagerly, and hard links.
     pub fn inspect_destination(&mut self) {
-        let needs_all =
-            !self.options.checksum && !self.options.dry_run && self.options.size_range == (0, u64::MAX);
+        let needs_all = !self.options.checksum
+            && !self.options.dry_run
+            && !self.options.negotiated.existing
+            && self.options.size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.capabilities.eager_data =

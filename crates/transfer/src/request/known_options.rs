@@ -15,6 +15,8 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--one-file-system", |options, side| {
         options.negotiated.one_file_system && (side == Side::Source || options.delete)
     }),
+    ("--existing", |options, side| options.negotiated.existing && side == Side::Sink),
+    ("--ignore-existing", |options, side| options.negotiated.ignore_existing && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

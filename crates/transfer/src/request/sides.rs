@@ -12,7 +12,7 @@ use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
@@ -129,6 +129,8 @@ impl TransferRequest {
     ) -> Result<(SideSetup<'a>, SinkOptions), TransferError> {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
+        // Without a destination, nothing exists that could be changed.
+        let dry_run = self.options.dry_run || root.is_none();
         let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
         let root = site.roots.is_super_user();
         let mut transfer = self.transfer;
@@ -146,6 +148,10 @@ impl TransferRequest {
                 for_others: self.is_for_daemon_user,
             },
             devices: self.options.archive && root,
+            existing: ExistingPolicy {
+                only_existing: self.options.negotiated.existing,
+                ignore_existing: self.options.negotiated.ignore_existing,
+            },
             update: self.options.update,
             ignore_times: self.options.ignore_times,
             checksum: self.options.checksum,
@@ -156,11 +162,11 @@ impl TransferRequest {
             one_file_system: self.options.negotiated.one_file_system,
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
-            dry_run: self.options.dry_run,
+            dry_run,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
-            names: site.roots.names(!self.options.dry_run),
+            names: site.roots.names(!dry_run),
             protected: ProtectedPaths::default(),
             destination_created: made,
             alias,

@@ -123,7 +123,11 @@ impl CopyArgs {
 
     /// Returns the options that an older numaio does not know.
     fn negotiated(&self) -> NegotiatedOptions {
-        NegotiatedOptions { one_file_system: self.selection.one_file_system }
+        NegotiatedOptions {
+            one_file_system: self.selection.one_file_system,
+            existing: self.selection.existing,
+            ignore_existing: self.selection.ignore_existing,
+        }
     }
 }
 

@@ -11,4 +11,10 @@ pub struct SelectionArgs {
     /// With --delete, such a directory keeps its contents at the destination.
     #[arg(long, short = 'x')]
     pub one_file_system: bool,
+    /// Skip entries that do not exist at the destination, directories included
+    #[arg(long, alias = "ignore-non-existing")]
+    pub existing: bool,
+    /// Skip entries that exist at the destination, except directories
+    #[arg(long)]
+    pub ignore_existing: bool,
 }
