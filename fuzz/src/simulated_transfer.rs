@@ -39,6 +39,7 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
+        follow_links: false,
         one_file_system: false,
         announce_mount_points: false,
         accounts: Some(LOOKUP),

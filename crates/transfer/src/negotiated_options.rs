@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct NegotiatedOptions {
     /// Copy mount points below a source as empty directories.
     pub one_file_system: bool,
+    /// Copy the targets of symbolic links.
+    pub copy_links: bool,
     /// Skip entries whose names do not exist at the destination.
     pub existing: bool,
     /// Skip entries whose names exist at the destination, except directories.

@@ -1,8 +1,10 @@
 //! Options that select what is copied, compared with rsync.
 
 use crate::support::{skipped, CommandOutput, Home, Limited};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -141,7 +143,7 @@ fn existing_and_ignore_existing_select_as_rsync_does() {
     let files = ["src/both/f", "src/both/g", "src/both/new/h", "src/only/deep/i", "src/j"];
     files.iter().for_each(|name| drop(home.file(name, "new content")));
     ["dst/both/f", "dst/extra/k", "dst/j"].iter().for_each(|name| drop(home.file(name, "old")));
-    std::os::unix::fs::symlink("target", home.0.join("src/both/link")).expect("a link");
+    symlink("target", home.0.join("src/both/link")).expect("a link");
     fs::hard_link(home.0.join("src/j"), home.0.join("src/both/second")).expect("a link");
     let existing = ["both/", "both/f: new content", "extra/", "extra/k: old", "j: new content"];
     same_as_rsync(&home, &["-rlH", "--existing"], &existing);
@@ -184,4 +186,106 @@ fn hard_links_to_skipped_files_are_not_created() {
     fs::rename(home.0.join("dst/a"), home.0.join("dst/b")).expect("renamed");
     home.run(&["copy", "-r", "--existing", "src/", "dst"]).failed(3, &refused);
     assert_eq!(fs::read_to_string(home.0.join("dst/b")).expect("a file"), "old");
+}
+
+#[test]
+fn copied_links_become_their_targets() {
+    let home = Home::new();
+    for folder in ["src/folder/deep", "outside/sub", "dst"] {
+        fs::create_dir_all(home.0.join(folder)).expect("a folder");
+    }
+    home.file("src/folder/deep/f", "f");
+    home.file("outside/sub/g", "g");
+    fs::write(home.0.join("outside/large"), vec![b'x'; 3 << 20]).expect("a file");
+    for (name, target) in [
+        ("file", "folder/deep/f"),
+        ("chain", "file"),
+        ("directory", "folder"),
+        ("relative", "../outside/sub"),
+        ("absolute", &home.path("outside/large")),
+        ("folder/up", "deep/f"),
+    ] {
+        symlink(target, home.0.join("src").join(name)).expect("a link");
+    }
+    let large = format!("absolute: {}", "x".repeat(3 << 20));
+    let expected = [
+        &large,
+        "chain: f",
+        "directory/",
+        "directory/deep/",
+        "directory/deep/f: f",
+        "directory/up: f",
+        "file: f",
+        "folder/",
+        "folder/deep/",
+        "folder/deep/f: f",
+        "folder/up: f",
+        "relative/",
+        "relative/g: g",
+    ];
+    for args in [&["-rL"][..], &["-aL"], &["-rL", "-c"]] {
+        same_as_rsync(&home, args, &expected);
+    }
+    let listed = home.file("list", "directory/up\nchain\nrelative\n");
+    let args = ["-rL", "--files-from", &listed];
+    let copied = ["chain: f", "directory/", "directory/up: f", "relative/", "relative/g: g"];
+    home.run(&[&["copy"], &args[..], &["src/", "listed"]].concat()).ok();
+    assert_eq!(contents(&home.0.join("listed")), copied);
+    // A link as the source.
+    home.run(&["copy", "-L", "src/chain", "one"]).ok();
+    home.run(&["copy", "-rL", "src/directory", "two"]).ok();
+    assert_eq!(fs::read_to_string(home.0.join("one")).expect("a file"), "f");
+    assert!(home.0.join("two/directory/up").is_file() && !home.0.join("one").is_symlink());
+}
+
+#[test]
+fn copied_links_keep_extended_attributes_and_hard_links() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("src")).expect("a folder");
+    home.file("one", "content");
+    fs::hard_link(home.0.join("one"), home.0.join("two")).expect("a link");
+    let set = rustix::fs::setxattr(home.0.join("one"), "user.x", b"value", XattrFlags::empty());
+    symlink("../one", home.0.join("src/a")).expect("a link");
+    symlink("../two", home.0.join("src/b")).expect("a link");
+    home.run(&["copy", "-aL", "src/", "dst"]).ok();
+    let [a, b] = ["dst/a", "dst/b"].map(|name| fs::symlink_metadata(home.0.join(name)).expect("a file"));
+    assert!(a.is_file() && a.ino() == b.ino() && a.nlink() == 2);
+    if set == Err(Errno::NOTSUP) {
+        return skipped("extended attributes: not supported by the file system");
+    }
+    let mut value = [0; 10];
+    assert_eq!(rustix::fs::getxattr(home.0.join("dst/b"), "user.x", &mut value), Ok(5));
+}
+
+#[test]
+fn broken_and_circular_links_fail_alone() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("src/folder/deep")).expect("a folder");
+    home.file("src/f", "f");
+    for (name, target) in [
+        ("dangling", "none"),
+        ("self", "self"),
+        ("ping", "pong"),
+        ("pong", "ping"),
+        ("folder/root", ".."),
+        ("folder/deep/above", "../../folder"),
+        ("through", "f/x"),
+    ] {
+        symlink(target, home.0.join("src").join(name)).expect("a link");
+    }
+    let messages = [
+        "dangling: the target of this symbolic link does not exist",
+        "through: the target of this symbolic link does not exist",
+        "self: this symbolic link is part of a loop",
+        "ping: this symbolic link is part of a loop",
+        "folder/root: this symbolic link leads to a directory that contains it",
+        "folder/deep/above: this symbolic link leads to a directory that contains it",
+    ];
+    home.run(&["copy", "-rL", "src/", "dst"]).failed(3, &messages);
+    assert_eq!(contents(&home.0.join("dst")), ["f: f", "folder/", "folder/deep/"]);
+    home.run(&["copy", "-L", "src/dangling", "to"]).failed(3, &messages[..1]);
+    // The source is reached through a link into itself.
+    let args = ["copy", "-rL", "src/folder/deep/above/", "again"];
+    home.run(&args).failed(3, &["numaio: deep/above: this symbolic link leads to a directory"]);
+    assert_eq!(contents(&home.0.join("again")), ["deep/", "root/", "root/f: f"]);
 }

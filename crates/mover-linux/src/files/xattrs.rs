@@ -3,7 +3,7 @@
 use super::path::ResolvedName;
 use super::xattr_buffer::fill;
 use numaio_mover::port::{is_root_only_xattr, Xattr};
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,14 +23,35 @@ pub fn xattrs_of(place: ResolvedName<'_>, kept: impl Fn(&[u8]) -> bool) -> Resul
         result => result?,
     }
     let mut names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name)).peekable();
-    let (mut found, mut has_hidden_xattrs) = (Vec::new(), false);
     if names.peek().is_none() {
-        return Ok((found, has_hidden_xattrs));
+        return Ok(Default::default());
     }
     let path = place.proc_path()?;
+    values_of(names, |name, buffer| rustix::fs::lgetxattr(&path, name, buffer))
+}
+
+/// Returns extended attributes of an object that may be open without access (`O_PATH`), as
+/// [`xattrs_of`] does.
+pub fn xattrs_of_open(file: &OwnedFd, kept: impl Fn(&[u8]) -> bool) -> Result<(Vec<Xattr>, bool), Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut names = Vec::new();
+    match fill(&mut names, |buffer| rustix::fs::listxattr(&path, buffer)) {
+        Err(Errno::NOTSUP) => return Ok(Default::default()),
+        result => result?,
+    }
+    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty() && kept(name));
+    values_of(names, |name, buffer| rustix::fs::getxattr(&path, name, buffer))
+}
+
+/// Reads the values of extended attributes.
+fn values_of<'a>(
+    names: impl Iterator<Item = &'a [u8]>,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+) -> Result<(Vec<Xattr>, bool), Errno> {
+    let (mut found, mut has_hidden_xattrs) = (Vec::new(), false);
     for name in names {
         let mut value = Vec::new();
-        match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
+        match fill(&mut value, |buffer| get(name, buffer)) {
             Ok(()) => found.push((name.into(), value.into_boxed_slice())),
             // It was removed meanwhile.
             Err(Errno::NODATA) => {}

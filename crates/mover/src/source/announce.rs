@@ -14,7 +14,7 @@ use crate::wire::{Frame, ProblemSubject, Reason};
 impl<B: AsRef<[u8]>> Source<B> {
     /// Announces a scanned entry, unless it is skipped.
     pub(super) fn add_scanned(&mut self, scanned: ScannedEntry) {
-        let ScannedEntry { path, name, enter, listed_volume, found } = scanned;
+        let ScannedEntry { path, name, enter, listed_in, found } = scanned;
         let found = match found {
             Ok(found) => found,
             Err(fault) => {
@@ -29,7 +29,14 @@ impl<B: AsRef<[u8]>> Source<B> {
         let is_directory = found.metadata.kind == FileKind::Directory;
         let is_mount_point = self.options.one_file_system
             && is_directory
-            && listed_volume.is_some_and(|volume| volume != found.metadata.volume);
+            && listed_in.as_ref().is_some_and(|above| above.volume != found.metadata.volume);
+        let is_loop = self.options.follow_links
+            && is_directory
+            && listed_in.as_ref().is_some_and(|above| above.is_or_is_within(&found.metadata));
+        if is_loop {
+            let text = "this symbolic link leads to a directory that contains it";
+            return self.peer.report_problem(ProblemSubject::Name(name), Reason::Link, text);
+        }
         if is_mount_point && self.options.announce_mount_points {
             self.peer.send(&Frame::MountPoint(name.clone()));
         }
@@ -38,7 +45,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             PreviousName::New => {}
             // Directories of several origins are merged.
             PreviousName::Directory if is_directory && enter => {
-                return self.scan.enter(path, name, found.metadata.volume);
+                return self.scan.enter(path, name, &found.metadata, listed_in);
             }
             PreviousName::Other if is_directory && enter => {
                 return self
@@ -55,7 +62,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return self.send_entry(Entry { name, object });
         }
         if is_directory && enter {
-            self.scan.enter(path.clone(), name.clone(), found.metadata.volume);
+            self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
         }
         if let Kind::File(content) = &inode.kind {
             let data = blocks_with_data(content, &found).filter(|_| self.options.holes);

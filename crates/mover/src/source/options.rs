@@ -42,6 +42,8 @@ pub struct SourceOptions {
     pub one_file_system: bool,
     /// Whether such directories are announced to the sink, which then keeps their contents.
     pub announce_mount_points: bool,
+    /// Whether the port follows symbolic links, so that directories may contain themselves.
+    pub follow_links: bool,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to copy device files.

@@ -188,6 +188,7 @@ impl World {
             origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
             recursive: true,
             listed: false,
+            follow_links: false,
             one_file_system: false,
             announce_mount_points: false,
             accounts: None,

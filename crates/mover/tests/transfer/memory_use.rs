@@ -168,6 +168,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
             .collect(),
         recursive: true,
         listed: false,
+        follow_links: false,
         one_file_system: false,
         announce_mount_points: false,
         accounts: None,

@@ -29,6 +29,7 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
+        follow_links: false,
         one_file_system: false,
         announce_mount_points: false,
         accounts: None,

@@ -3,8 +3,8 @@
 use super::known_options::KnownOptions;
 use serde::{Deserialize, Serialize};
 
-/// What the sink accepts, and the options that the peer knows. An older numaio omits the fields that
-/// it does not know.
+/// What the sink accepts, and the options that the peer knows. An older numaio omits the fields
+/// that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {

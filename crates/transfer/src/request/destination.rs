@@ -83,7 +83,11 @@ impl TransferRequest {
 
     /// Whether the only source is a single file, or is missing and might be one.
     pub fn is_one_file(&self) -> bool {
-        self.may_be_one_file() && self.from.iter().all(|path| self.base.is_not_directory(&path_of(path)))
+        let is_directory = |path: &Path| match self.options.negotiated.copy_links {
+            true => self.base.is_directory(path),
+            false => !self.base.is_not_directory(path),
+        };
+        self.may_be_one_file() && !self.from.iter().any(|path| is_directory(&path_of(path)))
     }
 
     /// Whether the request allows a single file as source.

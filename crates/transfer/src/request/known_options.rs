@@ -17,6 +17,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     }),
     ("--existing", |options, side| options.negotiated.existing && side == Side::Sink),
     ("--ignore-existing", |options, side| options.negotiated.ignore_existing && side == Side::Sink),
+    ("--copy-links", |options, side| options.negotiated.copy_links && side == Side::Source),
 ];
 
 /// A set of negotiated options, one bit each.

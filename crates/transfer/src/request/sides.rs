@@ -80,12 +80,16 @@ impl TransferRequest {
     ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
-        let site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        if self.options.negotiated.copy_links {
+            site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
+        }
         let options = SourceOptions {
             origins,
             recursive: self.options.recursive,
             listed: self.options.file_list.is_some(),
             one_file_system: self.options.negotiated.one_file_system,
+            follow_links: self.options.negotiated.copy_links,
             announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),

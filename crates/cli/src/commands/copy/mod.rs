@@ -125,6 +125,7 @@ impl CopyArgs {
     fn negotiated(&self) -> NegotiatedOptions {
         NegotiatedOptions {
             one_file_system: self.selection.one_file_system,
+            copy_links: self.selection.copy_links,
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

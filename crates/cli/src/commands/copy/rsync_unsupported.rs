@@ -12,8 +12,6 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["--password-file="], "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key"),
     (
         &[
-            "-L",
-            "--copy-links",
             "--copy-unsafe-links",
             "--safe-links",
             "-k",
@@ -21,7 +19,7 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
             "-K",
             "--keep-dirlinks",
         ],
-        "links are copied as links and never followed",
+        "links are copied as links; --copy-links (-L) copies what they lead to",
     ),
     (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
     (&["-b", "--backup", "--backup-dir=", "--suffix="], "replaced files are lost; copy them elsewhere first"),

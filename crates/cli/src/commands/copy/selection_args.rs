@@ -11,6 +11,12 @@ pub struct SelectionArgs {
     /// With --delete, such a directory keeps its contents at the destination.
     #[arg(long, short = 'x')]
     pub one_file_system: bool,
+    /// Copy the files and directories to which symbolic links lead, instead of the links
+    ///
+    /// A link that leads nowhere, or to a directory that contains it, fails. A daemon follows links
+    /// within its root only.
+    #[arg(long, short = 'L')]
+    pub copy_links: bool,
     /// Skip entries that do not exist at the destination, directories included
     #[arg(long, alias = "ignore-non-existing")]
     pub existing: bool,

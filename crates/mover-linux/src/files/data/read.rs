@@ -95,7 +95,13 @@ fn read_cached(file: &OwnedFd, piece: &ReadPiece, target: &mut [u8]) -> Result<(
 
 /// Opens a regular file for reading.
 pub fn open(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
-    match resolver.resolve(at)?.open(OFlags::RDONLY, Mode::empty()) {
+    let followed = resolver.followed();
+    let place = resolver.resolve(at)?;
+    let opened = match (place.open(OFlags::RDONLY, Mode::empty()), followed) {
+        (Err(Errno::LOOP), Some(scope)) => scope.open_file(place),
+        (opened, _) => opened,
+    };
+    match opened {
         // A link or device has replaced the file.
         Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
         file => file.map_err(fault("open for reading")),

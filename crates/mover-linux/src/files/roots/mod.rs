@@ -8,6 +8,7 @@ pub(super) use open_listings::OpenListing;
 
 use super::filesystem::is_in_memory;
 use super::flush::volume_without_close_errors;
+use super::path::LinkScope;
 use super::proc::path_of_fd;
 use in_place::InPlace;
 use numaio_mover::port::FilePath;
@@ -39,6 +40,8 @@ pub struct Roots {
     pub(super) owner: Mutex<Option<(u64, u32)>>,
     /// Mode bits that new files of this process lack (umask(2)).
     pub(super) umask: u32,
+    /// Where symbolic links may lead; `None` if none are followed.
+    pub(super) followed: Option<LinkScope>,
 }
 
 /// The open and locked journal.
@@ -64,6 +67,7 @@ impl Roots {
             user: numaio_linux::process::user(),
             owner: Mutex::default(),
             umask: umask(),
+            followed: None,
         }
     }
 
