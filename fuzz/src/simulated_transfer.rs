@@ -7,11 +7,12 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
-    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -40,6 +41,7 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         recursive: true,
         listed: false,
         follow_links: false,
+        mode_changes: ModeChanges::default(),
         one_file_system: false,
         announce_mount_points: false,
         accounts: Some(LOOKUP),
@@ -77,6 +79,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         sizes: 0..=u64::MAX,
         delete: true,
         existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(

@@ -387,6 +387,28 @@ pub enum TransferError {
         /// Version of this program.
         ours: u32,
     },
+    /// Changes of modes are invalid.
+    #[error("invalid value for --chmod: {why}")]
+    InvalidModes {
+        /// Expected syntax.
+        why: String,
+    },
+    /// The destination does not know a user or group.
+    #[error("the destination has no {kind} '{name}'")]
+    UnknownAccount {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Name or ID.
+        name: String,
+    },
+    /// The process at the destination cannot set an owner.
+    #[error("cannot set the {kind} '{name}': numaio does not run as root at the destination")]
+    OwnerNotPermitted {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Name or ID.
+        name: String,
+    },
     /// An older numaio would ignore an option.
     #[error("the numaio on {host} is older and does not know {option}")]
     UnknownOption {

@@ -12,8 +12,30 @@ pub struct NegotiatedOptions {
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
     pub copy_links: bool,
+    /// Changes of modes.
+    pub chmod: Option<Chmod>,
+    /// Owners of all entries.
+    pub chown: Option<Chown>,
     /// Skip entries whose names do not exist at the destination.
     pub existing: bool,
     /// Skip entries whose names exist at the destination, except directories.
     pub ignore_existing: bool,
+}
+
+/// Changes of modes, as the user typed them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chmod {
+    /// The changes, in the syntax of [`ModeChanges`](numaio_mover::mode_changes::ModeChanges).
+    pub changes: String,
+    /// The umask of the user, which limits changes without a class.
+    pub umask: u32,
+}
+
+/// Owners of all entries: names or IDs at the destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chown {
+    /// The owning user; `None` for that of the source.
+    pub user: Option<String>,
+    /// The owning group; `None` for that of the source.
+    pub group: Option<String>,
 }

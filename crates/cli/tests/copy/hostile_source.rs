@@ -14,8 +14,8 @@ use numaio_mover::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
-    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::Origin;
 use numaio_mover::wire::{
@@ -48,6 +48,7 @@ fn options() -> SinkOptions {
         sizes: 0..=u64::MAX,
         delete: false,
         existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

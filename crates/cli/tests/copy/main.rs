@@ -1,5 +1,6 @@
 //! `numaio copy` and `numaio jobs`, run as a user runs them.
 
+mod attributes;
 mod coarse_times;
 mod compression;
 mod concurrent;

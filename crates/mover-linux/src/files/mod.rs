@@ -46,5 +46,5 @@ pub(crate) use data::{Block, Request, Started};
 pub(crate) use fault::no_buffer;
 pub use flush::flush;
 pub use proc::{has_proc, is_process_private};
-pub use roots::Roots;
+pub use roots::{umask, Roots};
 pub use temporary_file::temporary_name;

@@ -169,6 +169,7 @@ impl Batches {
             if let Object::New(inode) = &mut entry.object {
                 self.accounts.map_owner(Account::User, &mut inode.user);
                 self.accounts.map_owner(Account::Group, &mut inode.group);
+                options.owner.apply(inode);
                 match options.acls {
                     true => acl::decode_names(&mut inode.xattrs, &mut self.accounts)?,
                     false => acl::reject_wire_only(&inode.xattrs)?,

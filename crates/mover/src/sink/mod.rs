@@ -16,6 +16,7 @@ mod ending;
 mod existing_policy;
 mod file_results;
 mod finalize;
+mod fixed_owner;
 mod hashes;
 mod incoming;
 mod incoming_file;
@@ -36,6 +37,7 @@ mod source_names;
 
 pub use crate::own_files::JOURNAL;
 pub use existing_policy::ExistingPolicy;
+pub use fixed_owner::FixedOwner;
 pub use options::{PreserveOptions, ProtectedPaths, SinkOptions, SyncMode, WriterIdentity};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;

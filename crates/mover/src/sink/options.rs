@@ -1,6 +1,7 @@
 //! The options of a sink.
 
 use super::existing_policy::ExistingPolicy;
+use super::fixed_owner::FixedOwner;
 use super::requested::RequestedEntries;
 use crate::accounts::AccountLookup;
 use crate::filter::Filter;
@@ -100,6 +101,8 @@ pub struct SinkOptions {
     pub manifest: bool,
     /// Maps user and group names; `None` keeps numeric IDs.
     pub accounts: Option<AccountLookup>,
+    /// Owners that all entries get. They must be among the attributes to preserve.
+    pub owner: FixedOwner,
     /// Range of sizes of the regular files to copy, in bytes; others are left unchanged.
     pub sizes: RangeInclusive<u64>,
     /// Remove entries that the source does not have.

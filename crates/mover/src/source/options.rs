@@ -5,6 +5,7 @@ use crate::chunk::ChunkPolicy;
 use crate::compression::CompressMode;
 use crate::filter::Filter;
 use crate::hash::HashKind;
+use crate::mode_changes::ModeChanges;
 use crate::name::Name;
 use crate::port::FilePath;
 use crate::wire::TransferId;
@@ -44,6 +45,8 @@ pub struct SourceOptions {
     pub announce_mount_points: bool,
     /// Whether the port follows symbolic links, so that directories may contain themselves.
     pub follow_links: bool,
+    /// Changes of the modes that are sent.
+    pub mode_changes: ModeChanges,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to copy device files.

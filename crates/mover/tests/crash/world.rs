@@ -5,14 +5,15 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
     Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
 };
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::simulator::{Chance, Disk, Inode};
 use numaio_mover::sink::{
-    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
@@ -189,6 +190,7 @@ impl World {
             recursive: true,
             listed: false,
             follow_links: false,
+            mode_changes: ModeChanges::default(),
             one_file_system: false,
             announce_mount_points: false,
             accounts: None,
@@ -221,6 +223,7 @@ impl World {
             sizes: 0..=u64::MAX,
             delete: options.delete,
             existing: ExistingPolicy::default(),
+            owner: FixedOwner::default(),
             one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

@@ -9,13 +9,14 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
     ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, ListedEntry, Listing, NameMatching,
     OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    ExistingPolicy, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -169,6 +170,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         recursive: true,
         listed: false,
         follow_links: false,
+        mode_changes: ModeChanges::default(),
         one_file_system: false,
         announce_mount_points: false,
         accounts: None,
@@ -201,6 +203,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         sizes: 0..=u64::MAX,
         delete: case.delete,
         existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

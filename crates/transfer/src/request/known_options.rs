@@ -18,6 +18,8 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--existing", |options, side| options.negotiated.existing && side == Side::Sink),
     ("--ignore-existing", |options, side| options.negotiated.ignore_existing && side == Side::Sink),
     ("--copy-links", |options, side| options.negotiated.copy_links && side == Side::Source),
+    ("--chmod", |options, side| options.negotiated.chmod.is_some() && side == Side::Source),
+    ("--chown", |options, side| options.negotiated.chown.is_some() && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

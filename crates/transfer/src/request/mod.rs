@@ -3,6 +3,7 @@
 mod capabilities;
 mod destination;
 mod known_options;
+mod owners;
 mod sides;
 mod transfer_request;
 

@@ -90,6 +90,7 @@ impl TransferRequest {
             listed: self.options.file_list.is_some(),
             one_file_system: self.options.negotiated.one_file_system,
             follow_links: self.options.negotiated.copy_links,
+            mode_changes: self.mode_changes()?,
             announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),
@@ -137,13 +138,14 @@ impl TransferRequest {
         let dry_run = self.options.dry_run || root.is_none();
         let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
         let root = site.roots.is_super_user();
+        let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
         let options = SinkOptions {
             preserve: PreserveOptions {
                 modes: self.options.archive && site.roots.has_modes(),
-                users: self.options.archive && root,
-                groups: self.options.archive,
+                users: root && (self.options.archive || owner.user.is_some()),
+                groups: self.options.archive || owner.group.is_some(),
                 xattrs: self.options.archive,
             },
             writer: WriterIdentity {
@@ -161,6 +163,7 @@ impl TransferRequest {
             checksum: self.options.checksum,
             manifest: self.options.manifest,
             accounts: self.accounts(),
+            owner,
             sizes: self.options.size_range.0..=self.options.size_range.1,
             delete: self.options.delete,
             one_file_system: self.options.negotiated.one_file_system,

@@ -1,5 +1,6 @@
 //! The options of `numaio copy`.
 
+use super::attribute_args::AttributeArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
@@ -47,6 +48,8 @@ pub struct CopyArgs {
     pub filters: FilterArgs,
     #[command(flatten)]
     pub selection: SelectionArgs,
+    #[command(flatten)]
+    pub attributes: AttributeArgs,
     /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
     /// standard input
     ///

@@ -1,6 +1,7 @@
 //! `numaio copy`: verified transfers of files within and between hosts.
 
 mod args;
+mod attribute_args;
 mod filter_args;
 mod forwarded_options;
 mod input_files;
@@ -126,6 +127,8 @@ impl CopyArgs {
         NegotiatedOptions {
             one_file_system: self.selection.one_file_system,
             copy_links: self.selection.copy_links,
+            chmod: self.attributes.chmod(),
+            chown: self.attributes.chown.clone(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

@@ -62,8 +62,6 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
             "--copy-dest=",
             "--copy-devices",
             "--max-delete=",
-            "--chmod=",
-            "--chown=",
             "--usermap=",
             "--groupmap=",
             "--contimeout=",

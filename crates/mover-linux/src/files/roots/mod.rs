@@ -92,7 +92,7 @@ impl Roots {
 
 /// Returns the umask. The kernel reports it only when setting it, so call this before threads
 /// create files.
-fn umask() -> u32 {
+pub fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()
