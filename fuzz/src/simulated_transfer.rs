@@ -80,6 +80,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         delete: true,
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
+        itemize: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(

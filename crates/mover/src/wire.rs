@@ -12,6 +12,7 @@ mod error;
 mod extents;
 mod file_data;
 mod frame;
+mod itemized;
 mod problem;
 mod results;
 mod store;
@@ -26,6 +27,7 @@ pub use error::{
 };
 pub use file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
 pub use frame::{Frame, StreamHeader, TransferId};
+pub use itemized::{attribute, ItemKind, Itemized};
 pub use problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 pub use results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
 pub use store::EntryStore;

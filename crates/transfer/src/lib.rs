@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
 pub mod endpoint;

@@ -12,6 +12,8 @@ pub struct NegotiatedOptions {
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
     pub copy_links: bool,
+    /// Describe which attributes each change concerns.
+    pub itemize: bool,
     /// Changes of modes.
     pub chmod: Option<Chmod>,
     /// Owners of all entries.

@@ -1,6 +1,7 @@
 //! What a transfer reports while it runs: events, notices and manifest entries, for any number of
 //! readers.
 
+use crate::changed_item::{ChangedItem, EntryStatistics};
 use crate::event::{self, add_totals, job_totals, Change, EndEvent, Event, Progress};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::TransferCore;
@@ -31,6 +32,9 @@ pub trait Observer {
 
     /// Whether changes are of interest; many transfers have millions.
     fn wants_changes(&self) -> bool;
+
+    /// Whether the numbers of entries are of interest.
+    fn wants_entries(&self) -> bool;
 
     /// Whether all readers escape control characters themselves, as JSON does. Otherwise they are
     /// removed from the texts of other hosts.
@@ -133,6 +137,10 @@ pub struct Reporter<'a> {
     began: Instant,
     /// Totals of the earlier attempts.
     earlier: Option<JobTotals>,
+    /// Entries of the source in the last attempt.
+    entries: EntryStatistics,
+    /// Whether the files go to another host.
+    pub sends: bool,
     /// Number of files that failed in this attempt.
     pub failed: u64,
     /// Why the transfer failed.
@@ -142,7 +150,16 @@ pub struct Reporter<'a> {
 impl<'a> Reporter<'a> {
     /// Returns a reporter of a transfer that begins now.
     pub fn new(observer: &'a mut dyn Observer, dry_run: bool) -> Self {
-        Self { observer, dry_run, began: Instant::now(), earlier: None, failed: 0, given_up: None }
+        Self {
+            observer,
+            dry_run,
+            began: Instant::now(),
+            earlier: None,
+            entries: EntryStatistics::default(),
+            sends: false,
+            failed: 0,
+            given_up: None,
+        }
     }
 
     /// Begins an attempt after earlier ones with these totals.
@@ -161,14 +178,16 @@ impl<'a> Reporter<'a> {
             reports.into_iter().for_each(|report| self.report(report));
             self.observer.flush();
         }
+        self.entries = core.entry_counts().into();
         self.progress(job_totals(core.totals()), Some(core.progress()));
     }
 
     fn report(&mut self, report: Report) {
         match report {
             Report::Change(_) if !self.observer.wants_changes() => {}
-            Report::Change(SinkChange { name, action, bytes }) => {
-                self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes });
+            Report::Change(SinkChange { name, action, bytes, itemized }) => {
+                let item = itemized.as_deref().map(|item| ChangedItem::new(item, self.sends));
+                self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes, item });
             }
             Report::ManifestEntry(entry) => self.observer.manifest_entry(&entry),
             Report::Problem(problem) => {
@@ -188,6 +207,7 @@ impl<'a> Reporter<'a> {
             Event::Did(change) | Event::Would(change) => self.change(change),
             Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
             Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
+            Event::Entries(entries) => self.entries = entries,
             Event::Placement(_) | Event::End(_) | Event::Other => {}
         }
         self.observer.flush();
@@ -248,12 +268,15 @@ impl<'a> Reporter<'a> {
 
     /// Reports the end.
     pub fn end(self, totals: JobTotals) -> TransferEnd {
-        let Self { observer, began, failed, given_up, .. } = self;
+        let Self { observer, began, entries, failed, given_up, .. } = self;
         if let Some(problem) = &given_up {
             observer.event(&Event::Problem(event::to_job_problem(problem, None)));
         }
         let (done, seconds) = (given_up.is_none(), began.elapsed().as_secs_f64());
         let totals = JobTotals { failed, ..totals };
+        if observer.wants_entries() {
+            observer.event(&Event::Entries(entries));
+        }
         observer.event(&Event::End(EndEvent { done, seconds, totals }));
         observer.flush();
         TransferEnd { failed, given_up }

@@ -98,7 +98,7 @@ fn chown_sets_owners_as_rsync_does() {
     if !numaio_linux::process::is_super_user() {
         return skipped("only root sets owners");
     }
-    for owner in ["1234:2345", "nobody", ":2345", "root:root", "daemon:"] {
+    for owner in ["1234:2345", "sys", ":2345", "root:root", "daemon:"] {
         for kind in ["-a", "-rlt"] {
             same_as_rsync(&home, &[kind, "--chown", owner]);
         }

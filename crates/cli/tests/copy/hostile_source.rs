@@ -49,6 +49,7 @@ fn options() -> SinkOptions {
         delete: false,
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
+        itemize: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

@@ -15,6 +15,7 @@ mod hard_links;
 mod host_to_host;
 mod hostile_source;
 mod image;
+mod itemize;
 mod jobs;
 mod local_trees;
 mod options;

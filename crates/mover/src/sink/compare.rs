@@ -56,7 +56,7 @@ impl SinkOptions {
     }
 
     /// Iterates over the extended attributes that this user may set.
-    fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub(super) fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let is_root = self.writer.user == 0;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_root_only_xattr(name))
     }
@@ -89,12 +89,18 @@ impl SinkOptions {
         // Directories may inherit set-group-ID.
         let compared = if own.for_others { !SET_ID } else { !0 };
         let mode = keep.modes && !is_link && (metadata.mode ^ self.bits(inode)) & compared != 0;
-        let may_group = keep.users || metadata.user == own.user && own.groups.contains(&inode.group.id());
+        let may_group = self.may_set_group(inode, metadata);
         let owners = keep.users && metadata.user != inode.user.id()
             || keep.groups && may_group && metadata.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
         mode || owners || attributes || !self.is_kept(inode, metadata)
+    }
+
+    /// Returns whether the group of an existing object can be set to the source's.
+    pub(super) fn may_set_group(&self, inode: &Inode, metadata: &FileStat) -> bool {
+        let own = &self.writer;
+        self.preserve.users || metadata.user == own.user && own.groups.contains(&inode.group.id())
     }
 
     /// Returns whether an mtime equals the source's, up to the rounding of the file system.

@@ -3,6 +3,7 @@
 use super::batches::{IncomingBatch, LookupResult, UndecidedEntry};
 use super::decide::{check_name, expected_state, Decision};
 use super::incoming_file::{FileTarget, IncomingFile};
+use super::itemize::Update;
 use super::pending_ops::PendingOp;
 use super::plan::{BatchPlan, Prepared};
 use super::Sink;
@@ -95,7 +96,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.discard_leftover(&name);
                 self.hashes.add_found_to_manifest(&name, found, &self.options);
                 let at = FilePath::new(0, name.as_bytes());
-                let op = PendingOp::reported(name, ChangeKind::AttributesSet);
+                let itemized = self.options.itemize(Update::Attributes, &inode, found);
+                let op = PendingOp { itemized, ..PendingOp::reported(name, ChangeKind::AttributesSet) };
                 plan.set_attributes(at, attributes, PendingOp { number: Some(number), ..op });
             }
             Decision::Receive(content, attributes) => {
@@ -106,7 +108,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.discard_leftover(&name);
                 let expected = expected_state((0, attributes.mtime), found);
                 let at = FilePath::new(0, name.as_bytes());
-                let op = PendingOp::reported(name, ChangeKind::Created);
+                let itemized = self.options.itemize(Update::Create, &inode, found);
+                let op = PendingOp { itemized, ..PendingOp::reported(name, ChangeKind::Created) };
                 let op = PendingOp { number: Some(number), expected, replaces: true, ..op };
                 plan.create(NewObject { at, object, attributes }, op);
             }
@@ -208,7 +211,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             false => (self.resume_log.partial(&name), self.resume_log.key(&name, inode, &content)),
         };
         let expected = expected_state((content.size(), attributes.mtime), found);
-        FileTarget { name, content, at, in_place, attributes, key, expected }
+        let itemized = self.options.itemize(Update::Transfer, inode, found);
+        FileTarget { name, content, at, in_place, attributes, key, expected, itemized }
     }
 
     /// Plans a file that needs no data: an empty one, or any in a dry run.
@@ -227,6 +231,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             is_file: true,
             replaces: !target.in_place,
             expected: target.expected,
+            itemized: target.itemized,
             ..PendingOp::reported(target.name, ChangeKind::Copied)
         };
         plan.write_empty(FileWrite { settle, ..FileWrite::new(target.at, begin) }, op);

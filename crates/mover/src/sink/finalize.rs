@@ -122,7 +122,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     pub(super) fn directory_listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) {
         let port = (&mut self.peer, &mut self.pending_ops);
         let extra = self.removal.listed(ticket, listing, &self.source_names, &self.options, port);
-        self.remove_reported(extra);
+        self.remove_files_reported(extra);
     }
 
     /// Sets the attributes of some directories.

@@ -7,7 +7,9 @@ use super::pending_ops::PendingOp;
 use crate::drive::PeerState;
 use crate::entry::{Entry, Object};
 use crate::name::Name;
-use crate::port::{Attributes, Details, FileKind, FilePath, NewObject, Object as Made, Operation, Ticket};
+use crate::port::{
+    Attributes, Details, FileKind, FilePath, FileStat, NewObject, Object as Made, Operation, Ticket,
+};
 use crate::wire::ChangeKind;
 use crate::wire::EntryStore;
 use std::collections::HashSet;
@@ -112,7 +114,8 @@ impl HardLinks {
             attributes: Attributes::default(),
         };
         let op = PendingOp::reported(name.clone(), ChangeKind::Created);
-        LinkDecision::Create(making, PendingOp { is_file: is_file(first), ..op })
+        let itemized = options.itemize_link(to, metadata(at), metadata(first));
+        LinkDecision::Create(making, PendingOp { is_file: is_file(first), itemized, ..op })
     }
 }
 
@@ -154,6 +157,10 @@ fn is_directory(found: &LookupResult) -> bool {
 
 fn is_file(found: &LookupResult) -> bool {
     matches!(found, Ok(Some(found)) if found.metadata.kind == FileKind::File)
+}
+
+fn metadata(found: &LookupResult) -> Option<&FileStat> {
+    found.as_ref().ok()?.as_ref().map(|found| &found.metadata)
 }
 
 /// Returns whether both objects exist and are the same file.

@@ -20,6 +20,7 @@ mod fixed_owner;
 mod hashes;
 mod incoming;
 mod incoming_file;
+mod itemize;
 mod journal_opening;
 mod links;
 mod new_directories;
@@ -44,7 +45,7 @@ pub use resume_log::SERIES;
 
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::port::{Event, Fault, FaultKind, OpenedJournal, Outcome, Ticket};
-use crate::report::{Report, Totals, TransferOutcome};
+use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::wire::{Reason, Side};
 use batches::Batches;
 use changes::Changes;
@@ -304,6 +305,10 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
 
     fn totals(&self) -> Totals {
         self.peer.totals
+    }
+
+    fn entry_counts(&self) -> EntryCounts {
+        self.peer.entry_counts
     }
 
     fn progress(&self) -> u64 {

@@ -116,6 +116,8 @@ pub struct SinkOptions {
     pub requested: Option<RequestedEntries>,
     /// Change nothing, and report what would be changed.
     pub dry_run: bool,
+    /// Describe which attributes each change concerns.
+    pub itemize: bool,
     /// Send all changes to the source, where the user is.
     pub report_changes: bool,
     /// Partial files of other transfers that were modified since then are not removed.

@@ -6,7 +6,7 @@ use crate::entry::FileNumber;
 use crate::port::Fault;
 use crate::report::reason;
 use crate::wire::ChangeKind;
-use crate::wire::{Frame, Problem, ProblemSubject, WireError};
+use crate::wire::{Frame, Problem, ProblemSubject, SinkChange, WireError};
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Receives the frames of a packet. Its data belongs to the last one.
@@ -128,7 +128,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 let target = file.into_target();
                 self.resume_log.file_completed(&target.name, &target.at);
                 self.hashes.add_to_manifest(&target.name, &self.options);
-                self.record_change(target.name, ChangeKind::Copied, bytes);
+                let (name, action, itemized) = (target.name, ChangeKind::Copied, target.itemized);
+                self.record_change(SinkChange { name, action, bytes, itemized });
             }
             WriteEffect::Cancelled(fault) => self.abort(reason(fault.why), &fault.text),
             WriteEffect::Failed(name, fault) => self.fail(item.number(), &name, &fault),

@@ -89,7 +89,10 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn send_entry(&mut self, entry: Entry) {
         for _ in 0..2 {
             match self.announcements.push(&entry) {
-                Ok(true) => return self.peer.totals.entries += 1,
+                Ok(true) => {
+                    self.peer.entry_counts.add(&entry.object);
+                    return self.peer.totals.entries += 1;
+                }
                 Ok(false) => self.send_batch(),
                 Err(error) => {
                     self.files.remove(self.announcements.next());

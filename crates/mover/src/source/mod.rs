@@ -29,7 +29,7 @@ use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::FileNumber;
 use crate::hash_queue::HashQueue;
 use crate::port::{Event, Outcome, Ticket};
-use crate::report::{Report, Totals, TransferOutcome};
+use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::wire::{EndTotals, Frame, ProblemSubject, Reason, Side};
 use addresses::AddressLookup;
 use announced_files::AnnouncedFiles;
@@ -222,6 +222,10 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
 
     fn totals(&self) -> Totals {
         self.peer.totals
+    }
+
+    fn entry_counts(&self) -> EntryCounts {
+        self.peer.entry_counts
     }
 
     fn progress(&self) -> u64 {

@@ -6,6 +6,7 @@ use super::data_requests::{DataRequest, DataRequests, NeededData};
 use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION};
 use super::extents::{put_extents, read_extents};
 use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
+use super::itemized::{Itemized, MAX_ITEMIZED};
 use super::problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use super::results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
 use crate::entry::{FileNumber, MAX_EXTENTS};
@@ -66,6 +67,7 @@ const CHANGE: u8 = 9;
 const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
 const MOUNT_POINT: u8 = 12;
+const ITEMIZED_CHANGE: u8 = 13;
 
 /// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -163,7 +165,12 @@ impl Frame {
             }
             Self::Change(change) => {
                 put_change(&mut payload, change);
-                CHANGE
+                change.itemized.iter().for_each(|itemized| itemized.put(&mut payload));
+                if change.itemized.is_some() {
+                    ITEMIZED_CHANGE
+                } else {
+                    CHANGE
+                }
             }
             Self::MountPoint(name) => {
                 put_bytes(&mut payload, name.as_bytes());
@@ -210,6 +217,11 @@ impl Frame {
             }
             MOUNT_POINT => Self::MountPoint(read_name(&mut reader)?),
             CHANGE => Self::Change(read_change(&mut reader)?),
+            ITEMIZED_CHANGE => {
+                let change = read_change(&mut reader)?;
+                let itemized = Some(Box::new(Itemized::read(&mut reader)?));
+                Self::Change(SinkChange { itemized, ..change })
+            }
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(read_end(&mut reader)?),
             kind => return Err(WireError::Kind(kind)),
@@ -231,6 +243,7 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
         FILE_HASH => NUMBER + 32,
         MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
         CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,
+        ITEMIZED_CHANGE => max_payload(CHANGE)? + MAX_ITEMIZED,
         MOUNT_POINT => NUMBER + MAX_NAME,
         END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
@@ -318,7 +331,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<SinkChange, WireError> {
     let action = action.ok_or(WireError::InvalidValue("the kind of a change"))?;
     let name = read_name(reader)?;
     let bytes = if action == ChangeKind::Copied { reader.number("a count of bytes")? } else { 0 };
-    Ok(SinkChange { name, action, bytes })
+    Ok(SinkChange { name, action, bytes, itemized: None })
 }
 
 fn put_end(out: &mut Vec<u8>, end: &EndTotals) {

@@ -224,6 +224,7 @@ impl World {
             delete: options.delete,
             existing: ExistingPolicy::default(),
             owner: FixedOwner::default(),
+            itemize: false,
             one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

@@ -204,6 +204,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         delete: case.delete,
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
+        itemize: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

@@ -79,6 +79,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         delete: false,
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
+        itemize: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),

@@ -20,6 +20,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--copy-links", |options, side| options.negotiated.copy_links && side == Side::Source),
     ("--chmod", |options, side| options.negotiated.chmod.is_some() && side == Side::Source),
     ("--chown", |options, side| options.negotiated.chown.is_some() && side == Side::Sink),
+    ("--itemize-changes", |options, _| options.negotiated.itemize),
 ];
 
 /// A set of negotiated options, one bit each.

@@ -170,6 +170,7 @@ impl TransferRequest {
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
             dry_run,
+            itemize: self.options.negotiated.itemize,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),

@@ -4,6 +4,7 @@ use super::attribute_args::AttributeArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
+use super::report_args::ReportArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
 use super::transfer_options::TransferArgs;
@@ -110,6 +111,8 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub display: DisplayArgs,
+    #[command(flatten)]
+    pub report: ReportArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]

@@ -13,7 +13,8 @@ pub struct AttributeArgs {
     /// new objects get the modes, less the umask.
     #[arg(long, value_name = "CHANGES", value_parser = mode_changes)]
     chmod: Vec<String>,
-    /// Set the owners of all entries, by names or IDs of the destination: USER, USER:GROUP or :GROUP
+    /// Set the owners of all entries, by names or IDs of the destination: USER, USER:GROUP or
+    /// :GROUP
     ///
     /// Other users than root can set their own groups only.
     #[arg(long, value_name = "USER:GROUP", value_parser = owners)]

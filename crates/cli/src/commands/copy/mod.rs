@@ -2,14 +2,17 @@
 
 mod args;
 mod attribute_args;
+mod change_report;
 mod filter_args;
 mod forwarded_options;
 mod input_files;
+mod log_file;
 mod manifest;
 mod net_options;
 mod output;
 mod placer;
 mod plans;
+mod report_args;
 mod rsync_noop;
 mod rsync_unsupported;
 mod selection_args;
@@ -22,6 +25,7 @@ use crate::failure::transfer::job_outcome;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output as command_output;
+use log_file::LogFile;
 use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
 use numaio_transfer::negotiated_options::NegotiatedOptions;
@@ -108,7 +112,7 @@ impl CopyArgs {
             delete: self.delete,
             in_place: self.inplace,
             dry_run: self.dry_run,
-            reports_changes: self.dry_run || self.display.json || common.verbose,
+            reports_changes: self.dry_run || self.display.json || common.verbose || self.report.itemizes(),
             hash: self.transfer.hash,
             fsync: self.transfer.fsync,
             bytes_per_second: self.transfer.bwlimit.filter(|most| *most > 0),
@@ -129,6 +133,7 @@ impl CopyArgs {
             copy_links: self.selection.copy_links,
             chmod: self.attributes.chmod(),
             chown: self.attributes.chown.clone(),
+            itemize: self.report.itemizes(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }
@@ -147,6 +152,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("a daemon accepts data connections at its own port only")
             .hint("omit --data-port, or use --tunnel for a single connection"));
     }
+    let log = args.report.log_file.as_deref().map(LogFile::open).transpose()?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
         stop_with_stdin();
@@ -157,7 +163,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
             command_output::remark(common, &why);
         }
     }
-    let mut output = CopyOutput::new(common, args);
+    let mut output = CopyOutput::new(common, args, log);
     let ended =
         transfer.run(&mut output, &ModelPlacer).map_err(Failure::from).and_then(|end| output.finish(&end));
     args.recorder.end(job_outcome(&ended));

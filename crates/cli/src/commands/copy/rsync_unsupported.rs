@@ -9,16 +9,12 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
-    (&["--password-file="], "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key"),
     (
-        &[
-            "--copy-unsafe-links",
-            "--safe-links",
-            "-k",
-            "--copy-dirlinks",
-            "-K",
-            "--keep-dirlinks",
-        ],
+        &["--password-file="],
+        "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key",
+    ),
+    (
+        &["--copy-unsafe-links", "--safe-links", "-k", "--copy-dirlinks", "-K", "--keep-dirlinks"],
         "links are copied as links; --copy-links (-L) copies what they lead to",
     ),
     (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
@@ -48,8 +44,8 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["--ignore-errors"], "--delete removes nothing in directories with failures"),
     (&["--delete-excluded"], "--delete keeps excluded files; remove them manually"),
     (
-        &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
-        "use --verbose for the names of changed files, --json for all events; numaio jobs keeps totals and failures",
+        &["--info=", "--out-format=", "--log-file-format="],
+        "use --verbose for the names of changed files, -i for their attributes, --json for all events",
     ),
     (&["--timeout="], "use --retry for how long lost connections are retried"),
     (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
