@@ -42,6 +42,8 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         listed: false,
         follow_links: false,
         mode_changes: ModeChanges::default(),
+        remove_stored: false,
+        local_destination: None,
         one_file_system: false,
         announce_mount_points: false,
         accounts: Some(LOOKUP),
@@ -81,6 +83,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
         itemize: false,
+        confirm_stored: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(

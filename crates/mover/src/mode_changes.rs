@@ -36,7 +36,7 @@ struct ModeChange {
     allowed: u32,
     /// Whether a copy is subtracted.
     removes: bool,
-    /// Whether permission to execute is set only where somebody has it, and for directories (`X`).
+    /// Whether permission to execute is set only for directories and executable files (`X`).
     conditional: bool,
 }
 

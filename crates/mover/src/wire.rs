@@ -16,6 +16,7 @@ mod itemized;
 mod problem;
 mod results;
 mod store;
+mod stored_entries;
 #[cfg(test)]
 mod tests;
 
@@ -31,3 +32,4 @@ pub use itemized::{attribute, ItemKind, Itemized};
 pub use problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 pub use results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
 pub use store::EntryStore;
+pub use stored_entries::{StoredEntries, MAX_STORED};

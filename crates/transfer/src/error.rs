@@ -409,6 +409,9 @@ pub enum TransferError {
         /// Name or ID.
         name: String,
     },
+    /// A client of a daemon wants to remove what it reads.
+    #[error("a daemon does not remove the files that it sends")]
+    SourceNotRemovable,
     /// An older numaio would ignore an option.
     #[error("the numaio on {host} is older and does not know {option}")]
     UnknownOption {

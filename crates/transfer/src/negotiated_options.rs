@@ -12,6 +12,8 @@ pub struct NegotiatedOptions {
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
     pub copy_links: bool,
+    /// Remove entries, except directories, at the source when the sink has stored them.
+    pub remove_source_files: bool,
     /// Describe which attributes each change concerns.
     pub itemize: bool,
     /// Changes of modes.

@@ -50,6 +50,7 @@ fn options() -> SinkOptions {
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
         itemize: false,
+        confirm_stored: false,
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

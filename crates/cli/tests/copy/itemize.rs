@@ -24,7 +24,7 @@ fn age(home: &Home, name: &str, seconds: u64) {
 
 /// Creates `src` and `dst` that differ in many ways.
 fn trees(home: &Home) {
-    for folder in ["src/new", "src/same", "src/mode", "dst/same", "dst/mode", "dst/gone"] {
+    for folder in ["src/new", "src/same", "src/mode", "dst/same", "dst/mode", "dst/extra"] {
         fs::create_dir_all(home.0.join(folder)).expect("a folder");
     }
     for (name, content) in [
@@ -40,7 +40,7 @@ fn trees(home: &Home) {
         ("src/was-link", "file"),
         ("dst/was-file", "file"),
         ("src/linked", "content"),
-        ("dst/gone/f", "gone"),
+        ("dst/extra/f", "extra"),
     ] {
         home.file(name, content);
     }

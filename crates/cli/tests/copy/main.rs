@@ -20,6 +20,7 @@ mod jobs;
 mod local_trees;
 mod options;
 mod read_order;
+mod remove_source;
 mod rsync_arguments;
 mod selection;
 mod silent_peer;

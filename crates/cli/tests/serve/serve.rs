@@ -299,6 +299,18 @@ fn rejects_names_and_links_out_of_a_root() {
 }
 
 #[test]
+fn daemon_does_not_remove_files_that_it_sends() {
+    let (daemon, user) = open("");
+    fs::write(daemon.home.0.join("data/f"), "content").expect("a file");
+    let words = ["a daemon does not remove the files that it sends"];
+    user.copy(&["-r", "--remove-source-files", &daemon.url("data/"), "got"]).failed(1, &words);
+    assert!(daemon.home.0.join("data/f").exists() && !user.home.0.join("got/f").exists());
+    // It receives files that are removed at their source.
+    user.copy(&["-r", "--remove-source-files", "src/", &daemon.url("data/in")]).ok();
+    assert!(!user.home.0.join("src/small").exists() && daemon.home.0.join("data/in/small").exists());
+}
+
+#[test]
 fn copied_links_stay_below_the_root() {
     let (daemon, user) = open("");
     let (root, outside) = (daemon.home.0.join("data"), daemon.home.0.join("outside"));

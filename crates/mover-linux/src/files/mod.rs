@@ -32,6 +32,7 @@ mod path;
 mod permissions;
 mod proc;
 mod remove;
+mod remove_source;
 mod roots;
 mod stat;
 mod sync;

@@ -71,6 +71,10 @@ impl Roots {
                 };
                 Outcome::Results(all.iter().map(remove).collect())
             }
+            Operation::RemoveSources(all) => {
+                let remove = |removal| self.remove_source(&mut resolver, removal);
+                Outcome::Results(all.iter().map(remove).collect())
+            }
             Operation::OpenJournal { journal, most } => {
                 Outcome::OpenedJournal(self.open_journal(&mut resolver, &journal, most))
             }

@@ -23,7 +23,8 @@ pub use fault::{Fault, FaultKind};
 pub use file_path::FilePath;
 pub use operation::{
     Attributes, ContentHash, FileCompletion, FileWrite, JournalWrite, NewObject, Object, OpenMode,
-    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, UNFINISHED_DIRECTORY_MODE,
+    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, SourceRemoval,
+    UNFINISHED_DIRECTORY_MODE,
 };
 pub use stat::{Details, FileInfo, FileKind, FileStat, Identity, ListedEntry, Listing, NameMatching, Stamp};
 

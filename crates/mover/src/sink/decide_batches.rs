@@ -50,6 +50,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Object::HardLink(_) => {
                     self.discard_leftover(&name);
                     self.source_names.add(&name);
+                    self.stored.expect_link(&name, number);
                     self.links.push(Entry { name, object });
                 }
                 Object::New(inode) => self.decide_entry((number, name), inode, found, &mut plan),
@@ -91,7 +92,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.results.add_failure(&name, None);
         };
         match self.options.decide(&inode, found, equal) {
-            Decision::Keep { is_newer } => self.keep_unchanged(&name, &inode.kind, is_newer, found),
+            Decision::Keep { is_newer } => {
+                if !is_newer && !self.options.is_size_excluded(&inode.kind) {
+                    self.stored.add(number);
+                }
+                self.keep_unchanged(&name, &inode.kind, is_newer, found);
+            }
             Decision::SetAttributes(attributes) => {
                 self.discard_leftover(&name);
                 self.hashes.add_found_to_manifest(&name, found, &self.options);

@@ -75,6 +75,11 @@ impl FileResults {
         self.skipped.has(name)
     }
 
+    /// Returns whether a file was not copied on request.
+    pub fn is_left_out(&self, name: &Name) -> bool {
+        self.is_skipped(name) || self.is_newer(name) || self.is_size_excluded(name)
+    }
+
     /// Returns whether a file would be replaced, in a dry run.
     pub fn would_be_replaced(&self, name: &Name) -> bool {
         self.would_be_replaced.has(name)

@@ -164,7 +164,7 @@ fn metadata(found: &LookupResult) -> Option<&FileStat> {
 }
 
 /// Returns whether both objects exist and are the same file.
-fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
+pub(super) fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
     let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
     (found.metadata.volume, found.metadata.inode) == (other.metadata.volume, other.metadata.inode)
 }

@@ -35,6 +35,7 @@ mod requested;
 mod requests;
 mod resume_log;
 mod source_names;
+mod stored_entries;
 
 pub use crate::own_files::JOURNAL;
 pub use existing_policy::ExistingPolicy;
@@ -63,6 +64,7 @@ use removal::Removal;
 use resume_log::{ResumeLog, TimesUnreliable};
 use source_names::SourceNames;
 use std::time::Duration;
+use stored_entries::StoredLog;
 
 /// The sink of a transfer: the side that creates files.
 ///
@@ -105,6 +107,7 @@ pub struct Sink<B> {
     changes: Changes,
     results: FileResults,
     source_names: SourceNames,
+    stored: StoredLog,
     links: HardLinks,
     removal: Removal,
     directories: Directories,
@@ -130,6 +133,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             changes: Changes::default(),
             results: FileResults::default(),
             source_names: SourceNames::new(&options),
+            stored: StoredLog::new(&options),
             links: HardLinks::default(),
             removal: Removal::default(),
             directories: Directories::default(),
@@ -258,7 +262,8 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
             Event::Received(_) | Event::Sent(_) => {}
             Event::Closed(why) => {
                 // After its end frame, the source may close the connection.
-                if self.peer.outcome.is_none() && !self.ending.has_source_ended() {
+                let awaits_source = !self.ending.has_source_ended() || self.stored.is_removing();
+                if self.peer.outcome.is_none() && awaits_source {
                     self.abort(Reason::Other, &format!("the connection to the source was lost: {why}"));
                 }
             }
@@ -280,6 +285,9 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
                 }
                 self.hashes.submit_reads(&mut self.peer);
                 self.submit_journal();
+                if let Err(error) = self.stored.flush(&mut self.peer) {
+                    self.abort(Reason::Other, &error.to_string());
+                }
                 self.continue_finalization();
             }
             self.changes.flush(&mut self.peer);

@@ -114,6 +114,8 @@ pub struct SinkOptions {
     /// The entries that the user requested; any other entry aborts the transfer. `None` accepts
     /// all.
     pub requested: Option<RequestedEntries>,
+    /// Report stored entries to the source, which removes them.
+    pub confirm_stored: bool,
     /// Change nothing, and report what would be changed.
     pub dry_run: bool,
     /// Describe which attributes each change concerns.

@@ -106,6 +106,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 if replaces && self.options.dry_run {
                     self.results.add_replacement(&name);
                 }
+                match number {
+                    Some(number) => self.stored.add(number),
+                    None => self.stored.add_link(&name),
+                }
                 self.record_change(SinkChange { name, action, bytes, itemized });
             }
             // The content is correct.

@@ -57,6 +57,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             Ok(inode) => inode,
             Err(text) => return self.skip_entry(name, &text),
         };
+        if !is_directory {
+            self.stored.add(self.announcements.next(), &path, &name, &found.metadata);
+        }
         // Only after the checks above, so that links refer to announced files.
         if let Some(object) = self.as_hard_link(&name, &found) {
             return self.send_entry(Entry { name, object });
@@ -96,6 +99,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 Ok(false) => self.send_batch(),
                 Err(error) => {
                     self.files.remove(self.announcements.next());
+                    self.stored.forget(self.announcements.next());
                     let about = ProblemSubject::Name(entry.name);
                     return self.peer.report_problem(about, Reason::Unsupported, &error.to_string());
                 }

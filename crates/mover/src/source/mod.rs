@@ -19,8 +19,10 @@ mod receive;
 mod request_counts;
 mod scan;
 mod select;
+mod stored_files;
 
 pub use options::{Origin, SourceOptions};
+pub use stored_files::LocalDestination;
 
 use crate::accounts::Accounts;
 use crate::chunk::ChunkPolicyError;
@@ -40,6 +42,7 @@ use read_queue::ReadQueue;
 use request_counts::RequestCounts;
 use scan::Scan;
 use std::time::Duration;
+use stored_files::StoredFiles;
 
 /// Maximum entries that are unanswered, or whose data is not sent yet.
 pub const WINDOW: u64 = 16_384;
@@ -79,6 +82,9 @@ pub struct Source<B> {
     reading: ReadQueue,
     bandwidth: BandwidthLimit,
     compression: CompressionPolicy,
+    stored: StoredFiles,
+    /// Whether the sink knows that all data is sent, if entries are removed afterwards.
+    sent_all: bool,
     /// Whether the end frame is sent; nothing follows it.
     sent_end: bool,
 }
@@ -102,6 +108,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             reading: ReadQueue::new(&options)?,
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),
+            stored: StoredFiles::new(options.remove_stored, options.local_destination.clone()),
+            sent_all: false,
             sent_end: false,
             options,
         })
@@ -129,7 +137,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
             Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
             Outcome::HashedFile(outcome) => self.hashed(ticket, outcome),
-            Outcome::Results(_) | Outcome::OpenedJournal(_) => {}
+            Outcome::Results(results) => self.stored.completed(ticket, results, &mut self.peer),
+            Outcome::OpenedJournal(_) => {}
         }
     }
 
@@ -161,7 +170,11 @@ impl<B: AsRef<[u8]>> Source<B> {
         // unlimited.
         let is_sent = is_sent && self.bandwidth.wake().is_none();
         let may_end = self.options.eager || self.peer.received_header;
-        if is_announced && is_sent && may_end && !self.sent_end {
+        if is_announced && is_sent && may_end && self.stored.is_enabled() && !self.sent_all {
+            self.sent_all = true;
+            self.peer.send(&Frame::AllSent);
+        }
+        if is_announced && is_sent && may_end && !self.sent_end && self.stored.is_finished() {
             self.sent_end = true;
             let totals = &self.peer.totals;
             let (entries, failed, bytes) = (totals.entries, totals.failed, totals.bytes);

@@ -1,5 +1,6 @@
 //! The options of a source.
 
+use super::stored_files::LocalDestination;
 use crate::accounts::AccountLookup;
 use crate::chunk::ChunkPolicy;
 use crate::compression::CompressMode;
@@ -43,6 +44,10 @@ pub struct SourceOptions {
     pub one_file_system: bool,
     /// Whether such directories are announced to the sink, which then keeps their contents.
     pub announce_mount_points: bool,
+    /// Whether to remove entries, except directories, that the sink has stored.
+    pub remove_stored: bool,
+    /// Where the destination is, if it is on this machine and entries are removed.
+    pub local_destination: Option<LocalDestination>,
     /// Whether the port follows symbolic links, so that directories may contain themselves.
     pub follow_links: bool,
     /// Changes of the modes that are sent.

@@ -9,6 +9,7 @@ use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
 use super::itemized::{Itemized, MAX_ITEMIZED};
 use super::problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use super::results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
+use super::stored_entries::{StoredEntries, MAX_STORED_PAYLOAD};
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
@@ -54,6 +55,10 @@ pub enum Frame {
     /// A directory whose contents are not in the transfer because another file system is mounted on
     /// it; sent by the source before the entry, if the sink deletes.
     MountPoint(Name),
+    /// Entries that are stored completely; sent by the sink if the source removes them.
+    StoredEntries(StoredEntries),
+    /// All data is sent; sent by the source before it removes stored entries. Its end follows.
+    AllSent,
 }
 
 const CHUNK: u8 = 2;
@@ -68,6 +73,8 @@ const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
 const MOUNT_POINT: u8 = 12;
 const ITEMIZED_CHANGE: u8 = 13;
+const STORED_ENTRIES: u8 = 14;
+const ALL_SENT: u8 = 15;
 
 /// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -172,6 +179,11 @@ impl Frame {
                     CHANGE
                 }
             }
+            Self::StoredEntries(stored) => {
+                stored.put(&mut payload);
+                STORED_ENTRIES
+            }
+            Self::AllSent => ALL_SENT,
             Self::MountPoint(name) => {
                 put_bytes(&mut payload, name.as_bytes());
                 MOUNT_POINT
@@ -215,6 +227,8 @@ impl Frame {
                 }
                 Self::ManifestEntry(ManifestEntry { name, digest: Digest(reader.exactly("a hash")?) })
             }
+            STORED_ENTRIES => Self::StoredEntries(StoredEntries::read(&mut reader)?),
+            ALL_SENT => Self::AllSent,
             MOUNT_POINT => Self::MountPoint(read_name(&mut reader)?),
             CHANGE => Self::Change(read_change(&mut reader)?),
             ITEMIZED_CHANGE => {
@@ -244,6 +258,8 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
         MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
         CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,
         ITEMIZED_CHANGE => max_payload(CHANGE)? + MAX_ITEMIZED,
+        STORED_ENTRIES => MAX_STORED_PAYLOAD,
+        ALL_SENT => 0,
         MOUNT_POINT => NUMBER + MAX_NAME,
         END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,

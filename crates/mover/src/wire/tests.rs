@@ -190,6 +190,11 @@ fn frame() -> impl Strategy<Value = Frame> {
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
             .prop_map(|(name, hash)| Frame::ManifestEntry(ManifestEntry { name, digest: Digest(hash) })),
         1 => change(),
+        1 => (proptest::collection::btree_set(file(), 0..9), any::<bool>()).prop_map(|(entries, is_last)| {
+            let stored = StoredEntries::new(entries.into_iter().collect(), is_last);
+            Frame::StoredEntries(stored.expect("ascending numbers"))
+        }),
+        1 => Just(Frame::AllSent),
         1 => problem,
     ]
 }

@@ -21,6 +21,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--chmod", |options, side| options.negotiated.chmod.is_some() && side == Side::Source),
     ("--chown", |options, side| options.negotiated.chown.is_some() && side == Side::Sink),
     ("--itemize-changes", |options, _| options.negotiated.itemize),
+    ("--remove-source-files", |options, _| options.negotiated.remove_source_files),
 ];
 
 /// A set of negotiated options, one bit each.

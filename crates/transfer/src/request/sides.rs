@@ -89,6 +89,8 @@ impl TransferRequest {
             recursive: self.options.recursive,
             listed: self.options.file_list.is_some(),
             one_file_system: self.options.negotiated.one_file_system,
+            remove_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
+            local_destination: None,
             follow_links: self.options.negotiated.copy_links,
             mode_changes: self.mode_changes()?,
             announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
@@ -169,6 +171,7 @@ impl TransferRequest {
             one_file_system: self.options.negotiated.one_file_system,
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
+            confirm_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
             dry_run,
             itemize: self.options.negotiated.itemize,
             // The local side has its own reports.

@@ -134,6 +134,7 @@ impl CopyArgs {
             chmod: self.attributes.chmod(),
             chown: self.attributes.chown.clone(),
             itemize: self.report.itemizes(),
+            remove_source_files: self.selection.remove_source_files,
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

@@ -17,6 +17,12 @@ pub struct SelectionArgs {
     /// within its root only.
     #[arg(long, short = 'L')]
     pub copy_links: bool,
+    /// Remove each file at the source when its copy is complete and verified; directories stay
+    ///
+    /// A file that changed meanwhile stays, too. Add --fsync file to keep copies in a power
+    /// failure. A daemon does not remove files that it sends.
+    #[arg(long, conflicts_with = "delete")]
+    pub remove_source_files: bool,
     /// Skip entries that do not exist at the destination, directories included
     #[arg(long, alias = "ignore-non-existing")]
     pub existing: bool,

@@ -76,6 +76,16 @@ impl Roots {
         self.super_user
     }
 
+    /// Adds the first root of others, and returns its index; `None` if they have none.
+    ///
+    /// # Errors
+    /// I/O error if it cannot be held open.
+    pub fn add_first_of(&mut self, others: &Self) -> io::Result<Option<u32>> {
+        let Some(root) = others.roots.first() else { return Ok(None) };
+        self.roots.push(root.try_clone()?);
+        Ok(Some(self.roots.len() as u32 - 1))
+    }
+
     /// Returns the paths of the roots (proc_pid_fd(5)).
     ///
     /// # Errors
