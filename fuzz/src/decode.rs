@@ -149,7 +149,7 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }
-        Event::Placement(_) | Event::Other => String::new(),
+        Event::Entries(_) | Event::Placement(_) | Event::Other => String::new(),
     };
     Some((text, line, words))
 }

@@ -118,6 +118,13 @@ fn check(operation: &Operation<Vec<u8>>) {
             check_path(at);
             check_attributes(attributes);
         }),
+        Operation::RemoveSources(removals) => {
+            removals
+                .iter()
+                .flat_map(|it| [Some(&it.at), it.destination.as_ref()])
+                .flatten()
+                .for_each(check_path);
+        }
         Operation::OpenJournal { journal, .. } => check_path(journal),
         Operation::WriteJournal(record) => {
             record.after.iter().flatten().chain([&record.journal]).for_each(check_path)

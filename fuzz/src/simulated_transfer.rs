@@ -7,10 +7,12 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{Event, NameMatching, Packet, Stamp};
 use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -38,6 +40,12 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
+        follow_links: false,
+        mode_changes: ModeChanges::default(),
+        remove_stored: false,
+        local_destination: None,
+        one_file_system: false,
+        announce_mount_points: false,
         accounts: Some(LOOKUP),
         xattrs: true,
         devices: true,
@@ -72,6 +80,11 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
         delete: true,
+        existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
+        itemize: false,
+        confirm_stored: false,
+        one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(
             &[Origin { root: 0, only: None, enter: true, with_parents: false }],

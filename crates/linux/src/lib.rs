@@ -20,6 +20,7 @@ pub mod io;
 mod kernel;
 pub mod launch;
 mod loads;
+pub mod local_time;
 mod locate;
 pub mod memory;
 mod probe;

@@ -25,6 +25,11 @@ const ENTRY: usize = 8;
 /// Tags of entries for named users and groups (`include/uapi/linux/posix_acl.h`).
 const USER: u16 = 0x02;
 const GROUP: u16 = 0x08;
+/// Tags of entries for the owner, the owning group, the mask and others.
+const OWNER: u16 = 0x01;
+const OWNING_GROUP: u16 = 0x04;
+const MASK: u16 = 0x10;
+const OTHERS: u16 = 0x20;
 
 /// An ACL entry.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +74,24 @@ fn entries(acl: &[u8]) -> Option<Vec<Entry>> {
     let entries = acl.strip_prefix(&VERSION)?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();
     rest.is_empty().then(|| entries.iter().copied().map(Entry::of).collect())
+}
+
+/// Returns an access ACL after chmod(2) with these mode bits; `None` for other attributes.
+pub(crate) fn with_mode(name: &[u8], value: &[u8], mode: u32) -> Option<Vec<u8>> {
+    let mut entries = entries(value).filter(|_| name == ACLS[0][0])?;
+    // The mask takes the place of the owning group (acl(5)).
+    let has_mask = entries.iter().any(|entry| entry.tag == MASK);
+    for entry in &mut entries {
+        let shift = match entry.tag {
+            OWNER => 6,
+            MASK => 3,
+            OWNING_GROUP if !has_mask => 3,
+            OTHERS => 0,
+            _ => continue,
+        };
+        entry.permissions = (mode >> shift & 7) as u16;
+    }
+    Some(VERSION.into_iter().chain(entries.iter().flat_map(Entry::bytes)).collect())
 }
 
 /// Returns whether an attribute name is only valid on the wire.
@@ -252,6 +275,19 @@ mod tests {
         plain.insert(ACCESS, &local).expect("within limits");
         plain.insert(b"user.a", b"b").expect("within limits");
         assert_eq!(xattrs, plain);
+    }
+
+    #[test]
+    fn mode_changes_the_entries_that_chmod_changes() {
+        let access = ACLS[0][0];
+        let masked = acl(&[(1, 7, 0), (USER, 6, 9), (4, 5, 0), (0x10, 7, 0), (0x20, 4, 0)]);
+        let expected = acl(&[(1, 6, 0), (USER, 6, 9), (4, 5, 0), (0x10, 4, 0), (0x20, 0, 0)]);
+        assert_eq!(with_mode(access, &masked, 0o4640), Some(expected));
+        let minimal = acl(&[(1, 7, 0), (4, 5, 0), (0x20, 4, 0)]);
+        let expected = acl(&[(1, 6, 0), (4, 4, 0), (0x20, 0, 0)]);
+        assert_eq!(with_mode(access, &minimal, 0o640), Some(expected));
+        assert_eq!(with_mode(ACLS[1][0], &minimal, 0o640), None);
+        assert_eq!(with_mode(access, b"no ACL", 0o640), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use crate::port::{
     Attributes, ContentHash, Decompression, Details, Digest, Fault, FaultKind, FileCompletion, FileInfo,
-    FileKind, FilePath, FileWrite, JournalState, JournalWrite, Listing, NewObject, Object, OpenMode,
-    OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, Stamp, BLOCK,
+    FileKind, FilePath, FileWrite, Identity, JournalState, JournalWrite, Listing, NewObject, Object,
+    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, SourceRemoval, Stamp, BLOCK,
 };
 use std::collections::BTreeSet;
 
@@ -508,6 +508,18 @@ fn removing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let names = vec![at("away"), at("old"), at("absent"), at("absent/too"), at("end")];
     assert_eq!(files.each(Operation::Remove(names)), vec![Ok(()); 5], "a missing object is not a fault");
     assert_eq!((files.look("away"), files.look("old"), files.look("old/in")), (None, None, None));
+    files.file("sent", b"sent");
+    let identity = files.look("sent").expect("a file").metadata.identity();
+    let removal = |identity, destination| SourceRemoval { at: at("sent"), identity, destination };
+    let other = Identity { size: 5, ..identity };
+    let directory = SourceRemoval { at: at("d"), ..removal(identity, None) };
+    let kept = vec![removal(other, None), directory, removal(identity, Some(at("sent")))];
+    let kept: Vec<_> = files.each(Operation::RemoveSources(kept)).iter().map(why).collect();
+    assert_eq!(kept, [FaultKind::Changed, FaultKind::Changed, FaultKind::Exists].map(Some));
+    assert_eq!(files.content("sent"), b"sent");
+    let removals = vec![removal(identity, Some(at("absent"))), removal(identity, None)];
+    assert_eq!(files.each(Operation::RemoveSources(removals)), vec![Ok(()); 2]);
+    assert_eq!(files.look("sent"), None);
     assert_eq!(files.content("d/whole"), CONTENT, "the target of a removed link stays");
 }
 

@@ -1,7 +1,7 @@
 //! The interface between a side of a transfer and its port, and the state that both sides share.
 
 use crate::port::{Event, Operation, Packet, Port, Ticket};
-use crate::report::{Report, Totals, TransferOutcome};
+use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::wire::{
     Decoder, DisplayText, Frame, Problem, ProblemSubject, Reason, Side, StreamHeader, StreamItem, TransferId,
     WireError,
@@ -41,6 +41,9 @@ pub trait TransferCore<B: AsRef<[u8]>> {
 
     /// Returns the totals so far.
     fn totals(&self) -> Totals;
+
+    /// Returns the numbers of entries of the source so far.
+    fn entry_counts(&self) -> EntryCounts;
 
     /// Returns how much the sink has by now, in bytes plus entries, as far as this side knows. A
     /// retry that reaches a higher value has made progress.
@@ -87,6 +90,7 @@ pub(crate) struct PeerState<B> {
     pub commands: VecDeque<PortCommand<B>>,
     pub reports: Vec<Report>,
     pub totals: Totals,
+    pub entry_counts: EntryCounts,
     pub outcome: Option<TransferOutcome>,
     next_ticket: Ticket,
 }
@@ -103,6 +107,7 @@ impl<B: AsRef<[u8]>> PeerState<B> {
             commands: VecDeque::from([PortCommand::Send(Packet { frames, data: None })]),
             reports: Vec::new(),
             totals: Totals::default(),
+            entry_counts: EntryCounts::default(),
             outcome: None,
             next_ticket: 0,
         }

@@ -23,6 +23,7 @@ pub mod filter;
 pub mod hash;
 mod hash_queue;
 pub mod journal;
+pub mod mode_changes;
 pub mod name;
 mod name_set;
 mod own_files;

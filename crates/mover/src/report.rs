@@ -1,5 +1,6 @@
 //! Reports and results of a transfer for its user.
 
+use crate::entry::{Kind, Object};
 use crate::port::FaultKind;
 use crate::wire::{ManifestEntry, Problem, Reason, SinkChange};
 
@@ -24,6 +25,42 @@ pub struct Totals {
     pub sent: u64,
     /// Bytes reused from an interrupted transfer.
     pub resumed: u64,
+}
+
+/// Numbers of entries of the source, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryCounts {
+    /// Regular files, including further hard links of a file.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Devices.
+    pub devices: u64,
+    /// Named pipes.
+    pub special: u64,
+    /// Bytes of all regular files, each counted once, and of the targets of symbolic links.
+    pub bytes: u64,
+}
+
+impl EntryCounts {
+    /// Adds an entry.
+    pub fn add(&mut self, object: &Object) {
+        let Object::New(inode) = object else {
+            self.files += 1;
+            return;
+        };
+        let (count, bytes) = match &inode.kind {
+            Kind::File(content) => (&mut self.files, content.size()),
+            Kind::Directory => (&mut self.directories, 0),
+            Kind::Symlink(target) => (&mut self.links, target.as_bytes().len() as u64),
+            Kind::CharacterDevice(_) | Kind::BlockDevice(_) => (&mut self.devices, 0),
+            Kind::Fifo => (&mut self.special, 0),
+        };
+        *count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
 }
 
 /// An event of interest to the user.

@@ -12,9 +12,11 @@ mod error;
 mod extents;
 mod file_data;
 mod frame;
+mod itemized;
 mod problem;
 mod results;
 mod store;
+mod stored_entries;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,8 @@ pub use error::{
 };
 pub use file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
 pub use frame::{Frame, StreamHeader, TransferId};
+pub use itemized::{attribute, ItemKind, Itemized};
 pub use problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 pub use results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
 pub use store::EntryStore;
+pub use stored_entries::{StoredEntries, MAX_STORED};

@@ -102,6 +102,10 @@ impl Observer for DeletionPass<'_> {
         self.observer.wants_changes()
     }
 
+    fn wants_entries(&self) -> bool {
+        !self.is_deleting && self.observer.wants_entries()
+    }
+
     fn escapes_control_characters(&self) -> bool {
         self.observer.escapes_control_characters()
     }

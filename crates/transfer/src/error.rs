@@ -387,6 +387,39 @@ pub enum TransferError {
         /// Version of this program.
         ours: u32,
     },
+    /// Changes of modes are invalid.
+    #[error("invalid value for --chmod: {why}")]
+    InvalidModes {
+        /// Expected syntax.
+        why: String,
+    },
+    /// The destination does not know a user or group.
+    #[error("the destination has no {kind} '{name}'")]
+    UnknownAccount {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Name or ID.
+        name: String,
+    },
+    /// The process at the destination cannot set an owner.
+    #[error("cannot set the {kind} '{name}': numaio does not run as root at the destination")]
+    OwnerNotPermitted {
+        /// `user` or `group`.
+        kind: &'static str,
+        /// Name or ID.
+        name: String,
+    },
+    /// A client of a daemon wants to remove what it reads.
+    #[error("a daemon does not remove the files that it sends")]
+    SourceNotRemovable,
+    /// An older numaio would ignore an option.
+    #[error("the numaio on {host} is older and does not know {option}")]
+    UnknownOption {
+        /// The option.
+        option: &'static str,
+        /// Name of the host.
+        host: String,
+    },
     /// A client of a daemon requests another side than it announced.
     #[error("the request is for another side than the hello")]
     OtherSide,

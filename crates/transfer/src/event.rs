@@ -1,5 +1,6 @@
 //! Events of `--json`: one line of JSON each.
 
+use crate::changed_item::{ChangedItem, EntryStatistics};
 use crate::line::json_line;
 use crate::line::sanitize;
 use numaio_machine::ids::NodeId;
@@ -25,6 +26,8 @@ pub enum Event {
     /// The placement of a local side; not received, because that of another host is its own.
     #[serde(skip_deserializing)]
     Placement(PlacementEvent),
+    /// The entries of the source, with `--stats`.
+    Entries(EntryStatistics),
     /// The end of the transfer.
     End(EndEvent),
     /// An event of a newer numaio.
@@ -123,6 +126,9 @@ pub struct Change {
     pub name: String,
     /// Bytes of data that were moved, or would be.
     pub bytes: u64,
+    /// The changed attributes, with `--itemize-changes` and options that need them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<ChangedItem>,
 }
 
 /// The end of a transfer.
@@ -141,8 +147,12 @@ impl Event {
     /// Returns the event without control characters in its texts.
     pub fn sanitize(self) -> Self {
         let clean = |words: String| sanitize(&words);
-        let change =
-            |change: Change| Change { action: clean(change.action), name: clean(change.name), ..change };
+        let change = |change: Change| Change {
+            action: clean(change.action),
+            name: clean(change.name),
+            item: change.item.map(ChangedItem::sanitize),
+            ..change
+        };
         match self {
             Self::Did(done) => Self::Did(change(done)),
             Self::Would(done) => Self::Would(change(done)),
@@ -159,9 +169,9 @@ impl Event {
     /// Returns the event with texts of limited length: events of other hosts are forwarded and
     /// recorded.
     pub fn truncated(self) -> Self {
-        let change = |Change { action, name, bytes }| {
+        let change = |Change { action, name, bytes, item }| {
             let (action, name) = (Job::truncate_text(action), Job::truncate_name(name));
-            Change { action, name, bytes }
+            Change { action, name, bytes, item: item.map(ChangedItem::truncated) }
         };
         match self {
             Self::Did(done) => Self::Did(change(done)),
@@ -243,7 +253,7 @@ mod tests {
     #[test]
     fn events_round_trip() {
         let totals = JobTotals { entries: 3, bytes: 7, ..JobTotals::default() };
-        let change = Change { action: "copied".into(), name: "a\\nb".into(), bytes: 7 };
+        let change = Change { action: "copied".into(), name: "a\\nb".into(), bytes: 7, item: None };
         let problem = JobProblem {
             name: None,
             side: "source".into(),
@@ -266,7 +276,7 @@ mod tests {
     #[test]
     fn json_escapes_misleading_characters() {
         let name = "\u{1b}\n\u{7f}\u{9b}2J\u{202e}\u{200b}\u{e0041}\u{2028}\\\u{fffd}ä\u{1f600}";
-        let change = Change { action: "\u{feff}".into(), name: name.into(), bytes: 7 };
+        let change = Change { action: "\u{feff}".into(), name: name.into(), bytes: 7, item: None };
         let line = Event::Did(change.clone()).line();
         assert!(
             line.contains(r#""name":"\u001b\n\u007f\u009b2J\u202e\u200b\udb40\udc41\u2028\\�ä😀""#)
@@ -289,7 +299,7 @@ mod tests {
         };
         let event = Event::Problem(problem(longest));
         assert_eq!(event.clone().truncated(), event);
-        let change = || Change { action: name(100_000), name: name(100_000), bytes: 7 };
+        let change = || Change { action: name(100_000), name: name(100_000), bytes: 7, item: None };
         for event in [Event::Did(change()), Event::Would(change()), Event::Problem(problem(name(100_000)))] {
             let length = event.truncated().line().len();
             assert!(length < 33_000, "{length} bytes");
@@ -299,7 +309,7 @@ mod tests {
     #[test]
     fn harmless_events_have_no_control_characters() {
         let hostile = || "a\u{1b}[2J\n\u{9b}b".to_owned();
-        let change = Change { action: hostile(), name: hostile(), bytes: 7 };
+        let change = Change { action: hostile(), name: hostile(), bytes: 7, item: None };
         let problem =
             JobProblem { name: Some(hostile()), side: hostile(), reason: hostile(), text: hostile() };
         for event in [Event::Did(change.clone()), Event::Would(change), Event::Problem(problem)] {

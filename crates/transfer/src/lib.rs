@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
 mod deletion_pass;
@@ -24,6 +25,7 @@ pub mod jobs;
 pub mod keys;
 pub mod line;
 mod local;
+pub mod negotiated_options;
 pub mod network_options;
 pub mod options;
 pub mod paths;

@@ -8,7 +8,7 @@ use crate::TransferError;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
-use numaio_mover::source::Source;
+use numaio_mover::source::{LocalDestination, Source};
 use numaio_mover_linux::port::FilePort;
 use std::io;
 use std::thread;
@@ -26,12 +26,17 @@ pub fn run(
     let marker = request.mark_destination()?;
     request.check_not_marked()?;
     drop(marker);
-    let (from, mut source) = request.source(placer)?;
+    let (mut from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;
     let (to, mut sink) = request.sink(request.is_one_file(), placer)?;
     sink.protected = request.protected_paths();
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
+    if source.remove_stored {
+        // Files that are copied onto themselves must stay.
+        let root = from.roots.add_first_of(&to.roots).map_err(TransferError::Io)?;
+        source.local_destination = root.map(|root| LocalDestination { root, alias: sink.alias.clone() });
+    }
     let mut source = Source::new(source)?;
     let mut sink = Sink::new(sink);
     let settings = (from.setting(None, Some(&mut reporter)), to.setting(None, Some(&mut reporter)));

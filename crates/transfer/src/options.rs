@@ -2,6 +2,7 @@
 
 use crate::file_list::FileList;
 use crate::filters::FilterRule;
+use crate::negotiated_options::NegotiatedOptions;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
 use numaio_mover_linux::port::net::MAX_STREAMS;
@@ -80,6 +81,9 @@ pub struct CopyOptions {
     /// Whether the source may use fewer connections if that is better; an older numaio uses all.
     #[serde(default, rename = "sparing")]
     pub may_use_fewer_streams: bool,
+    /// Options that an older numaio does not know.
+    #[serde(flatten)]
+    pub negotiated: NegotiatedOptions,
 }
 
 /// Attributes that are not preserved, although [`CopyOptions::archive`] may include them.

@@ -1,6 +1,7 @@
 //! What a transfer reports while it runs: events, notices and manifest entries, for any number of
 //! readers.
 
+use crate::changed_item::{ChangedItem, EntryStatistics};
 use crate::event::{self, add_totals, job_totals, Change, EndEvent, Event, Progress};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::TransferCore;
@@ -31,6 +32,9 @@ pub trait Observer {
 
     /// Whether changes are of interest; many transfers have millions.
     fn wants_changes(&self) -> bool;
+
+    /// Whether the numbers of entries are of interest.
+    fn wants_entries(&self) -> bool;
 
     /// Whether all readers escape control characters themselves, as JSON does. Otherwise they are
     /// removed from the texts of other hosts.
@@ -167,6 +171,10 @@ pub struct Reporter<'a> {
     began: Instant,
     /// Totals of the earlier attempts.
     earlier: Option<JobTotals>,
+    /// Entries of the source in the last attempt.
+    entries: EntryStatistics,
+    /// Whether the files go to another host.
+    pub sends: bool,
     /// Number of problems of this attempt.
     pub problems: ProblemCounts,
     /// Why the transfer failed.
@@ -181,6 +189,8 @@ impl<'a> Reporter<'a> {
             dry_run,
             began: Instant::now(),
             earlier: None,
+            entries: EntryStatistics::default(),
+            sends: false,
             problems: ProblemCounts::default(),
             given_up: None,
         }
@@ -202,14 +212,16 @@ impl<'a> Reporter<'a> {
             reports.into_iter().for_each(|report| self.report(report));
             self.observer.flush();
         }
+        self.entries = core.entry_counts().into();
         self.progress(job_totals(core.totals()), Some(core.progress()));
     }
 
     fn report(&mut self, report: Report) {
         match report {
             Report::Change(_) if !self.observer.wants_changes() => {}
-            Report::Change(SinkChange { name, action, bytes }) => {
-                self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes });
+            Report::Change(SinkChange { name, action, bytes, itemized }) => {
+                let item = itemized.as_deref().map(|item| ChangedItem::new(item, self.sends));
+                self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes, item });
             }
             Report::ManifestEntry(entry) => self.observer.manifest_entry(&entry),
             Report::Problem(problem) => {
@@ -229,6 +241,7 @@ impl<'a> Reporter<'a> {
             Event::Did(change) | Event::Would(change) => self.change(change),
             Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
             Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
+            Event::Entries(entries) => self.entries = entries,
             Event::Placement(_) | Event::End(_) | Event::Other => {}
         }
         self.observer.flush();
@@ -289,12 +302,15 @@ impl<'a> Reporter<'a> {
 
     /// Reports the end.
     pub fn end(self, totals: JobTotals) -> TransferEnd {
-        let Self { observer, began, problems, given_up, .. } = self;
+        let Self { observer, began, entries, problems, given_up, .. } = self;
         if let Some(problem) = &given_up {
             observer.event(&Event::Problem(event::to_job_problem(problem, None)));
         }
         let (done, seconds) = (given_up.is_none(), began.elapsed().as_secs_f64());
         let totals = JobTotals { failed: problems.failed, ..totals };
+        if observer.wants_entries() {
+            observer.event(&Event::Entries(entries));
+        }
         observer.event(&Event::End(EndEvent { done, seconds, totals }));
         observer.flush();
         TransferEnd { problems, given_up }

@@ -49,7 +49,8 @@ impl Transfer {
         let is_retry = self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
         let ends = (&self.sources[..], &self.destination);
         let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
-        let reporter = Reporter::new(observer, self.options.dry_run);
+        let mut reporter = Reporter::new(observer, self.options.dry_run);
+        reporter.sends = self.destination.host.is_some();
         let remote =
             |host, is_source| RemoteTransfer { transfer: self, request: &request, host, is_source, placer };
         match (Endpoint::common_host(&self.sources)?, &self.destination.host) {

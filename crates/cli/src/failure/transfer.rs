@@ -32,6 +32,7 @@ fn exit_status(error: &TransferError) -> u8 {
     match error {
         TransferError::Endpoint(_)
         | TransferError::InvalidPattern { .. }
+        | TransferError::InvalidModes { .. }
         | TransferError::TooFewStreams { .. }
         | TransferError::UnresolvedAddress { .. }
         | TransferError::NoName { .. }
@@ -85,6 +86,10 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
 fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
     let hint = match error {
         TransferError::RequestTooLong => "run numaio copy there, or copy in parts",
+        TransferError::OwnerNotPermitted { kind: "group", .. } => {
+            "other users can set the groups that they belong to"
+        }
+        TransferError::UnknownOption { .. } => "install this version there, or omit the option",
         TransferError::NotNumaio { host, .. } => {
             return Some(
                 format!(

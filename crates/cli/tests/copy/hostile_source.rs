@@ -14,8 +14,8 @@ use numaio_mover::port::{Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
+    SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::Origin;
 use numaio_mover::wire::{
@@ -49,6 +49,11 @@ fn options() -> SinkOptions {
         sizes: 0..=u64::MAX,
         delete: false,
         removal_limits: RemovalLimits::default(),
+        existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
+        itemize: false,
+        confirm_stored: false,
+        one_file_system: false,
         filter: Filter::default(),
         requested: None,
         dry_run: false,

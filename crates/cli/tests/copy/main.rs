@@ -1,5 +1,6 @@
 //! `numaio copy` and `numaio jobs`, run as a user runs them.
 
+mod attributes;
 mod coarse_times;
 mod compression;
 mod concurrent;
@@ -15,13 +16,16 @@ mod host_to_host;
 mod hostile_source;
 mod hung_storage;
 mod image;
+mod itemize;
 mod jobs;
 mod local_trees;
 mod odd_files;
 mod options;
 mod read_order;
+mod remove_source;
 mod rsync_arguments;
 mod same_directory;
+mod selection;
 mod silent_peer;
 mod slow_copy;
 mod sshd;

@@ -357,3 +357,20 @@ diff -r from to && echo same";
     assert_eq!(output.err.matches("cannot set time: operation not permitted").count(), 2, "{}", output.err);
     assert!(output.err.contains("and 1 other entry"), "{}", output.err);
 }
+
+#[test]
+fn only_root_sets_other_owners() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    home.file("src/f", "f");
+    let script = "$NUMAIO copy -r --chown root src/ to && exit 98
+$NUMAIO copy -r --chown :root src/ to && exit 97
+$NUMAIO copy -q -r --chown $(id -u):$(id -g) src/ to";
+    let Some(output) = run_as_other_user(&home, script) else { return skip_without_other_user() };
+    for kind in ["user", "group"] {
+        let words = format!("cannot set the {kind} 'root': numaio does not run as root at the destination");
+        assert!(output.err.contains(&words), "{}", output.err);
+    }
+    output.ok();
+    assert!(home.0.join("to/f").exists());
+}

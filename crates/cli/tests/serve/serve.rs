@@ -299,6 +299,60 @@ fn rejects_names_and_links_out_of_a_root() {
 }
 
 #[test]
+fn daemon_does_not_remove_files_that_it_sends() {
+    let (daemon, user) = open("");
+    fs::write(daemon.home.0.join("data/f"), "content").expect("a file");
+    let words = ["a daemon does not remove the files that it sends"];
+    user.copy(&["-r", "--remove-source-files", &daemon.url("data/"), "got"]).failed(1, &words);
+    assert!(daemon.home.0.join("data/f").exists() && !user.home.0.join("got/f").exists());
+    // It receives files that are removed at their source.
+    user.copy(&["-r", "--remove-source-files", "src/", &daemon.url("data/in")]).ok();
+    assert!(!user.home.0.join("src/small").exists() && daemon.home.0.join("data/in/small").exists());
+}
+
+#[test]
+fn copied_links_stay_below_the_root() {
+    let (daemon, user) = open("");
+    let (root, outside) = (daemon.home.0.join("data"), daemon.home.0.join("outside"));
+    fs::write(outside.join("secret"), "secret").expect("a file");
+    fs::create_dir_all(root.join("from/folder")).expect("a folder");
+    fs::write(root.join("shared"), "shared").expect("a file");
+    fs::write(root.join("from/folder/f"), "f").expect("a file");
+    // Within the root, but not below the source.
+    symlink("../shared", root.join("from/inside")).expect("a link");
+    symlink("folder", root.join("from/again")).expect("a link");
+    symlink("../../shared", root.join("from/folder/deep")).expect("a link");
+    for (name, target) in [
+        ("absolute", outside.join("secret")),
+        ("relative", "../../outside/secret".into()),
+        ("directory", "../../outside".into()),
+        ("magic", format!("/proc/self/root{}/secret", outside.display()).into()),
+    ] {
+        symlink(target, root.join("from").join(name)).expect("a link");
+    }
+    let output = user.copy(&["-rL", &daemon.url("data/from/"), "got"]);
+    let outside_of_root = output.err.matches("this symbolic link leads out of the root directory").count();
+    assert_eq!((output.code, outside_of_root), (Some(3), 4), "{}", output.err);
+    let got = |name: &str| fs::read_to_string(user.home.0.join("got").join(name)).ok();
+    for (name, content) in
+        [("inside", "shared"), ("again/f", "f"), ("again/deep", "shared"), ("folder/deep", "shared")]
+    {
+        assert_eq!(got(name).as_deref(), Some(content), "{name}");
+    }
+    let names = fs::read_dir(user.home.0.join("got")).expect("a folder").flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name().into_string().expect("a name")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["again", "folder", "inside"]);
+    // The source itself is a link.
+    user.copy(&["-L", &daemon.url("data/from/inside"), "one"]).ok();
+    assert_eq!(fs::read_to_string(user.home.0.join("one")).expect("a file"), "shared");
+    user.copy(&["-rL", &daemon.url("data/from/again"), "two"]).ok();
+    assert!(user.home.0.join("two/again/f").exists());
+    assert_ne!(user.copy(&["-L", &daemon.url("data/from/relative"), "three"]).code, Some(0));
+    assert!(!user.home.0.join("three").exists());
+}
+
+#[test]
 fn ssh_host_copies_to_a_daemon_directly() {
     let (daemon, user) = open("");
     // The host is this machine, with the user's home and therefore the user's key.

@@ -3,11 +3,11 @@
 use super::attributes::{set_time, Target};
 use super::file_stat::file_stat;
 use super::filesystem::{kind, EXFAT, FAT};
-use super::path::{walk, ResolvedName};
+use super::path::{find_below, LinkScope, ResolvedName};
 use super::permissions::grant_owner_access;
 use super::roots::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, CWD};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, CWD};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -16,9 +16,6 @@ use std::sync::Arc;
 
 /// File systems without hard links.
 const LINKLESS: [u32; 2] = [FAT, EXFAT];
-
-/// Attempts of openat2(2) when the tree changed concurrently (`EAGAIN`).
-const TRIES: usize = 16;
 
 /// Base of user-specified paths.
 #[derive(Debug, Clone, Default)]
@@ -228,41 +225,27 @@ impl Roots {
     pub fn open(paths: &[&Path]) -> Result<Self, (PathBuf, io::Error)> {
         Base::Host.roots(paths)
     }
+
+    /// Follows all symbolic links below the roots, which were opened from this base.
+    ///
+    /// # Errors
+    /// I/O error if the base cannot be held open.
+    pub fn follow_links(&mut self, base: &Base) -> io::Result<()> {
+        self.followed = Some(match base {
+            Base::Host => LinkScope::Host,
+            Base::Below(directory) => LinkScope::Below(directory.file.try_clone()?),
+        });
+        Ok(())
+    }
 }
 
 fn has_links(kind: u32) -> bool {
     !LINKLESS.contains(&kind)
 }
 
-/// Opens by openat2(2) with `RESOLVE_BENEATH`, which follows links that stay below.
-fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let path = if path.is_empty() { b"." } else { path };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    for _ in 0..TRIES {
-        match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOSYS | Errno::PERM) => return walk_below(root, path, flags),
-            result => return result,
-        }
-    }
-    Err(Errno::AGAIN)
-}
-
-/// Fallback for kernels before 5.6 and sandboxes without openat2(2): rejects links and `..`.
-fn walk_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    if path.starts_with(b"/") {
-        return Err(Errno::XDEV);
-    }
-    let names: Vec<&[u8]> =
-        path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
-    match names.is_empty() {
-        true => rustix::fs::openat(root, ".", flags, Mode::empty()),
-        false => walk(root, &names.join(&b'/'), flags | OFlags::NOFOLLOW),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::path::walk_below;
     use super::*;
     use std::os::unix::fs::symlink;
 

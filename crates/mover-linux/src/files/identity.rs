@@ -4,7 +4,7 @@ use super::fault::fault;
 use super::file_stat::file_stat;
 use super::filesystem::{is_filesystem, CIFS, EXFAT, FAT, FUSE, P9, SMB, SMB2};
 use numaio_mover::port::{Fault, FaultKind, FileKind, Identity};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 /// File systems without persistent inode numbers.
 const RENUMBERED: [u32; 7] = [FUSE, FAT, EXFAT, CIFS, SMB2, SMB, P9];
@@ -24,6 +24,11 @@ pub fn same(file: &OwnedFd, identity: &Identity) -> Result<(), Fault> {
 /// Returns whether the file system assigns new inode numbers after dropping its cache.
 pub fn is_renumbered(file: &OwnedFd) -> bool {
     is_filesystem(file, &RENUMBERED)
+}
+
+/// Returns whether the file system of a directory assigns new inode numbers.
+pub fn is_renumbered_in(directory: BorrowedFd<'_>) -> bool {
+    is_filesystem(directory, &RENUMBERED)
 }
 
 /// Returns the fault of a file that changed since it was found.

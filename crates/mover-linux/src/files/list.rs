@@ -18,7 +18,10 @@ impl Roots {
         details: Details,
     ) -> Result<Listing, Fault> {
         let place = resolver.resolve(at)?;
-        let opened = place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let opened = match (place.open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()), &self.followed) {
+            (Err(Errno::NOTDIR | Errno::LOOP), Some(scope)) => scope.open_directory(place),
+            (opened, _) => opened,
+        };
         let opened = opened.map_err(fault("list directory"))?;
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
         let names = root.map_or(NameMatching::Exact, |root| names_in(&opened, root));
@@ -58,9 +61,12 @@ impl Roots {
         for (_, name) in names {
             let place = ResolvedName { directory: parent, name: &name };
             match self.found(place, details, &mut budget) {
-                // It was removed meanwhile.
-                Err(Errno::NOENT) => {}
-                Err(errno) => found.push((name, Err(fault("stat")(errno)))),
+                Err(errno) => match self.broken_link(place, errno) {
+                    Some(fault) => found.push((name, Err(fault))),
+                    // It was removed meanwhile.
+                    None if errno == Errno::NOENT => {}
+                    None => found.push((name, Err(fault("stat")(errno)))),
+                },
                 Ok(one) => found.push((name, Ok(one))),
             }
         }

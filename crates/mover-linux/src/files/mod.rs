@@ -2,7 +2,8 @@
 //!
 //! Every name is resolved below its root without following symbolic links (openat2(2):
 //! `RESOLVE_BENEATH`, `RESOLVE_NO_SYMLINKS`; component by component on older kernels). The last
-//! component is never followed either.
+//! component is never followed either. Only a source that copies the targets of links follows them
+//! (`followed_links`).
 //!
 //! [`Base`] opens [`Roots`]. `operations` executes operations below them: each kind has a file, and
 //! `data` reads and writes the content of files.
@@ -18,6 +19,7 @@ mod fault;
 mod file_stat;
 mod filesystem;
 mod flush;
+mod followed_links;
 #[cfg(test)]
 mod fuse;
 mod identity;
@@ -31,6 +33,7 @@ mod path;
 mod permissions;
 mod proc;
 mod remove;
+mod remove_source;
 mod roots;
 mod stat;
 mod sync;
@@ -45,5 +48,5 @@ pub(crate) use data::{Block, Request, Started};
 pub(crate) use fault::no_buffer;
 pub use flush::flush;
 pub use proc::{has_proc, is_process_private};
-pub use roots::Roots;
+pub use roots::{umask, Roots};
 pub use temporary_file::temporary_name;

@@ -29,7 +29,7 @@ impl Roots {
         buffer: impl FnOnce() -> Option<B>,
     ) -> Started<B> {
         let read_only = matches!(operation, Operation::Stat { .. });
-        let mut resolver = Resolver::new(&self.roots, read_only);
+        let mut resolver = Resolver::new(&self.roots, read_only).following(self.followed.as_ref());
         Started::Done(match operation {
             // Compression is done by `port::compression`.
             Operation::Read { pieces, hash, .. } => match buffer() {
@@ -69,6 +69,10 @@ impl Roots {
                     }
                     removed
                 };
+                Outcome::Results(all.iter().map(remove).collect())
+            }
+            Operation::RemoveSources(all) => {
+                let remove = |removal| self.remove_source(&mut resolver, removal);
                 Outcome::Results(all.iter().map(remove).collect())
             }
             Operation::OpenJournal { journal, most } => {

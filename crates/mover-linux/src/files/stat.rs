@@ -9,8 +9,8 @@ use super::proc::path_of_fd;
 use super::roots::Roots;
 use super::xattrs::{xattrs_of, FoundXattrs};
 use numaio_mover::port::{Details, Fault, FileInfo, FileKind, FilePath, FileStat, BLOCK};
-use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +31,13 @@ impl Roots {
             place => place.map_err(fault("open directory"))?,
         };
         match self.found(place, details, budget) {
-            Err(Errno::NOENT) => Ok(None),
+            Err(errno) if errno == Errno::NOENT || self.followed.is_some() => {
+                match self.broken_link(place, errno) {
+                    Some(fault) => Err(fault),
+                    None if errno == Errno::NOENT => Ok(None),
+                    None => Err(fault("stat")(errno)),
+                }
+            }
             found => {
                 let found = found.map_err(fault("stat"))?;
                 let is_link_destination =
@@ -50,6 +56,9 @@ impl Roots {
     ) -> Result<FileInfo, Errno> {
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         let metadata = file_stat(&stat);
+        if let (FileKind::Symlink, Some(scope)) = (metadata.kind, &self.followed) {
+            return self.found_target(scope, place, details, budget);
+        }
         let target = match metadata.kind {
             FileKind::Symlink => {
                 let target = rustix::fs::readlinkat(place.directory, place.name, Vec::new())?;
@@ -62,20 +71,8 @@ impl Roots {
             true => xattrs_of(place, self.super_user)?,
             false => FoundXattrs::default(),
         };
-        // Allocated blocks may lie beyond the end of a file or hold no data, so large files are
-        // always checked.
-        let few = (stat.st_blocks as u64).saturating_mul(512) < metadata.size;
-        let may_have_holes = few || metadata.size > BLOCK as u64;
-        let wants_data = details.holes && may_have_holes;
-        let file = match metadata.kind == FileKind::File && (wants_data || details.address) {
-            // An unreadable file is reported when it is read.
-            true => place.open(OFlags::RDONLY, Mode::empty()).ok(),
-            false => None,
-        };
-        let most = budget.most();
-        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &metadata, most));
-        budget.spend(data.as_ref().map_or(0, Vec::len));
-        let address = file.as_ref().filter(|_| details.address).and_then(address);
+        let open = || place.open(OFlags::RDONLY, Mode::empty()).ok();
+        let (data, address) = self.data_and_address(&stat, details, budget, open);
         Ok(FileInfo {
             metadata,
             has_hidden_xattrs: xattrs.has_hidden,
@@ -86,6 +83,32 @@ impl Roots {
             address,
             is_link_destination: false,
         })
+    }
+
+    /// Returns the data ranges of a file and its position on the device, as far as requested.
+    pub(super) fn data_and_address(
+        &self,
+        stat: &Stat,
+        details: Details,
+        budget: &mut RunBudget,
+        open: impl FnOnce() -> Option<OwnedFd>,
+    ) -> (Option<Vec<(u64, u64)>>, Option<u64>) {
+        let metadata = file_stat(stat);
+        // Allocated blocks may lie beyond the end of a file or hold no data, so large files are
+        // always checked.
+        let few = (stat.st_blocks as u64).saturating_mul(512) < metadata.size;
+        let may_have_holes = few || metadata.size > BLOCK as u64;
+        let wants_data = details.holes && may_have_holes;
+        let file = match metadata.kind == FileKind::File && (wants_data || details.address) {
+            // An unreadable file is reported when it is read.
+            true => open(),
+            false => None,
+        };
+        let most = budget.most();
+        let data = file.as_ref().filter(|_| wants_data).and_then(|file| data_runs(file, &metadata, most));
+        budget.spend(data.as_ref().map_or(0, Vec::len));
+        let address = file.as_ref().filter(|_| details.address).and_then(address);
+        (data, address)
     }
 }
 

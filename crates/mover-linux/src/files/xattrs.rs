@@ -3,7 +3,7 @@
 use super::path::ResolvedName;
 use super::xattr_buffer::fill;
 use numaio_mover::port::{is_root_only_xattr, is_security_label, Xattr};
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,20 +37,42 @@ pub struct FoundXattrs {
 pub fn xattrs_of(place: ResolvedName<'_>, super_user: bool) -> Result<FoundXattrs, Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(Default::default()),
+        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
         result => result?,
     }
-    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
-    let (names, others): (Vec<&[u8]>, Vec<&[u8]>) = names.partition(|name| is_preserved(name, super_user));
-    let others = others.into_iter().filter(|name| is_reported(name)).map(Into::into).collect();
-    let mut found = FoundXattrs { others, ..FoundXattrs::default() };
     if names.is_empty() {
-        return Ok(found);
+        return Ok(FoundXattrs::default());
     }
     let path = place.proc_path()?;
-    for name in names {
+    values_of(&names, super_user, |name, buffer| rustix::fs::lgetxattr(&path, name, buffer))
+}
+
+/// Returns extended attributes of an object that may be open without access (`O_PATH`), as
+/// [`xattrs_of`] does.
+pub fn xattrs_of_open(file: &OwnedFd, super_user: bool) -> Result<FoundXattrs, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut names = Vec::new();
+    match fill(&mut names, |buffer| rustix::fs::listxattr(&path, buffer)) {
+        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
+        result => result?,
+    }
+    values_of(&names, super_user, |name, buffer| rustix::fs::getxattr(&path, name, buffer))
+}
+
+/// Reads the values of preserved extended attributes, given all names, each with a zero byte.
+fn values_of(
+    names: &[u8],
+    super_user: bool,
+    get: impl Fn(&[u8], &mut [u8]) -> Result<usize, Errno>,
+) -> Result<FoundXattrs, Errno> {
+    let mut found = FoundXattrs::default();
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        if !is_preserved(name, super_user) {
+            found.others.extend(is_reported(name).then(|| name.into()));
+            continue;
+        }
         let mut value = Vec::new();
-        match fill(&mut value, |buffer| rustix::fs::lgetxattr(&path, name, buffer)) {
+        match fill(&mut value, |buffer| get(name, buffer)) {
             Ok(()) => found.preserved.push((name.into(), value.into_boxed_slice())),
             // It was removed meanwhile.
             Err(Errno::NODATA) => {}

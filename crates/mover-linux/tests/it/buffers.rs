@@ -16,7 +16,7 @@ fn closing_a_port_does_not_wait_for_lost_buffers() {
     let (mut port, other) = pair.expect("ports");
     let identity = identity(&mut port);
     for ticket in 0..3 {
-        let piece = ReadPiece { at: file(), identity, offset: 0, length: 7 };
+        let piece = ReadPiece { at: file(), identity, offset: 0, length: 7, as_it_is: false };
         port.submit(
             ticket,
             Operation::Read { pieces: vec![piece], hash: |_| Default::default(), pack: None },

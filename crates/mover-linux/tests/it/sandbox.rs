@@ -48,7 +48,7 @@ fn without_io_uring_large_blocks_are_still_read() {
             let setting = || setting(&folder.0, 4, 1, true);
             let (mut port, _other) = FilePort::pair(setting(), setting()).expect("ports");
             let identity = identity(&mut port);
-            let piece = ReadPiece { at: file(), identity, offset: 32 << 20, length: BLOCK };
+            let piece = ReadPiece { at: file(), identity, offset: 32 << 20, length: BLOCK, as_it_is: false };
             let hash = |bytes: &[u8]| Digest([bytes.iter().fold(1, |all, byte| all | byte); 32]);
             port.submit(1, Operation::Read { pieces: vec![piece], hash, pack: None });
             let read = outcomes(&mut port, 1).remove(0);

@@ -23,7 +23,7 @@ pub use fault::{Fault, FaultKind};
 pub use file_path::FilePath;
 pub use operation::{
     Attributes, ContentHash, FileCompletion, FileWrite, JournalState, JournalWrite, NewObject, Object,
-    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash,
+    OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, SourceRemoval,
 };
 pub use stat::{
     Details, FileInfo, FileKind, FileStat, Identity, KeptAttributes, ListedEntry, Listing, NameMatching,

@@ -71,6 +71,8 @@ pub enum Operation<B> {
     ///
     /// A missing object is not a fault.
     Remove(Vec<FilePath>),
+    /// Remove objects of the source that are not directories; results in [`Outcome::Results`].
+    RemoveSources(Vec<SourceRemoval>),
     /// Lock a transfer's journal against other transfers and read it; results in
     /// [`Outcome::OpenedJournal`]. If it does not exist, the journal of an interrupted transfer
     /// beside it gets its name.
@@ -102,6 +104,18 @@ pub struct ReadPiece {
     pub length: usize,
     /// Whether the file is read even if its identity differs.
     pub as_it_is: bool,
+}
+
+/// An object to remove at the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRemoval {
+    /// The object. A missing one is not a fault.
+    pub at: FilePath,
+    /// Expected identity; a different one is [`super::FaultKind::Changed`].
+    pub identity: Identity,
+    /// Its copy, if that is on the same machine; [`super::FaultKind::Exists`] if it is the same
+    /// file.
+    pub destination: Option<FilePath>,
 }
 
 /// State of hashing a complete file in steps.

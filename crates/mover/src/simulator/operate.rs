@@ -6,7 +6,7 @@ use crate::port::{
     Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
     FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalState, JournalWrite,
     Listing, NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome,
-    ReadPiece, Stamp, BLOCK,
+    ReadPiece, SourceRemoval, Stamp, BLOCK,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,6 +84,9 @@ impl Disk {
                 Outcome::Results(all.iter().map(|(at, attributes)| set_attributes(at, attributes)).collect())
             }
             Operation::Remove(all) => Outcome::Results(all.iter().map(|at| self.remove(at)).collect()),
+            Operation::RemoveSources(all) => {
+                Outcome::Results(all.iter().map(|removal| self.remove_source(removal)).collect())
+            }
             Operation::OpenJournal { journal, most } => Outcome::OpenedJournal(self.open(&journal, most)),
             Operation::WriteJournal(record) => Outcome::Results(self.record(&record)),
             Operation::Sync { .. } => {
@@ -446,6 +449,20 @@ impl Disk {
         let (directory, name) = self.parent_and_name(at)?;
         self.change(Change::Names(vec![(directory, name.into(), None)]));
         Ok(())
+    }
+
+    fn remove_source(&mut self, removal: &SourceRemoval) -> Result<(), Fault> {
+        let Ok(number) = self.find(&removal.at.name) else { return Ok(()) };
+        let found = self.found(number, Details::default()).ok_or_else(|| fault(FaultKind::NotFound))?;
+        let metadata = found.metadata;
+        if metadata.kind == FileKind::Directory || metadata.identity() != removal.identity {
+            return Err(fault(FaultKind::Changed));
+        }
+        let copy = removal.destination.as_ref().and_then(|copy| self.find(&copy.name).ok());
+        if copy == Some(number) {
+            return Err(fault(FaultKind::Exists));
+        }
+        self.remove(&removal.at)
     }
 
     fn open(&mut self, at: &FilePath, most: usize) -> Result<OpenedJournal, Fault> {

@@ -127,6 +127,7 @@ impl Batches {
         self.check_requested(&entries, options)?;
         self.next += entries.len() as u64;
         peer.totals.entries += entries.len() as u64;
+        entries.iter().for_each(|entry| peer.entry_counts.add(&entry.object));
         self.apply_alias(&mut entries, options)?;
         self.map_accounts(&mut entries, options)?;
         let duplicates = entries.iter().map(|entry| self.duplicates.add(&entry.name)).collect();
@@ -169,6 +170,7 @@ impl Batches {
             if let Object::New(inode) = &mut entry.object {
                 self.accounts.map_owner(Account::User, &mut inode.user);
                 self.accounts.map_owner(Account::Group, &mut inode.group);
+                options.owner.apply(inode);
                 match options.acls {
                     true => acl::decode_names(&mut inode.xattrs, &mut self.accounts)?,
                     false => acl::reject_wire_only(&inode.xattrs)?,

@@ -59,7 +59,7 @@ impl SinkOptions {
     }
 
     /// Iterates over the extended attributes that this user may set.
-    fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub(super) fn settable<'a>(&self, inode: &'a Inode) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // Capabilities would give a program rights of the copier, as set-ID bits do.
         let is_root = self.writer.user == 0 && !self.writer.for_others;
         inode.xattrs.iter().filter(move |(name, _)| is_root || !is_root_only_xattr(name))
@@ -93,7 +93,7 @@ impl SinkOptions {
         // Directories may inherit set-group-ID.
         let compared = if own.for_others { !SET_ID } else { !0 };
         let mode = keep.modes && !is_link && (metadata.mode ^ self.bits(inode)) & compared != 0;
-        let may_group = keep.users || metadata.user == own.user && own.groups.contains(&inode.group.id());
+        let may_group = self.may_set_group(inode, metadata);
         let owners = keep.users && metadata.user != inode.user.id()
             || keep.groups && may_group && metadata.group != inode.group.id();
         let there = xattrs.iter().map(|(name, value)| (&**name, &**value));
@@ -102,6 +102,12 @@ impl SinkOptions {
         let there = there.filter(|(name, _)| !is_security_label(name) || is_sent(name));
         let attributes = keep.xattrs && !is_link && !there.eq(self.settable(inode));
         mode || owners || attributes || !self.is_kept(inode, metadata)
+    }
+
+    /// Returns whether the group of an existing object can be set to the source's.
+    pub(super) fn may_set_group(&self, inode: &Inode, metadata: &FileStat) -> bool {
+        let own = &self.writer;
+        self.preserve.users || metadata.user == own.user && own.groups.contains(&inode.group.id())
     }
 
     /// Returns whether an mtime equals the source's, up to the rounding of the file system.

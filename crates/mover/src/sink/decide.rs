@@ -77,6 +77,7 @@ impl SinkOptions {
     /// Returns whether an object would be created in place of a directory that blocks it.
     pub(super) fn would_create(&self, kind: &Kind) -> bool {
         match kind {
+            _ if self.existing.ignore_existing => false,
             Kind::Directory => false,
             Kind::File(_) => !self.is_size_excluded(kind),
             kind => port_object(kind, self.devices).is_ok(),

@@ -3,6 +3,7 @@
 use super::batches::{IncomingBatch, LookupResult, UndecidedEntry};
 use super::decide::{check_name, expected_state, Decision};
 use super::incoming_file::{FileTarget, IncomingFile};
+use super::itemize::Update;
 use super::pending_ops::PendingOp;
 use super::plan::{BatchPlan, Prepared};
 use super::Sink;
@@ -57,6 +58,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             match object {
                 Object::HardLink(_) => {
                     self.discard_leftover(&name);
+                    self.stored.expect_link(&name, number);
                     self.links.push(Entry { name, object });
                 }
                 Object::New(inode) => {
@@ -85,6 +87,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Err(fault) => return self.fail(number, &name, &fault),
         };
         let found = found.as_ref();
+        if self.options.existing.skips(inode.kind == Kind::Directory, found) {
+            return self.skip_by_policy((number, &name), &inode, found);
+        }
         if inode.kind == Kind::Directory {
             return self.plan_directory((number, name), inode, found, plan);
         }
@@ -97,12 +102,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
             return self.results.add_failure(&name, None);
         };
         match self.options.decide(&inode, found, equal) {
-            Decision::Keep { is_newer } => self.keep_unchanged(&name, &inode.kind, is_newer, found),
+            Decision::Keep { is_newer } => {
+                if !is_newer && !self.options.is_size_excluded(&inode.kind) {
+                    self.stored.add(number);
+                }
+                self.keep_unchanged(&name, &inode.kind, is_newer, found);
+            }
             Decision::SetAttributes(attributes) => {
                 self.discard_leftover(&name);
                 self.hashes.add_found_to_manifest(&name, found, &self.options);
                 let at = FilePath::new(0, name.as_bytes());
-                let op = PendingOp::reported(name, ChangeKind::AttributesSet);
+                let itemized = self.options.itemize(Update::Attributes, &inode, found);
+                let op = PendingOp { itemized, ..PendingOp::reported(name, ChangeKind::AttributesSet) };
                 plan.set_attributes(at, attributes, PendingOp { number: Some(number), ..op });
             }
             Decision::Receive(content, attributes) => {
@@ -113,7 +124,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.discard_leftover(&name);
                 let expected = expected_state((0, attributes.mtime), found);
                 let at = FilePath::new(0, name.as_bytes());
-                let op = PendingOp::reported(name, ChangeKind::Created);
+                let itemized = self.options.itemize(Update::Create, &inode, found);
+                let op = PendingOp { itemized, ..PendingOp::reported(name, ChangeKind::Created) };
                 let op = PendingOp { number: Some(number), expected, replaces: true, ..op };
                 plan.create(NewObject { at, object, attributes }, op);
             }
@@ -134,6 +146,27 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let size = if let Kind::File(content) = kind { content.size() } else { 0 };
         self.changes.record_unchanged(size, &mut self.peer);
         self.hashes.add_found_to_manifest(name, found, &self.options);
+    }
+
+    /// Skips an entry because of [`ExistingPolicy`](super::ExistingPolicy).
+    fn skip_by_policy(
+        &mut self,
+        (number, name): (FileNumber, &Name),
+        inode: &Inode,
+        found: Option<&FileInfo>,
+    ) {
+        // Its contents are skipped, too: they do not exist, or would be inside of another object.
+        if inode.kind == Kind::Directory {
+            self.source_names.add(name);
+            self.results.add_skipped(name);
+            return self.changes.record_unchanged(0, &mut self.peer);
+        }
+        self.source_names.add(name);
+        let equal = self.hashes.take_result(number).unwrap_or(false);
+        if !found.is_some_and(|found| self.options.is_same(inode, found, equal)) {
+            self.results.add_skipped(name);
+        }
+        self.keep_unchanged(name, &inode.kind, false, found);
     }
 
     fn plan_directory(
@@ -193,7 +226,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             false => (self.resume_log.partial(&name), self.resume_log.key(&name, inode, &content)),
         };
         let expected = expected_state((content.size(), attributes.mtime), found);
-        FileTarget { name, content, at, in_place, attributes, key, expected }
+        let itemized = self.options.itemize(Update::Transfer, inode, found);
+        FileTarget { name, content, at, in_place, attributes, key, expected, itemized }
     }
 
     /// Plans a file that needs no data: an empty one, or any in a dry run.
@@ -212,6 +246,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             is_file: true,
             replaces: !target.in_place,
             expected: target.expected,
+            itemized: target.itemized,
             ..PendingOp::reported(target.name, ChangeKind::Copied)
         };
         plan.write_empty(FileWrite { settle, ..FileWrite::new(target.at, begin) }, op);

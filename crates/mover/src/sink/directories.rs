@@ -2,14 +2,15 @@
 
 use super::compare::stamp;
 use super::file_results::FileResults;
+use super::itemize::Update;
 use super::options::SinkOptions;
 use super::pending_ops::PendingOp;
 use crate::entry::{Entry, FileNumber, Inode, Mode, Object};
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::port::{Attributes, FileInfo, FileKind, FilePath, NewObject, Object as Made};
-use crate::wire::ChangeKind;
-use crate::wire::EntryStore;
+use crate::wire::{ChangeKind, EntryStore, Itemized};
+use std::collections::HashMap;
 
 /// Directories of the source, with the attributes to set at the end.
 ///
@@ -22,6 +23,8 @@ pub(super) struct Directories {
     masked: NameSet<6>,
     /// Directories among them that existed with other attributes.
     attributes_set: NameSet<6>,
+    /// The changed attributes of these, if they are reported.
+    itemized: HashMap<Name, Box<Itemized>>,
 }
 
 /// Attributes to set, and the results of setting them.
@@ -49,15 +52,19 @@ impl Directories {
         let is_created_destination = options.is_created_destination(&name);
         let is_there = found.is_some_and(|found| found.metadata.kind == FileKind::Directory);
         let differs = is_there && (is_created_destination || options.differs(&inode, found));
+        let before = found.filter(|_| is_there && !is_created_destination);
+        let update = if before.is_some() { Update::Attributes } else { Update::Create };
+        let mut itemized = options.itemize(update, &inode, before);
         if differs {
             self.attributes_set.add(&name);
+            self.itemized.extend(itemized.take().map(|itemized| (name.clone(), itemized)));
         }
         // A destination created just before is treated like other new directories.
         let is_new = !is_there || is_created_destination;
         let attributes = if is_new { initial_attributes(&inode, options) } else { Attributes::default() };
         let making = NewObject { at: FilePath::new(0, name.as_bytes()), object: Made::Directory, attributes };
         let action = (!is_there).then_some(ChangeKind::Created);
-        let op = PendingOp { number: Some(number), action, ..PendingOp::unreported(name.clone()) };
+        let op = PendingOp { number: Some(number), action, itemized, ..PendingOp::unreported(name.clone()) };
         let keep = options.preserve.modes;
         let stays = found.filter(|_| !is_new && !keep);
         let stays = stays.and_then(|found| Mode::new(found.metadata.mode).ok());
@@ -83,7 +90,7 @@ impl Directories {
     }
 
     fn attributes(
-        &self,
+        &mut self,
         name: Name,
         inode: &Inode,
         options: &SinkOptions,
@@ -105,7 +112,8 @@ impl Directories {
             false => ChangeKind::AttributesSet,
         };
         let action = self.attributes_set.has(&name).then_some(action);
-        ((at, attributes), PendingOp { action, ..PendingOp::unreported(name) })
+        let itemized = self.itemized.remove(&name);
+        ((at, attributes), PendingOp { action, itemized, ..PendingOp::unreported(name) })
     }
 }
 

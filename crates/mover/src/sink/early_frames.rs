@@ -46,7 +46,7 @@ impl<B> EarlyFrames<B> {
 
     /// Returns whether a new frame need not wait for the deferred ones.
     pub fn may_overtake(&self, frame: &Frame) -> bool {
-        matches!(frame, Frame::Batch(_)) || self.is_empty()
+        matches!(frame, Frame::Batch(_) | Frame::MountPoint(_)) || self.is_empty()
     }
 
     /// Defers a new frame.

@@ -14,6 +14,8 @@ pub(super) enum Phase {
     SettingAttributes,
     /// Make everything durable.
     Syncing,
+    /// Wait until the source has removed stored entries.
+    RemovingSources,
     /// Send the end frame.
     Ending,
 }
@@ -62,7 +64,8 @@ impl Ending {
             Phase::Removing => Phase::Closing,
             Phase::Closing => Phase::SettingAttributes,
             Phase::SettingAttributes => Phase::Syncing,
-            Phase::Syncing | Phase::Ending => Phase::Ending,
+            Phase::Syncing => Phase::RemovingSources,
+            Phase::RemovingSources | Phase::Ending => Phase::Ending,
         };
     }
 }

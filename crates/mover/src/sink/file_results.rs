@@ -20,6 +20,8 @@ pub(super) struct FileResults {
     size_excluded: NameSet<6>,
     /// Files that are skipped because they are newer here.
     newer: NameSet<6>,
+    /// Files with other content, or none, that are skipped because they exist, or do not.
+    skipped: NameSet<6>,
     /// Files that would be replaced in a dry run: hard links to the old file would then differ.
     would_be_replaced: NameSet<6>,
 }
@@ -43,6 +45,11 @@ impl FileResults {
         self.newer.add(name);
     }
 
+    /// Records a file that is skipped because it exists with other content, or does not exist.
+    pub fn add_skipped(&mut self, name: &Name) {
+        self.skipped.add(name);
+    }
+
     /// Records a file that would be replaced, in a dry run.
     pub fn add_replacement(&mut self, name: &Name) {
         self.would_be_replaced.add(name);
@@ -61,6 +68,16 @@ impl FileResults {
     /// Returns whether a file was skipped because it is newer here.
     pub fn is_newer(&self, name: &Name) -> bool {
         self.newer.has(name)
+    }
+
+    /// Returns whether a file was skipped because it exists with other content, or does not exist.
+    pub fn is_skipped(&self, name: &Name) -> bool {
+        self.skipped.has(name)
+    }
+
+    /// Returns whether a file was not copied on request.
+    pub fn is_left_out(&self, name: &Name) -> bool {
+        self.is_skipped(name) || self.is_newer(name) || self.is_size_excluded(name)
     }
 
     /// Returns whether a file would be replaced, in a dry run.

@@ -33,11 +33,17 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Phase::Closing => self.close_journal(),
                 Phase::SettingAttributes => self.set_directory_attributes(),
                 Phase::Syncing => {
+                    self.stored.begin_sync(self.peer.totals.failed);
                     if self.options.sync != SyncMode::None && !self.options.dry_run {
                         self.pending_ops.sync(&mut self.peer);
                     }
                     self.ending.advance();
                 }
+                Phase::RemovingSources => match self.stored.finish(&mut self.peer) {
+                    Ok(true) => self.ending.advance(),
+                    Ok(false) => return,
+                    Err(error) => return self.abort(Reason::Other, &error.to_string()),
+                },
                 Phase::Ending => self.send_end(),
             }
         }
@@ -81,6 +87,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             let (Object::HardLink(to), [at, first]) = (object, both) else { continue };
             match self.links.decide((&name, &to), (at, first), &self.results, &self.options) {
                 LinkDecision::Unchanged => {
+                    self.stored.add_existing_link((&name, &to), (at, first), &self.results);
                     self.changes.record_unchanged(0, &mut self.peer);
                     let found = at.as_ref().ok().and_then(Option::as_ref);
                     self.hashes.add_found_to_manifest(&name, found, &self.options);
@@ -173,7 +180,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
     pub(super) fn directory_listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) {
         let port = (&mut self.peer, &mut self.pending_ops);
         let extra = self.removal.listed(ticket, listing, &self.source_names, &self.options, port);
-        self.remove_reported(extra);
+        self.remove_files_reported(extra);
     }
 
     /// Sets the attributes of some directories.

@@ -8,7 +8,7 @@ use crate::extent::{Extent, ExtentSet};
 use crate::journal::BlockHash;
 use crate::name::Name;
 use crate::port::{Attributes, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp, BLOCK};
-use crate::wire::{NeededData, WireError};
+use crate::wire::{Itemized, NeededData, WireError};
 use std::ops::Range;
 
 /// Where and how a file is written.
@@ -29,6 +29,8 @@ pub(super) struct FileTarget {
     /// The size and mtime that distinguish the new file from the old one; `None` if both were
     /// equal.
     pub expected: Option<(u64, Option<Stamp>)>,
+    /// The changed attributes, if they are reported.
+    pub itemized: Option<Box<Itemized>>,
 }
 
 /// A file whose data is being received.

@@ -7,7 +7,9 @@ use super::pending_ops::PendingOp;
 use crate::drive::PeerState;
 use crate::entry::{Entry, Object};
 use crate::name::Name;
-use crate::port::{Attributes, Details, FileKind, FilePath, NewObject, Object as Made, Operation, Ticket};
+use crate::port::{
+    Attributes, Details, FileKind, FilePath, FileStat, NewObject, Object as Made, Operation, Ticket,
+};
 use crate::wire::ChangeKind;
 use crate::wire::EntryStore;
 use std::collections::HashSet;
@@ -113,7 +115,8 @@ impl HardLinks {
             attributes: Attributes::default(),
         };
         let op = PendingOp::reported(name.clone(), ChangeKind::Created);
-        LinkDecision::Create(making, PendingOp { is_file: is_file(first), ..op })
+        let itemized = options.itemize_link(to, metadata(at), metadata(first));
+        LinkDecision::Create(making, PendingOp { is_file: is_file(first), itemized, ..op })
     }
 }
 
@@ -125,6 +128,11 @@ fn obstacle(
     results: &FileResults,
     options: &SinkOptions,
 ) -> Option<LinkDecision> {
+    if let Ok(found) = at {
+        if options.existing.skips(false, found.as_ref()) {
+            return Some(LinkDecision::Unchanged);
+        }
+    }
     let would_be_replaced = results.would_be_replaced(to);
     if results.is_size_excluded(to) || is_same_file(at, first) && !would_be_replaced {
         return Some(LinkDecision::Unchanged);
@@ -138,6 +146,9 @@ fn obstacle(
     if options.update && !would_be_replaced && is_newer(at, first) {
         return Some(LinkDecision::Unchanged);
     }
+    if results.is_skipped(to) {
+        return Some(LinkDecision::Refuse("was skipped"));
+    }
     results.is_newer(to).then_some(LinkDecision::Refuse("is newer here"))
 }
 
@@ -149,8 +160,12 @@ fn is_file(found: &LookupResult) -> bool {
     matches!(found, Ok(Some(found)) if found.metadata.kind == FileKind::File)
 }
 
+fn metadata(found: &LookupResult) -> Option<&FileStat> {
+    found.as_ref().ok()?.as_ref().map(|found| &found.metadata)
+}
+
 /// Returns whether both objects exist and are the same file.
-fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
+pub(super) fn is_same_file(found: &LookupResult, other: &LookupResult) -> bool {
     let (Ok(Some(found)), Ok(Some(other))) = (found, other) else { return false };
     (found.metadata.volume, found.metadata.inode) == (other.metadata.volume, other.metadata.inode)
 }

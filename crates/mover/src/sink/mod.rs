@@ -13,11 +13,14 @@ mod decide_batches;
 mod directories;
 mod early_frames;
 mod ending;
+mod existing_policy;
 mod file_results;
 mod finalize;
+mod fixed_owner;
 mod hashes;
 mod incoming;
 mod incoming_file;
+mod itemize;
 mod journal_opening;
 mod link_copies;
 mod links;
@@ -35,8 +38,11 @@ mod requests;
 mod resume_checks;
 mod resume_log;
 mod source_names;
+mod stored_entries;
 
 pub use crate::own_files::{is_journal, journal_name};
+pub use existing_policy::ExistingPolicy;
+pub use fixed_owner::FixedOwner;
 pub use options::{PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
@@ -44,7 +50,7 @@ pub use resume_log::SERIES;
 use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::name::Name;
 use crate::port::{Event, Fault, FaultKind, FilePath, JournalState, OpenedJournal, Outcome, Ticket};
-use crate::report::{Report, Totals, TransferOutcome};
+use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{Reason, Side};
 use batches::Batches;
@@ -66,6 +72,7 @@ use resume_checks::ResumeChecks;
 use resume_log::{ResumeLog, TimesUnreliable};
 use source_names::SourceNames;
 use std::time::Duration;
+use stored_entries::StoredLog;
 
 /// The sink of a transfer: the side that creates files.
 ///
@@ -111,6 +118,7 @@ pub struct Sink<B> {
     not_kept: NotKeptAttributes,
     unpreserved: UnpreservedAttributes,
     source_names: SourceNames,
+    stored: StoredLog,
     links: HardLinks,
     link_copies: LinkCopies,
     removal: Removal,
@@ -142,6 +150,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             not_kept,
             unpreserved: UnpreservedAttributes::default(),
             source_names: SourceNames::new(&options),
+            stored: StoredLog::new(&options),
             links: HardLinks::default(),
             link_copies: LinkCopies::default(),
             removal: Removal::new(options.removal_limits.max),
@@ -306,7 +315,8 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
             Event::Received(_) | Event::Sent(_) => {}
             Event::Closed(why) => {
                 // After its end frame, the source may close the connection.
-                if self.peer.outcome.is_none() && !self.ending.has_source_ended() {
+                let awaits_source = !self.ending.has_source_ended() || self.stored.is_removing();
+                if self.peer.outcome.is_none() && awaits_source {
                     self.abort(Reason::Other, &format!("the connection to the source was lost: {why}"));
                 }
             }
@@ -329,6 +339,9 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
                 self.hashes.submit_reads(&mut self.peer);
                 self.resume_checks.submit_reads(&mut self.peer);
                 self.submit_journal();
+                if let Err(error) = self.stored.flush(&mut self.peer) {
+                    self.abort(Reason::Other, &error.to_string());
+                }
                 self.continue_finalization();
             }
             self.changes.flush(&mut self.peer);
@@ -354,6 +367,10 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Sink<B> {
 
     fn totals(&self) -> Totals {
         self.peer.totals
+    }
+
+    fn entry_counts(&self) -> EntryCounts {
+        self.peer.entry_counts
     }
 
     fn progress(&self) -> u64 {

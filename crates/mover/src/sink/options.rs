@@ -1,5 +1,7 @@
 //! The options of a sink.
 
+use super::existing_policy::ExistingPolicy;
+use super::fixed_owner::FixedOwner;
 use super::requested::RequestedEntries;
 use crate::accounts::AccountLookup;
 use crate::entry::Kind;
@@ -123,6 +125,8 @@ pub struct SinkOptions {
     pub writer: WriterIdentity,
     /// Whether device files may be created.
     pub devices: bool,
+    /// Which entries are skipped because of existing objects.
+    pub existing: ExistingPolicy,
     /// Skip files that are newer at the sink.
     pub update: bool,
     /// Transfer files even if size and mtime are equal.
@@ -133,19 +137,27 @@ pub struct SinkOptions {
     pub manifest: bool,
     /// Maps user and group names; `None` keeps numeric IDs.
     pub accounts: Option<AccountLookup>,
+    /// Owners that all entries get. They must be among the attributes to preserve.
+    pub owner: FixedOwner,
     /// Range of sizes of the regular files to copy, in bytes; others are left unchanged.
     pub sizes: RangeInclusive<u64>,
     /// Remove entries that the source does not have.
     pub delete: bool,
     /// Limits of that.
     pub removal_limits: RemovalLimits,
+    /// The source does not send the contents of mount points, which are then not removed.
+    pub one_file_system: bool,
     /// Entries that this filter excludes are not removed.
     pub filter: Filter,
     /// The entries that the user requested; any other entry aborts the transfer. `None` accepts
     /// all.
     pub requested: Option<RequestedEntries>,
+    /// Report stored entries to the source, which removes them.
+    pub confirm_stored: bool,
     /// Change nothing, and report what would be changed.
     pub dry_run: bool,
+    /// Describe which attributes each change concerns.
+    pub itemize: bool,
     /// Send all changes to the source, where the user is.
     pub report_changes: bool,
     /// Partial files of other transfers that were modified since then are not removed.

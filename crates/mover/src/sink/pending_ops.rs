@@ -4,7 +4,7 @@ use crate::drive::PeerState;
 use crate::entry::FileNumber;
 use crate::name::Name;
 use crate::port::{Fault, FilePath, Operation, Stamp, Ticket};
-use crate::wire::ChangeKind;
+use crate::wire::{ChangeKind, Itemized};
 use std::collections::BTreeMap;
 
 /// The object that one result of an operation belongs to.
@@ -25,6 +25,8 @@ pub(super) struct PendingOp {
     /// The size and mtime of the new object: after a failure to set an attribute, it may exist all
     /// the same. `None` if the old object had both.
     pub expected: Option<(u64, Option<Stamp>)>,
+    /// The changed attributes, if they are reported.
+    pub itemized: Option<Box<Itemized>>,
 }
 
 impl PendingOp {
@@ -35,7 +37,16 @@ impl PendingOp {
 
     /// Creates an operation of which only failure is reported.
     pub fn unreported(name: Name) -> Self {
-        Self { name, number: None, action: None, bytes: 0, is_file: false, replaces: false, expected: None }
+        Self {
+            name,
+            number: None,
+            action: None,
+            bytes: 0,
+            is_file: false,
+            replaces: false,
+            expected: None,
+            itemized: None,
+        }
     }
 }
 

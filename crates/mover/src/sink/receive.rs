@@ -6,7 +6,7 @@ use crate::entry::FileNumber;
 use crate::port::Fault;
 use crate::report::reason;
 use crate::wire::ChangeKind;
-use crate::wire::{Frame, Problem, ProblemSubject, Reason, WireError};
+use crate::wire::{Frame, Problem, ProblemSubject, Reason, SinkChange, WireError};
 
 impl<B: AsRef<[u8]>> Sink<B> {
     /// Receives the frames of a packet. Its data belongs to the last one.
@@ -21,7 +21,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn receive_frame(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
         if self.ending.has_source_ended() || self.early_frames.has_end() {
-            return Err(WireError::AfterEnd);
+            let may_follow = matches!(frame, Frame::Problem(_) | Frame::End(_));
+            return match self.stored.is_removing() && may_follow {
+                true => self.apply(frame, data),
+                false => Err(WireError::AfterEnd),
+            };
         }
         let is_early =
             self.options.eager && !(self.early_frames.may_overtake(&frame) && self.is_applicable(&frame));
@@ -49,7 +53,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Frame::Holes(holes) => self.is_requested(holes.file()),
             Frame::FileSent(done) => self.is_requested(done.file),
             Frame::Problem(Problem { about: ProblemSubject::File(file, _), .. }) => self.is_requested(*file),
-            Frame::End(_) => self.early_frames.is_empty() && self.has_answered_all(),
+            Frame::End(_) | Frame::AllSent => self.early_frames.is_empty() && self.has_answered_all(),
             _ => true,
         }
     }
@@ -63,6 +67,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
     /// Returns whether all entries are decided and answered.
     fn has_answered_all(&self) -> bool {
         self.batches.is_empty() && !self.plans.is_waiting() && self.plans.is_idle()
+    }
+
+    /// Returns whether the source may end: nothing is missing.
+    fn is_all_received(&self) -> bool {
+        self.has_answered_all() && self.incoming.has_all_data()
     }
 
     fn apply(&mut self, frame: Frame, data: Option<B>) -> Result<(), WireError> {
@@ -84,16 +93,22 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 Ok(())
             }
             Frame::FileHash(sum) => self.hashes.receive(sum),
+            Frame::MountPoint(name) => self.source_names.add_mount_point(&name),
             Frame::Problem(problem) => {
                 self.receive_problem(problem);
                 Ok(())
             }
-            Frame::End(_) if self.has_answered_all() && self.incoming.has_all_data() => {
+            Frame::AllSent if self.stored.is_enabled() && self.is_all_received() => {
                 self.ending.source_ended();
                 Ok(())
             }
-            Frame::End(_) => Err(WireError::InvalidValue("an end before all data")),
-            Frame::DataRequests(_) | Frame::ManifestEntry(_) | Frame::Change(_) => {
+            Frame::End(_) if self.stored.is_enabled() => self.stored.sources_removed(),
+            Frame::End(_) if self.is_all_received() => {
+                self.ending.source_ended();
+                Ok(())
+            }
+            Frame::End(_) | Frame::AllSent => Err(WireError::InvalidValue("an end before all data")),
+            Frame::DataRequests(_) | Frame::ManifestEntry(_) | Frame::Change(_) | Frame::StoredEntries(_) => {
                 Err(WireError::InvalidValue("a frame that a source does not send"))
             }
         }
@@ -135,9 +150,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 if let Some(Fault { why, text }) = unset {
                     self.unpreserved.add(&target.name, why, &text);
                 }
+                self.stored.add(item.number());
                 self.resume_log.file_completed(&target.name, &target.at);
                 self.hashes.add_to_manifest(&target.name, &self.options);
-                self.record_change(target.name, ChangeKind::Copied, bytes);
+                let (name, action, itemized) = (target.name, ChangeKind::Copied, target.itemized);
+                self.record_change(SinkChange { name, action, bytes, itemized });
             }
             WriteEffect::Cancelled(fault) => self.abort(reason(fault.why), &fault.text),
             WriteEffect::Failed(name, fault) => self.fail(item.number(), &name, &fault),

@@ -61,8 +61,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     /// Records a change, or in a dry run a change that would have been made.
-    pub(super) fn record_change(&mut self, name: Name, action: ChangeKind, bytes: u64) {
-        self.changes.record(SinkChange { name, action, bytes }, &self.options, &mut self.peer);
+    pub(super) fn record_change(&mut self, change: SinkChange) {
+        self.changes.record(change, &self.options, &mut self.peer);
     }
 
     /// Reports operations that a dry run does not perform.
@@ -70,10 +70,23 @@ impl<B: AsRef<[u8]>> Sink<B> {
         ops.into_iter().for_each(|op| self.op_done(op, Ok(())));
     }
 
-    /// Removes entries with all contents, and reports that.
+    /// Removes directories with all contents, and reports that.
     pub(super) fn remove_reported(&mut self, names: Vec<Name>) {
+        self.remove_kind(names, true);
+    }
+
+    /// Removes entries that are not directories, and reports that.
+    pub(super) fn remove_files_reported(&mut self, names: Vec<Name>) {
+        self.remove_kind(names, false);
+    }
+
+    fn remove_kind(&mut self, names: Vec<Name>, are_directories: bool) {
+        let itemized = self.options.itemize_removal(are_directories);
         let paths: Vec<FilePath> = names.iter().map(|name| FilePath::new(0, name.as_bytes())).collect();
-        let ops = names.into_iter().map(|name| PendingOp::reported(name, ChangeKind::Removed));
+        let ops = names.into_iter().map(|name| PendingOp {
+            itemized: itemized.clone(),
+            ..PendingOp::reported(name, ChangeKind::Removed)
+        });
         if self.options.dry_run {
             return self.report_dry_run(ops);
         }
@@ -91,7 +104,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             _ => {}
         }
-        let PendingOp { name, number, action, bytes, is_file, replaces, expected } = op;
+        let PendingOp { name, number, action, bytes, is_file, replaces, expected, itemized } = op;
         let result = match result {
             Err(fault) if is_complete(&fault) => {
                 self.unpreserved.add(&name, fault.why, &fault.text);
@@ -108,7 +121,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 if replaces && self.options.dry_run {
                     self.results.add_replacement(&name);
                 }
-                self.record_change(name, action, bytes);
+                match number {
+                    Some(number) => self.stored.add(number),
+                    None => self.stored.add_link(&name),
+                }
+                self.record_change(SinkChange { name, action, bytes, itemized });
             }
             // The content is correct.
             (Err(fault), Some(number)) if action == Some(ChangeKind::AttributesSet) => {

@@ -5,6 +5,7 @@ use super::options::SinkOptions;
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::port::NameMatching;
+use crate::wire::WireError;
 
 /// The names that the source sent, as the destination compares them.
 ///
@@ -17,13 +18,36 @@ pub(super) struct SourceNames {
     all: NameSet<6>,
     /// Directories among these.
     directories: NameSet<6>,
+    /// Directories whose contents the source did not send.
+    mount_points: NameSet<6>,
+    /// Whether the source sends no contents of mount points.
+    one_file_system: bool,
 }
 
 impl SourceNames {
     /// Creates an empty set.
     pub fn new(options: &SinkOptions) -> Self {
-        let (names, delete) = (options.names, options.delete);
-        Self { names, delete, all: NameSet::default(), directories: NameSet::default() }
+        Self {
+            names: options.names,
+            delete: options.delete,
+            all: NameSet::default(),
+            directories: NameSet::default(),
+            mount_points: NameSet::default(),
+            one_file_system: options.one_file_system,
+        }
+    }
+
+    /// Adds a directory, which follows, whose contents are kept.
+    ///
+    /// # Errors
+    /// [`WireError::InvalidValue`] unless contents of mount points are excluded and extra entries
+    /// removed.
+    pub fn add_mount_point(&mut self, name: &Name) -> Result<(), WireError> {
+        if !self.one_file_system || !self.delete {
+            return Err(WireError::InvalidValue("a mount point that was not requested"));
+        }
+        self.mount_points.add(case_folding::key(self.names, name));
+        Ok(())
     }
 
     /// Adds a name that is not a directory.
@@ -38,7 +62,9 @@ impl SourceNames {
         if self.delete {
             let key = case_folding::key(self.names, name);
             self.all.add(&key);
-            self.directories.add(&key);
+            if !self.mount_points.has(&key) {
+                self.directories.add(&key);
+            }
         }
     }
 

@@ -9,12 +9,12 @@ use crate::entry::{Entry, Kind, Object};
 use crate::name::Name;
 use crate::port::{FaultKind, FileInfo, FileKind};
 use crate::report::reason;
-use crate::wire::{ProblemSubject, Reason};
+use crate::wire::{Frame, ProblemSubject, Reason};
 
 impl<B: AsRef<[u8]>> Source<B> {
     /// Announces a scanned entry, unless it is skipped.
     pub(super) fn add_scanned(&mut self, scanned: ScannedEntry) {
-        let ScannedEntry { path, name, enter, found } = scanned;
+        let ScannedEntry { path, name, enter, listed_in, found } = scanned;
         let found = match found {
             Ok(found) => found,
             Err(fault) => {
@@ -27,10 +27,26 @@ impl<B: AsRef<[u8]>> Source<B> {
             Selection::Report(why) => return self.skip_entry(name, why),
         }
         let is_directory = found.metadata.kind == FileKind::Directory;
+        let is_mount_point = self.options.one_file_system
+            && is_directory
+            && listed_in.as_ref().is_some_and(|above| above.volume != found.metadata.volume);
+        let is_loop = self.options.follow_links
+            && is_directory
+            && listed_in.as_ref().is_some_and(|above| above.is_or_is_within(&found.metadata));
+        if is_loop {
+            let text = "this symbolic link leads to a directory that contains it";
+            return self.peer.report_problem(ProblemSubject::Name(name), Reason::Link, text);
+        }
+        if is_mount_point && self.options.announce_mount_points {
+            self.peer.send(&Frame::MountPoint(name.clone()));
+        }
+        let enter = enter && !is_mount_point;
         match self.scan.record_name(&name, is_directory) {
             PreviousName::New => {}
             // Directories of several origins are merged.
-            PreviousName::Directory if is_directory && enter => return self.scan.enter(path, name),
+            PreviousName::Directory if is_directory && enter => {
+                return self.scan.enter(path, name, &found.metadata, listed_in);
+            }
             PreviousName::Other if is_directory && enter => {
                 return self
                     .skip_entry(name, "an earlier source has a different kind of file with this name");
@@ -42,12 +58,15 @@ impl<B: AsRef<[u8]>> Source<B> {
             Err(text) => return self.skip_entry(name, &text),
         };
         self.count_other_xattrs(&name, &found);
+        if !is_directory {
+            self.stored.add(self.announcements.next(), &path, &name, &found.metadata);
+        }
         // Only after the checks above, so that links refer to announced files.
         if let Some(object) = self.as_hard_link(&name, &found) {
             return self.send_entry(Entry { name, object });
         }
         if is_directory && enter {
-            self.scan.enter(path.clone(), name.clone());
+            self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
         }
         if let Kind::File(content) = &inode.kind {
             let data = blocks_with_data(content, &found).filter(|_| self.options.holes);
@@ -82,10 +101,14 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn send_entry(&mut self, entry: Entry) {
         for _ in 0..2 {
             match self.announcements.push(&entry) {
-                Ok(true) => return self.peer.totals.entries += 1,
+                Ok(true) => {
+                    self.peer.entry_counts.add(&entry.object);
+                    return self.peer.totals.entries += 1;
+                }
                 Ok(false) => self.send_batch(),
                 Err(error) => {
                     self.files.remove(self.announcements.next());
+                    self.stored.forget(self.announcements.next());
                     let about = ProblemSubject::Name(entry.name);
                     return self.peer.report_problem(about, Reason::Unsupported, &error.to_string());
                 }

@@ -8,7 +8,7 @@ use crate::entry::{
     Content, DeviceNumber, EntryError, Inode, Kind, Mode, Owner, Target, Time, Xattrs, CTIME_MIN_SIZE,
 };
 use crate::extent::{Extent, ExtentSet};
-use crate::port::{FileInfo, FileKind};
+use crate::port::{FileInfo, FileKind, FileStat};
 
 /// Converts a found object to an inode, or returns why it is not supported.
 pub(super) fn inode(
@@ -35,7 +35,7 @@ pub(super) fn inode(
     };
     Ok(Inode {
         kind,
-        mode: Mode::new(metadata.mode).map_err(text)?,
+        mode: Mode::new(mode(metadata, options)).map_err(text)?,
         mtime: Time::new(metadata.mtime.seconds, metadata.mtime.nanoseconds).map_err(text)?,
         user: Owner::new(metadata.user, accounts.name(Account::User, metadata.user)).map_err(text)?,
         group: Owner::new(metadata.group, accounts.name(Account::Group, metadata.group)).map_err(text)?,
@@ -43,9 +43,22 @@ pub(super) fn inode(
     })
 }
 
+/// Returns the mode of an object after the requested changes. That of a symbolic link has no
+/// meaning.
+fn mode(metadata: &FileStat, options: &SourceOptions) -> u32 {
+    match metadata.kind {
+        FileKind::Symlink => metadata.mode,
+        kind => options.mode_changes.apply(metadata.mode, kind == FileKind::Directory),
+    }
+}
+
 fn xattrs(found: &FileInfo, options: &SourceOptions, accounts: &mut Accounts) -> Result<Xattrs, EntryError> {
     let mut xattrs = Xattrs::default();
+    let changes = !options.mode_changes.is_empty();
+    let bits = mode(&found.metadata, options);
     for (name, value) in found.xattrs.iter().filter(|(name, _)| !acl::is_wire_only(name)) {
+        let changed = changes.then(|| acl::with_mode(name, value, bits)).flatten();
+        let value = changed.as_deref().unwrap_or(value);
         match options.acls.then(|| acl::encode_names(name, value, accounts)).flatten() {
             Some((name, value)) => xattrs.insert(name, &value)?,
             None => xattrs.insert(name, value)?,

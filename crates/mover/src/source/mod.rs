@@ -19,8 +19,10 @@ mod receive;
 mod request_counts;
 mod scan;
 mod select;
+mod stored_files;
 
 pub use options::{Origin, SourceOptions};
+pub use stored_files::LocalDestination;
 
 use crate::accounts::Accounts;
 use crate::chunk::ChunkPolicyError;
@@ -29,7 +31,7 @@ use crate::drive::{PeerState, PortCommand, TransferCore};
 use crate::entry::FileNumber;
 use crate::hash_queue::HashQueue;
 use crate::port::{Event, Outcome, Ticket};
-use crate::report::{Report, Totals, TransferOutcome};
+use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{EndTotals, Frame, ProblemSubject, Reason, Side};
 use addresses::AddressLookup;
@@ -41,6 +43,7 @@ use read_queue::ReadQueue;
 use request_counts::RequestCounts;
 use scan::Scan;
 use std::time::Duration;
+use stored_files::StoredFiles;
 
 /// Maximum entries that are unanswered, or whose data is not sent yet.
 pub const WINDOW: u64 = 16_384;
@@ -81,6 +84,9 @@ pub struct Source<B> {
     bandwidth: BandwidthLimit,
     compression: CompressionPolicy,
     unpreserved: UnpreservedAttributes,
+    stored: StoredFiles,
+    /// Whether the sink knows that all data is sent, if entries are removed afterwards.
+    sent_all: bool,
     /// Whether the end frame is sent; nothing follows it.
     sent_end: bool,
 }
@@ -105,6 +111,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),
             unpreserved: UnpreservedAttributes::default(),
+            stored: StoredFiles::new(options.remove_stored, options.local_destination.clone()),
+            sent_all: false,
             sent_end: false,
             options,
         })
@@ -132,7 +140,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
             Outcome::Read { results, data, packed } => self.read(ticket, results, data, packed),
             Outcome::HashedFile(outcome) => self.hashed(ticket, outcome),
-            Outcome::Results(_) | Outcome::OpenedJournal(_) => {}
+            Outcome::Results(results) => self.stored.completed(ticket, results, &mut self.peer),
+            Outcome::OpenedJournal(_) => {}
         }
     }
 
@@ -164,7 +173,11 @@ impl<B: AsRef<[u8]>> Source<B> {
         // unlimited.
         let is_sent = is_sent && self.bandwidth.wake().is_none();
         let may_end = self.options.eager || self.peer.received_header;
-        if is_announced && is_sent && may_end && !self.sent_end {
+        if is_announced && is_sent && may_end && self.stored.is_enabled() && !self.sent_all {
+            self.sent_all = true;
+            self.peer.send(&Frame::AllSent);
+        }
+        if is_announced && is_sent && may_end && !self.sent_end && self.stored.is_finished() {
             self.unpreserved.report(&mut self.peer);
             self.sent_end = true;
             let totals = &self.peer.totals;
@@ -226,6 +239,10 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
 
     fn totals(&self) -> Totals {
         self.peer.totals
+    }
+
+    fn entry_counts(&self) -> EntryCounts {
+        self.peer.entry_counts
     }
 
     fn progress(&self) -> u64 {

@@ -1,10 +1,12 @@
 //! The options of a source.
 
+use super::stored_files::LocalDestination;
 use crate::accounts::AccountLookup;
 use crate::chunk::ChunkPolicy;
 use crate::compression::CompressMode;
 use crate::filter::Filter;
 use crate::hash::HashKind;
+use crate::mode_changes::ModeChanges;
 use crate::name::Name;
 use crate::port::FilePath;
 use crate::wire::TransferId;
@@ -38,6 +40,18 @@ pub struct SourceOptions {
     pub recursive: bool,
     /// Whether the origins are a list of names: directories among them are copied without contents.
     pub listed: bool,
+    /// Whether mount points below an origin are copied as empty directories.
+    pub one_file_system: bool,
+    /// Whether such directories are announced to the sink, which then keeps their contents.
+    pub announce_mount_points: bool,
+    /// Whether to remove entries, except directories, that the sink has stored.
+    pub remove_stored: bool,
+    /// Where the destination is, if it is on this machine and entries are removed.
+    pub local_destination: Option<LocalDestination>,
+    /// Whether the port follows symbolic links, so that directories may contain themselves.
+    pub follow_links: bool,
+    /// Changes of the modes that are sent.
+    pub mode_changes: ModeChanges,
     /// Whether to read extended attributes.
     pub xattrs: bool,
     /// Whether to copy device files.

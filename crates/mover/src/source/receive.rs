@@ -20,6 +20,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             Frame::DataRequests(requests) => {
                 return requests.into_inner().into_iter().try_for_each(|request| self.request(&request));
             }
+            Frame::StoredEntries(stored) => return self.stored.stored(&stored, &mut self.peer),
             Frame::Problem(problem) => self.receive_problem(problem),
             Frame::ManifestEntry(entry) => self.peer.reports.push(Report::ManifestEntry(entry)),
             Frame::Change(change) => {

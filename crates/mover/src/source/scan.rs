@@ -6,8 +6,9 @@ use crate::drive::PeerState;
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use crate::port::{Details, Fault, FaultKind, FileInfo, FilePath, Listing, Operation, Ticket};
+use crate::port::{Details, Fault, FaultKind, FileInfo, FilePath, FileStat, Listing, Operation, Ticket};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 /// Maximum listings in flight.
 const MAX_LISTINGS: usize = 4;
@@ -26,16 +27,36 @@ pub(super) struct ScannedEntry {
     pub name: Name,
     /// Whether the contents of a directory are included.
     pub enter: bool,
+    /// The directory that was listed; `None` for an origin.
+    pub listed_in: Option<Arc<ListedDirectory>>,
     /// The object.
     pub found: Result<FileInfo, Fault>,
+}
+
+/// A directory that is listed.
+#[derive(Debug)]
+pub(super) struct ListedDirectory {
+    /// Its file system.
+    pub volume: u64,
+    inode: u64,
+    /// The directory that contains it; only known if links are followed.
+    parent: Option<Arc<Self>>,
+}
+
+impl ListedDirectory {
+    /// Returns whether an object is this directory, or a known one that contains it.
+    pub fn is_or_is_within(&self, metadata: &FileStat) -> bool {
+        let mut above = std::iter::successors(Some(self), |directory| directory.parent.as_deref());
+        above.any(|directory| (directory.volume, directory.inode) == (metadata.volume, metadata.inode))
+    }
 }
 
 #[derive(Debug)]
 enum ScanStep {
     /// Look up the entries at which origins start.
     Start(Vec<Origin>),
-    List(FilePath, Name),
-    More(u64, FilePath, Name),
+    List(FilePath, Name, Arc<ListedDirectory>),
+    More(u64, FilePath, Name, Arc<ListedDirectory>),
 }
 
 /// The depth-first scan of all origins.
@@ -46,6 +67,8 @@ enum ScanStep {
 pub(super) struct Scan {
     details: Details,
     recursive: bool,
+    /// Whether links are followed, so that directories may contain themselves.
+    follow_links: bool,
     /// Pending steps; the next one is last.
     stack: Vec<ScanStep>,
     in_flight: BTreeMap<Ticket, ScanStep>,
@@ -86,6 +109,7 @@ impl Scan {
                 true => origins.iter().map(Origin::path).collect(),
                 false => Vec::new(),
             },
+            follow_links: options.follow_links,
             seen_names,
             visited_parents: NameSet::default(),
             sequential_origins,
@@ -124,7 +148,7 @@ impl Scan {
                 let at = origins.iter().map(Origin::path).collect();
                 Operation::Stat { at, details, links: Vec::new() }
             }
-            ScanStep::List(path, _) => Operation::List { directory: path.clone(), most, details },
+            ScanStep::List(path, ..) => Operation::List { directory: path.clone(), most, details },
             ScanStep::More(listing, ..) => Operation::ListMore { listing: *listing, most, details },
         };
         self.in_flight.insert(peer.submit(operation), step);
@@ -173,32 +197,34 @@ impl Scan {
             let path = origin.path();
             let absent = || Fault::new(FaultKind::NotFound, "no such file or directory");
             let found = found.and_then(|found| found.ok_or_else(absent));
-            ScannedEntry { path, name: origin.only.unwrap_or_else(Name::root), enter: origin.enter, found }
+            let (name, enter) = (origin.only.unwrap_or_else(Name::root), origin.enter);
+            ScannedEntry { path, name, enter, listed_in: None, found }
         };
         origins.into_iter().zip(found).map(scanned).collect()
     }
 
     /// Handles a listing; returns its entries, or the directory with the fault if it failed.
     pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
-        let (path, name, is_first) = match self.in_flight.remove(&ticket) {
-            Some(ScanStep::List(path, name)) => (path, name, true),
-            Some(ScanStep::More(_, path, name)) => (path, name, false),
+        let (path, name, directory, is_first) = match self.in_flight.remove(&ticket) {
+            Some(ScanStep::List(path, name, directory)) => (path, name, directory, true),
+            Some(ScanStep::More(_, path, name, directory)) => (path, name, directory, false),
             _ => return Vec::new(),
         };
+        let listed_in = Some(directory.clone());
         let is_empty = |listing: &Listing| is_first && listing.found.is_empty() && listing.more.is_none();
         let listing = match listing {
             Ok(listing) if is_empty(&listing) && self.must_have_entries.contains(&path) => {
                 let fault = Fault::new(FaultKind::Other, EMPTY_ORIGIN);
-                return vec![ScannedEntry { path, name, enter: false, found: Err(fault) }];
+                return vec![ScannedEntry { path, name, enter: false, listed_in, found: Err(fault) }];
             }
             Ok(listing) => listing,
             Err(fault) => {
                 let found = Err(as_change(fault));
-                return vec![ScannedEntry { path, name, enter: false, found }];
+                return vec![ScannedEntry { path, name, enter: false, listed_in, found }];
             }
         };
         if let Some(more) = listing.more {
-            self.stack.push(ScanStep::More(more, path.clone(), name.clone()));
+            self.stack.push(ScanStep::More(more, path.clone(), name.clone(), directory));
         }
         let entries = listing.found.into_iter().filter(|(component, _)| !is_own_file(component));
         entries
@@ -209,22 +235,31 @@ impl Scan {
                     [&path.name, &b"/"[..], &component].concat().into()
                 };
                 let path = FilePath::new(path.root, below);
+                let listed_in = listed_in.clone();
                 match name.join(&component) {
-                    Ok(name) => ScannedEntry { path, name, enter: true, found },
+                    Ok(name) => ScannedEntry { path, name, enter: true, listed_in, found },
                     Err(error) => {
                         let why = FaultKind::NameTooLong;
                         let found = Err(Fault::new(why, error));
-                        ScannedEntry { path, name: name.clone(), enter: false, found }
+                        ScannedEntry { path, name: name.clone(), enter: false, listed_in, found }
                     }
                 }
             })
             .collect()
     }
 
-    /// Schedules the contents of a directory.
-    pub fn enter(&mut self, path: FilePath, name: Name) {
+    /// Schedules the contents of a directory, which `listed_in` contains.
+    pub fn enter(
+        &mut self,
+        path: FilePath,
+        name: Name,
+        metadata: &FileStat,
+        listed_in: Option<Arc<ListedDirectory>>,
+    ) {
         if self.recursive {
-            self.stack.push(ScanStep::List(path, name));
+            let parent = listed_in.filter(|_| self.follow_links);
+            let directory = ListedDirectory { volume: metadata.volume, inode: metadata.inode, parent };
+            self.stack.push(ScanStep::List(path, name, Arc::new(directory)));
         }
     }
 
@@ -293,6 +328,7 @@ mod tests {
         let mut scan = Scan {
             details: Details::default(),
             recursive: false,
+            follow_links: false,
             stack: Vec::new(),
             in_flight: BTreeMap::new(),
             must_have_entries: Vec::new(),

@@ -6,8 +6,10 @@ use super::data_requests::{DataRequest, DataRequests, NeededData};
 use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION};
 use super::extents::{put_extents, read_extents};
 use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
+use super::itemized::{Itemized, MAX_ITEMIZED};
 use super::problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use super::results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
+use super::stored_entries::{StoredEntries, MAX_STORED_PAYLOAD};
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
 use crate::hash::HashKind;
@@ -50,6 +52,13 @@ pub enum Frame {
     ManifestEntry(ManifestEntry),
     /// A change at the sink; sent by the sink if the user is at the source.
     Change(SinkChange),
+    /// A directory whose contents are not in the transfer because another file system is mounted on
+    /// it; sent by the source before the entry, if the sink deletes.
+    MountPoint(Name),
+    /// Entries that are stored completely; sent by the sink if the source removes them.
+    StoredEntries(StoredEntries),
+    /// All data is sent; sent by the source before it removes stored entries. Its end follows.
+    AllSent,
 }
 
 const CHUNK: u8 = 2;
@@ -62,6 +71,10 @@ const MANIFEST_ENTRY: u8 = 8;
 const CHANGE: u8 = 9;
 const COMPRESSED_CHUNK: u8 = 10;
 const HOLES: u8 = 11;
+const MOUNT_POINT: u8 = 12;
+const ITEMIZED_CHANGE: u8 = 13;
+const STORED_ENTRIES: u8 = 14;
+const ALL_SENT: u8 = 15;
 
 /// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -159,7 +172,21 @@ impl Frame {
             }
             Self::Change(change) => {
                 put_change(&mut payload, change);
-                CHANGE
+                change.itemized.iter().for_each(|itemized| itemized.put(&mut payload));
+                if change.itemized.is_some() {
+                    ITEMIZED_CHANGE
+                } else {
+                    CHANGE
+                }
+            }
+            Self::StoredEntries(stored) => {
+                stored.put(&mut payload);
+                STORED_ENTRIES
+            }
+            Self::AllSent => ALL_SENT,
+            Self::MountPoint(name) => {
+                put_bytes(&mut payload, name.as_bytes());
+                MOUNT_POINT
             }
             Self::Problem(problem) => {
                 put_problem(&mut payload, problem);
@@ -200,7 +227,15 @@ impl Frame {
                 }
                 Self::ManifestEntry(ManifestEntry { name, digest: Digest(reader.exactly("a hash")?) })
             }
+            STORED_ENTRIES => Self::StoredEntries(StoredEntries::read(&mut reader)?),
+            ALL_SENT => Self::AllSent,
+            MOUNT_POINT => Self::MountPoint(read_name(&mut reader)?),
             CHANGE => Self::Change(read_change(&mut reader)?),
+            ITEMIZED_CHANGE => {
+                let change = read_change(&mut reader)?;
+                let itemized = Some(Box::new(Itemized::read(&mut reader)?));
+                Self::Change(SinkChange { itemized, ..change })
+            }
             PROBLEM => Self::Problem(read_problem(&mut reader)?),
             END => Self::End(read_end(&mut reader)?),
             kind => return Err(WireError::Kind(kind)),
@@ -222,6 +257,10 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
         FILE_HASH => NUMBER + 32,
         MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
         CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,
+        ITEMIZED_CHANGE => max_payload(CHANGE)? + MAX_ITEMIZED,
+        STORED_ENTRIES => MAX_STORED_PAYLOAD,
+        ALL_SENT => 0,
+        MOUNT_POINT => NUMBER + MAX_NAME,
         END => 7 * NUMBER,
         PROBLEM => 3 + NUMBER + NUMBER + MAX_NAME + NUMBER + MAX_TEXT,
         kind => return Err(WireError::Kind(kind)),
@@ -308,7 +347,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<SinkChange, WireError> {
     let action = action.ok_or(WireError::InvalidValue("the kind of a change"))?;
     let name = read_name(reader)?;
     let bytes = if action == ChangeKind::Copied { reader.number("a count of bytes")? } else { 0 };
-    Ok(SinkChange { name, action, bytes })
+    Ok(SinkChange { name, action, bytes, itemized: None })
 }
 
 fn put_end(out: &mut Vec<u8>, end: &EndTotals) {

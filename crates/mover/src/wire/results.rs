@@ -1,5 +1,6 @@
 //! What a sink reports: changes, hashes for a manifest, and totals.
 
+use super::itemized::Itemized;
 use crate::name::Name;
 use crate::port::Digest;
 
@@ -21,6 +22,8 @@ pub struct SinkChange {
     pub action: ChangeKind,
     /// Bytes of data transferred for it; 0 unless the file was copied.
     pub bytes: u64,
+    /// The changed attributes, if they were requested.
+    pub itemized: Option<Box<Itemized>>,
 }
 
 /// The kind of a change at the sink.

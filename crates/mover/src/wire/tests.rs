@@ -113,6 +113,23 @@ fn side() -> impl Strategy<Value = Side> {
     prop_oneof![Just(Side::Source), Just(Side::Sink)]
 }
 
+fn change() -> impl Strategy<Value = Frame> {
+    let action = proptest::sample::select(&ChangeKind::ALL[..]);
+    let kind = proptest::sample::select(&ItemKind::ALL[..]);
+    let item = (kind, testing::name(), any::<u64>()).prop_map(|(kind, name, size)| {
+        let mut item = Itemized::new(b'>', kind);
+        item.mark(attribute::MODE, b'p');
+        item.target = Some(name.as_bytes().into()).filter(|_| !name.is_root());
+        item.size = size;
+        Box::new(item)
+    });
+    let item = proptest::option::of(item);
+    (action, testing::name(), any::<u64>(), item).prop_map(|(action, name, bytes, itemized)| {
+        let bytes = if action == ChangeKind::Copied { bytes } else { 0 };
+        Frame::Change(SinkChange { name, action, bytes, itemized })
+    })
+}
+
 fn frame() -> impl Strategy<Value = Frame> {
     let file = || (0u64..1 << 63).prop_filter_map("too large", |number| FileNumber::new(number).ok());
     let part = (file(), 0u64..1 << 40, 1u64..100, any::<[u8; 32]>());
@@ -162,21 +179,22 @@ fn frame() -> impl Strategy<Value = Frame> {
         none if none.is_empty() => Frame::FileSent(FileSent { file, bytes: 0 }),
         extents => Frame::Holes(Holes::new(file, extents).expect("holes")),
     });
-    let action = proptest::sample::select(&ChangeKind::ALL[..]);
-    let did = (action, testing::name(), any::<u64>()).prop_map(|(action, name, bytes)| {
-        let bytes = if action == ChangeKind::Copied { bytes } else { 0 };
-        Frame::Change(SinkChange { name, action, bytes })
-    });
     prop_oneof![
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
         1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::FileSent(FileSent { file, bytes })),
         2 => wants.prop_map(Frame::DataRequests),
         1 => holes,
+        1 => testing::name().prop_map(Frame::MountPoint),
         1 => (file(), any::<[u8; 32]>()).prop_map(|(file, hash)| Frame::FileHash(FileHash { file, digest: Digest(hash) })),
         1 => (testing::name().prop_filter("the root", |name| !name.is_root()), any::<[u8; 32]>())
             .prop_map(|(name, hash)| Frame::ManifestEntry(ManifestEntry { name, digest: Digest(hash) })),
-        1 => did,
+        1 => change(),
+        1 => (proptest::collection::btree_set(file(), 0..9), any::<bool>()).prop_map(|(entries, is_last)| {
+            let stored = StoredEntries::new(entries.into_iter().collect(), is_last);
+            Frame::StoredEntries(stored.expect("ascending numbers"))
+        }),
+        1 => Just(Frame::AllSent),
         1 => problem,
     ]
 }
@@ -339,7 +357,7 @@ fn rejects_invalid_frames_immediately() {
     assert_eq!(error_of(&[9, 3, 5, 1, b'a']), WireError::InvalidValue("the kind of a change"));
     assert_eq!(error_of(&[9, 4, 2, 1, b'a', 0]), WireError::Trailing);
     assert_eq!(error_of(&[9, 3, 1, 1, b'a']), WireError::Truncated("a count of bytes"));
-    assert_eq!(error_of(&[12]), WireError::Kind(12));
+    assert_eq!(error_of(&[99]), WireError::Kind(99));
     assert_eq!(error_of(&[10, 0xff, 0xff, 0x7f]), long(2_097_151, 63_499));
     // A chunk of three bytes, compressed to none and to three.
     let compressed_to = |bytes| error_of(&[10, 5, bytes, 0, 0, 0, 3]);
@@ -552,7 +570,8 @@ fn specification_example_matches_the_encoder() {
     let name = Name::new(*b"data.txt").expect("a name");
     Frame::ManifestEntry(ManifestEntry { name, digest }).encode(&mut written);
     let name = Name::new(*b"old").expect("a name");
-    Frame::Change(SinkChange { name, action: ChangeKind::Removed, bytes: 0 }).encode(&mut written);
+    Frame::Change(SinkChange { name, action: ChangeKind::Removed, bytes: 0, itemized: None })
+        .encode(&mut written);
     Frame::End(EndTotals { entries: 4, failed: 1, bytes: 4_101, ..EndTotals::default() })
         .encode(&mut written);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
@@ -605,7 +624,7 @@ proptest! {
     #[test]
     fn arbitrary_input_neither_panics_nor_grows_memory(
         junk in proptest::collection::vec(any::<u8>(), 0..300),
-        kind in 0u8..12,
+        kind in 0u8..17,
         length in 0usize..300,
     ) {
         let mut bytes = hello_bytes();

@@ -5,14 +5,15 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
     Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
 };
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::simulator::{Chance, Disk, Inode};
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
+    SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{SinkChange, TransferId};
@@ -191,6 +192,12 @@ impl World {
             origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
             recursive: true,
             listed: false,
+            follow_links: false,
+            mode_changes: ModeChanges::default(),
+            remove_stored: false,
+            local_destination: None,
+            one_file_system: false,
+            announce_mount_points: false,
             accounts: None,
             xattrs: true,
             devices: true,
@@ -230,6 +237,11 @@ impl World {
             sizes: 0..=u64::MAX,
             delete: options.delete,
             removal_limits: RemovalLimits::default(),
+            existing: ExistingPolicy::default(),
+            owner: FixedOwner::default(),
+            itemize: false,
+            confirm_stored: false,
+            one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
             dry_run: false,

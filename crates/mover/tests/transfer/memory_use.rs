@@ -9,12 +9,14 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
     ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry, Listing,
     NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -154,6 +156,7 @@ impl VirtualTree {
             Operation::Create(all) => done(all.len()),
             Operation::SetAttributes(all) => done(all.len()),
             Operation::Remove(all) => done(all.len()),
+            Operation::RemoveSources(all) => done(all.len()),
             Operation::OpenJournal { .. } => {
                 Outcome::OpenedJournal(Ok(OpenedJournal { state: JournalState::Absent, has_others: false }))
             }
@@ -170,6 +173,12 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
             .collect(),
         recursive: true,
         listed: false,
+        follow_links: false,
+        mode_changes: ModeChanges::default(),
+        remove_stored: false,
+        local_destination: None,
+        one_file_system: false,
+        announce_mount_points: false,
         accounts: None,
         xattrs: false,
         devices: false,
@@ -203,6 +212,11 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         sizes: 0..=u64::MAX,
         delete: case.delete,
         removal_limits: numaio_mover::sink::RemovalLimits::default(),
+        existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
+        itemize: false,
+        confirm_stored: false,
+        one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
         dry_run: false,

@@ -5,12 +5,13 @@ use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
+use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
     Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink, SinkOptions, SyncMode,
-    WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
+    SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -29,6 +30,12 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
         listed: false,
+        follow_links: false,
+        mode_changes: ModeChanges::default(),
+        remove_stored: false,
+        local_destination: None,
+        one_file_system: false,
+        announce_mount_points: false,
         accounts: None,
         xattrs: true,
         devices: false,
@@ -76,6 +83,11 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         sizes: 0..=u64::MAX,
         delete: false,
         removal_limits: RemovalLimits::default(),
+        existing: ExistingPolicy::default(),
+        owner: FixedOwner::default(),
+        itemize: false,
+        confirm_stored: false,
+        one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),
         dry_run: false,

@@ -65,6 +65,10 @@ impl Grants {
             return Err(TransferError::OtherSide);
         }
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
+        // A session that serves files cannot write.
+        if self.side == Side::Source && transfer.options.negotiated.remove_source_files {
+            return Err(TransferError::SourceNotRemovable);
+        }
         transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
         // Otherwise users could map all numbers to names: they may set any ACL on a file and read
         // it back.
@@ -132,6 +136,8 @@ pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result
     if theirs != VERSION {
         return Err(TransferError::OtherVersion { theirs, ours: VERSION });
     }
+    let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
+    transfer.intersect_known_options();
     grants.map_or(Ok(()), |grants| grants.apply(&mut request))?;
     Ok(request)
 }

@@ -141,7 +141,7 @@ impl RemoteTransfer<'_> {
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }
-        let Capabilities { eager_data, holes, hard_links, named_acls, change_times } = peer.capabilities;
+        let Capabilities { eager_data, holes, hard_links, named_acls, change_times, .. } = peer.capabilities;
         (options.eager, options.holes, options.links) =
             (eager_data, holes, hard_links && !request.options.omitted.hard_links);
         (options.acls, options.changed) = (named_acls, change_times);
@@ -216,6 +216,8 @@ impl RemoteTransfer<'_> {
             }
             None => return Ok(Err(process.missing_reply(&host))),
         };
+        let side = self.local_side().other();
+        capabilities.known_options.check(&self.request.options, side, &host)?;
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| sanitize(&why))?;

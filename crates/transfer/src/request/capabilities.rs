@@ -1,8 +1,10 @@
 //! Capabilities that the two sides of a transfer negotiate.
 
+use super::known_options::KnownOptions;
 use serde::{Deserialize, Serialize};
 
-/// What the sink accepts. A sink of an older numaio omits the fields that it does not know.
+/// What the sink accepts, and the options that the peer knows. An older numaio omits the fields
+/// that it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
@@ -20,11 +22,21 @@ pub struct Capabilities {
     /// The change times of large files.
     #[serde(rename = "changed")]
     pub change_times: bool,
+    /// The negotiated options that the peer knows.
+    #[serde(rename = "knows")]
+    pub known_options: KnownOptions,
 }
 
 impl Default for Capabilities {
     /// Returns the capabilities of an older numaio, which does not send any.
     fn default() -> Self {
-        Self { eager_data: false, holes: false, hard_links: true, named_acls: false, change_times: false }
+        Self {
+            eager_data: false,
+            holes: false,
+            hard_links: true,
+            named_acls: false,
+            change_times: false,
+            known_options: KnownOptions::default(),
+        }
     }
 }

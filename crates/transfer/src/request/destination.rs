@@ -25,8 +25,8 @@ const ATTEMPT_BYTES: usize = SERIES.end;
 /// The destination of a transfer.
 #[derive(Default)]
 pub(super) struct Destination {
-    /// Root directory of the sink; `None` if it does not exist, and a dry run or a pass that only
-    /// deletes does not create it.
+    /// Root directory of the sink; `None` if it does not exist and is not created: in a dry run, in a
+    /// pass that only deletes, or if only existing entries are updated.
     pub root: Option<PathBuf>,
     /// Name of a single file in it.
     pub alias: Option<Name>,
@@ -71,7 +71,8 @@ impl TransferRequest {
             return Err(TransferError::NotADirectory { path: bare });
         }
         self.check_parent_exists(&path)?;
-        if self.options.dry_run || self.options.deletion.only {
+        let CopyOptions { dry_run, deletion, negotiated, .. } = &self.options;
+        if *dry_run || deletion.only || negotiated.existing {
             return Ok(Destination::default());
         }
         self.base.make_directory(&path).map_err(|error| TransferError::File { path: path.clone(), error })?;
@@ -90,7 +91,11 @@ impl TransferRequest {
 
     /// Whether the only source is a single file, or is missing and might be one.
     pub fn is_one_file(&self) -> bool {
-        self.may_be_one_file() && self.from.iter().all(|path| self.base.is_not_directory(&path_of(path)))
+        let is_directory = |path: &Path| match self.options.negotiated.copy_links {
+            true => self.base.is_directory(path),
+            false => !self.base.is_not_directory(path),
+        };
+        self.may_be_one_file() && !self.from.iter().any(|path| is_directory(&path_of(path)))
     }
 
     /// Whether the request allows a single file as source.
@@ -154,8 +159,9 @@ impl TransferRequest {
     /// Inspects a local destination: whether it is new, so that the source can send all data
     /// eagerly, and hard links.
     pub fn inspect_destination(&mut self) {
-        let CopyOptions { checksum, dry_run, deletion, size_range, .. } = &self.options;
-        let needs_all = !checksum && !dry_run && !deletion.only && *size_range == (0, u64::MAX);
+        let CopyOptions { checksum, dry_run, deletion, negotiated, size_range, .. } = &self.options;
+        let needs_all =
+            !checksum && !dry_run && !deletion.only && !negotiated.existing && *size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.capabilities.eager_data = needs_all

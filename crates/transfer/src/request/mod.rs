@@ -3,8 +3,11 @@
 mod capabilities;
 mod destination;
 mod directory_marker;
+mod known_options;
+mod owners;
 mod sides;
 mod transfer_request;
 
 pub use capabilities::Capabilities;
+pub use known_options::KnownOptions;
 pub use transfer_request::{TransferRequest, RETRY_VARIABLE, VERSION};

@@ -13,7 +13,8 @@ use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::port::KeptAttributes;
 use numaio_mover::sink::{
-    PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
+    ExistingPolicy, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
@@ -81,11 +82,20 @@ impl TransferRequest {
     ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
-        let site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        if self.options.negotiated.copy_links {
+            site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
+        }
         let options = SourceOptions {
             origins,
             recursive: self.options.recursive,
             listed: self.options.file_list.is_some(),
+            one_file_system: self.options.negotiated.one_file_system,
+            remove_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
+            local_destination: None,
+            follow_links: self.options.negotiated.copy_links,
+            mode_changes: self.mode_changes()?,
+            announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),
             filter: build_filter(&self.options.rules)?,
@@ -135,16 +145,18 @@ impl TransferRequest {
     ) -> Result<(SideSetup<'a>, SinkOptions), TransferError> {
         require_proc(true)?;
         let Destination { root, alias, made } = self.destination(one_file)?;
+        // Without a destination, nothing exists that could be changed.
+        let dry_run = self.options.dry_run || root.is_none();
         let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
-        let has_nothing_to_delete = self.options.deletion.only && root.is_none();
         let root = site.roots.is_super_user();
+        let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
         let omitted = self.options.omitted;
         let preserve = PreserveOptions {
             modes: self.options.archive && !omitted.modes,
-            users: self.options.archive && root && !omitted.users,
-            groups: self.options.archive && !omitted.groups,
+            users: root && (self.options.archive && !omitted.users || owner.user.is_some()),
+            groups: self.options.archive && !omitted.groups || owner.group.is_some(),
             xattrs: self.options.archive,
             times: !omitted.times,
             directory_times: !omitted.directory_times,
@@ -153,28 +165,36 @@ impl TransferRequest {
         let wanted = KeptAttributes { modes, owners: users, times, xattrs };
         let options = SinkOptions {
             preserve,
-            kept: site.roots.kept_attributes(wanted, !self.options.dry_run && !self.options.deletion.only),
+            kept: site.roots.kept_attributes(wanted, !dry_run && !self.options.deletion.only),
             writer: WriterIdentity {
                 user: process::user(),
                 groups: process::groups(),
                 for_others: self.is_for_daemon_user,
             },
             devices: self.options.archive && root,
+            existing: ExistingPolicy {
+                only_existing: self.options.negotiated.existing,
+                ignore_existing: self.options.negotiated.ignore_existing,
+            },
             update: self.options.update,
             ignore_times: self.options.ignore_times,
             checksum: self.options.checksum,
             manifest: self.options.manifest,
             accounts: self.accounts(),
+            owner,
             sizes: self.options.size_range.0..=self.options.size_range.1,
             delete: self.options.delete,
             removal_limits: self.removal_limits(),
+            one_file_system: self.options.negotiated.one_file_system,
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
-            dry_run: self.options.dry_run || has_nothing_to_delete,
+            confirm_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
+            dry_run,
+            itemize: self.options.negotiated.itemize,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
-            names: site.roots.names(!self.options.dry_run),
+            names: site.roots.names(!dry_run),
             protected: ProtectedPaths::default(),
             destination_created: made,
             alias,

@@ -1,6 +1,7 @@
 //! The request that describes a transfer to both sides, local and remote.
 
 use super::capabilities::Capabilities;
+use super::known_options::KnownOptions;
 use crate::endpoint::Endpoint;
 use crate::options::CopyOptions;
 use crate::placement::SidePlan;
@@ -66,6 +67,7 @@ impl TransferRequest {
                 holes: true,
                 named_acls: true,
                 change_times: true,
+                known_options: KnownOptions::all(),
                 ..Capabilities::default()
             },
             transfer: random_bytes()?,
@@ -74,6 +76,12 @@ impl TransferRequest {
             base: Base::Host,
             is_for_daemon_user: false,
         })
+    }
+
+    /// Removes the options that only the other side knows, so that the reply reports those of both.
+    pub fn intersect_known_options(&mut self) {
+        let known = &mut self.capabilities.known_options;
+        *known = known.intersection(KnownOptions::all());
     }
 
     /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID

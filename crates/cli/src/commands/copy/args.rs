@@ -5,7 +5,10 @@ use super::delete_args::DeleteArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
+use super::omitted_attribute_args::OmittedAttributeArgs;
+use super::report_args::ReportArgs;
 use super::rsync_noop::RsyncNoopArgs;
+use super::selection_args::SelectionArgs;
 use super::transfer_options::TransferArgs;
 use crate::options::choice;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -45,11 +48,15 @@ pub struct CopyArgs {
     #[arg(long, short)]
     pub archive: bool,
     #[command(flatten)]
-    pub attributes: AttributeArgs,
+    pub omitted_attributes: OmittedAttributeArgs,
     #[command(flatten)]
     pub rsync_noop: RsyncNoopArgs,
     #[command(flatten)]
     pub filters: FilterArgs,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+    #[command(flatten)]
+    pub attributes: AttributeArgs,
     /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
     /// standard input
     ///
@@ -115,6 +122,8 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub display: DisplayArgs,
+    #[command(flatten)]
+    pub report: ReportArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]

@@ -1,42 +1,43 @@
-//! Options for attributes that are left out.
+//! Options that change attributes on the way.
 
 use clap::Args;
-use numaio_transfer::options::OmittedAttributes;
+use numaio_mover::mode_changes::ModeChanges;
+use numaio_transfer::negotiated_options::{Chmod, Chown};
 
-/// Attributes that are not preserved, although `--archive` and times include them.
-#[derive(Debug, Clone, Copy, Args)]
+/// Options that change attributes on the way.
+#[derive(Debug, Args)]
 pub struct AttributeArgs {
-    /// Leave out modes of --archive: new files get the source's mode less the umask
-    #[arg(long, alias = "no-p")]
-    pub no_perms: bool,
-    /// Leave out users of --archive
-    #[arg(long, alias = "no-o")]
-    pub no_owner: bool,
-    /// Leave out groups of --archive
-    #[arg(long, alias = "no-g")]
-    pub no_group: bool,
-    /// Leave out times; files of the same size are then compared by a hash of their contents
-    #[arg(long, alias = "no-t")]
-    pub no_times: bool,
-    /// Leave out times of directories
-    #[arg(long, short = 'O')]
-    pub omit_dir_times: bool,
-    /// Copy each name of a file with several hard links as a file of its own
-    #[arg(long, alias = "no-H")]
-    pub no_hard_links: bool,
+    /// Change the modes of the source before they are applied: Du=rwx,Dgo=rx,Fu=rw,go-w, D2755,F644
+    ///
+    /// As for rsync, D limits a change to directories, F to other objects. Without --archive, only
+    /// new objects get the modes, less the umask.
+    #[arg(long, value_name = "CHANGES", value_parser = mode_changes)]
+    chmod: Vec<String>,
+    /// Set the owners of all entries, by names or IDs of the destination: USER, USER:GROUP or
+    /// :GROUP
+    ///
+    /// Other users than root can set their own groups only.
+    #[arg(long, value_name = "USER:GROUP", value_parser = owners)]
+    pub chown: Option<Chown>,
 }
 
 impl AttributeArgs {
-    /// Returns the attributes to leave out.
-    pub fn omitted(self) -> OmittedAttributes {
-        let Self { no_perms, no_owner, no_group, no_times, omit_dir_times, no_hard_links } = self;
-        OmittedAttributes {
-            modes: no_perms,
-            users: no_owner,
-            groups: no_group,
-            times: no_times,
-            directory_times: omit_dir_times,
-            hard_links: no_hard_links,
-        }
+    /// Returns the changes of modes.
+    pub fn chmod(&self) -> Option<Chmod> {
+        let umask = numaio_mover_linux::files::umask();
+        (!self.chmod.is_empty()).then(|| Chmod { changes: self.chmod.join(","), umask })
+    }
+}
+
+fn mode_changes(text: &str) -> Result<String, String> {
+    ModeChanges::parse(text, 0).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn owners(text: &str) -> Result<Chown, String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let owner = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    match (owner(user), owner(group)) {
+        (None, None) => Err("expected USER, USER:GROUP or :GROUP".to_owned()),
+        (user, group) => Ok(Chown { user, group }),
     }
 }

@@ -32,17 +32,24 @@ impl ForwardedOptions {
         let mut files = Vec::new();
         for arg in command.get_arguments() {
             let id = arg.get_id().as_str();
-            let long = if id == "compress_auto" { Some("compress=auto") } else { arg.get_long() };
+            let long = match id {
+                "compress_auto" => Some("compress=auto"),
+                // The log is local, and needs the changes.
+                "log_file" => Some("itemize-changes"),
+                _ => arg.get_long(),
+            };
             let Some(long) = long.filter(|_| !NOT_FORWARDED.contains(&id)) else { continue };
             if !matches!(matches.value_source(id), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
             {
                 continue;
             }
-            if arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE")) {
+            let is_local = id == "log_file";
+            if !is_local && arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE"))
+            {
                 files.push(format!("--{long}"));
             }
             let indices = matches.indices_of(id).into_iter().flatten();
-            if matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) {
+            if is_local || matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count) {
                 options.extend(indices.map(|index| (index, format!("--{long}").into())));
                 continue;
             }

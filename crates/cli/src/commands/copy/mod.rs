@@ -2,17 +2,22 @@
 
 mod args;
 mod attribute_args;
+mod change_report;
 mod delete_args;
 mod filter_args;
 mod forwarded_options;
 mod input_files;
+mod log_file;
 mod manifest;
 mod net_options;
+mod omitted_attribute_args;
 mod output;
 mod placer;
 mod plans;
+mod report_args;
 mod rsync_noop;
 mod rsync_unsupported;
+mod selection_args;
 mod transfer_options;
 mod work_sharing;
 
@@ -22,8 +27,10 @@ use crate::failure::transfer::job_outcome;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output as command_output;
+use log_file::LogFile;
 use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
+use numaio_transfer::negotiated_options::NegotiatedOptions;
 use numaio_transfer::options::CopyOptions;
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
@@ -98,7 +105,7 @@ impl CopyArgs {
             file_list: self.files_from.as_ref().map(list).transpose()?,
             recursive: self.recursive || self.archive && self.files_from.is_none(),
             archive: self.archive,
-            omitted: self.attributes.omitted(),
+            omitted: self.omitted_attributes.omitted(),
             rules,
             size_range: (self.min_size.unwrap_or(0), self.max_size.unwrap_or(u64::MAX)),
             checksum: self.checksum,
@@ -111,7 +118,7 @@ impl CopyArgs {
             active_files: self.active_files,
             in_place: self.inplace,
             dry_run: self.dry_run,
-            reports_changes: self.dry_run || self.display.json || common.verbose,
+            reports_changes: self.dry_run || self.display.json || common.verbose || self.report.itemizes(),
             hash: self.transfer.hash,
             fsync: self.transfer.fsync,
             bytes_per_second: self.transfer.bwlimit.filter(|most| *most > 0),
@@ -121,7 +128,22 @@ impl CopyArgs {
             io: self.transfer.io,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
+            negotiated: self.negotiated(),
         })
+    }
+
+    /// Returns the options that an older numaio does not know.
+    fn negotiated(&self) -> NegotiatedOptions {
+        NegotiatedOptions {
+            one_file_system: self.selection.one_file_system,
+            copy_links: self.selection.copy_links,
+            chmod: self.attributes.chmod(),
+            chown: self.attributes.chown.clone(),
+            itemize: self.report.itemizes(),
+            remove_source_files: self.selection.remove_source_files,
+            existing: self.selection.existing,
+            ignore_existing: self.selection.ignore_existing,
+        }
     }
 }
 
@@ -137,6 +159,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("a daemon accepts data connections at its own port only")
             .hint("omit --data-port, or use --tunnel for a single connection"));
     }
+    let log = args.report.log_file.as_deref().map(LogFile::open).transpose()?;
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
         stop_with_stdin();
@@ -147,7 +170,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
             command_output::remark(common, &why);
         }
     }
-    let mut output = CopyOutput::new(common, args);
+    let mut output = CopyOutput::new(common, args, log);
     let ended =
         transfer.run(&mut output, &ModelPlacer).map_err(Failure::from).and_then(|end| output.finish(&end));
     args.recorder.end(job_outcome(&ended));

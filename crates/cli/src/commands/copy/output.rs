@@ -2,6 +2,8 @@
 //! manifest; and the record of the job. All read the same events.
 
 use super::args::{CopyArgs, DisplayArgs};
+use super::change_report::{item_line, ChangeCounts};
+use super::log_file::LogFile;
 use super::manifest::Manifest;
 use crate::failure::transfer::RESUME_HINT;
 use crate::failure::{Failure, INTERRUPTED};
@@ -10,7 +12,7 @@ use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
-use numaio_report::{progress_text, transfer_text};
+use numaio_report::{progress_text, statistics_text, transfer_text};
 use numaio_schema::{JobProblem, JobTotals};
 use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
@@ -51,6 +53,11 @@ pub struct CopyOutput {
     manifest: Option<Manifest>,
     /// Whether the manifest uses standard output.
     stdout_is_manifest: bool,
+    /// Whether changes are printed by their attributes.
+    itemize: bool,
+    /// Counts of the changes, with `--stats`.
+    counts: Option<ChangeCounts>,
+    log: Option<LogFile>,
     /// Records the events as a job.
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
@@ -60,8 +67,8 @@ pub struct CopyOutput {
 }
 
 impl CopyOutput {
-    /// The output that the options request.
-    pub fn new(common: &Common, args: &CopyArgs) -> Self {
+    /// The output that the options request, which is also logged to a file if there is one.
+    pub fn new(common: &Common, args: &CopyArgs, log: Option<LogFile>) -> Self {
         let DisplayArgs { json, progress } = args.display;
         let verbose = common.verbose;
         let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
@@ -80,6 +87,9 @@ impl CopyOutput {
             text: String::new(),
             manifest,
             stdout_is_manifest: args.manifest.as_deref().is_some_and(Manifest::is_output),
+            itemize: args.report.itemize_changes,
+            counts: args.report.stats.then(ChangeCounts::default),
+            log,
             recorder: args.recorder.clone(),
             attached: args.attached,
             failure,
@@ -128,6 +138,10 @@ impl CopyOutput {
     /// Shows an event as text.
     fn show(&mut self, event: &Event) {
         match event {
+            Event::Did(change) | Event::Would(change) if self.itemize => {
+                let line = item_line(change);
+                self.text += &(line.unwrap_or_else(|| format!("{}: {}", change.action, change.name)) + "\n");
+            }
             Event::Did(change) | Event::Would(change) if self.verbose => {
                 let would = if self.dry_run { "would be " } else { "" };
                 let Change { action, name, .. } = change;
@@ -140,7 +154,13 @@ impl CopyOutput {
                 let _ = writeln!(io::stderr(), "numaio: {name}: {text} ({side})");
             }
             Event::Placement(placement) => output::detail(placement_line(placement)),
-            Event::End(end) if !self.quiet => self.text += &self.summary(end),
+            Event::End(end) => {
+                let statistics = self.counts.map(|counts| counts.statistics(&end.totals));
+                self.text += &statistics.map_or(String::new(), |it| statistics_text(&it, end.seconds));
+                if !self.quiet {
+                    self.text += &self.summary(end);
+                }
+            }
             _ => {}
         }
     }
@@ -183,8 +203,38 @@ impl CopyOutput {
     }
 }
 
+impl CopyOutput {
+    /// Counts and logs an event, as far as options request it.
+    fn count_and_log(&mut self, event: &Event) {
+        let (counts, log) = (self.counts.as_mut(), self.log.as_mut());
+        match event {
+            Event::Did(change) | Event::Would(change) => {
+                if let Some(counts) = counts {
+                    counts.add(change);
+                }
+                if let Some(log) = log {
+                    let line = item_line(change);
+                    log.add(&line.unwrap_or_else(|| format!("{}: {}", change.action, change.name)));
+                }
+            }
+            Event::Entries(entries) => counts.into_iter().for_each(|counts| counts.record_entries(*entries)),
+            Event::Problem(JobProblem { name, text, side, .. }) => {
+                let name = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+                log.into_iter().for_each(|log| log.add(&format!("numaio: {name}{text} ({side})")));
+            }
+            Event::End(EndEvent { totals, seconds, .. }) => {
+                let (dry_run, unit) = (self.dry_run, self.unit);
+                let text = |log: &mut LogFile| log.add(&transfer_text(totals, *seconds, dry_run, unit));
+                log.into_iter().for_each(text);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Observer for CopyOutput {
     fn event(&mut self, event: &Event) {
+        self.count_and_log(event);
         match event {
             Event::Problem(problem) => self.recorder.problem(problem.clone()),
             Event::Progress(event::Progress { totals, .. }) | Event::End(EndEvent { totals, .. }) => {
@@ -224,10 +274,16 @@ impl Observer for CopyOutput {
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         self.print(&text);
+        let logged = self.log.as_mut().map_or(Ok(()), LogFile::flush);
+        self.keep_first_failure(logged);
     }
 
     fn wants_changes(&self) -> bool {
-        self.json || self.verbose
+        self.json || self.verbose || self.itemize || self.counts.is_some() || self.log.is_some()
+    }
+
+    fn wants_entries(&self) -> bool {
+        self.counts.is_some()
     }
 
     fn escapes_control_characters(&self) -> bool {

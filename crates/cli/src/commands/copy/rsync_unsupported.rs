@@ -5,25 +5,18 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Error};
 
 /// Option spellings with their tip; a trailing `=` means that the option has a value.
-const UNSUPPORTED: [(&[&str], &str); 21] = [
+const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
-    (&["--password-file="], "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key"),
     (
-        &[
-            "-L",
-            "--copy-links",
-            "--copy-unsafe-links",
-            "--safe-links",
-            "-k",
-            "--copy-dirlinks",
-            "-K",
-            "--keep-dirlinks",
-        ],
-        "links are copied as links and never followed",
+        &["--password-file="],
+        "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key",
     ),
-    (&["-x", "--one-file-system"], "other file systems are included; use --exclude to skip them"),
+    (
+        &["--copy-unsafe-links", "--safe-links", "-k", "--copy-dirlinks", "-K", "--keep-dirlinks"],
+        "links are copied as links; --copy-links (-L) copies what they lead to",
+    ),
     (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
     (&["-b", "--backup", "--backup-dir=", "--suffix="], "replaced files are lost; copy them elsewhere first"),
     (
@@ -46,25 +39,18 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["-T", "--temp-dir="], "temporary files are in the directory of the final file"),
     (&["--delete-excluded"], "--delete keeps excluded files; remove them manually"),
     (
-        &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
-        "use --verbose for the names of changed files, --json for all events; numaio jobs keeps totals and failures",
+        &["--info=", "--out-format=", "--log-file-format="],
+        "use --verbose for the names of changed files, -i for their attributes, --json for all events",
     ),
     (&["--timeout="], "use --retry for how long lost connections are retried"),
     (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
-        &["--ignore-existing", "--existing", "--ignore-non-existing"],
-        "not supported; --update replaces older files at the destination and creates new ones",
-    ),
-    (
         &[
-            "--remove-source-files",
             "--link-dest=",
             "--compare-dest=",
             "--copy-dest=",
             "--copy-devices",
-            "--chmod=",
-            "--chown=",
             "--usermap=",
             "--groupmap=",
             "--contimeout=",
@@ -110,7 +96,7 @@ pub fn with_unsupported_options(command: Command) -> Command {
     let each = |(spellings, tip): (&'static [&'static str], &'static str)| {
         spellings.iter().map(move |spelling| arg(spelling, tip))
     };
-    command.args(UNSUPPORTED.into_iter().flat_map(each))
+    command.args(UNSUPPORTED.iter().copied().flat_map(each))
 }
 
 #[cfg(test)]

@@ -102,7 +102,13 @@ fn check_identity(file: &OwnedFd, piece: &ReadPiece) -> Result<(), Fault> {
 
 /// Opens a regular file for reading.
 pub fn open(resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
-    match resolver.resolve(at)?.open(OFlags::RDONLY, Mode::empty()) {
+    let followed = resolver.followed();
+    let place = resolver.resolve(at)?;
+    let opened = match (place.open(OFlags::RDONLY, Mode::empty()), followed) {
+        (Err(Errno::LOOP), Some(scope)) => scope.open_file(place),
+        (opened, _) => opened,
+    };
+    match opened {
         // A link or device has replaced the file.
         Err(Errno::LOOP | Errno::NXIO) => Err(changed()),
         file => file.map_err(fault("open for reading")),

@@ -1,8 +1,11 @@
-//! Opening directories below a root without following symbolic links.
+//! Opening paths below a root, which neither links nor `..` may leave.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+
+/// Attempts of openat2(2) when the tree changed concurrently (`EAGAIN`).
+const TRIES: usize = 16;
 
 /// Opens a directory below a root without following symbolic links.
 pub fn directory(root: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
@@ -25,6 +28,33 @@ pub fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd,
         at = Some(rustix::fs::openat(above, component, flags, Mode::empty())?);
     }
     at.ok_or(Errno::NOENT)
+}
+
+/// Opens by openat2(2) with `RESOLVE_BENEATH`, which follows links that stay below.
+pub fn find_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return walk_below(root, path, flags),
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Fallback for kernels before 5.6 and sandboxes without openat2(2): rejects links and `..`.
+pub fn walk_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    if path.starts_with(b"/") {
+        return Err(Errno::XDEV);
+    }
+    let names: Vec<&[u8]> =
+        path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect();
+    match names.is_empty() {
+        true => rustix::fs::openat(root, ".", flags, Mode::empty()),
+        false => walk(root, &names.join(&b'/'), flags | OFlags::NOFOLLOW),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Resolution of names below a root.
 
 use super::beneath::directory;
+use super::link_scope::LinkScope;
 use super::resolved_name::ResolvedName;
 use super::short_names::reject_short_path;
 use crate::files::acl::default_bits;
 use crate::files::fault::fault;
 use numaio_mover::port::{Fault, FilePath};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// Resolves the names of one operation, many of which share a directory.
@@ -19,6 +21,8 @@ pub struct Resolver<'a> {
     /// Most recently used directory with a default ACL query, and the mode bits that the ACL
     /// leaves.
     default_bits: Option<(u32, Box<[u8]>, Option<u32>)>,
+    /// Where symbolic links may lead; `None` if none are followed.
+    followed: Option<&'a LinkScope>,
     /// Whether the operation only reads, so that a missing directory stays missing.
     read_only: bool,
 }
@@ -29,7 +33,17 @@ type Last = (u32, Box<[u8]>, Result<OwnedFd, Errno>);
 impl<'a> Resolver<'a> {
     /// Creates a resolver for the names of one operation.
     pub fn new(roots: &'a [OwnedFd], read_only: bool) -> Self {
-        Self { roots, last: None, is_private: None, default_bits: None, read_only }
+        Self { roots, last: None, is_private: None, default_bits: None, followed: None, read_only }
+    }
+
+    /// Follows symbolic links within a scope, if there is one.
+    pub fn following(self, followed: Option<&'a LinkScope>) -> Self {
+        Self { followed, ..self }
+    }
+
+    /// Returns where symbolic links may lead; `None` if none are followed.
+    pub fn followed(&self) -> Option<&'a LinkScope> {
+        self.followed
     }
 
     /// Resolves a file to its directory and name.
@@ -79,7 +93,14 @@ impl<'a> Resolver<'a> {
             *root == at.root && **last == *parent && (found.is_ok() || self.read_only)
         });
         if !known {
-            let found = directory(root, parent).and_then(|found| reject_short_path(root, parent, found));
+            let found = match self.followed {
+                Some(scope) => {
+                    let flags = OFlags::PATH | OFlags::DIRECTORY;
+                    scope.open(ResolvedName { directory: root, name: parent }, flags)
+                }
+                None => directory(root, parent),
+            };
+            let found = found.and_then(|found| reject_short_path(root, parent, found));
             self.last = Some((at.root, parent.into(), found));
             self.is_private = None;
         }

@@ -8,6 +8,7 @@ pub(super) use open_listings::OpenListing;
 
 use super::filesystem::is_in_memory;
 use super::flush::volume_without_close_errors;
+use super::path::LinkScope;
 use super::proc::path_of_fd;
 use in_place::InPlace;
 use numaio_mover::port::FilePath;
@@ -39,6 +40,8 @@ pub struct Roots {
     pub(super) owner: Mutex<Option<(u64, u32)>>,
     /// Mode bits that new files of this process lack (umask(2)).
     pub(super) umask: u32,
+    /// Where symbolic links may lead; `None` if none are followed.
+    pub(super) followed: Option<LinkScope>,
 }
 
 /// The open and locked journal.
@@ -64,12 +67,23 @@ impl Roots {
             user: numaio_linux::process::user(),
             owner: Mutex::default(),
             umask: umask(),
+            followed: None,
         }
     }
 
     /// Returns whether this process runs as root.
     pub fn is_super_user(&self) -> bool {
         self.super_user
+    }
+
+    /// Adds the first root of others, and returns its index; `None` if they have none.
+    ///
+    /// # Errors
+    /// I/O error if it cannot be held open.
+    pub fn add_first_of(&mut self, others: &Self) -> io::Result<Option<u32>> {
+        let Some(root) = others.roots.first() else { return Ok(None) };
+        self.roots.push(root.try_clone()?);
+        Ok(Some(self.roots.len() as u32 - 1))
     }
 
     /// Returns the paths of the roots (proc_pid_fd(5)).
@@ -88,7 +102,7 @@ impl Roots {
 
 /// Returns the umask. The kernel reports it only when setting it, so call this before threads
 /// create files.
-fn umask() -> u32 {
+pub fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()

@@ -1,0 +1,45 @@
+//! Options of a transfer that both sides must know; see
+//! [`KnownOptions`](crate::request::KnownOptions).
+
+use serde::{Deserialize, Serialize};
+
+/// Options that an older numaio does not know. It omits them from a request, and a peer that would
+/// ignore one is not used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NegotiatedOptions {
+    /// Copy mount points below a source as empty directories.
+    pub one_file_system: bool,
+    /// Copy the targets of symbolic links.
+    pub copy_links: bool,
+    /// Remove entries, except directories, at the source when the sink has stored them.
+    pub remove_source_files: bool,
+    /// Describe which attributes each change concerns.
+    pub itemize: bool,
+    /// Changes of modes.
+    pub chmod: Option<Chmod>,
+    /// Owners of all entries.
+    pub chown: Option<Chown>,
+    /// Skip entries whose names do not exist at the destination.
+    pub existing: bool,
+    /// Skip entries whose names exist at the destination, except directories.
+    pub ignore_existing: bool,
+}
+
+/// Changes of modes, as the user typed them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chmod {
+    /// The changes, in the syntax of [`ModeChanges`](numaio_mover::mode_changes::ModeChanges).
+    pub changes: String,
+    /// The umask of the user, which limits changes without a class.
+    pub umask: u32,
+}
+
+/// Owners of all entries: names or IDs at the destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chown {
+    /// The owning user; `None` for that of the source.
+    pub user: Option<String>,
+    /// The owning group; `None` for that of the source.
+    pub group: Option<String>,
+}
