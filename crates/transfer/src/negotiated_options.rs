@@ -12,6 +12,8 @@ pub struct NegotiatedOptions {
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
     pub copy_links: bool,
+    /// Copy the targets of links that the user named; an older numaio copies the links.
+    pub follow_named: bool,
     /// Remove entries, except directories, at the source when the sink has stored them.
     pub remove_source_files: bool,
     /// Describe which attributes each change concerns.
@@ -24,6 +26,13 @@ pub struct NegotiatedOptions {
     pub existing: bool,
     /// Skip entries whose names exist at the destination, except directories.
     pub ignore_existing: bool,
+}
+
+impl NegotiatedOptions {
+    /// Returns whether links are followed. Without recursion all links are named.
+    pub fn follows_links(&self) -> bool {
+        self.copy_links || self.follow_named
+    }
 }
 
 /// Changes of modes, as the user typed them.

@@ -60,3 +60,35 @@ fn deletes_directories_deeper_than_a_path() {
     copy(&home, &["-r", "from/", "to", "--delete"]).ok();
     assert!(!home.0.join("to/extra").exists() && home.0.join("to/file").exists());
 }
+
+/// scp and cp copy the target of a named link; -r and -a keep links, as those of rsync.
+#[test]
+fn named_links_are_followed_without_recursion() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("from/to-directory-target")).expect("a folder");
+    fs::create_dir_all(home.0.join("to")).expect("a folder");
+    home.file("from/archive-1.2.tar.gz", "content");
+    let link =
+        |target: &str, name: &str| std::os::unix::fs::symlink(target, home.0.join(name)).expect("a link");
+    link("archive-1.2.tar.gz", "from/link.tar.gz");
+    link("nowhere", "from/dangling");
+    link("to-directory-target", "from/directory");
+    copy(&home, &["from/link.tar.gz", "to"]).ok();
+    let kept = |name: &str| fs::symlink_metadata(home.0.join(name)).expect("a file").is_symlink();
+    assert_eq!(fs::read_to_string(home.0.join("to/link.tar.gz")).expect("a file"), "content");
+    assert!(!kept("to/link.tar.gz"));
+    copy(&home, &["from/link.tar.gz", "to/renamed"]).ok();
+    assert!(!kept("to/renamed"));
+    copy(&home, &["from/dangling", "to"]).failed(3, &["the target of this symbolic link does not exist"]);
+    copy(&home, &["from/directory", "to"]).failed(3, &["is a directory: use -r or -a to copy it"]);
+    for options in [&["-l"][..], &["-r"], &["-a"]] {
+        let _ = fs::remove_file(home.0.join("to/link.tar.gz"));
+        copy(&home, &[options, &["from/link.tar.gz", "from/dangling", "to"]].concat()).ok();
+        assert!(kept("to/link.tar.gz") && kept("to/dangling"), "{options:?}");
+    }
+    let script = "\"$NUMAIO\" copy --no-job /dev/fd/5 to/f 5<fifo & : >fifo; wait $!";
+    assert!(home.command("mkfifo", &["fifo"]).limited_status().expect("mkfifo").success());
+    let mut command = home.command("bash", &["-c", script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().expect("a shell");
+    CommandOutput::of(output).failed(3, &["is not a regular file"]);
+}

@@ -136,7 +136,7 @@ fn keeps_a_file_that_changes_after_it_was_read() {
     home.file(&format!("src/{first}"), "changed meanwhile");
     let output = CommandOutput::of(child.wait_with_output().expect("numaio"));
     let words = format!("{first}: not removed at the source: file changed during the transfer");
-    output.failed(3, &[&words]);
+    output.failed(4, &[&words]);
     assert_eq!(names(&home.0.join("src")), [first]);
     assert_eq!(fs::read(home.0.join("to").join(first)).expect("a file"), vec![7; 3 << 20]);
 }

@@ -46,6 +46,12 @@ impl SourceOptions {
                 _ => Selection::Skip,
             };
         }
+        let is_plain = !self.recursive && !self.listed && !self.xattrs;
+        if is_plain && matches!(found.metadata.kind, FileKind::Fifo | FileKind::CharacterDevice(..)) {
+            return Selection::Report(
+                "is not a regular file: write its output to a file first; -a copies it as it is",
+            );
+        }
         if is_directory && !self.recursive && !self.listed {
             return Selection::Report("is a directory: use -r or -a to copy it");
         }

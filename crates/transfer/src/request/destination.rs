@@ -91,7 +91,7 @@ impl TransferRequest {
 
     /// Whether the only source is a single file, or is missing and might be one.
     pub fn is_one_file(&self) -> bool {
-        let is_directory = |path: &Path| match self.options.negotiated.copy_links {
+        let is_directory = |path: &Path| match self.options.negotiated.follows_links() {
             true => self.base.is_directory(path),
             false => !self.base.is_not_directory(path),
         };

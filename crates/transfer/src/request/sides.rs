@@ -83,7 +83,7 @@ impl TransferRequest {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
-        if self.options.negotiated.copy_links {
+        if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
         let options = SourceOptions {
@@ -93,7 +93,7 @@ impl TransferRequest {
             one_file_system: self.options.negotiated.one_file_system,
             remove_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
             local_destination: None,
-            follow_links: self.options.negotiated.copy_links,
+            follow_links: self.options.negotiated.follows_links(),
             mode_changes: self.mode_changes()?,
             announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
             xattrs: self.options.archive,

@@ -137,6 +137,10 @@ impl CopyArgs {
         NegotiatedOptions {
             one_file_system: self.selection.one_file_system,
             copy_links: self.selection.copy_links,
+            follow_named: !self.recursive
+                && !self.archive
+                && self.files_from.is_none()
+                && !self.selection.links,
             chmod: self.attributes.chmod(),
             chown: self.attributes.chown.clone(),
             itemize: self.report.itemizes(),

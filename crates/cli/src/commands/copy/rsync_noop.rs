@@ -9,8 +9,8 @@ pub struct RsyncNoopArgs {
     #[arg(
         long = "hard-links",
         short = 'H',
-        aliases = ["times", "links", "sparse"],
-        short_aliases = ['t', 'l', 'S'],
+        aliases = ["times", "sparse"],
+        short_aliases = ['t', 'S'],
         action = ArgAction::Count,
         hide = true
     )]

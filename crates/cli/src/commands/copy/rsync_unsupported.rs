@@ -23,10 +23,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
         "--archive (-a) keeps modes, groups and, as root, users and devices",
     ),
-    (
-        &["--no-perms", "--no-owner", "--no-group", "--no-devices"],
-        "--recursive (-r) keeps none of these, --archive (-a) all",
-    ),
+    (&["--no-devices"], "--recursive (-r) copies no devices, --archive (-a) does as root"),
     (&["-W", "--whole-file"], "files are always transferred without deltas"),
     (
         &["-f", "-F", "--filter=", "-C", "--cvs-exclude"],

@@ -17,6 +17,10 @@ pub struct SelectionArgs {
     /// within its root only.
     #[arg(long, short = 'L')]
     pub copy_links: bool,
+    /// Copy symbolic links in SRC as links, as always with --recursive, --archive and --files-from;
+    /// otherwise their targets are copied
+    #[arg(long, short = 'l')]
+    pub links: bool,
     /// Remove each file at the source when its copy is complete and verified; directories stay
     ///
     /// A file that changed meanwhile stays, too. Add --fsync file to keep copies in a power
