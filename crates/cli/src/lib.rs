@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod receipts;
 mod store;
+mod supervised_run;
 
 use args::{Args, RunOnly};
 use options::Invocation;
@@ -32,6 +33,9 @@ pub fn main() -> ExitCode {
         None => {
             let args = Args::from_command_line();
             output::set_verbose(&args.common);
+            if let Some(status) = supervised_run::supervise(&args) {
+                return status;
+            }
             args.run()
         }
     };

@@ -9,7 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Time for the child to clean up after SIGTERM, for example to restore the echo of a terminal.
+/// Time for the child to exit: after SIGTERM to clean up, for example to restore the echo of a
+/// terminal; after SIGKILL, which takes effect at once unless it waits in the kernel.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -50,7 +51,8 @@ impl ChildGroup {
     /// Terminates the child and its group with SIGTERM, then SIGKILL, and returns its exit status.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors; `TimedOut` for a child that cannot exit, because it waits in the kernel for
+    /// storage that does not respond.
     pub fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.try_wait()? {
             return Ok(status);
@@ -59,16 +61,23 @@ impl ChildGroup {
         // exited.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::TERM);
-        let asked = Instant::now();
-        while is_running(pid)? && asked.elapsed() < TERMINATE_TIMEOUT {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        wait_for_exit(pid)?;
         let _ = kill_process(pid, Signal::KILL);
         if self.is_group_leader {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        self.child.wait()
+        wait_for_exit(pid)?;
+        self.try_wait()?.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
+}
+
+/// Waits for the exit of a child, for a limited time.
+fn wait_for_exit(child: Pid) -> io::Result<()> {
+    let asked = Instant::now();
+    while is_running(child)? && asked.elapsed() < TERMINATE_TIMEOUT {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
 }
 
 /// Returns whether a child is running, without reaping it.

@@ -13,6 +13,8 @@ use std::{fmt, io};
 
 /// Exit status after an interrupt, as shells report SIGINT (128 + 2).
 pub const INTERRUPTED: u8 = 130;
+/// Exit status after a signal, plus its number, as shells report it.
+pub const SIGNALED: u8 = 128;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 

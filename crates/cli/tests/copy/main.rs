@@ -13,6 +13,7 @@ mod full_storage;
 mod hard_links;
 mod host_to_host;
 mod hostile_source;
+mod hung_storage;
 mod image;
 mod jobs;
 mod local_trees;
@@ -24,5 +25,6 @@ mod slow_copy;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;
+
 mod trees;
 mod unprivileged;

@@ -1,7 +1,7 @@
 //! Options of `numaio copy`: placement, comparison, and selection of files.
 
 use crate::support::limits::read_all;
-use crate::support::{until, CommandOutput, Home, Limited};
+use crate::support::{until, with_children, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
 use rustix::fs::XattrFlags;
@@ -107,9 +107,10 @@ fn events(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// CPU lists of those threads of a process whose names start with `name`.
+/// CPU lists of those threads of a process and its children whose names start with `name`.
 fn allowed(pid: u32, name: &str) -> BTreeSet<String> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let processes = with_children(pid).into_iter();
+    let tasks = processes.flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task"))).flatten().flatten();
     let of = |folder: std::path::PathBuf| {
         let comm = fs::read_to_string(folder.join("comm")).ok()?;
         let status = fs::read_to_string(folder.join("status")).ok()?;

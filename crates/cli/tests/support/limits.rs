@@ -103,7 +103,7 @@ fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     receive
 }
 
-/// Accepts a connection from process `peer`, and closes those of other processes, because any
+/// Accepts a connection from process `peer` or a child of it, and closes those of other processes, because any
 /// program may connect to the port.
 pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     listener.set_nonblocking(true).expect("a listener");
@@ -123,7 +123,7 @@ pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     }
 }
 
-/// Returns whether a process has a TCP socket with this local port, from proc_pid_net(5).
+/// Returns whether a process or a child of it has a TCP socket with this local port, from proc_pid_net(5).
 fn owns_port(pid: u32, port: u16) -> bool {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
     let local = format!(":{port:04X}");
@@ -135,7 +135,8 @@ fn owns_port(pid: u32, port: u16) -> bool {
             found.then(|| format!("socket:[{}]", fields.get(9).copied().unwrap_or_default()))
         })
         .collect();
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let processes = super::with_children(pid).into_iter();
+    let links = processes.flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd"))).flatten().flatten();
     let mut links = links.filter_map(|entry| fs::read_link(entry.path()).ok());
     links.any(|link| inodes.iter().any(|inode| link.as_os_str() == inode.as_str()))
 }

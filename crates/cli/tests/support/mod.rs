@@ -38,6 +38,14 @@ pub fn kill(signal: &str, process: u32) {
     assert!(kill.expect("kill").success());
 }
 
+/// Returns a process and its children: `numaio copy` moves files in a child process.
+pub fn with_children(process: u32) -> Vec<u32> {
+    let root = numaio_linux::Root::live().expect("a root");
+    let tree = numaio_machine::process::process_trees(&root, &[process]).concat();
+    let parent = |pid: u32| numaio_machine::process::threads(&root, pid).map_or(0, |found| found.parent);
+    tree.into_iter().filter(|pid| *pid == process || parent(*pid) == process).collect()
+}
+
 /// Prefix of a command to restore the default disposition of the signals that tests send.
 pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 

@@ -82,6 +82,14 @@ pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.start_time)
 }
 
+/// Returns the number of threads in uninterruptible sleep, which ignore even SIGKILL.
+pub fn uninterruptible_threads(root: &dyn Sysfs, pid: u32) -> usize {
+    let tids = numbers(root, &format!("/proc/{pid}/task"));
+    let stats = tids.iter().take(MAX_THREADS);
+    let stats = stats.filter_map(|tid| stat_of(root, &format!("/proc/{pid}/task/{tid}")).ok());
+    stats.filter(|stat| stat.state == 'D').count()
+}
+
 /// Reads the pages of a process by node; `None` if not permitted.
 pub fn pages(root: &dyn Sysfs, pid: u32) -> Option<Pages> {
     root.optional(&format!("/proc/{pid}/numa_maps")).map(|text| parse_numa_maps(&text))

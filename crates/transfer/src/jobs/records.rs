@@ -4,7 +4,7 @@
 //! killed process leaves a readable one.
 
 use crate::TransferError;
-use numaio_linux::{user_files, Root};
+use numaio_linux::{interrupt, user_files, Root};
 use numaio_machine::control::boot_id;
 use numaio_machine::process;
 use numaio_machine::topology::hostname;
@@ -163,9 +163,9 @@ impl LocalHost {
         *host != self.host || *boot == self.boot && process::start_time(root, *pid) == Some(*began)
     }
 
-    /// Returns this process.
+    /// Returns the process that the user started, which receives the signals of the transfer.
     pub(super) fn process(&self) -> JobProcess {
-        let pid = std::process::id();
+        let pid = interrupt::started_process();
         let began = self.root.as_ref().and_then(|root| process::start_time(root, pid)).unwrap_or(0);
         JobProcess { pid, began, boot: self.boot.clone(), host: self.host.clone() }
     }
