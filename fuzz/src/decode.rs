@@ -17,7 +17,7 @@ use numaio_transfer::keys::{self, KnownDaemons};
 use numaio_transfer::line::{json_line, sanitize};
 use numaio_transfer::options::Placement;
 use numaio_transfer::peer::data_connections::{candidate_addresses, DataRoute};
-use numaio_transfer::peer::messages::{receive, PeerReader, PeerReply, PeerRole};
+use numaio_transfer::peer::messages::{receive, PeerReader, PeerReply, PeerRole, ReadyReply};
 use numaio_transfer::peer::{receive_request, Grants};
 use numaio_transfer::placement::KernelPlacer;
 use numaio_transfer::remote::bootstrap::RemoteSystem;
@@ -115,11 +115,11 @@ pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
     let text = json_line(&answer).map_err(|error| error.to_string())?;
     let addresses = match answer {
         PeerReply::Refused(why) => return Err(sanitize(&why)),
-        PeerReply::Ready { endpoint: Some(Err(why)), .. } => return Err(sanitize(&why)),
-        PeerReply::Ready { endpoint: Some(Ok(opened)), .. } => {
+        PeerReply::Ready(ReadyReply { endpoint: Some(Err(why)), .. }) => return Err(sanitize(&why)),
+        PeerReply::Ready(ReadyReply { endpoint: Some(Ok(opened)), .. }) => {
             candidate_addresses(&opened, Some(at.to_string()))
         }
-        PeerReply::Ready { endpoint: None, .. } => Vec::new(),
+        PeerReply::Ready(ReadyReply { endpoint: None, .. }) => Vec::new(),
     };
     Ok(DecodedReply { reply: text, addresses })
 }
@@ -149,7 +149,7 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }
-        Event::Placement(_) | Event::Other => String::new(),
+        Event::Placement(_) | Event::Alive {} | Event::Other => String::new(),
     };
     Some((text, line, words))
 }

@@ -241,6 +241,14 @@ pub enum TransferError {
         /// Name of the host.
         host: String,
     },
+    /// The peer did not answer in time.
+    #[error("{host} did not answer within {seconds} s")]
+    PeerTimedOut {
+        /// Name of the host, or HOST:PORT of a daemon.
+        host: String,
+        /// Time limit in seconds.
+        seconds: u64,
+    },
     /// The peer's first line is not a reply of numaio.
     #[error("the program on {host} is not numaio: {beginning}")]
     NotNumaio {

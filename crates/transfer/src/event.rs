@@ -25,6 +25,8 @@ pub enum Event {
     /// The placement of a local side; not received, because that of another host is its own.
     #[serde(skip_deserializing)]
     Placement(PlacementEvent),
+    /// A sign of life for another numaio that reads the events, while the transfer waits.
+    Alive {},
     /// The end of the transfer.
     End(EndEvent),
     /// An event of a newer numaio.

@@ -20,6 +20,7 @@ pub mod event;
 pub mod file_list;
 pub mod filters;
 pub mod jobs;
+pub mod keep_alive;
 pub mod keys;
 pub mod line;
 mod local;

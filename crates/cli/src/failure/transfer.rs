@@ -94,6 +94,9 @@ fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
                 .into(),
             )
         }
+        TransferError::PeerTimedOut { .. } => {
+            "a login there may read standard input, or a directory not respond; --timeout sets the limit, 0 means none"
+        }
         TransferError::NoDataConnection { channel, .. } => {
             return Some(
                 format!(

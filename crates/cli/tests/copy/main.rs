@@ -25,6 +25,6 @@ mod slow_copy;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;
-
+mod timeouts;
 mod trees;
 mod unprivileged;

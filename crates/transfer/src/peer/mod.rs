@@ -7,13 +7,14 @@ pub mod daemon_limits;
 pub mod data_connections;
 pub mod messages;
 
+use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
 use crate::request::{Capabilities, VERSION};
 use crate::TransferError;
 use daemon_limits::LimitedPort;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
-use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter};
+use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
@@ -97,6 +98,7 @@ pub fn serve(
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
     let mut request = streams.report_failure(request)?;
+    let monitor = LinkMonitor::new(request.silence_limit());
     match &mut request.role {
         PeerRole::Source(transfer) => {
             let (site, options) = streams.report_failure(transfer.source(placer))?;
@@ -107,7 +109,7 @@ pub fn serve(
                 (transfer.is_one_file(), transfer.capabilities),
                 streams,
             )?;
-            run_transfer(source, channel.into_port(site, true)?, grants)
+            run_transfer(source, channel.into_port(site, true)?, monitor, grants)
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
@@ -118,7 +120,7 @@ pub fn serve(
                 (*is_one_file, transfer.capabilities),
                 streams,
             )?;
-            run_transfer(Sink::new(options), channel.into_port(site, false)?, grants)
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, grants)
         }
     }
 }
@@ -168,12 +170,13 @@ impl DataChannel {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.reply(&PeerReply::Ready {
+        streams.reply(&PeerReply::Ready(ReadyReply {
             is_one_file,
             endpoint: opened,
             can_decompress: true,
+            keep_alives: true,
             capabilities,
-        })?;
+        }))?;
         if offer.is_none() {
             return Ok(Self::ControlChannel(streams));
         }
@@ -225,15 +228,18 @@ struct LinkedPort {
 fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
+    monitor: LinkMonitor,
     grants: Option<&Grants>,
 ) -> Result<(TransferOutcome, u64), TransferError> {
     let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
-    let mut port = LimitedPort::new(port, limit, set_id);
+    let storage = monitor.storage();
+    let mut port = LimitedPort::new(port, monitor, limit, set_id);
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {
         // The other side receives the reports over the link.
         drop(core.reports());
+        storage.stop(core);
         if numaio_linux::interrupt::interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }

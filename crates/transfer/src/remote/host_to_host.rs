@@ -2,10 +2,12 @@
 //! this one.
 
 use super::attempts::{self, AttemptOutcome};
-use super::{bootstrap, first_reply};
+use super::bootstrap;
+use super::peer_wait::{PeerWait, WaitFailure};
 use crate::endpoint::{Endpoint, Host};
 use crate::event::{EndEvent, Event, Progress};
-use crate::reporter::{Reporter, TransferEnd};
+use crate::keep_alive::silence_text;
+use crate::reporter::{Notice, Reporter, TransferEnd};
 use crate::request::{TransferRequest, RETRY_VARIABLE};
 use crate::ssh::stderr_relay::{lines, LineSink};
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
@@ -24,6 +26,13 @@ use std::time::{Duration, Instant};
 /// How long the remote numaio may take to exit after its last event.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time between two polls that counts as silence.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
+/// Shortest time limit without an event: several events may be late.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(5);
+/// How long the first event may take before the wait is reported.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECTION_LOST: &str = "the connection was lost";
 /// Maximum number of events that wait to be shown.
 const EVENT_QUEUE: usize = 1024;
 
@@ -36,22 +45,24 @@ pub fn run(
     transfer: &Transfer,
     request: &TransferRequest,
     host: &str,
-    reporter: Reporter<'_>,
+    mut reporter: Reporter<'_>,
 ) -> Result<TransferEnd, TransferError> {
     let Transfer { destination: to, remote, .. } = transfer;
     if let Some(option) = remote.local_files.first() {
         return Err(TransferError::LocalFile { option: option.clone(), host: host.to_owned() });
     }
     let program = ssh::program();
-    let numaio = bootstrap::ensure_numaio(remote, &program, host)?;
+    let limit = transfer.network.timeout;
+    let wait = PeerWait { reporter: &mut reporter, host, limit };
+    let numaio = bootstrap::ensure_numaio(remote, &program, wait)?;
     let command: Vec<OsString> =
         std::iter::once(numaio.into()).chain(arguments(&remote.options, request, (host, to))).collect();
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
-    let there = (host, transfer.quiet, &remote.stderr);
+    let there = RemoteRun { host, quiet: transfer.quiet, stderr: &remote.stderr, limit };
     let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {
         reporter.begin(earlier);
         let line = shell_line(&command, earlier.is_none());
-        attempt(ssh::session_command(&program, host, &line, agent), there, reporter)
+        there.attempt(ssh::session_command(&program, host, &line, agent), reporter)
     })?;
     let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     match cancelled && !interrupted() {
@@ -61,9 +72,8 @@ pub fn run(
 }
 
 /// The outcome of an attempt that was lost, or whose numaio exited without its last event.
-fn lost(progress: &Progress) -> AttemptOutcome {
-    let why = "the connection was lost".to_owned();
-    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why }
+fn lost(progress: &Progress, why: &str) -> AttemptOutcome {
+    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why: why.to_owned() }
 }
 
 /// Returns the progress of an attempt. The host is not trusted, so sums saturate.
@@ -72,37 +82,87 @@ fn reached(Progress { totals, reached }: &Progress) -> u64 {
     reached.unwrap_or_else(|| of.into_iter().fold(totals.bytes, u64::saturating_add))
 }
 
-/// Runs the remote numaio once, and shows its events.
-fn attempt(
-    command: Command,
-    (host, quiet, stderr): (&str, bool, &LineSink),
-    reporter: &mut Reporter<'_>,
-) -> Result<AttemptOutcome, TransferError> {
-    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr.clone())?;
-    let Some(stdout) = process.stdout.take() else {
-        return Err(TransferError::NoStreams { process: "remote" });
-    };
-    let mut so_far = None;
-    let end = relay_events(&mut process, stdout, reporter, &mut so_far);
-    let status = process.status();
-    let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
-    if quiet && events_explain && matches!(end, Ok(Some(_))) {
-        process.discard_stderr();
-    }
-    drop(process);
-    Ok(match (end?, so_far, status) {
-        (Some(end), ..) => {
-            // Of the attempts on the host, the last one counts.
-            reporter.failed = end.totals.failed;
-            AttemptOutcome::Over(end.totals)
+/// How numaio runs on the source host.
+struct RemoteRun<'a> {
+    host: &'a str,
+    quiet: bool,
+    stderr: &'a LineSink,
+    /// Time limit without an event.
+    limit: Option<Duration>,
+}
+
+impl RemoteRun<'_> {
+    /// Runs the remote numaio once, and shows its events.
+    fn attempt(
+        &self,
+        command: Command,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<AttemptOutcome, TransferError> {
+        let (host, stderr) = (self.host, self.stderr.clone());
+        let mut process = ManagedProcess::start_on((host, self.quiet), command, EXIT_TIMEOUT, stderr)?;
+        let Some(stdout) = process.stdout.take() else {
+            return Err(TransferError::NoStreams { process: "remote" });
+        };
+        let mut so_far = None;
+        let silence = SilenceClock::new(self.limit);
+        let end = relay_events(&mut process, stdout, (host, silence), reporter, &mut so_far);
+        let status = process.status();
+        let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
+        if self.quiet && events_explain && matches!(end, Ok(RemoteEnd::Event(_))) {
+            process.discard_stderr();
         }
-        (None, None, _) if interrupted() => return Err(first_reply::interrupted_before_reply(host)),
-        (None, Some(progress), _) if interrupted() => lost(&progress),
-        // Its stderr, which was relayed, explains the status.
-        (None, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
-        (None, Some(progress), _) => lost(&progress),
-        (None, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
-    })
+        drop(process);
+        Ok(match (end?, so_far, status) {
+            (RemoteEnd::Event(end), ..) => {
+                // Of the attempts on the host, the last one counts.
+                reporter.failed = end.totals.failed;
+                AttemptOutcome::Over(end.totals)
+            }
+            (_, None, _) if interrupted() => return Err(WaitFailure::Interrupted.error(host)),
+            (_, Some(progress), _) if interrupted() => lost(&progress, CONNECTION_LOST),
+            (RemoteEnd::Silent(limit), None, _) => {
+                AttemptOutcome::Unreachable(WaitFailure::TimedOut(limit).error(host))
+            }
+            (RemoteEnd::Silent(limit), Some(progress), _) => lost(&progress, &silence_text(limit)),
+            // Its stderr, which was relayed, explains the status.
+            (RemoteEnd::Missing, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
+            (RemoteEnd::Missing, Some(progress), _) => lost(&progress, CONNECTION_LOST),
+            (RemoteEnd::Missing, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
+        })
+    }
+}
+
+/// How the events of the remote numaio ended.
+enum RemoteEnd {
+    /// With the last event.
+    Event(EndEvent),
+    /// Without the last event.
+    Missing,
+    /// There was none for this time.
+    Silent(Duration),
+}
+
+/// Measures the time without an event.
+struct SilenceClock {
+    limit: Option<Duration>,
+    silent: Duration,
+    polled: Instant,
+}
+
+impl SilenceClock {
+    /// The remote numaio sends an event each second.
+    fn new(limit: Option<Duration>) -> Self {
+        let limit = limit.map(|limit| limit.max(SHORTEST_LIMIT));
+        Self { limit, silent: Duration::ZERO, polled: Instant::now() }
+    }
+
+    /// Adds the time since the last poll, up to [`LONGEST_STEP`], because this process may have been
+    /// stopped. Returns the limit if it is exceeded.
+    fn poll(&mut self) -> Option<Duration> {
+        self.silent += self.polled.elapsed().min(LONGEST_STEP);
+        self.polled = Instant::now();
+        self.limit.filter(|limit| self.silent >= *limit)
+    }
 }
 
 /// Returns the remote shell line. A retry is marked, because the previous attempt may still finish
@@ -158,16 +218,16 @@ fn local_path(path: &[u8]) -> OsString {
     OsString::from_vec([begin, path].concat())
 }
 
-/// Shows events until the last one, which is `None` if it is missing. `so_far` is the progress
-/// after any event.
+/// Shows events until the last one. `so_far` is the progress after any event.
 fn relay_events(
     process: &mut ManagedProcess,
     from: impl Read + Send + 'static,
+    (host, mut silence): (&str, SilenceClock),
     reporter: &mut Reporter<'_>,
     so_far: &mut Option<Progress>,
-) -> Result<Option<EndEvent>, TransferError> {
+) -> Result<RemoteEnd, TransferError> {
     let events = events(from);
-    let mut asked = None;
+    let (mut asked, began) = (None, Instant::now());
     loop {
         if interrupted() {
             // The remote numaio stops cleanly and sends its last event.
@@ -175,12 +235,21 @@ fn relay_events(
             let asked = asked.get_or_insert_with(Instant::now);
             if so_far.is_none() || asked.elapsed() > EXIT_TIMEOUT {
                 process.terminate_on_drop();
-                return Ok(None);
+                return Ok(RemoteEnd::Missing);
             }
         }
+        if let Some(limit) = silence.poll() {
+            process.kill();
+            return Ok(RemoteEnd::Silent(limit));
+        }
+        if so_far.is_none() && began.elapsed() > PATIENCE {
+            reporter.notice_once(Notice::Waiting { host: host.to_owned(), limit: silence.limit });
+        }
         match events.recv_timeout(POLL_INTERVAL) {
-            Ok(Ok(Event::End(end))) => return Ok(Some(end)),
+            Ok(Ok(Event::End(end))) => return Ok(RemoteEnd::Event(end)),
+            Ok(Ok(Event::Alive {})) => silence.silent = Duration::ZERO,
             Ok(Ok(event)) => {
+                silence.silent = Duration::ZERO;
                 let latest = so_far.get_or_insert_default();
                 if let Event::Progress(progress) = &event {
                     // Retries on the host restart their progress.
@@ -190,7 +259,7 @@ fn relay_events(
             }
             Ok(Err(failure)) => return Err(failure),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => return Ok(RemoteEnd::Missing),
         }
     }
 }

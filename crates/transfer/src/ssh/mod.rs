@@ -188,6 +188,12 @@ impl ManagedProcess {
         }
     }
 
+    /// Kills the process, which closes its streams.
+    pub fn kill(&mut self) {
+        self.terminate_on_drop();
+        drop(self.group.terminate());
+    }
+
     /// Makes dropping this kill the process immediately.
     pub fn terminate_on_drop(&mut self) {
         self.exit_timeout = Duration::ZERO;

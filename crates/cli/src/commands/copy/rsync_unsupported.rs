@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Error};
 
 /// Option spellings with their tip; a trailing `=` means that the option has a value.
-const UNSUPPORTED: [(&[&str], &str); 23] = [
+const UNSUPPORTED: [(&[&str], &str); 22] = [
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
@@ -54,7 +54,6 @@ const UNSUPPORTED: [(&[&str], &str); 23] = [
         &["-i", "--itemize-changes", "--stats", "--info=", "--out-format=", "--log-file="],
         "use --verbose for the names of changed files, --json for all events; numaio jobs keeps totals and failures",
     ),
-    (&["--timeout="], "use --retry for how long lost connections are retried"),
     (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
