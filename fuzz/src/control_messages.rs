@@ -8,7 +8,7 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
-use numaio_transfer::peer::Grants;
+use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -179,7 +179,7 @@ fn peer_request(input: &[u8]) {
 fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<DecodedRequest, String> {
     let grants = Grants {
         base: Base::below(&world.root).expect("a directory"),
-        side,
+        kind: GrantKind::Daemon(side),
         streams: STREAMS,
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
@@ -316,7 +316,7 @@ mod tests {
             let text = std::str::from_utf8(seed).expect("text");
             let grants = |side| Grants {
                 base: Base::below(&world.root).expect("a directory"),
-                side,
+                kind: GrantKind::Daemon(side),
                 streams: STREAMS,
                 bytes_per_second: None,
                 set_id: false,

@@ -32,6 +32,7 @@ pub mod placement;
 pub mod remote;
 pub mod reporter;
 pub mod request;
+pub mod restricted;
 mod run;
 pub mod ssh;
 pub mod transfer;

@@ -76,6 +76,9 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
         TransferError::NoStateDirectory => "set XDG_STATE_HOME or HOME",
         TransferError::JobNotFound { .. } => "numaio jobs lists all jobs",
         TransferError::CannotStart { .. } => missing_ssh_hint(),
+        TransferError::NoForcedCommand { .. } => {
+            "--restrict is for command=\"numaio copy --restrict DIR\" in ~/.ssh/authorized_keys"
+        }
         _ => return None,
     };
     Some(hint.into())

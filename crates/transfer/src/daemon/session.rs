@@ -12,7 +12,7 @@ use super::session_ipc::{
 use crate::keys;
 use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::DataPath;
-use crate::peer::{serve as serve_transfer, DaemonService, Grants};
+use crate::peer::{serve as serve_transfer, GrantKind, Grants};
 use crate::placement::Placer;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;
@@ -117,7 +117,7 @@ fn serve(
     let daemon = ipc.try_clone()?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams()?;
-    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), placer);
+    let ended = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {
@@ -206,7 +206,7 @@ fn enter_root<'c>(
     let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
     let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;
     let grants = Grants {
-        side: admitted.side,
+        kind: GrantKind::Daemon(admitted.side),
         streams: admitted.limits.streams,
         bytes_per_second: admitted.limits.bytes_per_second,
         // On a daemon that does not run as root, set-ID bits would grant the rights of its user.

@@ -36,13 +36,13 @@ const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 /// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a user of a daemon may request.
+/// What the user of a confined peer may request.
 #[derive(Debug)]
 pub struct Grants {
     /// Root of all paths.
     pub base: Base,
-    /// The only side.
-    pub side: Side,
+    /// Who granted it, and the sides that the peer may take.
+    pub kind: GrantKind,
     /// Maximum number of data connections from the source to the sink.
     pub streams: u16,
     /// Maximum bytes of data per second.
@@ -51,21 +51,28 @@ pub struct Grants {
     pub set_id: bool,
 }
 
-/// A daemon's service for one of its users.
-#[derive(Debug)]
-pub struct DaemonService {
-    /// What the user may request.
-    pub grants: Grants,
-    /// Where data connections arrive.
-    pub data_path: DataPath,
+/// Why a peer is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantKind {
+    /// It serves a user of a daemon, who announced the side.
+    Daemon(Side),
+    /// It serves the owner of an ssh key; `None` allows both sides.
+    SshKey(Option<Side>),
 }
 
 impl Grants {
     fn apply(&self, request: &mut PeerRequest) -> Result<(), TransferError> {
-        if request.role.side() != self.side {
-            return Err(TransferError::OtherSide);
-        }
+        let side = request.role.side();
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
+        match self.kind {
+            GrantKind::Daemon(announced) if announced != side => return Err(TransferError::OtherSide),
+            GrantKind::SshKey(Some(allowed)) if allowed != side => {
+                return Err(TransferError::SideNotAllowed { allowed });
+            }
+            GrantKind::Daemon(_) => {}
+            // Users of a key cannot know the directory; they write paths as for an unconfined peer.
+            GrantKind::SshKey(_) => transfer.make_paths_relative(),
+        }
         transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
         // Otherwise users could map all numbers to names: they may set any ACL on a file and read
         // it back.
@@ -83,7 +90,9 @@ struct ControlStreams {
     to: PeerWriter,
 }
 
-/// Receives a request and runs the transfer, with the limits of a daemon's service if there is one.
+/// Receives a request and runs the transfer, within the user's grants if there are any.
+///
+/// At a daemon, data connections arrive by its `data_path`.
 ///
 /// Returns how the transfer ended, and the number of failures.
 ///
@@ -91,10 +100,10 @@ struct ControlStreams {
 /// Why the transfer did not begin; the other side has received the failure.
 pub fn serve(
     ends: StreamPair,
-    service: Option<&DaemonService>,
+    grants: Option<&Grants>,
+    data_path: Option<&DataPath>,
     placer: &dyn Placer,
 ) -> Result<(TransferOutcome, u64), TransferError> {
-    let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
     let mut request = streams.report_failure(request)?;

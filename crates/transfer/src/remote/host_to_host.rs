@@ -156,8 +156,8 @@ impl SilenceClock {
         Self { limit, silent: Duration::ZERO, polled: Instant::now() }
     }
 
-    /// Adds the time since the last poll, up to [`LONGEST_STEP`], because this process may have been
-    /// stopped. Returns the limit if it is exceeded.
+    /// Adds the time since the last poll, at most [`LONGEST_STEP`]: this process may have stopped.
+    /// Returns the limit if it is exceeded.
     fn poll(&mut self) -> Option<Duration> {
         self.silent += self.polled.elapsed().min(LONGEST_STEP);
         self.polled = Instant::now();

@@ -76,6 +76,18 @@ impl TransferRequest {
         })
     }
 
+    /// Makes all paths relative to the root: `/a` is `a` in it.
+    pub fn make_paths_relative(&mut self) {
+        for path in self.from.iter_mut().chain([&mut self.to]) {
+            let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
+            path.drain(..slashes);
+            if path.is_empty() {
+                // The trailing slash of a root means its contents.
+                *path = b"./".to_vec();
+            }
+        }
+    }
+
     /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID
     /// bits if allowed.
     pub fn restrict(&mut self, base: Base, bytes_per_second: Option<u64>, set_id: bool) {

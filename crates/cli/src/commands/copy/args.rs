@@ -3,6 +3,7 @@
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
+use super::restrict_args::RestrictArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::transfer_options::TransferArgs;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -31,7 +32,7 @@ pub struct CopyArgs {
     pub forwarded: ForwardedOptions,
     /// Sources and last the destination: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH; SRC/
     /// means its contents
-    #[arg(value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(value_name = "PATH", required_unless_present = "restrict", num_args = 1..)]
     pub paths: Vec<OsString>,
     /// Copy directories with their contents
     #[arg(long, short)]
@@ -104,6 +105,8 @@ pub struct CopyArgs {
     pub net: NetArgs,
     #[command(flatten)]
     pub display: DisplayArgs,
+    #[command(flatten)]
+    pub restrict: RestrictArgs,
     /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
     /// line
     #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]

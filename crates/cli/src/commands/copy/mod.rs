@@ -9,6 +9,7 @@ mod net_options;
 mod output;
 mod placer;
 mod plans;
+mod restrict_args;
 mod rsync_noop;
 mod rsync_unsupported;
 mod transfer_options;
@@ -123,6 +124,9 @@ impl CopyArgs {
 pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("`copy` cannot be combined with --machine or --sysroot"));
+    }
+    if let Some(directory) = &args.restrict.restrict {
+        return args.restrict.serve(directory);
     }
     args.check()?;
     let transfer = args.transfer(common)?;
