@@ -30,7 +30,7 @@ pub struct Transfer {
 /// How numaio runs on other hosts.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// The path of numaio there.
+    /// The command that starts numaio there, with words separated by blanks.
     pub numaio: String,
     /// Whether this program is copied to a host without numaio.
     pub bootstrap: bool,

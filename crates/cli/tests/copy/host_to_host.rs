@@ -125,6 +125,26 @@ fn copies_from_one_host_to_another() {
 }
 
 #[test]
+fn remote_numaio_is_started_by_a_command() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    hosts.home.file("local", "content");
+    let sudo = hosts.program("sudo", "echo \"$1\" >>\"$HERE/users\"; shift; exec \"$@\"");
+    let command = format!("{sudo} root {NUMAIO}");
+    for ends in [["local", "one:to"], ["one:file", "back"], ["one:file", "two:to"]] {
+        let args = [&["copy", "--remote-numaio", &command], &ends[..]].concat();
+        CommandOutput::of(hosts.command(&args).limited_output().expect("numaio")).ok();
+    }
+    // The last copy starts it on both hosts.
+    let users = fs::read_to_string(hosts.home.0.join("users")).expect("a file");
+    assert_eq!(users, "root\n".repeat(4));
+    assert!(hosts.path("one/to").exists() && hosts.path("two/to").exists());
+    let args = ["copy", "--remote-numaio", " ", "local", "one:to"];
+    let output = hosts.command(&args).limited_output().expect("numaio");
+    CommandOutput::of(output).failed(2, &["a command such as 'sudo numaio'"]);
+}
+
+#[test]
 fn quiet_applies_to_the_remote_hosts() {
     let hosts = Hosts::new();
     hosts.write("one/file", b"content");

@@ -39,8 +39,8 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
     chmod 700 \"$t\" && \"$t\" --version >/dev/null || fail \"run it: $t\"; \
     mv -f \"$t\" \"$f\" || fail \"name it $f\"; echo \"@numaio ready\"";
 
-/// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
-/// missing.
+/// Returns the command that starts numaio on a host; with `--bootstrap`, copies this program there
+/// if the command's program is missing.
 pub fn ensure_numaio(
     options: &RemoteOptions,
     program: &OsStr,
@@ -52,7 +52,8 @@ pub fn ensure_numaio(
     let local = LocalProgram::read()?;
     let host = wait.host;
     let mut shell = RemoteShell { program, wait, stderr: &options.stderr };
-    let remote = shell.probe(&options.numaio, &local)?;
+    let command = options.numaio.split(' ').next().unwrap_or_default();
+    let remote = shell.probe(command, &local)?;
     if remote.has_numaio {
         return Ok(options.numaio.clone());
     }

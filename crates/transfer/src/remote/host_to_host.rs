@@ -56,7 +56,7 @@ pub fn run(
     let wait = PeerWait { reporter: &mut reporter, host, limit };
     let numaio = bootstrap::ensure_numaio(remote, &program, wait)?;
     let command: Vec<OsString> =
-        std::iter::once(numaio.into()).chain(arguments(&remote.options, request, (host, to))).collect();
+        ssh::command_words(&numaio).chain(arguments(&remote.options, request, (host, to))).collect();
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
     let there = RemoteRun { host, quiet: transfer.quiet, stderr: &remote.stderr, limit };
     let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A peer to connect to.
 pub enum PeerTarget<'a> {
-    /// The path of numaio on a host behind ssh.
+    /// The command that starts numaio on a host behind ssh.
     Ssh {
         host: &'a str,
         numaio: String,

@@ -107,9 +107,14 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     #[command(flatten)]
     pub restrict: RestrictArgs,
-    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
-    /// line
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]
+    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; or a command that
+    /// starts it, with words separated by blanks: 'sudo numaio'
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "numaio",
+        value_parser = numaio_transfer::ssh::remote_command
+    )]
     pub remote_numaio: String,
     /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]

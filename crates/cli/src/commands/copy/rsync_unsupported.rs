@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command, Error};
 const UNSUPPORTED: [(&[&str], &str); 22] = [
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
-    (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
+    (&["--rsync-path="], "use --remote-numaio for the command that starts numaio on the other host"),
     (&["--password-file="], "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key"),
     (
         &[
