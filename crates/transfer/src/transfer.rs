@@ -23,6 +23,8 @@ pub struct Transfer {
     pub remote: RemoteOptions,
     /// Whether another numaio reads the events.
     pub attached: bool,
+    /// Whether it continues an attempt that was lost.
+    pub is_retry: bool,
     /// Whether messages of other hosts are held back while the events describe all failures.
     pub quiet: bool,
 }

@@ -15,7 +15,7 @@ const MOST_THREADS: u32 = 64;
 /// Version of a request, which changes with that of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Environment variable of a remote numaio that marks a retry.
+/// Environment variable that marks a retry of an older remote numaio.
 pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
 
 /// A transfer as requested of both sides, local and remote.

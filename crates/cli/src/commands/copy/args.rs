@@ -1,5 +1,6 @@
 //! The options of `numaio copy`.
 
+use super::attached_args::AttachedArgs;
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
@@ -126,6 +127,8 @@ pub struct CopyArgs {
     /// Stop cleanly when stdin closes; another numaio reads the events
     #[arg(long, hide = true)]
     pub attached: bool,
+    #[command(flatten)]
+    pub attached_options: AttachedArgs,
     /// Do not record this transfer as a job of numaio jobs
     #[arg(long)]
     pub no_job: bool,

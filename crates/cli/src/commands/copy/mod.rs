@@ -1,6 +1,7 @@
 //! `numaio copy`: verified transfers of files within and between hosts.
 
 mod args;
+mod attached_args;
 mod filter_args;
 mod forwarded_options;
 mod input_files;
@@ -25,6 +26,7 @@ use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
 use numaio_transfer::options::CopyOptions;
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
+use numaio_transfer::reporter::Observer;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
 use numaio_transfer::TransferError;
 use output::CopyOutput;
@@ -82,6 +84,7 @@ impl CopyArgs {
                 stderr: command_output::stderr_sink(),
             },
             attached: self.attached,
+            is_retry: self.attached_options.is_retry,
             quiet: common.quiet,
         })
     }
@@ -146,6 +149,8 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         }
     }
     let mut output = CopyOutput::new(common, args);
+    // The first line shows the numaio that started this one that its options are known.
+    output.alive();
     let ended =
         transfer.run(&mut output, &ModelPlacer).map_err(Failure::from).and_then(|end| output.finish(&end));
     args.recorder.end(job_outcome(&ended));
