@@ -62,7 +62,7 @@ pub fn control_messages(input: &[u8]) {
     }
     if let Some(user) = decode::admission_request(input) {
         assert!(input.len() <= LONGEST_LINE, "{} bytes", input.len());
-        assert!(json_of(input).is_none_or(|json| json["user"] == user), "{user:?}");
+        assert!(json_of(input).is_none_or(|json| json["Admission"] == user), "{user:?}");
     }
     greeting(input);
     peer_reply(input);
@@ -275,7 +275,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Busy": "later"}),
         json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
-        json!({"user": "ada"}),
+        json!({"Admission": "ada"}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
             "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],

@@ -9,7 +9,7 @@ use numaio_report::TextStyle;
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::{self, DaemonGreeting};
 use numaio_transfer::daemon::session;
-use numaio_transfer::daemon::session_ipc::{self, AdmissionRequest, MAX_REQUEST_BYTES};
+use numaio_transfer::daemon::session_ipc::{self, SessionReport, MAX_REQUEST_BYTES};
 use numaio_transfer::daemon_address::DaemonAddress;
 use numaio_transfer::event::{self, Event};
 use numaio_transfer::jobs;
@@ -203,9 +203,12 @@ pub fn admission_request(received: &[u8]) -> Option<String> {
     session.set_nonblocking(true).ok()?;
     session.write_all(received).ok()?;
     session.shutdown(Shutdown::Write).ok()?;
-    let request: Option<AdmissionRequest> =
+    let report: Option<SessionReport> =
         session_ipc::receive(&daemon, MAX_REQUEST_BYTES, Some(Duration::from_secs(1))).ok()?;
-    request.map(|request| request.user)
+    match report? {
+        SessionReport::Admission(user) => Some(user),
+        SessionReport::Unauthenticated(_) => None,
+    }
 }
 
 /// Returns a daemon's keys in a list of known daemons, by HOST:PORT.
