@@ -92,6 +92,9 @@ impl Args {
         }
         let command = Self::command().mut_subcommand("copy", copy::with_unsupported_options);
         let mut error = command.try_get_matches_from(words).err().unwrap_or(error);
+        if let Some(tip) = copy::scp_tip(words) {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
         copy::remove_unsupported_suggestion(&mut error);
         error
     }

@@ -166,6 +166,9 @@ fn hint_about_endpoint(error: &EndpointError) -> Cow<'static, str> {
         EndpointError::NoHost { text } => {
             format!("write ./{text} for a file with a colon in its name").into()
         }
+        EndpointError::InvalidBrackets { text } => {
+            format!("write [fd00::1]:PATH for an IPv6 address, ./{text} for a file of that name").into()
+        }
         EndpointError::Url { .. } | EndpointError::RsyncModule { .. } => REMOTE_SYNTAX.into(),
         EndpointError::OtherHome { .. } => {
             "write the absolute path, or HOST:./~NAME for a file of that name".into()

@@ -108,8 +108,8 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     #[command(flatten)]
     pub restrict: RestrictArgs,
-    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; or a command that
-    /// starts it, with words separated by blanks: 'sudo numaio'
+    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; or a command
+    /// that starts it, with words separated by blanks: 'sudo numaio'
     #[arg(
         long,
         value_name = "COMMAND",

@@ -13,6 +13,7 @@ mod plans;
 mod restrict_args;
 mod rsync_noop;
 mod rsync_unsupported;
+mod scp_options;
 mod transfer_options;
 mod work_sharing;
 
@@ -32,6 +33,7 @@ use numaio_transfer::TransferError;
 use output::CopyOutput;
 pub use placer::ModelPlacer;
 pub use rsync_unsupported::{remove_unsupported_suggestion, with_unsupported_options};
+pub use scp_options::tip as scp_tip;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,6 +44,7 @@ const WILDCARD_HINT: &str = "wildcards in remote names are not expanded; for HOS
 impl CopyArgs {
     /// Checks what clap cannot express.
     fn check(&self) -> Result<(), Failure> {
+        scp_options::check(&std::env::args_os().collect::<Vec<_>>(), &self.paths)?;
         if let [only] = &self.paths[..] {
             let words = format!("expected SRC and DST, got only '{}'", only.display());
             return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
@@ -60,6 +63,13 @@ impl CopyArgs {
             return Err(Failure::usage("--delete needs directories").hint("add --recursive or --archive"));
         }
         Ok(())
+    }
+
+    /// Returns the value of `--bwlimit` if it was typed without a unit, as for rsync.
+    fn bwlimit_without_unit(&self) -> Option<u64> {
+        let typed = self.forwarded.options.iter().filter_map(|option| option.to_str());
+        let number = typed.filter_map(|option| option.strip_prefix("--bwlimit=")).next_back()?;
+        number.parse().ok().filter(|number| *number > 0)
     }
 
     /// Returns the transfer that the options describe. Reads the files that they name.
@@ -132,6 +142,12 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         return args.restrict.serve(directory);
     }
     args.check()?;
+    if let Some(number) = args.bwlimit_without_unit().filter(|_| !args.attached) {
+        let text = format!(
+            "--bwlimit {number} is {number} bytes per second; rsync's unit is KiB: write --bwlimit {number}K for that"
+        );
+        command_output::remark(common, &text);
+    }
     let transfer = args.transfer(common)?;
     let has_daemon = transfer.sources.iter().chain([&transfer.destination]).any(Endpoint::is_at_daemon);
     if args.net.data_port.is_some() && has_daemon {
