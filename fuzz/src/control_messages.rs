@@ -8,7 +8,7 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
-use numaio_transfer::peer::Grants;
+use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -62,7 +62,7 @@ pub fn control_messages(input: &[u8]) {
     }
     if let Some(user) = decode::admission_request(input) {
         assert!(input.len() <= LONGEST_LINE, "{} bytes", input.len());
-        assert!(json_of(input).is_none_or(|json| json["user"] == user), "{user:?}");
+        assert!(json_of(input).is_none_or(|json| json["Admission"] == user), "{user:?}");
     }
     greeting(input);
     peer_reply(input);
@@ -179,7 +179,7 @@ fn peer_request(input: &[u8]) {
 fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<DecodedRequest, String> {
     let grants = Grants {
         base: Base::below(&world.root).expect("a directory"),
-        side,
+        kind: GrantKind::Daemon(side),
         streams: STREAMS,
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
@@ -275,7 +275,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Busy": "later"}),
         json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
-        json!({"user": "ada"}),
+        json!({"Admission": "ada"}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
             "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],
@@ -316,7 +316,7 @@ mod tests {
             let text = std::str::from_utf8(seed).expect("text");
             let grants = |side| Grants {
                 base: Base::below(&world.root).expect("a directory"),
-                side,
+                kind: GrantKind::Daemon(side),
                 streams: STREAMS,
                 bytes_per_second: None,
                 set_id: false,

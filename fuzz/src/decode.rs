@@ -9,7 +9,7 @@ use numaio_report::TextStyle;
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::{self, DaemonGreeting};
 use numaio_transfer::daemon::session;
-use numaio_transfer::daemon::session_ipc::{self, AdmissionRequest, MAX_REQUEST_BYTES};
+use numaio_transfer::daemon::session_ipc::{self, SessionReport, MAX_REQUEST_BYTES};
 use numaio_transfer::daemon_address::DaemonAddress;
 use numaio_transfer::event::{self, Event};
 use numaio_transfer::jobs;
@@ -17,7 +17,7 @@ use numaio_transfer::keys::{self, KnownDaemons};
 use numaio_transfer::line::{json_line, sanitize};
 use numaio_transfer::options::Placement;
 use numaio_transfer::peer::data_connections::{candidate_addresses, DataRoute};
-use numaio_transfer::peer::messages::{receive, PeerReader, PeerReply, PeerRole};
+use numaio_transfer::peer::messages::{receive, PeerReader, PeerReply, PeerRole, ReadyReply};
 use numaio_transfer::peer::{receive_request, Grants};
 use numaio_transfer::placement::KernelPlacer;
 use numaio_transfer::remote::bootstrap::RemoteSystem;
@@ -115,11 +115,11 @@ pub fn peer_reply(received: &[u8], at: IpAddr) -> Result<DecodedReply, String> {
     let text = json_line(&answer).map_err(|error| error.to_string())?;
     let addresses = match answer {
         PeerReply::Refused(why) => return Err(sanitize(&why)),
-        PeerReply::Ready { endpoint: Some(Err(why)), .. } => return Err(sanitize(&why)),
-        PeerReply::Ready { endpoint: Some(Ok(opened)), .. } => {
+        PeerReply::Ready(ReadyReply { endpoint: Some(Err(why)), .. }) => return Err(sanitize(&why)),
+        PeerReply::Ready(ReadyReply { endpoint: Some(Ok(opened)), .. }) => {
             candidate_addresses(&opened, Some(at.to_string()))
         }
-        PeerReply::Ready { endpoint: None, .. } => Vec::new(),
+        PeerReply::Ready(ReadyReply { endpoint: None, .. }) => Vec::new(),
     };
     Ok(DecodedReply { reply: text, addresses })
 }
@@ -149,7 +149,7 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }
-        Event::Entries(_) | Event::Placement(_) | Event::Other => String::new(),
+        Event::Entries(_) | Event::Placement(_) | Event::Alive {} | Event::Other => String::new(),
     };
     Some((text, line, words))
 }
@@ -203,9 +203,12 @@ pub fn admission_request(received: &[u8]) -> Option<String> {
     session.set_nonblocking(true).ok()?;
     session.write_all(received).ok()?;
     session.shutdown(Shutdown::Write).ok()?;
-    let request: Option<AdmissionRequest> =
+    let report: Option<SessionReport> =
         session_ipc::receive(&daemon, MAX_REQUEST_BYTES, Some(Duration::from_secs(1))).ok()?;
-    request.map(|request| request.user)
+    match report? {
+        SessionReport::Admission(user) => Some(user),
+        SessionReport::Unauthenticated(_) => None,
+    }
 }
 
 /// Returns a daemon's keys in a list of known daemons, by HOST:PORT.

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::options::{Common, Invocation};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use numaio_transfer::remote::host_to_host;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -29,7 +30,12 @@ impl Args {
     /// `numaio copy -h` alone prints help. With other arguments `-h` means human-readable numbers,
     /// as in rsync, so that scripts written for rsync copy files.
     pub fn from_command_line() -> Self {
-        let words: Vec<OsString> = std::env::args_os().collect();
+        let mut words: Vec<OsString> = std::env::args_os().collect();
+        // Another host cannot pass more arguments than one string of a command line holds.
+        if words.get(1..) == Some(&host_to_host::arguments_from_stdin()[..]) {
+            words.truncate(2);
+            words.extend(host_to_host::read_arguments().unwrap_or_default());
+        }
         let mut command = Self::command();
         if matches!(&words[..], [_, copy, h] if copy == "copy" && h == "-h") {
             let help =
@@ -86,6 +92,9 @@ impl Args {
         }
         let command = Self::command().mut_subcommand("copy", copy::with_unsupported_options);
         let mut error = command.try_get_matches_from(words).err().unwrap_or(error);
+        if let Some(tip) = copy::scp_tip(words) {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
         copy::remove_unsupported_suggestion(&mut error);
         error
     }

@@ -85,7 +85,8 @@ fn folder(kind: Kind, fingerprint: &str) -> Result<PathBuf, Failure> {
             .hint("set XDG_STATE_HOME or HOME, or use --no-save")
     })?;
     let dir = state.join(kind.folder()).join(fingerprint);
-    fs::create_dir_all(&dir).map_err(|error| Failure::file(&dir, error).hint(WRITABLE_HINT))?;
+    user_files::create_directory(&dir, 0o777)
+        .map_err(|error| Failure::file(&dir, error).hint(WRITABLE_HINT))?;
     Ok(dir)
 }
 
@@ -107,7 +108,7 @@ pub fn receipts_folder() -> Result<PathBuf, Failure> {
         Failure::new("cannot save a receipt: no state directory").hint("set XDG_STATE_HOME or HOME")
     })?;
     let dir = state.join("receipts");
-    fs::create_dir_all(&dir)
+    user_files::create_directory(&dir, 0o777)
         .map_err(|error| Failure::file(&dir, error).hint("set XDG_STATE_HOME to a writable directory"))?;
     Ok(dir)
 }

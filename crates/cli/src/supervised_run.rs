@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// that the user started, and `None` where the command is to be run.
 pub fn supervise(args: &Args) -> Option<ExitCode> {
     let moves_files = match &args.command {
-        Command::Copy(_) => true,
+        // sshd closes the connection when the remote side is to stop.
+        Command::Copy(copy) => copy.restrict.restrict.is_none(),
         Command::Jobs(jobs) => matches!(jobs.action, Some(JobAction::Resume { .. })),
         _ => false,
     };

@@ -39,8 +39,9 @@ const HANDLER: Handler = handle_signal;
 /// Exceeding RLIMIT_FSIZE becomes an ordinary error (setrlimit(2)) in this process, but not in its
 /// children.
 ///
-/// In a child of [`supervisor::fork`](crate::supervisor::fork) the supervisor kills the process instead, and the standard
-/// streams are closed before that: readers of a pipe would wait for a thread that cannot exit.
+/// In a child of [`supervisor::fork`](crate::supervisor::fork) the supervisor kills the process
+/// instead, and the standard streams are closed before that: readers of a pipe would wait for a
+/// thread that cannot exit.
 ///
 /// # Errors
 /// I/O errors.

@@ -1,8 +1,9 @@
 //! Files of the user: numaio's directories (XDG Base Directory Specification), and atomic writes.
 
 use rustix::fs::{renameat_with, RenameFlags, CWD};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Returns numaio's state directory; none if neither XDG_STATE_HOME nor HOME is set.
@@ -18,6 +19,24 @@ pub fn config_dir() -> Option<PathBuf> {
 fn base_dir(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home))).map(|dir| dir.join("numaio"))
+}
+
+/// Creates a directory of numaio with missing parents, but not the home directory: an account whose
+/// home does not exist (`/nonexistent`) has none on purpose.
+///
+/// # Errors
+/// I/O errors; `NotFound` without the home directory.
+pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
+    create_directory_in(std::env::var_os("HOME").map(PathBuf::from).as_deref(), path, mode)
+}
+
+fn create_directory_in(home: Option<&Path>, path: &Path, mode: u32) -> io::Result<()> {
+    let home = home.filter(|home| home.is_absolute() && path.starts_with(home));
+    if let Some(home) = home.filter(|home| !home.is_dir()) {
+        let message = format!("the home directory '{}' does not exist", home.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
 /// Writes a file atomically: under a temporary name, synced to disk, then renamed.
@@ -83,15 +102,15 @@ fn final_target(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    with_temporary(path, content, Durable(true), |temporary_path| fs::rename(temporary_path, path))
+    replace_file(path, content, Durable(true))
 }
 
-/// Writes a file atomically without syncing it, for data that is obsolete after a reboot.
+/// Replaces a file atomically.
 ///
 /// # Errors
 /// I/O errors; the file keeps its content.
-pub fn write_volatile(path: &Path, content: &[u8]) -> io::Result<()> {
-    with_temporary(path, content, Durable(false), |temporary_path| fs::rename(temporary_path, path))
+pub fn replace_file(path: &Path, content: &[u8], durable: Durable) -> io::Result<()> {
+    with_temporary(path, content, durable, |temporary_path| fs::rename(temporary_path, path))
 }
 
 /// Creates a file atomically; false if it exists, possibly created by a concurrent process.
@@ -144,7 +163,7 @@ fn publish_by_reservation(temporary_path: &Path, path: &Path) -> io::Result<()> 
     })
 }
 
-/// Whether a write waits until the file is on disk.
+/// Whether a write waits until the file and its name are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Durable(pub bool);
 
@@ -163,9 +182,20 @@ fn with_temporary<T>(
         }
         Ok(())
     });
-    written.and_then(|()| publish(&temporary_path)).inspect_err(|_| {
+    let published = written.and_then(|()| publish(&temporary_path)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary_path);
-    })
+    })?;
+    if durable.0 {
+        sync_parent(path);
+    }
+    Ok(published)
+}
+
+/// Makes the name of a file durable. File systems may lack this (fsync(2), EINVAL), and the file
+/// itself is complete.
+fn sync_parent(path: &Path) {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(parent).and_then(|parent| parent.sync_all());
 }
 
 /// Creates a file, replacing an existing name without writing to its target.
@@ -191,6 +221,20 @@ fn temporary_path(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_home_is_not_created() {
+        let dir = std::env::temp_dir().join(format!("numaio-home-{}", std::process::id()));
+        let below = dir.join("home/.local/state/numaio");
+        let error = create_directory_in(Some(&dir.join("home")), &below, 0o700).expect_err("no home");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().ends_with("/home' does not exist") && !dir.exists());
+        // A directory elsewhere, as by XDG_STATE_HOME, is created.
+        create_directory_in(Some(Path::new("/nonexistent")), &below, 0o700).expect("a directory");
+        create_directory_in(Some(&dir.join("home")), &below.join("jobs"), 0o700).expect("a directory");
+        assert!(below.join("jobs").is_dir());
+        fs::remove_dir_all(dir).expect("removed");
+    }
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -220,7 +264,7 @@ mod tests {
         plant();
         check_file(&file).expect("writable");
         plant();
-        write_volatile(&file, b"note").expect("written");
+        replace_file(&file, b"note", Durable(false)).expect("written");
         assert_eq!(fs::read(&file).expect("a file"), b"note");
         plant();
         write_file(&file, b"complete").expect("written");

@@ -76,6 +76,10 @@ impl Observer for DeletionPass<'_> {
         }
     }
 
+    fn alive(&mut self) {
+        self.observer.alive();
+    }
+
     fn notice(&mut self, notice: &Notice) {
         self.observer.notice(notice);
     }

@@ -56,6 +56,12 @@ pub enum EndpointError {
         /// The text.
         text: String,
     },
+    /// It begins like an IPv6 address in brackets.
+    #[error("{text:?} begins with a bracket, and is not [ADDRESS]:PATH")]
+    InvalidBrackets {
+        /// The text.
+        text: String,
+    },
     /// It is a URL of another program.
     #[error("{text:?} is a URL, and numaio does not support {scheme}")]
     Url {
@@ -95,6 +101,9 @@ impl Endpoint {
             return Ok(Self { host: Some(Host::Daemon(address)), path });
         }
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
+        if has_invalid_brackets(first) {
+            return Err(EndpointError::InvalidBrackets { text: text.to_string_lossy().into_owned() });
+        }
         let Some((host, path)) = bracketed(first).or_else(|| {
             let colon = first.iter().position(|&byte| byte == b':')?;
             Some((first[..colon].to_vec(), colon + 1))
@@ -150,6 +159,14 @@ impl Endpoint {
     }
 }
 
+/// Returns whether a host begins with a bracket, after the user, and has a colon, but is not
+/// `[ADDRESS]:`.
+fn has_invalid_brackets(first: &[u8]) -> bool {
+    let colon = first.iter().position(|&byte| byte == b':').unwrap_or(0);
+    let host = first[..colon].rsplit(|&byte| byte == b'@').next().unwrap_or_default();
+    host.starts_with(b"[") && bracketed(first).is_none()
+}
+
 /// Returns the host of `[ADDRESS]:` or `USER@[ADDRESS]:` without brackets, and the offset of the
 /// path.
 fn bracketed(first: &[u8]) -> Option<(Vec<u8>, usize)> {
@@ -164,6 +181,19 @@ fn bracketed(first: &[u8]) -> Option<(Vec<u8>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_bracket_is_not_an_rsync_module() {
+        for text in ["[::1:x", "me@[fe80::1%eth0:x", "[::1]x", "[::1]"] {
+            let error = Endpoint::parse(OsStr::new(text)).expect_err(text);
+            assert!(matches!(error, EndpointError::InvalidBrackets { .. }), "{text}: {error}");
+        }
+        for local in ["[a]", "[a]/b:c", "./[::1:x"] {
+            assert_eq!(Endpoint::parse(OsStr::new(local)).expect(local).host, None);
+        }
+        let module = Endpoint::parse(OsStr::new("h::[x")).expect_err("a module");
+        assert!(matches!(module, EndpointError::RsyncModule { .. }), "{module}");
+    }
 
     #[test]
     fn parses_hosts_daemons_and_local_paths() {
@@ -200,6 +230,10 @@ mod tests {
             "a b:c",
             "h:~u/a",
             "[-o::]:a",
+            "[::1:a",
+            "u@[::1:a",
+            "[::1]a",
+            "[h]:a",
         ] {
             assert_eq!(end(bad), None, "{bad}");
         }

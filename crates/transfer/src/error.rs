@@ -7,6 +7,7 @@
 use crate::endpoint::EndpointError;
 use crate::line::sanitize;
 use numaio_mover::chunk::ChunkPolicyError;
+use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::{InvalidPrivateKey, PublicKey};
 use numaio_schema::DocumentError;
 use std::io;
@@ -241,6 +242,14 @@ pub enum TransferError {
         /// Name of the host.
         host: String,
     },
+    /// The peer did not answer in time.
+    #[error("{host} did not answer within {seconds} s")]
+    PeerTimedOut {
+        /// Name of the host, or HOST:PORT of a daemon.
+        host: String,
+        /// Time limit in seconds.
+        seconds: u64,
+    },
     /// The peer's first line is not a reply of numaio.
     #[error("the program on {host} is not numaio: {beginning}")]
     NotNumaio {
@@ -423,6 +432,24 @@ pub enum TransferError {
     /// A client of a daemon requests another side than it announced.
     #[error("the request is for another side than the hello")]
     OtherSide,
+    /// The owner of an ssh key requests a side that the key does not allow.
+    #[error("this key only allows numaio copy to {}", if *.allowed == Side::Source { "read here" } else { "write here" })]
+    SideNotAllowed {
+        /// The side that the key allows here.
+        allowed: Side,
+    },
+    /// A forced command of sshd was started without a command of a client.
+    #[error("{variable} is not set")]
+    NoForcedCommand {
+        /// Name of the variable.
+        variable: &'static str,
+    },
+    /// The owner of an ssh key requests another command than numaio's.
+    #[error("this key only allows numaio copy, not '{command}'")]
+    CommandNotAllowed {
+        /// The command, sanitized.
+        command: String,
+    },
     /// A client chose data connections that were not offered.
     #[error("data connections were chosen, but there is no listener")]
     NoListener,

@@ -28,6 +28,8 @@ pub enum Event {
     Placement(PlacementEvent),
     /// The entries of the source, with `--stats`.
     Entries(EntryStatistics),
+    /// A sign of life for another numaio that reads the events, while the transfer waits.
+    Alive {},
     /// The end of the transfer.
     End(EndEvent),
     /// An event of a newer numaio.

@@ -4,9 +4,9 @@
 use crate::TransferError;
 use numaio_linux::user_files;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a key file.
@@ -142,7 +142,7 @@ impl KnownDaemons {
 
 /// Creates a directory that only its owner can access, unless it exists.
 fn create_private_folder(folder: &Path) -> Result<(), TransferError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let made = user_files::create_directory(folder, 0o700);
     made.map_err(|error| TransferError::CannotWrite { path: folder.to_owned(), error })
 }
 

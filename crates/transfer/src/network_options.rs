@@ -30,6 +30,8 @@ pub struct NetworkOptions {
     pub trust: Option<PublicKey>,
     /// How long to retry after a lost connection.
     pub retry: Duration,
+    /// How long to wait for a sign of life of the other host; `None` without a limit.
+    pub timeout: Option<Duration>,
 }
 
 impl NetworkOptions {

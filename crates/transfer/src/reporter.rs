@@ -10,7 +10,7 @@ use numaio_mover::wire::{DisplayText, ManifestEntry, Problem, ProblemSubject, Re
 use numaio_schema::JobTotals;
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Receives what a transfer reports, in order.
 pub trait Observer {
@@ -19,6 +19,9 @@ pub trait Observer {
 
     /// Receives a message that is not part of the result.
     fn notice(&mut self, notice: &Notice);
+
+    /// Receives a sign of life while the transfer waits for another host.
+    fn alive(&mut self);
 
     /// Receives the hash of a file at the destination.
     fn manifest_entry(&mut self, entry: &ManifestEntry);
@@ -52,6 +55,13 @@ pub enum Notice {
         why: String,
         /// Length of the pause.
         seconds: f64,
+    },
+    /// A host takes long to answer before the transfer.
+    Waiting {
+        /// Name of the host.
+        host: String,
+        /// How long the wait may take; `None` without a limit.
+        limit: Option<Duration>,
     },
     /// An older numaio cannot decompress.
     Uncompressed {
@@ -97,6 +107,10 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Retrying { host, why, seconds } => write!(f, "{host}: {why}; retrying in {seconds:.1} s"),
+            Self::Waiting { host, limit: None } => write!(f, "waiting for {host} to answer"),
+            Self::Waiting { host, limit: Some(limit) } => {
+                write!(f, "waiting for {host} to answer, for up to {} s (--timeout)", limit.as_secs())
+            }
             Self::Uncompressed { host } => {
                 write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")
             }
@@ -179,6 +193,8 @@ pub struct Reporter<'a> {
     pub problems: ProblemCounts,
     /// Why the transfer failed.
     pub given_up: Option<Problem>,
+    /// The notice that was reported last by [`notice_once`](Self::notice_once).
+    last_notice: Option<Notice>,
 }
 
 impl<'a> Reporter<'a> {
@@ -193,6 +209,7 @@ impl<'a> Reporter<'a> {
             sends: false,
             problems: ProblemCounts::default(),
             given_up: None,
+            last_notice: None,
         }
     }
 
@@ -242,7 +259,7 @@ impl<'a> Reporter<'a> {
             Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
             Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
             Event::Entries(entries) => self.entries = entries,
-            Event::Placement(_) | Event::End(_) | Event::Other => {}
+            Event::Placement(_) | Event::Alive {} | Event::End(_) | Event::Other => {}
         }
         self.observer.flush();
     }
@@ -277,6 +294,20 @@ impl<'a> Reporter<'a> {
     /// Reports a message.
     pub fn notice(&mut self, notice: Notice) {
         self.observer.notice(&notice);
+        self.last_notice = None;
+    }
+
+    /// Reports a message, unless it was the last one.
+    pub fn notice_once(&mut self, notice: Notice) {
+        if self.last_notice.as_ref() != Some(&notice) {
+            self.observer.notice(&notice);
+            self.last_notice = Some(notice);
+        }
+    }
+
+    /// Reports a sign of life while the transfer waits for another host.
+    pub fn alive(&mut self) {
+        self.observer.alive();
     }
 
     /// Records the failure of a transfer whose peer, of the given side, was lost.

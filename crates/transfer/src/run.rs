@@ -46,7 +46,7 @@ impl Transfer {
         observer: &mut dyn Observer,
         placer: &dyn Placer,
     ) -> Result<TransferEnd, TransferError> {
-        let is_retry = self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
+        let is_retry = self.is_retry || self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
         let ends = (&self.sources[..], &self.destination);
         let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
         let mut reporter = Reporter::new(observer, self.options.dry_run);

@@ -23,6 +23,8 @@ pub struct Transfer {
     pub remote: RemoteOptions,
     /// Whether another numaio reads the events.
     pub attached: bool,
+    /// Whether it continues an attempt that was lost.
+    pub is_retry: bool,
     /// Whether messages of other hosts are held back while the events describe all failures.
     pub quiet: bool,
 }
@@ -30,7 +32,7 @@ pub struct Transfer {
 /// How numaio runs on other hosts.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// The path of numaio there.
+    /// The command that starts numaio there, with words separated by blanks.
     pub numaio: String,
     /// Whether this program is copied to a host without numaio.
     pub bootstrap: bool,

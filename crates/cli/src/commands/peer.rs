@@ -22,7 +22,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side has received the failure and reports it.
-    Ok(match peer::serve(ends, None, &ModelPlacer) {
+    Ok(match peer::serve(ends, None, None, &ModelPlacer) {
         Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })

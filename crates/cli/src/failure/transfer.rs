@@ -77,6 +77,9 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
         TransferError::NoStateDirectory => "set XDG_STATE_HOME or HOME",
         TransferError::JobNotFound { .. } => "numaio jobs lists all jobs",
         TransferError::CannotStart { .. } => missing_ssh_hint(),
+        TransferError::NoForcedCommand { .. } => {
+            "--restrict is for command=\"numaio copy --restrict DIR\" in ~/.ssh/authorized_keys"
+        }
         _ => return None,
     };
     Some(hint.into())
@@ -98,6 +101,9 @@ fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
                 )
                 .into(),
             )
+        }
+        TransferError::PeerTimedOut { .. } => {
+            "a login there may read standard input, or a directory not respond; --timeout sets the limit, 0 means none"
         }
         TransferError::NoDataConnection { channel, .. } => {
             return Some(
@@ -164,6 +170,9 @@ fn hint_about_endpoint(error: &EndpointError) -> Cow<'static, str> {
         EndpointError::InvalidDaemonAddress { .. } => "write numaio://[USER@]HOST[:PORT]/ROOT/PATH".into(),
         EndpointError::NoHost { text } => {
             format!("write ./{text} for a file with a colon in its name").into()
+        }
+        EndpointError::InvalidBrackets { text } => {
+            format!("write [fd00::1]:PATH for an IPv6 address, ./{text} for a file of that name").into()
         }
         EndpointError::Url { .. } | EndpointError::RsyncModule { .. } => REMOTE_SYNTAX.into(),
         EndpointError::OtherHome { .. } => {

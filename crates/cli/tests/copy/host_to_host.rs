@@ -19,6 +19,7 @@ cd \"$HERE/hosts/$2\" || exit 255
 echo $$ >>\"$HERE/hosts/$2.pids\"
 export HOME=\"$HERE/hosts/$2\"
 shift 2
+echo \"$*\" | cut -c 1-1000 >>\"$HERE/commands\"
 exec sh -c \"$*\"
 ";
 
@@ -122,6 +123,42 @@ fn copies_from_one_host_to_another() {
     // A copy within one host needs no second ssh.
     hosts.copy(&["-r", "one:src/d", "one:copy"]).ok();
     assert!(hosts.path("one/copy/d/file").exists());
+}
+
+#[test]
+fn remote_numaio_is_started_by_a_command() {
+    let hosts = Hosts::new();
+    hosts.write("one/file", b"content");
+    hosts.home.file("local", "content");
+    let sudo = hosts.program("sudo", "echo \"$1\" >>\"$HERE/users\"; shift; exec \"$@\"");
+    let command = format!("{sudo} root {NUMAIO}");
+    for ends in [["local", "one:to"], ["one:file", "back"], ["one:file", "two:to"]] {
+        let args = [&["copy", "--remote-numaio", &command], &ends[..]].concat();
+        CommandOutput::of(hosts.command(&args).limited_output().expect("numaio")).ok();
+    }
+    // The last copy starts it on both hosts.
+    let users = fs::read_to_string(hosts.home.0.join("users")).expect("a file");
+    assert_eq!(users, "root\n".repeat(4));
+    assert!(hosts.path("one/to").exists() && hosts.path("two/to").exists());
+    let args = ["copy", "--remote-numaio", " ", "local", "one:to"];
+    let output = hosts.command(&args).limited_output().expect("numaio");
+    CommandOutput::of(output).failed(2, &["a command such as 'sudo numaio'"]);
+}
+
+/// One argument of a command line holds 128 KiB, also the command for ssh.
+#[test]
+fn passes_long_lists_of_options_between_two_hosts() {
+    let hosts = Hosts::new();
+    hosts.write("one/src/kept", b"content");
+    hosts.write("one/src/left-4999.tmp", b"content");
+    let rules: Vec<String> =
+        (0..5_000).map(|index| format!("--exclude=/left-{index}.tmp*{}", "x*".repeat(20))).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).chain(["--exclude=left-*"]).collect();
+    hosts.copy(&[&["-r"], &rules[..], &["one:src/", "two:dst"]].concat()).ok();
+    assert_eq!(fs::read(hosts.path("two/dst/kept")).ok(), Some(b"content".to_vec()));
+    assert!(!hosts.path("two/dst/left-4999.tmp").exists());
+    let commands = fs::read_to_string(hosts.home.0.join("commands")).expect("a file");
+    assert!(commands.lines().any(|line| line.ends_with("'--arguments-from-stdin'")), "{commands}");
 }
 
 #[test]
@@ -384,5 +421,11 @@ fn restarts_a_lost_process_on_either_host() {
         assert_eq!(output.code, Some(0), "{lost}: {}", output.err);
         assert!(fs::read(hosts.path("two/dst/large")).expect("a file") == large);
         assert_eq!(parts().count(), 1, "{lost}: temporary files remain");
+        // A forced command that lets only numaio pass accepts also the retry.
+        let commands = fs::read_to_string(hosts.home.0.join("commands")).expect("a file");
+        // `ssh -G` has no command.
+        let mut lines = commands.lines().filter(|line| !line.is_empty());
+        assert!(lines.all(|line| line.starts_with(&format!("'{wrapper}' "))), "{commands}");
+        assert_eq!(commands.contains("'--retry-attempt'"), lost == "one", "{commands}");
     }
 }

@@ -169,6 +169,21 @@ fn partial_file_survives_a_run_that_filters_it_out() {
     assert!((1..40 << 20).contains(&resumed), "{resumed}");
 }
 
+/// Accounts of services have a home directory that does not exist on purpose.
+#[test]
+fn missing_home_directory_is_not_created() {
+    let home = Home::new();
+    home.file("f", "f");
+    let missing = home.0.join("nonexistent");
+    let mut command = home.numaio(&["copy", "f", "g"]);
+    let output = command.env("HOME", &missing).env_remove("XDG_STATE_HOME").limited_output().expect("numaio");
+    let output = CommandOutput::of(output);
+    assert!(output.err.contains("numaio: cannot record this transfer as a job: "), "{}", output.err);
+    assert!(output.err.contains("/nonexistent' does not exist; --no-job skips it"), "{}", output.err);
+    output.ok();
+    assert!(home.0.join("g").exists() && !missing.exists());
+}
+
 #[test]
 fn cancels_a_running_job() {
     let home = Home::new();

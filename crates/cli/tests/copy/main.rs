@@ -31,6 +31,6 @@ mod slow_copy;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;
-
+mod timeouts;
 mod trees;
 mod unprivileged;

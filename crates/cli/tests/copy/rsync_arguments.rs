@@ -31,6 +31,26 @@ fn home() -> Home {
 }
 
 #[test]
+fn options_of_scp_and_units_of_rsync_are_explained() {
+    let home = Home::new();
+    home.file("f", "f");
+    let port = ["-P is --partial --progress, and file '2222' does not exist", "NUMAIO_SSH='ssh -p 2222'"];
+    home.run(&["copy", "-P", "2222", "f", "host:g"]).failed(2, &port);
+    home.run(&["copy", "-P2222", "f", "host:g"]).failed(2, &["NUMAIO_SSH='ssh -p 2222'"]);
+    home.run(&["copy", "-l", "800", "f", "g"]).failed(2, &["file '800' does not exist", "--bwlimit"]);
+    home.run(&["copy", "f", "[::1:x"]).failed(2, &["is not [ADDRESS]:PATH", "hint: write [fd00::1]:PATH"]);
+    // A file with such a name is copied.
+    home.file("2222", "f");
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    home.run(&["copy", "-P", "2222", "f", "to"]).ok();
+    let warned = home.run(&["copy", "--bwlimit=500", "f", "g"]);
+    assert!(warned.err.contains("--bwlimit 500 is 500 bytes per second") && warned.err.contains("500K"));
+    warned.ok();
+    let silent = home.run(&["copy", "--bwlimit=500K", "f", "h"]);
+    assert_eq!((silent.code, silent.err.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn accepts_h_for_human_readable() {
     let home = home();
     copy(&home, &["-avhP", "s/", "d"]).ok();

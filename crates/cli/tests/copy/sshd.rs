@@ -43,8 +43,8 @@ impl Server {
         let _ = fs::create_dir("/run/sshd");
         keys(&home);
         for _ in 0..TRIES {
-            let port = free_port();
-            files(&home, port);
+            let (port, key_port) = (free_port(), free_port());
+            files(&home, [port, key_port]);
             let mut command = home.command(SSHD, &["-D", "-e", "-f", &home.path("sshd_config")]);
             let mut sshd = command.stdout(Stdio::null()).stderr(log(&home)).spawn().expect("sshd");
             if listens(&mut sshd, port) {
@@ -66,6 +66,14 @@ impl Server {
         }
         skipped(&format!("a private sshd: {}", String::from_utf8_lossy(&output.stderr).trim()));
         None
+    }
+
+    /// Authorizes the key of host `restricted` for a command of numaio only.
+    fn restrict(&self, options: &str) {
+        let key = |name: &str| fs::read_to_string(self.home.0.join(name)).expect("a key");
+        let command = format!("{NUMAIO} copy --restrict {} {options}", self.home.path("inside"));
+        let line = format!("restrict,command=\"{command}\" {}", key("restricted-key.pub"));
+        fs::write(self.home.0.join("authorized"), key("user-key.pub") + &line).expect("a file");
     }
 
     fn copy(&self, args: &[&str]) -> CommandOutput {
@@ -104,9 +112,9 @@ fn listens(sshd: &mut Child, port: u16) -> bool {
     false
 }
 
-/// Keys of the host and of the user.
+/// Keys of the host, of the user, and of a user with a forced command.
 fn keys(home: &Home) {
-    for key in ["host-key", "user-key"] {
+    for key in ["host-key", "user-key", "restricted-key"] {
         let args = ["-q", "-t", "ed25519", "-N", "", "-f", &home.path(key)];
         assert!(home.command("ssh-keygen", &args).limited_status().expect("ssh-keygen").success());
     }
@@ -114,8 +122,9 @@ fn keys(home: &Home) {
 }
 
 /// Writes the configuration of client and server, the ssh wrapper and the session script.
-/// Host `far` has a home with numaio on its PATH, and host `bare` one without.
-fn files(home: &Home, port: u16) {
+/// Host `far` has a home with numaio on its PATH, and host `bare` one without. Sessions of host
+/// `restricted` run the command in the file of authorized keys, see [`Server::restrict`].
+fn files(home: &Home, [port, key_port]: [u16; 2]) {
     let at = home.0.display();
     let session = format!(
         "#!/bin/sh\nhost=${{NUMAIO_TEST_HOST:-far}}\nmkdir -p {at}/$host\ncd {at}/$host || exit 1\nexport HOME={at}/$host\n\
@@ -130,19 +139,23 @@ fn files(home: &Home, port: u16) {
     home.file(
         "sshd_config",
         &format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host-key\nAuthorizedKeysFile {at}/authorized\nPidFile none\n\
+            "Port {port}\nPort {key_port}\nListenAddress 127.0.0.1\nHostKey {at}/host-key\nAuthorizedKeysFile {at}/authorized\nPidFile none\n\
              UsePAM no\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             AcceptEnv NUMAIO_TEST_HOST\nForceCommand {at}/session\nMaxStartups 100\nLogLevel ERROR\n"
+             AcceptEnv NUMAIO_TEST_HOST\nMaxStartups 100\nLogLevel ERROR\n\
+             Match LocalPort {port}\n  ForceCommand {at}/session\n"
         ),
     );
     let host_key = fs::read_to_string(home.0.join("host-key.pub")).expect("a key");
-    home.file("known", &format!("[127.0.0.1]:{port} {host_key}"));
-    let mut config = String::new();
+    home.file("known", &format!("[127.0.0.1]:{port} {host_key}[127.0.0.1]:{key_port} {host_key}"));
+    let mut config = format!(
+        "Host restricted\n  Port {key_port}\n  IdentityFile {at}/restricted-key\n  IdentitiesOnly yes\n"
+    );
     for host in ["far", "near", "bare"] {
         config += &format!("Host {host}\n  SetEnv NUMAIO_TEST_HOST={host}\n");
     }
     config += &format!(
-        "Host *\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {at}/user-key\n  IdentitiesOnly yes\n  BatchMode yes\n  \
+        "Host far near bare\n  Port {port}\n  IdentityFile {at}/user-key\n  IdentitiesOnly yes\n\
+         Host *\n  HostName 127.0.0.1\n  BatchMode yes\n  \
          UserKnownHostsFile {at}/known\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
     );
     home.file("ssh_config", &config);
@@ -223,4 +236,65 @@ fn reports_ssh_failures_with_a_hint() {
     fs::write(home.0.join("authorized"), "").expect("a file");
     server.copy(&["-a", "far:there/", "back"]).failed(1, &["Permission denied", "/ssh far true"]);
     assert!(!home.0.join("far/there").exists() && !home.0.join("back").exists());
+}
+
+#[test]
+fn forced_command_confines_a_key_to_a_directory() {
+    let Some(server) = Server::start() else { return };
+    let home = &server.home;
+    tree(&home.0.join("src"));
+    fs::create_dir(home.0.join("inside")).expect("a folder");
+    home.file("outside", "secret");
+    server.restrict("");
+    for options in [&[][..], &["--tunnel"]] {
+        let name = format!("to{}", options.len());
+        server.copy(&[options, &["-a", "src/", &format!("restricted:{name}")]].concat()).ok();
+        same(home, "src", &format!("inside/{name}"));
+        // A leading slash means the directory.
+        let back = format!("back{}", options.len());
+        server.copy(&[options, &["-a", &format!("restricted:/{name}/"), &back]].concat()).ok();
+        same(home, "src", &back);
+    }
+    server.copy(&["-a", "restricted:/", "all"]).ok();
+    same(home, "inside", "all");
+    // Neither `..` nor links leave the directory.
+    std::os::unix::fs::symlink("../outside", home.0.join("inside/link")).expect("a link");
+    for path in ["restricted:../outside", "restricted:link/"] {
+        let output = server.copy(&["-r", path, "stolen"]);
+        assert!(output.code == Some(1) || output.code == Some(3), "{path}: {}", output.err);
+    }
+    server.copy(&["src/a", "restricted:../outside"]).failed(1, &["restricted: "]);
+    assert_eq!(fs::read(home.0.join("outside")).expect("a file"), b"secret");
+    assert!(!home.0.join("stolen").is_file());
+    // Any other command is rejected.
+    let output = home.command(&home.path("ssh"), &["restricted", "cat", &home.path("outside")]);
+    let output = CommandOutput::of({ output }.limited_output().expect("ssh"));
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""));
+    assert!(output.err.contains("this key only allows numaio copy, not 'cat "), "{}", output.err);
+    server.copy(&["-r", "restricted:to0", "far:to"]).failed(1, &["this key only allows numaio copy, not "]);
+}
+
+#[test]
+fn forced_command_allows_one_direction() {
+    let Some(server) = Server::start() else { return };
+    let home = &server.home;
+    tree(&home.0.join("src"));
+    tree(&home.0.join("inside"));
+    server.restrict("--read-only");
+    server.copy(&["-a", "restricted:", "back"]).ok();
+    same(home, "inside", "back");
+    let output = server.copy(&["-a", "src/", "restricted:new"]);
+    output.failed(1, &["restricted: this key only allows numaio copy to read here"]);
+    assert!(!home.0.join("inside/new").exists());
+    server.restrict("--write-only");
+    server.copy(&["-a", "src/", "restricted:new"]).ok();
+    same(home, "src", "inside/new");
+    let output = server.copy(&["-a", "restricted:a", "read"]);
+    output.failed(1, &["restricted: this key only allows numaio copy to write here"]);
+    assert!(!home.0.join("read").exists());
+    // Without sshd there is no command to examine.
+    home.run(&["copy", "--restrict", "inside"]).failed(1, &["SSH_ORIGINAL_COMMAND is not set", "hint: "]);
+    home.run(&["copy", "--restrict", "inside", "a", "b"]).failed(2, &["cannot be used with"]);
+    home.run(&["copy", "--read-only", "a", "b"]).failed(2, &["cannot be used with"]);
+    home.run(&["copy", "--write-only"]).failed(2, &["--restrict <DIR>"]);
 }

@@ -103,7 +103,7 @@ fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
     receive
 }
 
-/// Accepts a connection from process `peer` or a child of it, and closes those of other processes, because any
+/// Accepts a connection from process `peer` or its child, and closes those of others, because any
 /// program may connect to the port.
 pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     listener.set_nonblocking(true).expect("a listener");
@@ -123,7 +123,8 @@ pub fn accept_from(listener: &TcpListener, peer: u32) -> TcpStream {
     }
 }
 
-/// Returns whether a process or a child of it has a TCP socket with this local port, from proc_pid_net(5).
+/// Returns whether a process or its child has a TCP socket with this local port
+/// (proc_pid_net(5)).
 fn owns_port(pid: u32, port: u16) -> bool {
     let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
     let local = format!(":{port:04X}");

@@ -1,6 +1,7 @@
 //! Transport of packets to the peer.
 
 use super::backpressure::Backpressure;
+use super::link_activity::{LinkActivity, ObservedReader};
 use super::packet::{read_packet, write_packet, LinkError};
 use super::pool::{Pool, Slab};
 use super::send_queue::{await_drained, Queued};
@@ -32,12 +33,12 @@ impl Link {
     }
 
     /// Starts the threads of a stream link. Packets are counted in `backpressure`, and reading
-    /// pauses while it is full.
+    /// pauses while it is full. Waiting for the peer is recorded in `activity`.
     pub fn streams(
         ends: StreamPair,
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
-        backpressure: &Arc<Backpressure>,
+        (backpressure, activity): (&Arc<Backpressure>, &Arc<LinkActivity>),
     ) -> io::Result<Self> {
         // A capacity of one suffices: several pending reports mean the same as one.
         let ((packets, queue), (progress, finished)) = (channel(), sync_channel(1));
@@ -48,9 +49,11 @@ impl Link {
             }
             drop(progress);
         };
-        let (pool, reads) = (pool.clone(), backpressure.clone());
+        let (pool, reads, activity) = (pool.clone(), backpressure.clone(), activity.clone());
+        let mut from = ends.from;
         let read = move || {
-            if let Some(why) = read_packets(ends.from, &pool, &reads, &events) {
+            let from = ObservedReader::new(&mut *from, &activity, 0);
+            if let Some(why) = read_packets(from, &pool, &reads, &events) {
                 drop(events.send(Event::Closed(why.to_string())));
             }
         };
@@ -102,13 +105,13 @@ fn write_packets(
 
 /// Returns why reading stopped; none if the receiver was dropped.
 fn read_packets(
-    mut from: Box<dyn Read + Send>,
+    mut from: impl Read,
     pool: &Arc<Pool>,
     backpressure: &Backpressure,
     events: &Sender<Event<Slab>>,
 ) -> Option<LinkError> {
     while backpressure.wait_for_capacity() {
-        let packet = match read_packet(&mut *from, pool, LinkError::Closed) {
+        let packet = match read_packet(&mut from, pool, LinkError::Closed) {
             Ok(packet) => packet,
             Err(why) => return Some(why),
         };

@@ -5,12 +5,14 @@ mod backpressure;
 mod compression;
 mod growth;
 mod link;
+mod link_activity;
 pub mod net;
 mod packet;
 mod pinning;
 mod pool;
 mod ring;
 mod send_queue;
+mod storage_stall;
 mod stream_pair;
 mod stream_set;
 mod work_queue;
@@ -30,6 +32,7 @@ use crate::files::Roots;
 use backpressure::Backpressure;
 use growth::{busy_time, Growth};
 use link::Link;
+use link_activity::LinkActivity;
 use numaio_linux::affinity::Mask;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
@@ -38,6 +41,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+use storage_stall::StorageStall;
 use stream_set::StreamSetLink;
 use work_queue::WorkQueue;
 use worker::Worker;
@@ -75,6 +79,7 @@ pub struct FilePort {
     work: Arc<WorkQueue>,
     events: Receiver<Event<Slab>>,
     link: Option<Link>,
+    activity: Arc<LinkActivity>,
     /// Accounting of received packets that were not yet taken, and of sent packets that are not yet
     /// written.
     backpressure: Arc<Backpressure>,
@@ -83,6 +88,9 @@ pub struct FilePort {
     done: Sender<Event<Slab>>,
     workers: Vec<JoinHandle<()>>,
     growth: Growth,
+    storage: StorageStall,
+    /// Whether dropping the port does not wait for its threads.
+    leaves_threads: bool,
 }
 
 impl FilePort {
@@ -94,9 +102,11 @@ impl FilePort {
     pub fn pair(one: Setting, other: Setting) -> io::Result<(Self, Self)> {
         let ((to_one, from_one), (to_other, from_other)) = (channel(), channel());
         // Both sides belong to this process, so unread packets are not limited.
-        let one =
-            Self::new(one, (to_one.clone(), from_one), (Link::memory(to_other.clone()), Arc::default()))?;
-        let other = Self::new(other, (to_other, from_other), (Link::memory(to_one), Arc::default()))?;
+        let link =
+            |to: &Sender<Event<Slab>>| (Link::memory(to.clone()), Arc::default(), LinkActivity::new(0));
+        let (to_one_link, to_other_link) = (link(&to_one), link(&to_other));
+        let one = Self::new(one, (to_one, from_one), to_other_link)?;
+        let other = Self::new(other, (to_other, from_other), to_one_link)?;
         Ok((one, other))
     }
 
@@ -106,8 +116,9 @@ impl FilePort {
     /// I/O error if threads cannot be started.
     pub fn over(setting: Setting, ends: StreamPair) -> io::Result<Self> {
         let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
-        let link = Link::streams(ends, to_us.clone(), &setting.pool, &backpressure)?;
-        Self::new(setting, (to_us, from_us), (link, backpressure))
+        let activity = LinkActivity::new(1);
+        let link = Link::streams(ends, to_us.clone(), &setting.pool, (&backpressure, &activity))?;
+        Self::new(setting, (to_us, from_us), (link, backpressure, activity))
     }
 
     /// Creates a port whose link is several connections to another process.
@@ -118,31 +129,64 @@ impl FilePort {
     pub fn over_streams(setting: Setting, streams: StreamSet) -> io::Result<Self> {
         let ((to_us, from_us), backpressure) = (channel(), Backpressure::new(setting.may_pause));
         let options = (setting.sparing, &setting.network[..]);
-        let link = StreamSetLink::new(streams, options, to_us.clone(), &setting.pool, &backpressure)?;
-        Self::new(setting, (to_us, from_us), (Link::StreamSet(link), backpressure))
+        let activity = LinkActivity::new(streams.from.len());
+        let shared = (&backpressure, &activity);
+        let link = StreamSetLink::new(streams, options, to_us.clone(), &setting.pool, shared)?;
+        Self::new(setting, (to_us, from_us), (Link::StreamSet(link), backpressure, activity))
     }
 
     fn new(
         setting: Setting,
         (done, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
-        (link, backpressure): (Link, Arc<Backpressure>),
+        (link, backpressure, activity): (Link, Arc<Backpressure>, Arc<LinkActivity>),
     ) -> io::Result<Self> {
         let mut port = Self {
             roots: Arc::new(setting.roots),
             work: Arc::new(WorkQueue::new(&setting.worker_groups, setting.share)),
             events,
             link: Some(link),
+            activity,
             backpressure,
             worker_groups: setting.worker_groups,
             rings: setting.rings,
             done,
             workers: Vec::new(),
             growth: Growth::new(setting.most_threads, Instant::now()),
+            storage: StorageStall::default(),
+            leaves_threads: false,
         };
         for group in 0..port.worker_groups.len() {
             (0..port.worker_groups[group].threads.max(1)).try_for_each(|_| port.spawn_worker(group))?;
         }
         Ok(port)
+    }
+
+    /// Returns how long nothing has arrived from the peer while this side waited for it; zero while
+    /// this side does not read because its own storage is slow.
+    pub fn silence(&self) -> Duration {
+        self.activity.silence()
+    }
+
+    /// Returns how long no operation has completed, although the storage has some to complete; zero
+    /// while the threads wait for buffers, which the peer holds up.
+    pub fn storage_stall(&self) -> Duration {
+        match self.work.is_waiting_for_buffer() {
+            true => Duration::ZERO,
+            false => self.storage.duration(),
+        }
+    }
+
+    /// Makes dropping the port leave its threads, which wait for storage that does not respond.
+    pub fn leave_threads(&mut self) {
+        self.leaves_threads = true;
+    }
+
+    /// Closes the connections to a peer that does not respond, so that dropping the port does not
+    /// wait for it. Streams of a process close when it is killed.
+    pub fn abort_link(&self) {
+        if let Some(Link::StreamSet(link)) = &self.link {
+            link.abort();
+        }
     }
 
     /// Starts a thread of a worker group.
@@ -195,6 +239,7 @@ impl Port for FilePort {
     type Buffer = Slab;
 
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
+        self.storage.submitted(ticket, &operation);
         let exclusive = self.roots.exclusive_file(&operation, || self.work.is_behind()).cloned();
         self.work.add(ticket, operation, exclusive);
     }
@@ -214,6 +259,11 @@ impl Port for FilePort {
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
         }
         events.extend(self.events.try_iter());
+        for event in &events[before..] {
+            if let Event::Done(ticket, _) = event {
+                self.storage.completed(*ticket);
+            }
+        }
         // Taken in one batch, since packets arriving meanwhile could keep an incremental loop
         // running forever.
         let frames = events[before..].iter().filter_map(|event| match event {
@@ -236,7 +286,7 @@ impl Drop for FilePort {
         // Packets that were not sent in time hold buffers for as long as the peer likes.
         self.worker_groups.iter().for_each(|group| group.pool.close());
         // A worker may wait for a buffer held by an event that was not received yet.
-        while self.workers.iter().any(|worker| !worker.is_finished()) {
+        while !self.leaves_threads && self.workers.iter().any(|worker| !worker.is_finished()) {
             drop(self.events.recv_timeout(Duration::from_millis(5)));
         }
     }

@@ -14,6 +14,7 @@
 //! stops reading.
 
 use super::backpressure::Backpressure;
+use super::link_activity::{LinkActivity, ObservedReader};
 use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, UnpacedPhase};
 use super::packet::{read_exact_or, read_packet, write_packet, LinkError};
 use super::pinning::pin_thread;
@@ -24,7 +25,7 @@ use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Packet, MAX_FRAME_BYTES};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{channel, sync_channel, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -120,13 +121,13 @@ impl PacketOrder {
 impl StreamSetLink {
     /// Creates a link over `streams`. If `sparing`, fewer connections are written to where that is
     /// faster. Threads are assigned `placements` in turn, or unpinned if empty. Packets are counted
-    /// in `backpressure`.
+    /// in `backpressure`, and waiting for the peer is recorded in `activity`.
     pub fn new(
         streams: StreamSet,
         (sparing, placements): (bool, &[CpuSet]),
         events: Sender<Event<Slab>>,
         pool: &Arc<Pool>,
-        backpressure: &Arc<Backpressure>,
+        (backpressure, activity): (&Arc<Backpressure>, &Arc<LinkActivity>),
     ) -> io::Result<Self> {
         let StreamSet { from, mut to } = streams;
         if from.is_empty() || to.is_empty() || from.len() >= pool.count() {
@@ -176,10 +177,14 @@ impl StreamSetLink {
         }
         for (index, stream) in from.into_iter().enumerate() {
             let (shared, pool, mask) = (link.shared.clone(), pool.clone(), placements.next());
+            let activity = activity.clone();
             Builder::new().name(format!("data in {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
                 let stream = stream.into_one_way(StreamDirection::Incoming).map_err(LinkError::from_io);
-                if let Err(error) = stream.and_then(|mut stream| read_stream(&mut *stream, &pool, &shared)) {
+                let read = stream.and_then(|mut stream| {
+                    read_stream(&mut ObservedReader::new(&mut *stream, &activity, index), &pool, &shared)
+                });
+                if let Err(error) = read {
                     shared.end(&error.to_string());
                 }
             })?;
@@ -193,6 +198,13 @@ impl StreamSetLink {
             let counted = self.shared.backpressure.track_unsent(packet.frames.len());
             drop(packets.send((packet, counted)));
         }
+    }
+}
+
+impl StreamSetLink {
+    /// Closes all connections at once.
+    pub fn abort(&self) {
+        self.shared.end("connection closed locally");
     }
 }
 
@@ -312,7 +324,7 @@ fn write_stream(
     stream.close()
 }
 
-fn read_stream(stream: &mut dyn DataStream, pool: &Arc<Pool>, shared: &Shared) -> Result<(), LinkError> {
+fn read_stream(stream: &mut impl Read, pool: &Arc<Pool>, shared: &Shared) -> Result<(), LinkError> {
     // A reader that pauses here holds no packet that others could wait for.
     while shared.backpressure.wait_for_capacity() {
         let mut number = [0; 8];

@@ -177,6 +177,11 @@ impl WorkQueue {
         self.was_short.swap(false, Ordering::SeqCst) || self.waiting_for_buffer.load(Ordering::SeqCst) > 0
     }
 
+    /// Returns whether a thread waits for a buffer.
+    pub fn is_waiting_for_buffer(&self) -> bool {
+        self.waiting_for_buffer.load(Ordering::SeqCst) > 0
+    }
+
     /// Sets the number of threads of a group.
     pub fn set_threads(&self, group: usize, threads: usize) {
         if let Some(state) = self.queue().worker_groups.get_mut(group) {

@@ -4,11 +4,11 @@
 use super::config::Config;
 use super::error::DaemonError;
 use super::loaded_config::LoadedConfig;
-use super::log::Log;
+use super::log::{Log, PeerLog};
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
-    receive, send, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_REQUEST_BYTES,
+    receive, send, DataConnectionsRequest, SessionReport, SessionStart, MAX_REQUEST_BYTES,
 };
 use super::session_table::{client_network, SessionSlot, SessionTable};
 use numaio_linux::interrupt;
@@ -44,7 +44,7 @@ pub fn run(log: &Log, path: &Path, loaded: LoadedConfig) -> Result<(), DaemonErr
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     let (sessions, pending) = (Arc::new(SessionTable::default()), Arc::new(PendingConnections::default()));
-    let mut loaded = Arc::new(loaded);
+    let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
     for listener in &listeners {
         log.line(&format!("listening at {}", listener.local_addr()?));
     }
@@ -53,10 +53,12 @@ pub fn run(log: &Log, path: &Path, loaded: LoadedConfig) -> Result<(), DaemonErr
         if interrupt::hung_up() {
             loaded = reload(log, path, loaded);
         }
+        peers.flush();
         for listener in ready(&listeners, POLL_INTERVAL)? {
             match listener.accept() {
                 Ok((socket, address)) => {
-                    AcceptedConnection::new(log, &sessions, &pending, &loaded, address).receive(socket);
+                    let logs = (log, &peers);
+                    AcceptedConnection::new(logs, &sessions, &pending, &loaded, address).receive(socket);
                 }
                 // The client has disconnected.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -122,6 +124,7 @@ fn check_roots(log: &Log, path: &Path, loaded: Arc<LoadedConfig>) {
 /// An accepted connection, with the state of the daemon that serves it.
 struct AcceptedConnection {
     log: Log,
+    peers: PeerLog,
     sessions: Arc<SessionTable>,
     pending: Arc<PendingConnections>,
     loaded: Arc<LoadedConfig>,
@@ -130,7 +133,7 @@ struct AcceptedConnection {
 
 impl AcceptedConnection {
     fn new(
-        log: &Log,
+        (log, peers): (&Log, &PeerLog),
         sessions: &Arc<SessionTable>,
         pending: &Arc<PendingConnections>,
         loaded: &Arc<LoadedConfig>,
@@ -138,13 +141,14 @@ impl AcceptedConnection {
     ) -> Arc<Self> {
         // An IPv6 socket reports IPv4 addresses as IPv6 ones.
         let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
-        let (log, sessions, pending, loaded) =
-            (log.clone(), sessions.clone(), pending.clone(), loaded.clone());
-        Arc::new(Self { log, sessions, pending, loaded, caller })
+        let (log, peers) = (log.clone(), peers.clone());
+        let (sessions, pending, loaded) = (sessions.clone(), pending.clone(), loaded.clone());
+        Arc::new(Self { log, peers, sessions, pending, loaded, caller })
     }
 
+    /// Logs why the peer was not served.
     fn log(&self, why: &dyn std::fmt::Display) {
-        self.log.line(&format!("{}: {why}", self.caller));
+        self.peers.rejected(self.caller, why);
     }
 
     fn receive(self: Arc<Self>, socket: TcpStream) {
@@ -212,7 +216,7 @@ impl AcceptedConnection {
         let status = child.wait()?;
         match status.signal() {
             Some(signal) if admitted.is_ok() => {
-                self.log(&format!("the session was killed by signal {signal}"))
+                self.log.line(&format!("{}: the session was killed by signal {signal}", self.caller));
             }
             _ => {}
         }
@@ -254,13 +258,17 @@ fn admit_session(
     let limit = loaded.config.limits.opening;
     ipc.set_write_timeout(Some(limit))?;
     send(ipc, &SessionStart { config: loaded.text.clone(), caller: caller.to_string() })?;
-    let request: Option<AdmissionRequest> = receive(ipc, MAX_REQUEST_BYTES, Some(left(limit, began)))
-        .map_err(|error| match error.kind() {
+    let report: Option<SessionReport> =
+        receive(ipc, MAX_REQUEST_BYTES, Some(left(limit, began))).map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => late(limit),
             _ => error,
         })?;
-    // A session that sends no request has logged the reason.
-    request.map_or(Ok(()), |request| send(ipc, &slot.admit_user(&request.user, &loaded.config)))
+    match report {
+        Some(SessionReport::Admission(user)) => send(ipc, &slot.admit_user(&user, &loaded.config)),
+        Some(SessionReport::Unauthenticated(why)) => Err(io::Error::other(why)),
+        // A session that sends no report has logged the reason.
+        None => Ok(()),
+    }
 }
 
 /// Starts a session process with the connection as its stdout and an IPC socket as its stdin.

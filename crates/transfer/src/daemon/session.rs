@@ -7,12 +7,12 @@ use super::error::DaemonError;
 use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
 use super::session_ipc::{
-    receive, send, AdmissionReply, AdmissionRequest, DataConnectionsRequest, SessionStart, MAX_START_BYTES,
+    receive, send, AdmissionReply, DataConnectionsRequest, SessionReport, SessionStart, MAX_START_BYTES,
 };
 use crate::keys;
 use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::DataPath;
-use crate::peer::{serve as serve_transfer, DaemonService, Grants};
+use crate::peer::{serve as serve_transfer, GrantKind, Grants};
 use crate::placement::Placer;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;
@@ -22,6 +22,7 @@ use numaio_mover_linux::confine::{confine, ConfinementStatus};
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
 use numaio_mover_linux::port::net::{has_kernel_tls, PublicKey};
+use std::cell::Cell;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -61,11 +62,17 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
         receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(DaemonError::NotASession)?;
     let Some(SessionStart { config, caller }) = start else { return Ok(false) };
     let config = Config::parse(&config).map_err(|_| DaemonError::InvalidSessionConfig)?;
-    let done = serve((log, &caller), &config, (&ipc, &socket), placer);
+    let is_user = Cell::new(false);
+    let done = serve((log, &caller), &config, (&ipc, &socket, &is_user), placer);
     Ok(match done {
         Ok(ended) => ended == TransferOutcome::Done,
         Err(error) => {
-            log.line(&format!("{caller}: {}", sanitize(&error.to_string())));
+            let why = sanitize(&error.to_string());
+            let is_reported =
+                !is_user.get() && send(&ipc, &SessionReport::Unauthenticated(why.clone())).is_ok();
+            if !is_reported {
+                log.line(&format!("{caller}: {why}"));
+            }
             false
         }
     })
@@ -74,7 +81,7 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
 fn serve(
     (log, caller): (&Log, &str),
     config: &Config,
-    (ipc, socket): (&UnixStream, &TcpStream),
+    (ipc, socket, is_user): (&UnixStream, &TcpStream, &Cell<bool>),
     placer: &dyn Placer,
 ) -> Result<TransferOutcome, DaemonError> {
     let own = keys::read(&config.key.value)?.keys()?;
@@ -90,6 +97,7 @@ fn serve(
     let limit = 2 * config.limits.opening;
     let mut channel =
         accept(socket, &own, limit).map_err(|error| DaemonError::NoSessionChannel(error.to_string()))?;
+    is_user.set(config.user(channel.peer()).is_some());
     let hello = channel.read_line(MAX_LINE_BYTES, limit)?;
     let entered = enter_root(config, ipc, &channel, &hello);
     let greeting = match &entered {
@@ -117,7 +125,7 @@ fn serve(
     let daemon = ipc.try_clone()?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams()?;
-    let ended = serve_transfer(ends, Some(&DaemonService { grants, data_path }), placer);
+    let ended = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
     drop(carrier);
     let (ended, failed) = ended?;
     let how = match (&ended, failed) {
@@ -194,7 +202,7 @@ fn enter_root<'c>(
 ) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
     let admitted = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
     let broken = |what: &dyn std::fmt::Display| Denial::Busy(format!("cannot serve: {what}"));
-    send(ipc, &AdmissionRequest { user: admitted.user.to_owned() }).map_err(|error| broken(&error))?;
+    send(ipc, &SessionReport::Admission(admitted.user.to_owned())).map_err(|error| broken(&error))?;
     let verdict: Option<AdmissionReply> =
         receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(|error| broken(&error))?;
     verdict.unwrap_or_else(|| Err("the daemon has exited".to_owned())).map_err(Denial::Busy)?;
@@ -206,7 +214,7 @@ fn enter_root<'c>(
     let rights = if admitted.side == Side::Source { Rights::Read } else { Rights::Write };
     let confined = confine(&[(directory, rights)]).map_err(|error| broken(&error))?;
     let grants = Grants {
-        side: admitted.side,
+        kind: GrantKind::Daemon(admitted.side),
         streams: admitted.limits.streams,
         bytes_per_second: admitted.limits.bytes_per_second,
         // On a daemon that does not run as root, set-ID bits would grant the rights of its user.

@@ -17,11 +17,13 @@ pub struct SessionStart {
     pub caller: String,
 }
 
-/// Request of a session to admit its user.
+/// The first message of a session.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct AdmissionRequest {
-    /// Name of the user.
-    pub user: String,
+pub enum SessionReport {
+    /// Request to admit an authenticated user with this name.
+    Admission(String),
+    /// The client did not authenticate; the reason. The daemon limits these lines of its log.
+    Unauthenticated(String),
 }
 
 /// Request of a session for the data connections with a ticket, which arrive over the same socket.

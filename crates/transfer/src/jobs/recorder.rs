@@ -2,10 +2,8 @@
 
 use super::records::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::TransferError;
-use numaio_linux::user_files;
+use numaio_linux::user_files::{self, Durable};
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -72,7 +70,7 @@ impl JobRecorder {
         job.problems.clear();
         job.add_line(now(), "resumed".to_owned());
         let mut active = ActiveJob { job, path, began: Instant::now(), written: Instant::now() };
-        let written = active.write();
+        let written = active.write(Durable(true));
         written.map_err(|error| TransferError::CannotWrite { path: active.path.clone(), error })?;
         *self.active() = Some(active);
         Ok(())
@@ -129,7 +127,7 @@ impl JobRecorder {
         let write_now = change(active);
         if write_now || active.written.elapsed() >= WRITE_INTERVAL {
             // A disk that is full at the moment must not stop the transfer.
-            drop(active.write());
+            drop(active.write(Durable(!active.job.state.is_alive())));
         }
     }
 
@@ -139,11 +137,13 @@ impl JobRecorder {
 }
 
 impl ActiveJob {
-    fn write(&mut self) -> std::io::Result<()> {
+    /// Writes the record; durably at the start and the end, so that a power failure loses only
+    /// progress.
+    fn write(&mut self, durable: Durable) -> std::io::Result<()> {
         self.written = Instant::now();
         self.job.written_at = now();
         self.job.seconds = self.began.elapsed().as_secs_f64();
-        user_files::write_volatile(&self.path, &json(&self.job)?)
+        user_files::replace_file(&self.path, &json(&self.job)?, durable)
     }
 }
 
@@ -167,7 +167,7 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 fn new_job(places: Vec<u64>) -> Result<ActiveJob, TransferError> {
     let folder = folder().ok_or(TransferError::NoStateDirectory)?;
     // Commands and file names are private.
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    let created = user_files::create_directory(&folder, 0o700);
     created.map_err(|error| TransferError::File { path: folder.clone(), error })?;
     let host = LocalHost::current();
     prune(&folder, &host);
@@ -196,7 +196,7 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, TransferError> {
         let path = file(&folder, job.id);
         let failed = |error| TransferError::CannotWrite { path: path.clone(), error };
         let content = json(&job).map_err(failed)?;
-        if user_files::create(&path, &content, user_files::Durable(false)).map_err(failed)? {
+        if user_files::create(&path, &content, Durable(true)).map_err(failed)? {
             return Ok(ActiveJob { job, path, began: Instant::now(), written: Instant::now() });
         }
         // Another transfer has taken the number.

@@ -177,7 +177,7 @@ pub fn is_local(job: &Job) -> bool {
 }
 
 /// Converts a command-line argument for a job record.
-pub(super) fn to_command_arg(bytes: &OsStr) -> CommandArg {
+pub fn to_command_arg(bytes: &OsStr) -> CommandArg {
     match bytes.to_str() {
         Some(text) => CommandArg::Text(text.to_owned()),
         None => CommandArg::Bytes(bytes.as_bytes().to_vec()),

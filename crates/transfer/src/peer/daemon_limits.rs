@@ -1,9 +1,10 @@
-//! A port with the limits of a daemon's user: a write rate, and no set-ID bits.
+//! The port of a peer, with the limits of a daemon's user: a write rate, and no set-ID bits.
 //!
 //! Delayed writes keep their buffers; without free buffers the link stops reading, which slows the
 //! source down. Delayed writes are dropped when the link closes or the process stops: otherwise a
 //! client that aborts each transfer early would bypass the rate.
 
+use crate::keep_alive::LinkMonitor;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
 use numaio_mover_linux::port::{FilePort, Slab};
@@ -16,6 +17,7 @@ const SET_ID: u32 = 0o6000;
 /// A port with optional limits.
 pub struct LimitedPort {
     port: FilePort,
+    monitor: LinkMonitor,
     pace: Option<WritePace>,
     delayed: DelayedWrites,
     /// Whether the link is closed.
@@ -68,10 +70,10 @@ impl WritePace {
 
 impl LimitedPort {
     /// Limits a port to a rate, if there is one, and to modes without set-ID bits unless `set_id`.
-    pub fn new(port: FilePort, bytes_per_second: Option<u64>, set_id: bool) -> Self {
+    pub fn new(port: FilePort, monitor: LinkMonitor, bytes_per_second: Option<u64>, set_id: bool) -> Self {
         let pace =
             bytes_per_second.map(|bytes_per_second| WritePace { bytes_per_second, last: Instant::now() });
-        Self { port, pace, delayed: DelayedWrites::default(), closed: false, set_id }
+        Self { port, monitor, pace, delayed: DelayedWrites::default(), closed: false, set_id }
     }
 
     /// Submits all due operations, and returns the delay of the next one.
@@ -134,6 +136,7 @@ impl Port for LimitedPort {
     }
 
     fn send(&mut self, packet: Packet<Slab>) {
+        self.monitor.sent();
         self.port.send(packet);
     }
 
@@ -144,6 +147,7 @@ impl Port for LimitedPort {
         let most = self.release().map_or(most, |wait| wait.min(most));
         // Report failures without waiting.
         self.port.wait(if events.is_empty() { most } else { Duration::ZERO }, events);
+        self.monitor.check(&mut self.port, events);
         self.closed |= events.iter().any(|event| matches!(event, Event::Closed(_)));
     }
 }
@@ -220,7 +224,8 @@ mod tests {
         };
         let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
         // Delays each write by a year.
-        let mut port = LimitedPort::new(FilePort::over(setting, ends).expect("a port"), Some(1), false);
+        let port = FilePort::over(setting, ends).expect("a port");
+        let mut port = LimitedPort::new(port, LinkMonitor::new(None), Some(1), false);
         let year = Duration::from_secs(365 * 86_400);
         port.pace = port.pace.map(|pace| WritePace { last: Instant::now() + year, ..pace });
         let names = ["a", "b", "c"];

@@ -6,6 +6,7 @@ use numaio_mover::wire::Side;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::time::Duration;
 
 /// Reads from the other side.
 pub type PeerReader = BufReader<Box<dyn Read + Send>>;
@@ -23,6 +24,10 @@ pub struct PeerRequest {
     pub role: PeerRole,
     /// Offered data connections; without an offer, data uses the control channel.
     pub offer: Option<Offer>,
+    /// Seconds without a sign of life after which a side counts as lost, if both sides are to send
+    /// keep-alives; an older numaio omits and ignores it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u32>,
 }
 
 /// The role of a peer.
@@ -38,25 +43,37 @@ pub enum PeerRole {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum PeerReply {
     /// The peer is ready.
-    Ready {
-        /// Whether the peer's source is a single file.
-        #[serde(rename = "one_file")]
-        is_one_file: bool,
-        /// Where it accepts offered data connections, or why it cannot. A
-        /// [`DataRoute`](super::data_connections::DataRoute) follows an
-        /// offer.
-        #[serde(rename = "door")]
-        endpoint: Option<Result<DataEndpoint, String>>,
-        /// Whether it can compress and decompress; an older numaio omits this and the following
-        /// fields.
-        #[serde(default, rename = "packs")]
-        can_decompress: bool,
-        /// Its capabilities as a sink.
-        #[serde(flatten)]
-        capabilities: Capabilities,
-    },
+    Ready(ReadyReply),
     /// The peer refuses, with the reason.
     Refused(String),
+}
+
+/// The reply of a peer that is ready.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadyReply {
+    /// Whether the peer's source is a single file.
+    #[serde(rename = "one_file")]
+    pub is_one_file: bool,
+    /// Where it accepts offered data connections, or why it cannot. A
+    /// [`DataRoute`](super::data_connections::DataRoute) follows an offer.
+    #[serde(rename = "door")]
+    pub endpoint: Option<Result<DataEndpoint, String>>,
+    /// Whether it can compress and decompress; an older numaio omits this and the following fields.
+    #[serde(default, rename = "packs")]
+    pub can_decompress: bool,
+    /// Whether it sends keep-alives if they were requested.
+    #[serde(default)]
+    pub keep_alives: bool,
+    /// Its capabilities as a sink.
+    #[serde(flatten)]
+    pub capabilities: Capabilities,
+}
+
+impl PeerRequest {
+    /// Returns how long the other side may be silent; `None` without a limit.
+    pub fn silence_limit(&self) -> Option<Duration> {
+        self.timeout.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
+    }
 }
 
 impl PeerRole {

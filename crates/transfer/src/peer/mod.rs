@@ -7,13 +7,14 @@ pub mod daemon_limits;
 pub mod data_connections;
 pub mod messages;
 
+use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
 use crate::request::{Capabilities, VERSION};
 use crate::TransferError;
 use daemon_limits::LimitedPort;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
-use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter};
+use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
@@ -35,13 +36,13 @@ const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 /// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a user of a daemon may request.
+/// What the user of a confined peer may request.
 #[derive(Debug)]
 pub struct Grants {
     /// Root of all paths.
     pub base: Base,
-    /// The only side.
-    pub side: Side,
+    /// Who granted it, and the sides that the peer may take.
+    pub kind: GrantKind,
     /// Maximum number of data connections from the source to the sink.
     pub streams: u16,
     /// Maximum bytes of data per second.
@@ -50,24 +51,32 @@ pub struct Grants {
     pub set_id: bool,
 }
 
-/// A daemon's service for one of its users.
-#[derive(Debug)]
-pub struct DaemonService {
-    /// What the user may request.
-    pub grants: Grants,
-    /// Where data connections arrive.
-    pub data_path: DataPath,
+/// Why a peer is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantKind {
+    /// It serves a user of a daemon, who announced the side.
+    Daemon(Side),
+    /// It serves the owner of an ssh key; `None` allows both sides.
+    SshKey(Option<Side>),
 }
 
 impl Grants {
     fn apply(&self, request: &mut PeerRequest) -> Result<(), TransferError> {
-        if request.role.side() != self.side {
-            return Err(TransferError::OtherSide);
-        }
+        let side = request.role.side();
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
         // A session that serves files cannot write.
-        if self.side == Side::Source && transfer.options.negotiated.remove_source_files {
+        let is_read_only = !matches!(self.kind, GrantKind::SshKey(None));
+        if is_read_only && side == Side::Source && transfer.options.negotiated.remove_source_files {
             return Err(TransferError::SourceNotRemovable);
+        }
+        match self.kind {
+            GrantKind::Daemon(announced) if announced != side => return Err(TransferError::OtherSide),
+            GrantKind::SshKey(Some(allowed)) if allowed != side => {
+                return Err(TransferError::SideNotAllowed { allowed });
+            }
+            GrantKind::Daemon(_) => {}
+            // Users of a key cannot know the directory; they write paths as for an unconfined peer.
+            GrantKind::SshKey(_) => transfer.make_paths_relative(),
         }
         transfer.restrict(self.base.clone(), self.bytes_per_second, self.set_id);
         // Otherwise users could map all numbers to names: they may set any ACL on a file and read
@@ -86,7 +95,9 @@ struct ControlStreams {
     to: PeerWriter,
 }
 
-/// Receives a request and runs the transfer, with the limits of a daemon's service if there is one.
+/// Receives a request and runs the transfer, within the user's grants if there are any.
+///
+/// At a daemon, data connections arrive by its `data_path`.
 ///
 /// Returns how the transfer ended, and the number of failures.
 ///
@@ -94,13 +105,14 @@ struct ControlStreams {
 /// Why the transfer did not begin; the other side has received the failure.
 pub fn serve(
     ends: StreamPair,
-    service: Option<&DaemonService>,
+    grants: Option<&Grants>,
+    data_path: Option<&DataPath>,
     placer: &dyn Placer,
 ) -> Result<(TransferOutcome, u64), TransferError> {
-    let (grants, data_path) = service.map(|service| (&service.grants, &service.data_path)).unzip();
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
     let mut request = streams.report_failure(request)?;
+    let monitor = LinkMonitor::new(request.silence_limit());
     match &mut request.role {
         PeerRole::Source(transfer) => {
             streams.report_failure(transfer.check_not_marked())?;
@@ -112,7 +124,7 @@ pub fn serve(
                 (transfer.is_one_file(), transfer.capabilities),
                 streams,
             )?;
-            run_transfer(source, channel.into_port(site, true)?, grants, None)
+            run_transfer(source, channel.into_port(site, true)?, monitor, (grants, None))
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
@@ -124,7 +136,7 @@ pub fn serve(
                 (*is_one_file, transfer.capabilities),
                 streams,
             )?;
-            run_transfer(Sink::new(options), channel.into_port(site, false)?, grants, marker)
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (grants, marker))
         }
     }
 }
@@ -176,12 +188,13 @@ impl DataChannel {
             Some(Ok((door, opened))) => (Some(door), Some(Ok(opened))),
             Some(Err(why)) => (None, Some(Err(why))),
         };
-        streams.reply(&PeerReply::Ready {
+        streams.reply(&PeerReply::Ready(ReadyReply {
             is_one_file,
             endpoint: opened,
             can_decompress: true,
+            keep_alives: true,
             capabilities,
-        })?;
+        }))?;
         if offer.is_none() {
             return Ok(Self::ControlChannel(streams));
         }
@@ -233,11 +246,12 @@ struct LinkedPort {
 fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
-    grants: Option<&Grants>,
-    mut marker: Option<Marker>,
+    monitor: LinkMonitor,
+    (grants, mut marker): (Option<&Grants>, Option<Marker>),
 ) -> Result<(TransferOutcome, u64), TransferError> {
     let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
-    let mut port = LimitedPort::new(port, limit, set_id);
+    let storage = monitor.storage();
+    let mut port = LimitedPort::new(port, monitor, limit, set_id);
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {
@@ -247,6 +261,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
         if core.totals().entries > 0 {
             marker = None;
         }
+        storage.stop(core);
         if numaio_linux::interrupt::interrupted() {
             core.stop(Reason::Cancelled, "it was interrupted");
         }

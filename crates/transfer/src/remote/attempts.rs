@@ -69,6 +69,6 @@ pub fn run(
             return Ok(reporter.end(retries.total()));
         };
         reporter.notice(Notice::Retrying { host: host.to_owned(), why, seconds: pause.as_secs_f64() });
-        wait_for_retry(pause);
+        wait_for_retry(pause, || reporter.alive());
     }
 }

@@ -1,7 +1,7 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
 use crate::line::sanitize;
-use crate::remote::first_reply::{interrupted_before_reply, run_interruptible};
+use crate::remote::peer_wait::PeerWait;
 use crate::ssh::stderr_relay::LineSink;
 use crate::ssh::{self, ManagedProcess};
 use crate::transfer::RemoteOptions;
@@ -15,6 +15,8 @@ use std::time::Duration;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum output of a script that is read.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
+/// Bytes of input that are written at once; a slow connection makes progress by each part.
+const WRITE_BYTES: usize = 64 << 10;
 /// Prefix of the scripts' output lines, which separates them from output of the login shell.
 const OUTPUT_MARK: &str = "@numaio ";
 
@@ -37,15 +39,21 @@ const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$
     chmod 700 \"$t\" && \"$t\" --version >/dev/null || fail \"run it: $t\"; \
     mv -f \"$t\" \"$f\" || fail \"name it $f\"; echo \"@numaio ready\"";
 
-/// Returns the path of numaio on a host; with `--bootstrap`, copies this program there if numaio is
-/// missing.
-pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Result<String, TransferError> {
+/// Returns the command that starts numaio on a host; with `--bootstrap`, copies this program there
+/// if the command's program is missing.
+pub fn ensure_numaio(
+    options: &RemoteOptions,
+    program: &OsStr,
+    wait: PeerWait<'_, '_>,
+) -> Result<String, TransferError> {
     if !options.bootstrap {
         return Ok(options.numaio.clone());
     }
     let local = LocalProgram::read()?;
-    let shell = RemoteShell { program, host, stderr: &options.stderr };
-    let remote = shell.probe(&options.numaio, &local)?;
+    let host = wait.host;
+    let mut shell = RemoteShell { program, wait, stderr: &options.stderr };
+    let command = options.numaio.split(' ').next().unwrap_or_default();
+    let remote = shell.probe(command, &local)?;
     if remote.has_numaio {
         return Ok(options.numaio.clone());
     }
@@ -60,9 +68,9 @@ pub fn ensure_numaio(options: &RemoteOptions, program: &OsStr, host: &str) -> Re
 }
 
 /// Runs scripts on a host.
-struct RemoteShell<'a> {
+struct RemoteShell<'a, 'b> {
     program: &'a OsStr,
-    host: &'a str,
+    wait: PeerWait<'a, 'b>,
     stderr: &'a LineSink,
 }
 
@@ -112,49 +120,52 @@ impl RemoteSystem {
     }
 }
 
-impl RemoteShell<'_> {
-    fn probe(&self, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, TransferError> {
+impl RemoteShell<'_, '_> {
+    fn probe(&mut self, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, TransferError> {
         let (text, status) = self.run_script(PROBE_SCRIPT, [numaio, &local.name], &[])?;
-        let unidentified = || TransferError::UnidentifiedSystem { host: self.host.to_owned(), status };
+        let unidentified = || TransferError::UnidentifiedSystem { host: self.wait.host.to_owned(), status };
         RemoteSystem::parse(&text).ok_or_else(unidentified)
     }
 
-    fn install(&self, local: &LocalProgram) -> Result<(), TransferError> {
+    fn install(&mut self, local: &LocalProgram) -> Result<(), TransferError> {
         let (text, _) = self.run_script(INSTALL_SCRIPT, [&local.name, &local.sum], &local.content)?;
         let mut answers = text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK));
         match answers.next() {
             Some("ready") => Ok(()),
             Some(failed) => {
                 let what = sanitize(failed.strip_prefix("failed ").unwrap_or(failed));
-                Err(TransferError::CannotInstall { host: self.host.to_owned(), what })
+                Err(TransferError::CannotInstall { host: self.wait.host.to_owned(), what })
             }
-            None => Err(TransferError::InstallInterrupted { host: self.host.to_owned() }),
+            None => Err(TransferError::InstallInterrupted { host: self.wait.host.to_owned() }),
         }
     }
 
     /// Runs a script on a host with input, and returns its output and exit status.
     fn run_script(
-        &self,
+        &mut self,
         script: &str,
         words: [&str; 2],
         input: &[u8],
     ) -> Result<(String, Option<i32>), TransferError> {
         let words = ["sh", "-c", script, "sh", words[0], words[1]];
-        let command = ssh::step_command(self.program, self.host, &ssh::joined(words.map(OsString::from)));
+        let command =
+            ssh::step_command(self.program, self.wait.host, &ssh::joined(words.map(OsString::from)));
         let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, self.stderr.clone())?;
         let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
-        let answer = run_interruptible(Duration::MAX, move || {
+        let answer = self.wait.run(move |progress| {
             // A process that does not read its input reports the reason itself.
-            to.map(|mut to| to.write_all(&input));
+            to.map(|mut to| {
+                input.chunks(WRITE_BYTES).try_for_each(|part| to.write_all(part).map(|()| progress.step()))
+            });
             let mut answer = Vec::new();
             // The output before an error is valid.
             from.map(|from| from.take(MAX_OUTPUT_BYTES).read_to_end(&mut answer));
             answer
         });
-        let Some(answer) = answer else {
+        let answer = answer.map_err(|failure| {
             process.terminate_on_drop();
-            return Err(interrupted_before_reply(self.host));
-        };
+            failure.error(self.wait.host)
+        })?;
         Ok((String::from_utf8_lossy(&answer).into_owned(), process.status()))
     }
 }

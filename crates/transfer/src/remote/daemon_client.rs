@@ -7,9 +7,9 @@ use crate::keys::{self, KnownDaemons};
 use crate::line::json_line;
 use crate::network_options::{with_port, NetworkOptions};
 use crate::peer::data_connections::connection_count;
-use crate::remote::first_reply::{interrupted_before_reply, run_interruptible};
 use crate::remote::greeting::unreachable;
 use crate::remote::peer_process::{PeerConnection, PeerProcess, PendingDataConnections};
+use crate::remote::peer_wait::PeerWait;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_mover::wire::Side;
@@ -46,8 +46,12 @@ pub fn connect_session(
         streams: (!net.tunnel).then(|| (net.streams(), net.may_use_fewer_streams())),
     };
     let keys = trusted.accepted();
-    let opened = run_interruptible(Duration::MAX, move || target.open(&own, keys));
-    let (mut channel, calls) = match opened.ok_or_else(|| interrupted_before_reply(&trusted.host_port))? {
+    let mut wait = PeerWait { reporter: &mut *reporter, host: &trusted.host_port, limit: net.timeout };
+    let opened = match wait.run(move |_| target.open(&own, keys)) {
+        Ok(opened) => opened,
+        Err(failure) => return failure.attempt_error(&trusted.host_port),
+    };
+    let (mut channel, calls) = match opened {
         Ok(Ok(opened)) => opened,
         Err(error) => return Ok(Err(unreachable(&trusted.host_port, error))),
         Ok(Err(ChannelError::WrongKey(key))) => return Err(trusted.rejection(key)),

@@ -1,45 +1,14 @@
-//! The first reply of a peer, which may be slow (ssh may ask for a password), or not come from
-//! numaio at all.
+//! The first reply of a peer, which may not come from numaio at all.
 
 use crate::peer::messages::PeerReader;
-use crate::TransferError;
-use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::DisplayText;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead};
-use std::sync::mpsc::{sync_channel, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
 
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum length of a reply.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;
 /// How many characters of an unexpected reply are shown.
 const SHOWN_CHARACTERS: usize = 80;
-
-/// Runs `work`, which may wait for a peer, in a thread; `None` after an interrupt or after `most`.
-///
-/// In that case the thread keeps running until the peer's connection closes.
-pub fn run_interruptible<T: Send + 'static>(
-    most: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (sender, done) = sync_channel(1);
-    thread::spawn(move || sender.send(work()));
-    let began = Instant::now();
-    loop {
-        match done.recv_timeout(POLL_INTERVAL) {
-            Ok(done) => return Some(done),
-            Err(RecvTimeoutError::Timeout) if !interrupted() && began.elapsed() < most => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-/// The error of a transfer that was interrupted before it began.
-pub fn interrupted_before_reply(host: &str) -> TransferError {
-    TransferError::InterruptedBeforeReply { host: host.to_owned() }
-}
 
 /// The first line of a peer.
 #[derive(Debug, PartialEq, Eq)]

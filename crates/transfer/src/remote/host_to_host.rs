@@ -2,10 +2,15 @@
 //! this one.
 
 use super::attempts::{self, AttemptOutcome};
-use super::{bootstrap, first_reply};
+use super::bootstrap;
+use super::peer_wait::{PeerWait, WaitFailure};
 use crate::endpoint::{Endpoint, Host};
 use crate::event::{EndEvent, Event, Progress};
-use crate::reporter::{Reporter, TransferEnd};
+use crate::jobs::{to_command_arg, to_os_string};
+use crate::keep_alive::silence_text;
+use crate::line::json_line;
+use crate::peer::messages::MAX_LINE_BYTES;
+use crate::reporter::{Notice, Reporter, TransferEnd};
 use crate::request::{TransferRequest, RETRY_VARIABLE};
 use crate::ssh::stderr_relay::{lines, LineSink};
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
@@ -13,8 +18,10 @@ use crate::transfer::Transfer;
 use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
+use numaio_schema::CommandArg;
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
@@ -24,6 +31,19 @@ use std::time::{Duration, Instant};
 /// How long the remote numaio may take to exit after its last event.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time between two polls that counts as silence.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
+/// Shortest time limit without an event: several events may be late.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(5);
+/// How long the first event may take before the wait is reported.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest command line; the kernel limits each argument of ssh to 128 KiB (execve(2)).
+const MAX_COMMAND_BYTES: usize = 100 << 10;
+/// Bytes of arguments that are written at once; a slow connection makes progress by each part.
+const WRITE_BYTES: usize = 64 << 10;
+/// Option that marks a retry.
+const RETRY_OPTION: &str = "--retry-attempt";
+const CONNECTION_LOST: &str = "the connection was lost";
 /// Maximum number of events that wait to be shown.
 const EVENT_QUEUE: usize = 1024;
 
@@ -36,22 +56,26 @@ pub fn run(
     transfer: &Transfer,
     request: &TransferRequest,
     host: &str,
-    reporter: Reporter<'_>,
+    mut reporter: Reporter<'_>,
 ) -> Result<TransferEnd, TransferError> {
     let Transfer { destination: to, remote, .. } = transfer;
     if let Some(option) = remote.local_files.first() {
         return Err(TransferError::LocalFile { option: option.clone(), host: host.to_owned() });
     }
     let program = ssh::program();
-    let numaio = bootstrap::ensure_numaio(remote, &program, host)?;
-    let command: Vec<OsString> =
-        std::iter::once(numaio.into()).chain(arguments(&remote.options, request, (host, to))).collect();
+    let limit = transfer.network.timeout;
+    let wait = PeerWait { reporter: &mut reporter, host, limit };
+    let numaio = bootstrap::ensure_numaio(remote, &program, wait)?;
+    let numaio: Vec<OsString> = ssh::command_words(&numaio).collect();
+    let arguments = arguments(&remote.options, request, (host, to));
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
-    let there = (host, transfer.quiet, &remote.stderr);
+    let stderr = &remote.stderr;
+    let there = RemoteRun { host, quiet: transfer.quiet, stderr, limit, knows_options: Cell::new(false) };
     let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {
         reporter.begin(earlier);
-        let line = shell_line(&command, earlier.is_none());
-        attempt(ssh::session_command(&program, host, &line, agent), there, reporter)
+        let command = RemoteCommand::new(&numaio, &arguments, there.marks_retry(earlier.is_none()))?;
+        let line = ssh::session_command(&program, host, &command.line, agent);
+        there.attempt(line, command.input, reporter)
     })?;
     let cancelled = end.given_up.as_ref().is_some_and(|problem| problem.reason == Reason::Cancelled);
     match cancelled && !interrupted() {
@@ -61,9 +85,8 @@ pub fn run(
 }
 
 /// The outcome of an attempt that was lost, or whose numaio exited without its last event.
-fn lost(progress: &Progress) -> AttemptOutcome {
-    let why = "the connection was lost".to_owned();
-    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why }
+fn lost(progress: &Progress, why: &str) -> AttemptOutcome {
+    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why: why.to_owned() }
 }
 
 /// Returns the progress of an attempt. The host is not trusted, so sums saturate.
@@ -72,48 +95,232 @@ fn reached(Progress { totals, reached }: &Progress) -> u64 {
     reached.unwrap_or_else(|| of.into_iter().fold(totals.bytes, u64::saturating_add))
 }
 
-/// Runs the remote numaio once, and shows its events.
-fn attempt(
-    command: Command,
-    (host, quiet, stderr): (&str, bool, &LineSink),
-    reporter: &mut Reporter<'_>,
-) -> Result<AttemptOutcome, TransferError> {
-    let mut process = ManagedProcess::start_on((host, quiet), command, EXIT_TIMEOUT, stderr.clone())?;
-    let Some(stdout) = process.stdout.take() else {
-        return Err(TransferError::NoStreams { process: "remote" });
-    };
-    let mut so_far = None;
-    let end = relay_events(&mut process, stdout, reporter, &mut so_far);
-    let status = process.status();
-    let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
-    if quiet && events_explain && matches!(end, Ok(Some(_))) {
-        process.discard_stderr();
-    }
-    drop(process);
-    Ok(match (end?, so_far, status) {
-        (Some(end), ..) => {
-            // Of the attempts on the host, the last one counts.
-            reporter.problems.failed = end.totals.failed;
-            AttemptOutcome::Over(end.totals)
-        }
-        (None, None, _) if interrupted() => return Err(first_reply::interrupted_before_reply(host)),
-        (None, Some(progress), _) if interrupted() => lost(&progress),
-        // Its stderr, which was relayed, explains the status.
-        (None, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
-        (None, Some(progress), _) => lost(&progress),
-        (None, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
-    })
+/// How numaio runs on the source host.
+struct RemoteRun<'a> {
+    host: &'a str,
+    quiet: bool,
+    stderr: &'a LineSink,
+    /// Time limit without an event.
+    limit: Option<Duration>,
+    /// Whether the remote numaio knows the option of a retry.
+    knows_options: Cell<bool>,
 }
 
-/// Returns the remote shell line. A retry is marked, because the previous attempt may still finish
-/// its files.
+/// How a retry is marked, because the previous attempt may still finish its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RetryMark {
+    /// It is the first attempt.
+    None,
+    /// By an option.
+    Option,
+    /// By an environment variable, which an older numaio ignores.
+    Variable,
+}
+
+/// The command of an attempt.
+struct RemoteCommand {
+    /// Line for a shell.
+    line: OsString,
+    /// Arguments for stdin, which are too long for a command line.
+    input: Option<String>,
+}
+
+impl RemoteCommand {
+    fn new(numaio: &[OsString], arguments: &[OsString], mark: RetryMark) -> Result<Self, TransferError> {
+        // env(1) would take a program with a `=` for a variable.
+        let is_plain = numaio.first().is_some_and(|program| !program.as_bytes().contains(&b'='));
+        let env = ["env".into(), format!("{RETRY_VARIABLE}=1").into()];
+        let env = env.into_iter().filter(|_| mark == RetryMark::Variable && is_plain);
+        let start: Vec<OsString> = env.chain(numaio.iter().cloned()).collect();
+        let mut arguments = arguments.to_vec();
+        if mark == RetryMark::Option {
+            arguments.insert(2, RETRY_OPTION.into());
+        }
+        let line = ssh::joined(start.iter().cloned().chain(arguments.iter().cloned()));
+        if line.len() <= MAX_COMMAND_BYTES {
+            return Ok(Self { line, input: None });
+        }
+        let input = json_line(&arguments[1..].iter().map(|word| to_command_arg(word)).collect::<Vec<_>>());
+        let input = input.map_err(TransferError::Io)?;
+        if input.len() as u64 > MAX_LINE_BYTES {
+            return Err(TransferError::RequestTooLong);
+        }
+        let line = ssh::joined(start.into_iter().chain(arguments_from_stdin()));
+        Ok(Self { line, input: Some(input) })
+    }
+}
+
+/// Returns the arguments of a remote numaio that reads further ones from its stdin.
+pub fn arguments_from_stdin() -> [OsString; 3] {
+    ["copy", "--attached", "--arguments-from-stdin"].map(OsString::from)
+}
+
+/// Reads the arguments that the numaio which started this one passes, one line of JSON.
 ///
-/// env(1) would take a program with a `=` for a variable; an older numaio ignores the mark.
-fn shell_line(command: &[OsString], is_first: bool) -> OsString {
-    let is_plain = command.first().is_some_and(|program| !program.as_bytes().contains(&b'='));
-    let further = ["env".into(), format!("{RETRY_VARIABLE}=1").into()];
-    let further = further.into_iter().filter(|_| !is_first && is_plain);
-    ssh::joined(further.chain(command.iter().cloned()))
+/// # Errors
+/// I/O errors, or the line is not valid.
+pub fn read_arguments() -> io::Result<Vec<OsString>> {
+    let mut line = String::new();
+    io::stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line)?;
+    let words: Vec<CommandArg> = serde_json::from_str(&line)?;
+    Ok(words.iter().map(to_os_string).collect())
+}
+
+impl RemoteRun<'_> {
+    /// Returns how the next attempt is marked.
+    fn marks_retry(&self, is_first: bool) -> RetryMark {
+        match (is_first, self.knows_options.get()) {
+            (true, _) => RetryMark::None,
+            (false, true) => RetryMark::Option,
+            (false, false) => RetryMark::Variable,
+        }
+    }
+
+    /// Sends arguments to the stdin of the remote numaio, which stays open.
+    fn send_input(
+        &self,
+        process: &mut ManagedProcess,
+        input: String,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), WaitFailure> {
+        let Some(mut stdin) = process.stdin.take() else { return Ok(()) };
+        let sent = PeerWait { reporter, host: self.host, limit: self.limit }.run(move |progress| {
+            let mut parts = input.as_bytes().chunks(WRITE_BYTES);
+            // A process that does not read it reports the reason by its exit status.
+            let _ = parts.try_for_each(|part| stdin.write_all(part).map(|()| progress.step()));
+            stdin
+        });
+        process.stdin = Some(sent.inspect_err(|_| process.terminate_on_drop())?);
+        Ok(())
+    }
+
+    /// Runs the remote numaio once, and shows its events.
+    fn attempt(
+        &self,
+        command: Command,
+        input: Option<String>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<AttemptOutcome, TransferError> {
+        let (host, stderr) = (self.host, self.stderr.clone());
+        let mut process = ManagedProcess::start_on((host, self.quiet), command, EXIT_TIMEOUT, stderr)?;
+        let Some(stdout) = process.stdout.take() else {
+            return Err(TransferError::NoStreams { process: "remote" });
+        };
+        if let Some(input) = input {
+            if let Err(failure) = self.send_input(&mut process, input, reporter) {
+                return Ok(AttemptOutcome::Unreachable(failure.error(host)));
+            }
+        }
+        let mut so_far = None;
+        let silence = SilenceClock::new(self.limit);
+        let end = self.relay_events(&mut process, stdout, silence, reporter, &mut so_far);
+        let status = process.status();
+        let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
+        if self.quiet && events_explain && matches!(end, Ok(RemoteEnd::Event(_))) {
+            process.discard_stderr();
+        }
+        drop(process);
+        Ok(match (end?, so_far, status) {
+            (RemoteEnd::Event(end), ..) => {
+                // Of the attempts on the host, the last one counts.
+                reporter.problems.failed = end.totals.failed;
+                AttemptOutcome::Over(end.totals)
+            }
+            (_, None, _) if interrupted() => return Err(WaitFailure::Interrupted.error(host)),
+            (_, Some(progress), _) if interrupted() => lost(&progress, CONNECTION_LOST),
+            (RemoteEnd::Silent(limit), None, _) => {
+                AttemptOutcome::Unreachable(WaitFailure::TimedOut(limit).error(host))
+            }
+            (RemoteEnd::Silent(limit), Some(progress), _) => lost(&progress, &silence_text(limit)),
+            // Its stderr, which was relayed, explains the status.
+            (RemoteEnd::Missing, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
+            (RemoteEnd::Missing, Some(progress), _) => lost(&progress, CONNECTION_LOST),
+            (RemoteEnd::Missing, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
+        })
+    }
+
+    /// Shows events until the last one. `so_far` is the progress after any event.
+    fn relay_events(
+        &self,
+        process: &mut ManagedProcess,
+        from: impl Read + Send + 'static,
+        mut silence: SilenceClock,
+        reporter: &mut Reporter<'_>,
+        so_far: &mut Option<Progress>,
+    ) -> Result<RemoteEnd, TransferError> {
+        let events = events(from);
+        let (mut asked, began) = (None, Instant::now());
+        loop {
+            if interrupted() {
+                // The remote numaio stops cleanly and sends its last event.
+                process.stdin = None;
+                let asked = asked.get_or_insert_with(Instant::now);
+                if so_far.is_none() || asked.elapsed() > EXIT_TIMEOUT {
+                    process.terminate_on_drop();
+                    return Ok(RemoteEnd::Missing);
+                }
+            }
+            if let Some(limit) = silence.poll() {
+                process.kill();
+                return Ok(RemoteEnd::Silent(limit));
+            }
+            if so_far.is_none() && began.elapsed() > PATIENCE {
+                reporter.notice_once(Notice::Waiting { host: self.host.to_owned(), limit: silence.limit });
+            }
+            match events.recv_timeout(POLL_INTERVAL) {
+                Ok(Ok(Event::End(end))) => return Ok(RemoteEnd::Event(end)),
+                Ok(Ok(Event::Alive {})) => {
+                    self.knows_options.set(true);
+                    silence.silent = Duration::ZERO;
+                }
+                Ok(Ok(event)) => {
+                    silence.silent = Duration::ZERO;
+                    let latest = so_far.get_or_insert_default();
+                    if let Event::Progress(progress) = &event {
+                        // Retries on the host restart their progress.
+                        *latest = Progress { reached: progress.reached.max(latest.reached), ..*progress };
+                    }
+                    reporter.relay(event);
+                }
+                Ok(Err(failure)) => return Err(failure),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(RemoteEnd::Missing),
+            }
+        }
+    }
+}
+
+/// How the events of the remote numaio ended.
+enum RemoteEnd {
+    /// With the last event.
+    Event(EndEvent),
+    /// Without the last event.
+    Missing,
+    /// There was none for this time.
+    Silent(Duration),
+}
+
+/// Measures the time without an event.
+struct SilenceClock {
+    limit: Option<Duration>,
+    silent: Duration,
+    polled: Instant,
+}
+
+impl SilenceClock {
+    /// The remote numaio sends an event each second.
+    fn new(limit: Option<Duration>) -> Self {
+        let limit = limit.map(|limit| limit.max(SHORTEST_LIMIT));
+        Self { limit, silent: Duration::ZERO, polled: Instant::now() }
+    }
+
+    /// Adds the time since the last poll, at most [`LONGEST_STEP`]: this process may have stopped.
+    /// Returns the limit if it is exceeded.
+    fn poll(&mut self) -> Option<Duration> {
+        self.silent += self.polled.elapsed().min(LONGEST_STEP);
+        self.polled = Instant::now();
+        self.limit.filter(|limit| self.silent >= *limit)
+    }
 }
 
 /// Returns the arguments of the remote numaio, which stops when its stdin closes.
@@ -156,43 +363,6 @@ fn local_path(path: &[u8]) -> OsString {
     let has_colon = path.split(|&byte| byte == b'/').next().is_some_and(|first| first.contains(&b':'));
     let begin: &[u8] = if has_colon { b"./" } else { b"" };
     OsString::from_vec([begin, path].concat())
-}
-
-/// Shows events until the last one, which is `None` if it is missing. `so_far` is the progress
-/// after any event.
-fn relay_events(
-    process: &mut ManagedProcess,
-    from: impl Read + Send + 'static,
-    reporter: &mut Reporter<'_>,
-    so_far: &mut Option<Progress>,
-) -> Result<Option<EndEvent>, TransferError> {
-    let events = events(from);
-    let mut asked = None;
-    loop {
-        if interrupted() {
-            // The remote numaio stops cleanly and sends its last event.
-            process.stdin = None;
-            let asked = asked.get_or_insert_with(Instant::now);
-            if so_far.is_none() || asked.elapsed() > EXIT_TIMEOUT {
-                process.terminate_on_drop();
-                return Ok(None);
-            }
-        }
-        match events.recv_timeout(POLL_INTERVAL) {
-            Ok(Ok(Event::End(end))) => return Ok(Some(end)),
-            Ok(Ok(event)) => {
-                let latest = so_far.get_or_insert_default();
-                if let Event::Progress(progress) = &event {
-                    // Retries on the host restart their progress.
-                    *latest = Progress { reached: progress.reached.max(latest.reached), ..*progress };
-                }
-                reporter.relay(event);
-            }
-            Ok(Err(failure)) => return Err(failure),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(None),
-        }
-    }
 }
 
 /// Reads events in a separate thread.
@@ -260,10 +430,30 @@ mod tests {
 
     #[test]
     fn marks_retries_for_the_remote_numaio() {
-        assert_eq!(shell_line(&["/v=1/numaio".into()], false), *"'/v=1/numaio'");
-        let command = ["numaio", "copy"].map(OsString::from);
-        assert_eq!(shell_line(&command, true), *"'numaio' 'copy'");
-        assert_eq!(shell_line(&command, false), *"'env' 'NUMAIO_AGAIN=1' 'numaio' 'copy'");
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let line = |numaio: &str, mark| {
+            let arguments = words(&["copy", "--attached", "a"]);
+            RemoteCommand::new(&words(&[numaio]), &arguments, mark).expect("a command").line
+        };
+        assert_eq!(line("numaio", RetryMark::None), *"'numaio' 'copy' '--attached' 'a'");
+        assert_eq!(line("numaio", RetryMark::Option), *"'numaio' 'copy' '--attached' '--retry-attempt' 'a'");
+        assert_eq!(
+            line("numaio", RetryMark::Variable),
+            *"'env' 'NUMAIO_AGAIN=1' 'numaio' 'copy' '--attached' 'a'"
+        );
+        assert_eq!(line("/v=1/numaio", RetryMark::Variable), *"'/v=1/numaio' 'copy' '--attached' 'a'");
+    }
+
+    #[test]
+    fn long_arguments_are_sent_to_stdin() {
+        let long = OsString::from_vec(vec![b'\xff'; MAX_COMMAND_BYTES]);
+        let arguments = ["copy".into(), "--attached".into(), long.clone()];
+        let command =
+            RemoteCommand::new(&["numaio".into()], &arguments, RetryMark::Option).expect("a command");
+        assert_eq!(command.line, *"'numaio' 'copy' '--attached' '--arguments-from-stdin'");
+        let words: Vec<CommandArg> = serde_json::from_str(&command.input.expect("a line")).expect("JSON");
+        let words: Vec<OsString> = words.iter().map(to_os_string).collect();
+        assert_eq!(words, ["--attached".into(), OsString::from(RETRY_OPTION), long]);
     }
 
     #[test]

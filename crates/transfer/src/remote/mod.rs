@@ -8,23 +8,24 @@ pub mod greeting;
 pub mod host_to_host;
 mod peer_process;
 mod peer_target;
+mod peer_wait;
 mod retry;
 mod ssh_hostname;
 
 use crate::endpoint::Host;
 use crate::event::job_totals;
+use crate::keep_alive::LinkMonitor;
 use crate::line::sanitize;
 use crate::network_options::DataSecurity;
 use crate::options::Compress;
 use crate::peer::data_connections::{split_by_direction, DataRoute, LocalOffer};
-use crate::peer::messages::{PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter};
+use crate::peer::messages::{PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use crate::placement::{Placer, SideSetup};
 use crate::reporter::{Notice, Reporter, TransferEnd};
 use crate::request::{Capabilities, TransferRequest};
 use crate::transfer::Transfer;
 use crate::TransferError;
 use attempts::AttemptOutcome;
-use first_reply::interrupted_before_reply;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
@@ -36,9 +37,10 @@ use numaio_mover_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_schema::JobTotals;
 use peer_process::{PeerConnection, PeerProcess};
 use peer_target::PeerTarget;
+use peer_wait::{PeerWait, WaitFailure};
 use retry::WatchedPort;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A transfer with one side on another host.
 pub struct RemoteTransfer<'a> {
@@ -65,6 +67,8 @@ struct ReadyPeer {
     can_decompress: bool,
     /// The peer's capabilities as a sink.
     capabilities: Capabilities,
+    /// Time limit of the peer's silence; `None` without one, or if the peer sends no keep-alives.
+    silence_limit: Option<Duration>,
 }
 
 /// How data is sent. The control channel stays open beside data connections, because closing it
@@ -85,10 +89,11 @@ impl RemoteTransfer<'_> {
     }
 
     /// Runs the transfer, and retries after a lost connection.
-    pub fn run(&self, reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
+    pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
         // Check the addresses before any process starts.
         self.transfer.network.extra_addresses()?;
-        let target = PeerTarget::find(self.host, &self.transfer.remote)?;
+        let limit = self.transfer.network.timeout;
+        let target = PeerTarget::find(self.host, &self.transfer.remote, limit, &mut reporter)?;
         let host = (&*self.host.display_name(), self.local_side().other());
         attempts::run(self.transfer.network.retry, host, reporter, |reporter, earlier| {
             self.attempt(reporter, &target, earlier)
@@ -105,7 +110,7 @@ impl RemoteTransfer<'_> {
     ) -> Result<AttemptOutcome, TransferError> {
         match self.begin(reporter, target, earlier) {
             Err(_) | Ok(AttemptOutcome::Unreachable(_)) if interrupted() => {
-                Ok(AttemptOutcome::Unreachable(interrupted_before_reply(&self.host.display_name())))
+                Ok(AttemptOutcome::Unreachable(WaitFailure::Interrupted.error(&self.host.display_name())))
             }
             tried => tried,
         }
@@ -154,7 +159,7 @@ impl RemoteTransfer<'_> {
         reporter: &mut Reporter<'_>,
         mut core: C,
         site: SideSetup<'_>,
-        peer: ReadyPeer,
+        mut peer: ReadyPeer,
     ) -> Result<AttemptOutcome, TransferError> {
         let (port, streams) = match peer.link {
             DataLink::ControlChannel(ends) => {
@@ -165,12 +170,25 @@ impl RemoteTransfer<'_> {
                 (FilePort::over_streams(setting, connections), Some((to, from)))
             }
         };
-        let mut port = WatchedPort { port: port.map_err(TransferError::Io)?, closed: false };
+        let monitor = LinkMonitor::new(peer.silence_limit);
+        // A user at a terminal can interrupt a transfer whose local storage does not respond.
+        let storage = self.transfer.attached.then(|| monitor.storage());
+        let mut port = WatchedPort { port: port.map_err(TransferError::Io)?, closed: false, monitor };
         let began = Instant::now();
-        drive(&mut core, &mut port, || began.elapsed(), |core| reporter.update(core));
+        let each = |core: &mut C| {
+            reporter.update(core);
+            if let Some(storage) = &storage {
+                storage.stop(core);
+            }
+        };
+        drive(&mut core, &mut port, || began.elapsed(), each);
         reporter.update(&mut core);
         let closed = port.closed;
         let ours = self.local_side();
+        if port.monitor.is_silent() {
+            // The port would wait for its last packets to be written.
+            peer.connection.abort();
+        }
         drop(port);
         drop(streams);
         peer.connection.end();
@@ -202,22 +220,24 @@ impl RemoteTransfer<'_> {
         let ours = (!network.tunnel).then(|| LocalOffer::new(network.data_security, streams));
         let ours = ours.transpose().map_err(TransferError::Io)?;
         let offer = ours.as_ref().map(|ours| process.offer(ours, network.data_port));
-        process.send(&PeerRequest { role, offer })?;
-        let most_streams = match process.receive_greeting()? {
+        let timeout = network.timeout.map(|limit| limit.as_secs() as u32);
+        let mut wait = PeerWait { reporter: &mut *reporter, host: &host, limit: network.timeout };
+        process.send(&mut wait, &PeerRequest { role, offer, timeout })?;
+        let most_streams = match process.receive_greeting(&mut wait)? {
             Ok(streams) => streams,
             Err(failure) => return Ok(Err(failure)),
         };
-        let (is_one_file, endpoint, can_decompress, capabilities) = match process.receive_reply() {
-            Some(PeerReply::Ready { is_one_file, endpoint, can_decompress, capabilities }) => {
-                (is_one_file, endpoint, can_decompress, capabilities)
-            }
+        let ready = match process.receive_reply(&mut wait) {
+            Some(PeerReply::Ready(ready)) => ready,
             Some(PeerReply::Refused(why)) => {
                 return Err(TransferError::Refused { host, why: sanitize(&why) });
             }
             None => return Ok(Err(process.missing_reply(&host))),
         };
+        let ReadyReply { is_one_file, endpoint, can_decompress, keep_alives, capabilities } = ready;
         let side = self.local_side().other();
         capabilities.known_options.check(&self.request.options, side, &host)?;
+        let silence_limit = network.timeout.filter(|_| keep_alives);
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| sanitize(&why))?;
@@ -233,7 +253,7 @@ impl RemoteTransfer<'_> {
         if !can_decompress && self.request.options.compress != Compress::None {
             reporter.notice(Notice::Uncompressed { host });
         }
-        Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities }))
+        Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities, silence_limit }))
     }
 
     /// Reports the sides without kernel TLS if it was requested; `remote` is whether the peer has
@@ -258,10 +278,12 @@ impl RemoteTransfer<'_> {
         connections: Option<Result<Vec<Box<dyn DataStream>>, String>>,
         mut process: PeerProcess,
     ) -> Result<Result<(PeerConnection, DataLink), TransferError>, TransferError> {
+        let host = self.host.display_name();
+        let mut wait = PeerWait { reporter, host: &host, limit: self.transfer.network.timeout };
         match connections {
             None => {}
             Some(Ok(connections)) => {
-                process.send(&DataRoute::DataConnections)?;
+                process.send(&mut wait, &DataRoute::DataConnections)?;
                 let link = DataLink::DataConnections(
                     split_by_direction(connections, self.is_source),
                     process.to,
@@ -269,8 +291,8 @@ impl RemoteTransfer<'_> {
                 );
                 return Ok(Ok((process.connection, link)));
             }
-            Some(Err(why)) => match self.fall_back_to_control_channel(reporter, target, &why) {
-                None => process.send(&DataRoute::ControlChannel)?,
+            Some(Err(why)) => match self.fall_back_to_control_channel(wait.reporter, target, &why) {
+                None => process.send(&mut wait, &DataRoute::ControlChannel)?,
                 Some(failure) => return Ok(Err(failure)),
             },
         }

@@ -5,11 +5,11 @@ use crate::daemon::hello::{self, DaemonGreeting};
 use crate::line::json_line;
 use crate::peer::data_connections::{self, DataEndpoint, LocalOffer, Offer};
 use crate::peer::messages::{PeerReader, PeerReply, PeerWriter, MAX_LINE_BYTES};
-use crate::remote::first_reply::{self, interrupted_before_reply, receive, run_interruptible, FirstReply};
+use crate::remote::first_reply::{self, receive, FirstReply};
+use crate::remote::peer_wait::{PeerWait, WaitFailure};
 use crate::remote::ssh_hostname::HostnameLookup;
 use crate::ssh::ManagedProcess;
 use crate::TransferError;
-use numaio_linux::interrupt::interrupted;
 use numaio_mover_linux::port::net::control::ChannelRelay;
 use numaio_mover_linux::port::net::{DataStream, OutgoingConnections, Ticket};
 use serde::de::DeserializeOwned;
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// How long the remote process may take to exit after the transfer.
 pub const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a request that are written at once; a slow peer makes progress by each part.
+const WRITE_BYTES: usize = 64 << 10;
 
 /// A connected peer that waits for a request.
 pub struct PeerProcess {
@@ -29,6 +31,8 @@ pub struct PeerProcess {
     pub connection: PeerConnection,
     /// Beginning of an unexpected reply.
     unexpected: Option<String>,
+    /// Why the peer was not waited for any longer.
+    wait_failure: Option<WaitFailure>,
 }
 
 /// The connection to a peer, which closes when this is dropped.
@@ -61,22 +65,31 @@ pub struct PendingDataConnections {
 impl PeerProcess {
     /// A connected peer.
     pub fn new(to: PeerWriter, from: Box<dyn Read + Send>, connection: PeerConnection) -> Self {
-        Self { to, from: BufReader::new(from), connection, unexpected: None }
+        Self { to, from: BufReader::new(from), connection, unexpected: None, wait_failure: None }
     }
 
     /// Sends a line to the peer. A peer that cannot receive it reports the reason by its exit
     /// status.
-    pub fn send(&mut self, what: &impl Serialize) -> Result<(), TransferError> {
+    pub fn send(&mut self, wait: &mut PeerWait<'_, '_>, what: &impl Serialize) -> Result<(), TransferError> {
         let line = json_line(what).map_err(TransferError::Io)?;
         if line.len() as u64 > MAX_LINE_BYTES {
             return Err(TransferError::RequestTooLong);
         }
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
-        let received = run_interruptible(Duration::MAX, move || {
-            let _ = to.write_all(line.as_bytes());
+        let sent = wait.run(move |progress| {
+            for part in line.as_bytes().chunks(WRITE_BYTES) {
+                if to.write_all(part).is_err() {
+                    break;
+                }
+                progress.step();
+            }
+            let _ = to.flush();
             to
         });
-        self.to = received.unwrap_or_else(|| Box::new(io::sink()));
+        self.to = sent.unwrap_or_else(|failure| {
+            self.wait_failure = Some(failure);
+            Box::new(io::sink())
+        });
         Ok(())
     }
 
@@ -85,24 +98,28 @@ impl PeerProcess {
     ///
     /// # Errors
     /// The daemon refuses permanently; or the process was interrupted.
-    pub fn receive_greeting(&mut self) -> Result<Result<u16, TransferError>, TransferError> {
+    pub fn receive_greeting(
+        &mut self,
+        wait: &mut PeerWait<'_, '_>,
+    ) -> Result<Result<u16, TransferError>, TransferError> {
         let PeerConnection::Daemon { host_port, .. } = &self.connection else { return Ok(Ok(u16::MAX)) };
         let host_port = host_port.clone();
-        let received: Option<FirstReply<DaemonGreeting>> =
-            self.receive(hello::MAX_LINE_BYTES, greeting::GREETING_TIMEOUT);
+        let limit = Some(wait.limit.unwrap_or(greeting::GREETING_TIMEOUT).min(greeting::GREETING_TIMEOUT));
+        let mut wait = PeerWait { reporter: &mut *wait.reporter, host: wait.host, limit };
+        let received: Option<FirstReply<DaemonGreeting>> = self.receive(hello::MAX_LINE_BYTES, &mut wait);
         if received.is_none() {
             self.connection.terminate_on_drop();
         }
-        match interrupted() {
-            true => Err(interrupted_before_reply(&host_port)),
-            false => greeting::check_greeting(&host_port, received),
+        match self.wait_failure {
+            Some(failure @ WaitFailure::Interrupted) => Err(failure.error(&host_port)),
+            _ => greeting::check_greeting(&host_port, received),
         }
     }
 
-    /// Receives the reply to a request; `None` if the peer is not numaio or has exited, or after an
-    /// interrupt.
-    pub fn receive_reply(&mut self) -> Option<PeerReply> {
-        match self.receive(first_reply::MAX_REPLY_BYTES, Duration::MAX)? {
+    /// Receives the reply to a request; `None` if the peer is not numaio or has exited, after an
+    /// interrupt, or after the time limit.
+    pub fn receive_reply(&mut self, wait: &mut PeerWait<'_, '_>) -> Option<PeerReply> {
+        match self.receive(first_reply::MAX_REPLY_BYTES, wait)? {
             FirstReply::Reply(answer) => return Some(answer),
             FirstReply::Unexpected(beginning) => self.unexpected = Some(beginning),
             FirstReply::Closed => {}
@@ -110,31 +127,42 @@ impl PeerProcess {
         None
     }
 
-    /// Receives a line of at most `longest` bytes; `None` after `most`, or after an interrupt.
+    /// Receives a line of at most `longest` bytes; `None` after an interrupt or the time limit.
     fn receive<T: DeserializeOwned + Send + 'static>(
         &mut self,
         longest: usize,
-        most: Duration,
+        wait: &mut PeerWait<'_, '_>,
     ) -> Option<FirstReply<T>> {
+        if self.wait_failure.is_some() {
+            return None;
+        }
         let mut from = mem::replace(&mut self.from, empty_reader());
-        let (from, first) = run_interruptible(most, move || {
+        let received = wait.run(move |_| {
             let first = receive(&mut from, longest);
             (from, first)
-        })?;
-        self.from = from;
-        Some(first)
+        });
+        match received {
+            Ok((from, first)) => {
+                self.from = from;
+                Some(first)
+            }
+            Err(failure) => {
+                self.wait_failure = Some(failure);
+                None
+            }
+        }
     }
 
     /// The failure for a missing reply.
     pub fn missing_reply(self, host: &str) -> TransferError {
-        let Self { to, from, mut connection, unexpected } = self;
+        let Self { to, from, mut connection, unexpected, wait_failure } = self;
         // Closing the streams also stops a peer that is still writing.
         drop((to, from));
-        if interrupted() || unexpected.is_some() {
+        if wait_failure.is_some() || unexpected.is_some() {
             connection.terminate_on_drop();
         }
-        if interrupted() {
-            return interrupted_before_reply(host);
+        if let Some(failure) = wait_failure {
+            return failure.error(host);
         }
         if let Some(beginning) = unexpected {
             return TransferError::NotNumaio { host: host.to_owned(), beginning };
@@ -197,9 +225,17 @@ fn empty_reader() -> PeerReader {
 
 impl PeerConnection {
     /// Makes dropping this close the connection immediately.
-    fn terminate_on_drop(&mut self) {
+    pub fn terminate_on_drop(&mut self) {
         match self {
             Self::Ssh { started, .. } => started.terminate_on_drop(),
+            Self::Daemon { carrier, .. } => carrier.abort(),
+        }
+    }
+
+    /// Closes the connection to a peer that does not respond.
+    pub fn abort(&mut self) {
+        match self {
+            Self::Ssh { started, .. } => started.kill(),
             Self::Daemon { carrier, .. } => carrier.abort(),
         }
     }

@@ -1,6 +1,7 @@
 //! How to start or connect to a peer.
 
 use super::peer_process::{PeerConnection, PeerProcess, EXIT_TIMEOUT};
+use super::peer_wait::PeerWait;
 use super::ssh_hostname::HostnameLookup;
 use super::{bootstrap, daemon_client};
 use crate::daemon_address::DaemonAddress;
@@ -15,10 +16,11 @@ use crate::TransferError;
 use numaio_mover::wire::Side;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A peer to connect to.
 pub enum PeerTarget<'a> {
-    /// The path of numaio on a host behind ssh.
+    /// The command that starts numaio on a host behind ssh.
     Ssh {
         host: &'a str,
         numaio: String,
@@ -31,10 +33,16 @@ pub enum PeerTarget<'a> {
 
 impl<'a> PeerTarget<'a> {
     /// Determines the peer of a host, and installs numaio there with `--bootstrap`.
-    pub fn find(host: &'a Host, options: &RemoteOptions) -> Result<Self, TransferError> {
+    pub fn find(
+        host: &'a Host,
+        options: &RemoteOptions,
+        limit: Option<Duration>,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<Self, TransferError> {
         match host {
             Host::Ssh(host) => {
-                let numaio = bootstrap::ensure_numaio(options, &ssh::program(), host)?;
+                let wait = PeerWait { reporter, host, limit };
+                let numaio = bootstrap::ensure_numaio(options, &ssh::program(), wait)?;
                 Ok(Self::Ssh { host, numaio, stderr: options.stderr.clone() })
             }
             Host::Daemon(address) => Ok(Self::Daemon(address)),

@@ -16,7 +16,7 @@ const MOST_THREADS: u32 = 64;
 /// Version of a request, which changes with that of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Environment variable of a remote numaio that marks a retry.
+/// Environment variable that marks a retry of an older remote numaio.
 pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
 
 /// A transfer as requested of both sides, local and remote.
@@ -82,6 +82,18 @@ impl TransferRequest {
     pub fn intersect_known_options(&mut self) {
         let known = &mut self.capabilities.known_options;
         *known = known.intersection(KnownOptions::all());
+    }
+
+    /// Makes all paths relative to the root: `/a` is `a` in it.
+    pub fn make_paths_relative(&mut self) {
+        for path in self.from.iter_mut().chain([&mut self.to]) {
+            let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
+            path.drain(..slashes);
+            if path.is_empty() {
+                // The trailing slash of a root means its contents.
+                *path = b"./".to_vec();
+            }
+        }
     }
 
     /// Restricts the request to a daemon's grants: paths below a root, a maximum rate, and set-ID

@@ -5,7 +5,6 @@ pub mod stderr_relay;
 
 use crate::TransferError;
 use numaio_linux::child_group::ChildGroup;
-use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -38,16 +37,31 @@ pub fn base_command(program: &OsStr) -> Command {
     command
 }
 
-/// Converts a typed path for another host, where no shell expands `~`: sessions start in the home
-/// directory.
-pub fn remote_path(typed: &str) -> Result<String, Infallible> {
-    let below = typed.strip_prefix("~/").map(|path| format!("./{}", path.trim_start_matches('/')));
-    Ok(below.unwrap_or_else(|| typed.to_owned()))
+/// Parses the command that starts numaio on another host: words separated by blanks. No shell
+/// expands `~` there: sessions start in the home directory.
+///
+/// # Errors
+/// There are no words.
+pub fn remote_command(typed: &str) -> Result<String, String> {
+    let word = |word: &str| match word.strip_prefix("~/") {
+        Some(path) => format!("./{}", path.trim_start_matches('/')),
+        None => word.to_owned(),
+    };
+    let words: Vec<String> = typed.split_ascii_whitespace().map(word).collect();
+    match words.is_empty() {
+        true => Err("expected a path, or a command such as 'sudo numaio'".to_owned()),
+        false => Ok(words.join(" ")),
+    }
+}
+
+/// Returns the words of a command for another host.
+pub fn command_words(command: &str) -> impl Iterator<Item = OsString> + '_ {
+    command.split_ascii_whitespace().map(OsString::from)
 }
 
 /// Returns the command that runs numaio with arguments on another host; `ssh` is the ssh program.
 pub fn numaio_command(ssh: impl AsRef<OsStr>, host: &str, numaio: &str, args: &[&str]) -> Command {
-    let mut line = quoted(numaio.as_ref());
+    let mut line = joined(command_words(numaio));
     for arg in args {
         line.push(" ");
         line.push(arg);
@@ -188,6 +202,12 @@ impl ManagedProcess {
         }
     }
 
+    /// Kills the process, which closes its streams.
+    pub fn kill(&mut self) {
+        self.terminate_on_drop();
+        drop(self.group.terminate());
+    }
+
     /// Makes dropping this kill the process immediately.
     pub fn terminate_on_drop(&mut self) {
         self.exit_timeout = Duration::ZERO;
@@ -224,11 +244,20 @@ mod tests {
     }
 
     #[test]
-    fn remote_path_starts_in_the_home_directory() {
-        let cases = [("~/bin/numaio", "./bin/numaio"), ("~//n", "./n"), ("numaio", "numaio"), ("/n", "/n")];
+    fn remote_command_starts_in_the_home_directory() {
+        let cases = [
+            ("~/bin/numaio", "./bin/numaio"),
+            ("~//n", "./n"),
+            ("numaio", "numaio"),
+            ("/n", "/n"),
+            (" sudo  -u ~/x ~/numaio ", "sudo -u ./x ./numaio"),
+        ];
         for (typed, wanted) in cases {
-            assert_eq!(remote_path(typed).as_deref(), Ok(wanted));
+            assert_eq!(remote_command(typed).as_deref(), Ok(wanted));
         }
+        assert!(remote_command(" ").is_err());
+        let command = numaio_command("ssh", "h", "sudo n&m", &["peer"]);
+        assert_eq!(command.get_args().last(), Some(OsStr::new("'sudo' 'n&m' peer")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The options of `numaio copy`.
 
+use super::attached_args::AttachedArgs;
 use super::attribute_args::AttributeArgs;
 use super::delete_args::DeleteArgs;
 use super::filter_args::FilterArgs;
@@ -7,6 +8,7 @@ use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
 use super::omitted_attribute_args::OmittedAttributeArgs;
 use super::report_args::ReportArgs;
+use super::restrict_args::RestrictArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
 use super::transfer_options::TransferArgs;
@@ -38,7 +40,7 @@ pub struct CopyArgs {
     pub forwarded: ForwardedOptions,
     /// Sources and last the destination: PATH, HOST:PATH by ssh, or numaio://HOST/ROOT/PATH; SRC/
     /// means its contents
-    #[arg(value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(value_name = "PATH", required_unless_present = "restrict", num_args = 1..)]
     pub paths: Vec<OsString>,
     /// Copy directories with their contents
     #[arg(long, short)]
@@ -124,9 +126,16 @@ pub struct CopyArgs {
     pub display: DisplayArgs,
     #[command(flatten)]
     pub report: ReportArgs,
-    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; not a command
-    /// line
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = numaio_transfer::ssh::remote_path)]
+    #[command(flatten)]
+    pub restrict: RestrictArgs,
+    /// Path of numaio on the other host, if it is not on the PATH of ssh sessions; or a command
+    /// that starts it, with words separated by blanks: 'sudo numaio'
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "numaio",
+        value_parser = numaio_transfer::ssh::remote_command
+    )]
     pub remote_numaio: String,
     /// Copy this numaio to ~/.cache/numaio on a host without numaio
     #[arg(long)]
@@ -138,6 +147,8 @@ pub struct CopyArgs {
     /// Stop cleanly when stdin closes; another numaio reads the events
     #[arg(long, hide = true)]
     pub attached: bool,
+    #[command(flatten)]
+    pub attached_options: AttachedArgs,
     /// Do not record this transfer as a job of numaio jobs
     #[arg(long)]
     pub no_job: bool,

@@ -6,11 +6,12 @@ use std::ffi::OsString;
 
 /// Options that are not forwarded: those for local output and job records, those that a remote
 /// numaio gets anyway, and no-ops, which an older numaio does not know.
-const NOT_FORWARDED: [&str; 8] = [
+const NOT_FORWARDED: [&str; 9] = [
     "json",
     "progress",
     "no_job",
     "attached",
+    "is_retry",
     "forward_agent",
     "human_readable",
     "rsync_noop",

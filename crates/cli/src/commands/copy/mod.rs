@@ -1,6 +1,7 @@
 //! `numaio copy`: verified transfers of files within and between hosts.
 
 mod args;
+mod attached_args;
 mod attribute_args;
 mod change_report;
 mod delete_args;
@@ -15,8 +16,10 @@ mod output;
 mod placer;
 mod plans;
 mod report_args;
+mod restrict_args;
 mod rsync_noop;
 mod rsync_unsupported;
+mod scp_options;
 mod selection_args;
 mod transfer_options;
 mod work_sharing;
@@ -33,11 +36,13 @@ use numaio_transfer::filters::build_filter;
 use numaio_transfer::negotiated_options::NegotiatedOptions;
 use numaio_transfer::options::CopyOptions;
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
+use numaio_transfer::reporter::Observer;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
 use numaio_transfer::TransferError;
 use output::CopyOutput;
 pub use placer::ModelPlacer;
 pub use rsync_unsupported::{remove_unsupported_suggestion, with_unsupported_options};
+pub use scp_options::tip as scp_tip;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,6 +53,7 @@ const WILDCARD_HINT: &str = "wildcards in remote names are not expanded; for HOS
 impl CopyArgs {
     /// Checks what clap cannot express.
     fn check(&self) -> Result<(), Failure> {
+        scp_options::check(&std::env::args_os().collect::<Vec<_>>(), &self.paths)?;
         if let [only] = &self.paths[..] {
             let words = format!("expected SRC and DST, got only '{}'", only.display());
             return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
@@ -67,6 +73,13 @@ impl CopyArgs {
             return Err(Failure::usage("--delete needs directories").hint("add --recursive or --archive"));
         }
         Ok(())
+    }
+
+    /// Returns the value of `--bwlimit` if it was typed without a unit, as for rsync.
+    fn bwlimit_without_unit(&self) -> Option<u64> {
+        let typed = self.forwarded.options.iter().filter_map(|option| option.to_str());
+        let number = typed.filter_map(|option| option.strip_prefix("--bwlimit=")).next_back()?;
+        number.parse().ok().filter(|number| *number > 0)
     }
 
     /// Returns the transfer that the options describe. Reads the files that they name.
@@ -91,6 +104,7 @@ impl CopyArgs {
                 stderr: command_output::stderr_sink(),
             },
             attached: self.attached,
+            is_retry: self.attached_options.is_retry,
             quiet: common.quiet,
         })
     }
@@ -156,7 +170,16 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("`copy` cannot be combined with --machine or --sysroot"));
     }
+    if let Some(directory) = &args.restrict.restrict {
+        return args.restrict.serve(directory);
+    }
     args.check()?;
+    if let Some(number) = args.bwlimit_without_unit().filter(|_| !args.attached) {
+        let text = format!(
+            "--bwlimit {number} is {number} bytes per second; rsync's unit is KiB: write --bwlimit {number}K for that"
+        );
+        command_output::remark(common, &text);
+    }
     let transfer = args.transfer(common)?;
     let has_daemon = transfer.sources.iter().chain([&transfer.destination]).any(Endpoint::is_at_daemon);
     if args.net.data_port.is_some() && has_daemon {
@@ -175,6 +198,8 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         }
     }
     let mut output = CopyOutput::new(common, args, log);
+    // The first line shows the numaio that started this one that its options are known.
+    output.alive();
     let ended =
         transfer.run(&mut output, &ModelPlacer).map_err(Failure::from).and_then(|end| output.finish(&end));
     args.recorder.end(job_outcome(&ended));

@@ -43,6 +43,13 @@ pub struct NetArgs {
     /// How long to retry after a lost connection; 0 disables retries
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = integer(0..=u32::MAX))]
     retry: u32,
+    /// How long to wait without a sign of life of the other host, from its login on; 0 means no
+    /// limit
+    ///
+    /// While a transfer runs, both sides send keep-alives, so that a host which is busy with its
+    /// storage is not taken for a lost one. A lost connection is retried, see --retry.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = integer(0..=u32::MAX))]
+    timeout: u32,
 }
 
 impl NetArgs {
@@ -57,6 +64,7 @@ impl NetArgs {
             key: self.key.clone(),
             trust: self.trust,
             retry: Duration::from_secs(self.retry.into()),
+            timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout.into())),
         }
     }
 }

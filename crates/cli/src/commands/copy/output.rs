@@ -48,6 +48,8 @@ pub struct CopyOutput {
     unit: BandwidthUnit,
     began: Instant,
     last_shown: Option<Instant>,
+    /// When the last sign of life was printed.
+    last_alive: Option<Instant>,
     /// Text of the batch, which is printed at once.
     text: String,
     manifest: Option<Manifest>,
@@ -84,6 +86,7 @@ impl CopyOutput {
             unit: common.unit,
             began: Instant::now(),
             last_shown: None,
+            last_alive: None,
             text: String::new(),
             manifest,
             stdout_is_manifest: args.manifest.as_deref().is_some_and(Manifest::is_output),
@@ -257,6 +260,14 @@ impl Observer for CopyOutput {
         if !self.quiet && (!is_detail || self.verbose || self.progress) {
             self.clear();
             let _ = writeln!(io::stderr(), "numaio: {notice}");
+        }
+    }
+
+    fn alive(&mut self) {
+        let is_due = |last: Instant| last.elapsed() >= EVENT_INTERVAL;
+        if self.attached && self.json && self.last_alive.is_none_or(is_due) {
+            self.last_alive = Some(Instant::now());
+            self.print(&Event::Alive {}.line());
         }
     }
 

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command, Error};
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
-    (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
+    (&["--rsync-path="], "use --remote-numaio for the command that starts numaio on the other host"),
     (
         &["--password-file="],
         "daemons authenticate users by keys: generate one by numaio keygen, and pass it by --key",
@@ -39,7 +39,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         &["--info=", "--out-format=", "--log-file-format="],
         "use --verbose for the names of changed files, -i for their attributes, --json for all events",
     ),
-    (&["--timeout="], "use --retry for how long lost connections are retried"),
     (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (

@@ -1,5 +1,6 @@
 use super::*;
 use crate::port::backpressure::Backpressure;
+use crate::port::link_activity::LinkActivity;
 use crate::port::stream_set::{StreamSet, StreamSetLink};
 use crate::port::{Pool, Slab};
 use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
@@ -321,7 +322,14 @@ fn links(
         let (events, received) = channel();
         let pool = Pool::new(slabs);
         (
-            StreamSetLink::new(streams, (sparing, &[]), events, &pool, &Arc::default()).expect("a link"),
+            StreamSetLink::new(
+                streams,
+                (sparing, &[]),
+                events,
+                &pool,
+                (&Arc::default(), &LinkActivity::new(0)),
+            )
+            .expect("a link"),
             received,
             pool,
         )
@@ -374,8 +382,14 @@ fn lost_connection_closes_the_link_once() {
         let (mut called, mut answered) = open(credential_pairs, 3);
         let other = StreamSet { to: answered.split_off(2), from: answered };
         let (events, received) = channel();
-        let link =
-            StreamSetLink::new(other, (false, &[]), events, &Pool::new(8), &Arc::default()).expect("a link");
+        let link = StreamSetLink::new(
+            other,
+            (false, &[]),
+            events,
+            &Pool::new(8),
+            (&Arc::default(), &LinkActivity::new(0)),
+        )
+        .expect("a link");
         // Within a packet.
         called[1].write_all(&[&[0; 11][..], &[9], &[0; 7]].concat()).expect("sent");
         called[1].socket().shutdown(Shutdown::Both).expect("cut");
@@ -406,8 +420,14 @@ fn invalid_packet_numbers_close_the_link() {
         let (mut called, mut answered) = open(plain(), 3);
         let streams = StreamSet { to: answered.split_off(2), from: answered };
         let (events, received) = channel();
-        let _link = StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &Arc::default())
-            .expect("a link");
+        let _link = StreamSetLink::new(
+            streams,
+            (false, &[]),
+            events,
+            &Pool::new(8),
+            (&Arc::default(), &LinkActivity::new(0)),
+        )
+        .expect("a link");
         for (stream, numbers) in called.iter_mut().zip([first, second]) {
             numbers.iter().for_each(|number| drop(stream.write_all(&packet(*number))));
         }
@@ -431,8 +451,14 @@ fn untaken_frames_are_limited() {
     let (mut called, mut answered) = open(plain(), 3);
     let streams = StreamSet { to: answered.split_off(2), from: answered };
     let ((events, received), backpressure) = (channel(), Arc::default());
-    let link =
-        StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
+    let link = StreamSetLink::new(
+        streams,
+        (false, &[]),
+        events,
+        &Pool::new(8),
+        (&backpressure, &LinkActivity::new(0)),
+    )
+    .expect("a link");
     // Sends maximal packets on two connections in turn, until no more are accepted.
     let frames = vec![7; MAX_FRAME_BYTES];
     let head = [(MAX_FRAME_BYTES as u32).to_be_bytes(), [0; 4]].concat();
@@ -465,8 +491,14 @@ fn reading_pauses_while_the_peer_reads_no_answers() {
     let (mut called, mut answered) = open(plain(), 3);
     let streams = StreamSet { to: answered.split_off(2), from: answered };
     let ((events, received), backpressure) = (channel(), Backpressure::new(true));
-    let link =
-        StreamSetLink::new(streams, (false, &[]), events, &Pool::new(8), &backpressure).expect("a link");
+    let link = StreamSetLink::new(
+        streams,
+        (false, &[]),
+        events,
+        &Pool::new(8),
+        (&backpressure, &LinkActivity::new(0)),
+    )
+    .expect("a link");
     // The limit, and what the connection itself buffers.
     let answer = || Packet { frames: vec![7; MAX_FRAME_BYTES], data: None };
     (0..32).for_each(|_| link.send(answer()));
@@ -497,7 +529,14 @@ fn reading_pauses_while_the_peer_reads_no_answers() {
 fn link_needs_more_buffers_than_connections() {
     let (_called, mut answered) = open(plain(), 4);
     let streams = StreamSet { to: answered.split_off(3), from: answered };
-    assert!(StreamSetLink::new(streams, (false, &[]), channel().0, &Pool::new(3), &Arc::default()).is_err());
+    assert!(StreamSetLink::new(
+        streams,
+        (false, &[]),
+        channel().0,
+        &Pool::new(3),
+        (&Arc::default(), &LinkActivity::new(0))
+    )
+    .is_err());
 }
 
 #[test]

@@ -38,8 +38,9 @@ pub struct RemoteArgs {
     /// Address of the other host for streams, if it differs from the host name's
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub via: Option<IpAddr>,
-    /// Path of numaio on the other host, if it is not in PATH; a path, not a command
-    #[arg(long, value_name = "PATH", default_value = "numaio", value_parser = ssh::remote_path)]
+    /// Path of numaio on the other host, if it is not in PATH; or a command that starts it, with
+    /// words separated by blanks: 'sudo numaio'
+    #[arg(long, value_name = "COMMAND", default_value = "numaio", value_parser = ssh::remote_command)]
     pub remote_numaio: String,
 }
 
