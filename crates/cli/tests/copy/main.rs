@@ -25,6 +25,7 @@ mod rsync_arguments;
 mod selection;
 mod silent_peer;
 mod slow_copy;
+mod snapshots;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;

@@ -263,6 +263,9 @@ pub enum Object {
     Symlink(Box<[u8]>),
     /// A hard link to a file below the same root.
     HardLink(FilePath),
+    /// A hard link to a file below any root or, where that is refused, a clone of it with the
+    /// attributes of the operation.
+    LinkOrClone(FilePath),
     /// A named pipe.
     Fifo,
     /// A character device.

@@ -228,6 +228,7 @@ impl World {
             owner: FixedOwner::default(),
             itemize: false,
             confirm_stored: false,
+            snapshots: 0,
             one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

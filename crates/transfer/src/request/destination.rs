@@ -154,6 +154,7 @@ impl TransferRequest {
         let needs_all = !self.options.checksum
             && !self.options.dry_run
             && !self.options.negotiated.existing
+            && self.options.negotiated.link_dest.is_empty()
             && self.options.size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();

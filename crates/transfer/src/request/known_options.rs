@@ -22,6 +22,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--chown", |options, side| options.negotiated.chown.is_some() && side == Side::Sink),
     ("--itemize-changes", |options, _| options.negotiated.itemize),
     ("--remove-source-files", |options, _| options.negotiated.remove_source_files),
+    ("--link-dest", |options, side| !options.negotiated.link_dest.is_empty() && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

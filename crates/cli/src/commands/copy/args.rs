@@ -7,6 +7,7 @@ use super::net_options::NetArgs;
 use super::report_args::ReportArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
+use super::snapshot_args::SnapshotArgs;
 use super::transfer_options::TransferArgs;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use numaio_machine::units::parse_size;
@@ -51,6 +52,8 @@ pub struct CopyArgs {
     pub selection: SelectionArgs,
     #[command(flatten)]
     pub attributes: AttributeArgs,
+    #[command(flatten)]
+    pub snapshots: SnapshotArgs,
     /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
     /// standard input
     ///

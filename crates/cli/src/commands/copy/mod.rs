@@ -16,6 +16,7 @@ mod report_args;
 mod rsync_noop;
 mod rsync_unsupported;
 mod selection_args;
+mod snapshot_args;
 mod transfer_options;
 mod work_sharing;
 
@@ -135,6 +136,7 @@ impl CopyArgs {
             chown: self.attributes.chown.clone(),
             itemize: self.report.itemizes(),
             remove_source_files: self.selection.remove_source_files,
+            link_dest: self.snapshots.link_dest(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

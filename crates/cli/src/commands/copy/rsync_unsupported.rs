@@ -52,7 +52,6 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
         &[
-            "--link-dest=",
             "--compare-dest=",
             "--copy-dest=",
             "--copy-devices",
