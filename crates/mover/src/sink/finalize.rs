@@ -97,7 +97,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
                 LinkDecision::Create(making, op) => {
                     makings.push(making);
-                    ops.push(op);
+                    ops.push(*op);
                 }
             }
         }

@@ -7,8 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Options of snapshots and backups.
 #[derive(Debug, Args)]
 pub struct SnapshotArgs {
-    /// Create hard links to unchanged files of an earlier snapshot, instead of copies; repeat it for
-    /// several
+    /// Create hard links to unchanged files of an earlier snapshot, instead of copies; repeatable
     ///
     /// DIR is relative to DST, and on the same file system. Where hard links are refused, numaio
     /// clones the file if the file system can, and copies it otherwise. A missing DIR is reported.
