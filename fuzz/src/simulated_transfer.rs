@@ -84,6 +84,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         owner: FixedOwner::default(),
         itemize: false,
         confirm_stored: false,
+        snapshots: 0,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(

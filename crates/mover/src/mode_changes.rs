@@ -80,8 +80,9 @@ impl ModeChanges {
         });
         concerned.fold(mode, |mode, change| {
             let leaves_execute = change.conditional && !is_executable && !is_directory;
-            let copied =
-                change.copied_from.map_or(0, |shift| (mode >> shift & 7) * change.copied_to & change.allowed);
+            let copied = change
+                .copied_from
+                .map_or(0, |shift| ((mode >> shift & 7) * change.copied_to) & change.allowed);
             let set = if leaves_execute { change.set & !EXECUTE } else { change.set };
             match change.removes {
                 true => mode & change.keep & !copied,
@@ -135,8 +136,8 @@ impl ModeChange {
                 _ => return Err(InvalidModeChange),
             }
         }
-        let bits = class * what & allowed | special;
-        let cleared = class * 7 | if special == 0 { 0 } else { set_id };
+        let bits = ((class * what) & allowed) | special;
+        let cleared = (class * 7) | if special == 0 { 0 } else { set_id };
         let (keep, set) = match operator {
             b'+' => (MODE_BITS, bits),
             b'-' => (MODE_BITS & !bits, 0),
@@ -150,7 +151,7 @@ impl ModeChange {
         // As for chmod(1), `=` also clears the set-ID bits and the sticky bit of the classes.
         let special = [(0o100, SET_USER_ID), (0o010, SET_GROUP_ID), (0o001, STICKY)];
         let special = special.iter().filter(|(bit, _)| class & bit != 0).fold(0, |all, (_, bit)| all | bit);
-        let keep = if operator == b'=' { MODE_BITS & !(class * 7 | special) } else { MODE_BITS };
+        let keep = if operator == b'=' { MODE_BITS & !((class * 7) | special) } else { MODE_BITS };
         let removes = operator == b'-';
         Self {
             objects,

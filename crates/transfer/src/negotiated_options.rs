@@ -16,6 +16,9 @@ pub struct NegotiatedOptions {
     pub follow_named: bool,
     /// Remove entries, except directories, at the source when the sink has stored them.
     pub remove_source_files: bool,
+    /// Directories of earlier snapshots, relative to the destination: unchanged files become hard
+    /// links to them.
+    pub link_dest: Vec<Vec<u8>>,
     /// Describe which attributes each change concerns.
     pub itemize: bool,
     /// Changes of modes.

@@ -53,6 +53,7 @@ fn options() -> SinkOptions {
         owner: FixedOwner::default(),
         itemize: false,
         confirm_stored: false,
+        snapshots: 0,
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

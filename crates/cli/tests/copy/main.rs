@@ -28,6 +28,7 @@ mod same_directory;
 mod selection;
 mod silent_peer;
 mod slow_copy;
+mod snapshots;
 mod sshd;
 #[path = "../support/mod.rs"]
 mod support;

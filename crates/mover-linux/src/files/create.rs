@@ -18,6 +18,10 @@ impl Roots {
         if let Object::HardLink(to) = &making.object {
             return link(resolver, &making.at, to);
         }
+        if let Object::LinkOrClone(from) = &making.object {
+            let linked = link(resolver, &making.at, from);
+            return linked.or_else(|_| self.clone_file(resolver, making, from));
+        }
         let mode_mask = self.mode_mask(resolver, &making.at, &making.attributes);
         let place = resolver.resolve(&making.at)?;
         reject_short_name(place)?;
@@ -128,7 +132,7 @@ fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
         Object::Fifo => node(FileType::Fifo, 0, 0),
         Object::CharacterDevice(major, minor) => node(FileType::CharacterDevice, *major, *minor),
         Object::BlockDevice(major, minor) => node(FileType::BlockDevice, *major, *minor),
-        Object::Directory | Object::HardLink(_) => Err(Errno::INVAL),
+        Object::Directory | Object::HardLink(_) | Object::LinkOrClone(_) => Err(Errno::INVAL),
     }
 }
 

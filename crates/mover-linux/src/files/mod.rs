@@ -11,6 +11,7 @@
 mod acl;
 mod attributes;
 mod base;
+mod clone;
 mod create;
 mod data;
 mod data_runs;

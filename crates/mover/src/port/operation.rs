@@ -261,6 +261,9 @@ pub enum Object {
     /// A hard link to a file below the same root; [`super::FaultKind::NotKept`] where the file
     /// system has none, or not between these directories, or not as many.
     HardLink(FilePath),
+    /// A hard link to a file below any root or, where that is refused, a clone of it with the
+    /// attributes of the operation.
+    LinkOrClone(FilePath),
     /// A named pipe.
     Fifo,
     /// A character device.

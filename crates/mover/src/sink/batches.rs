@@ -5,6 +5,7 @@ use super::decide::check_name;
 use super::new_directories::NewDirectories;
 use super::options::SinkOptions;
 use super::requested::RequestedEntries;
+use super::snapshots::{snapshot_paths, SnapshotFile};
 use crate::accounts::{Account, Accounts};
 use crate::acl;
 use crate::drive::PeerState;
@@ -31,6 +32,8 @@ pub(super) struct IncomingBatch {
     fresh: Vec<bool>,
     /// The existing objects with these names; `None` until the lookup is complete.
     found: Option<Vec<LookupResult>>,
+    /// The files of earlier snapshots with the names of new regular files.
+    snapshots: VecDeque<Vec<SnapshotFile>>,
     /// The lookup operation. It waits for the journal, whose holder may still be completing files.
     lookup: Option<Ticket>,
 }
@@ -45,6 +48,8 @@ pub(super) struct UndecidedEntry {
     pub is_duplicate: bool,
     /// The existing object with its name; not looked up for hard links.
     pub found: LookupResult,
+    /// The files of earlier snapshots with its name, if it is a regular file.
+    pub snapshots: Vec<SnapshotFile>,
 }
 
 /// A new object of a batch whose lookup is complete.
@@ -139,6 +144,7 @@ impl Batches {
             duplicates,
             fresh,
             found: None,
+            snapshots: VecDeque::new(),
             lookup: None,
         });
         Ok(())
@@ -193,12 +199,25 @@ impl Batches {
     }
 
     /// Handles a completed lookup; returns its batch, or `None` if the ticket is not one of these.
-    pub fn looked_up(&mut self, ticket: Ticket, found: Vec<LookupResult>) -> Option<&mut IncomingBatch> {
+    pub fn looked_up(
+        &mut self,
+        ticket: Ticket,
+        found: Vec<LookupResult>,
+        options: &SinkOptions,
+    ) -> Option<&mut IncomingBatch> {
         let batch = self.waiting.iter_mut().find(|batch| batch.lookup == Some(ticket))?;
         let mut found = found.into_iter();
         let fresh = std::mem::take(&mut batch.fresh).into_iter();
         let all = fresh.map(|fresh| if fresh { Ok(None) } else { found.next().unwrap_or(Ok(None)) });
         batch.found = Some(all.collect());
+        // The lookups in snapshots follow.
+        let files = if options.snapshots > 0 { batch.new_files().count() } else { 0 };
+        batch.snapshots = std::iter::repeat_with(|| {
+            let found = (1..=options.snapshots).zip(found.by_ref());
+            found.filter_map(|(root, found)| Some((root, found.ok()??))).collect()
+        })
+        .take(files)
+        .collect();
         Some(batch)
     }
 
@@ -264,7 +283,15 @@ impl IncomingBatch {
             }
             at.push(FilePath::new(0, name.as_bytes()));
         }
+        if options.snapshots > 0 {
+            at.extend(self.new_files().flat_map(|name| snapshot_paths(name, options.snapshots)));
+        }
         Operation::Stat { at, details, links }
+    }
+
+    /// Iterates over the names of new regular files.
+    fn new_files(&self) -> impl Iterator<Item = &Name> {
+        self.entries.iter().filter(|entry| is_new_file(entry)).map(|entry| &entry.name)
     }
 
     /// Iterates over the new objects, with the existing objects of their names.
@@ -282,11 +309,14 @@ impl IncomingBatch {
     /// Iterates over the entries in order, with the existing objects of their names.
     pub fn into_entries(self) -> impl Iterator<Item = UndecidedEntry> {
         let mut found = self.found.unwrap_or_default().into_iter();
+        let mut snapshots = self.snapshots;
         let entries = self.entries.into_iter().zip(self.duplicates);
         numbers(self.first).zip(entries).map(move |(number, (entry, is_duplicate))| {
             let is_new = matches!(entry.object, Object::New(_));
             let found = if is_new { found.next().unwrap_or(Ok(None)) } else { Ok(None) };
-            UndecidedEntry { number, entry, is_duplicate, found }
+            let in_snapshots = if is_new_file(&entry) { snapshots.pop_front() } else { None };
+            let snapshots = in_snapshots.unwrap_or_default();
+            UndecidedEntry { number, entry, is_duplicate, found, snapshots }
         })
     }
 }
@@ -294,6 +324,11 @@ impl IncomingBatch {
 /// Iterates over the numbers from `first`.
 fn numbers(first: FileNumber) -> impl Iterator<Item = FileNumber> {
     (first.get()..).map_while(|number| FileNumber::new(number).ok())
+}
+
+/// Returns whether an entry is a regular file without an earlier name.
+fn is_new_file(entry: &Entry) -> bool {
+    matches!(&entry.object, Object::New(Inode { kind: Kind::File(_), .. }))
 }
 
 /// Returns whether an entry can be the only one of a source that is not a directory.

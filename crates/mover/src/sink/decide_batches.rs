@@ -6,6 +6,7 @@ use super::incoming_file::{FileTarget, IncomingFile};
 use super::itemize::Update;
 use super::pending_ops::PendingOp;
 use super::plan::{BatchPlan, Prepared};
+use super::snapshots::{SnapshotFile, SnapshotLink};
 use super::Sink;
 use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::Extent;
@@ -40,7 +41,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn decide_batch(&mut self, batch: IncomingBatch) {
         let mut plan = BatchPlan::default();
-        for UndecidedEntry { number, entry, is_duplicate, found } in batch.into_entries() {
+        for UndecidedEntry { number, entry, is_duplicate, found, snapshots } in batch.into_entries() {
             plan.request_nothing(number);
             let Entry { name, object } = entry;
             // Whatever happens to it here, the source has it.
@@ -63,7 +64,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
                 Object::New(inode) => {
                     self.not_kept.count_entry(&name, &inode, &mut self.unpreserved);
-                    self.decide_entry((number, name), inode, found, &mut plan);
+                    self.decide_entry((number, name), inode, (found, snapshots), &mut plan);
                 }
             }
         }
@@ -79,7 +80,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         &mut self,
         (number, name): (FileNumber, Name),
         inode: Inode,
-        found: LookupResult,
+        (found, snapshots): (LookupResult, Vec<SnapshotFile>),
         plan: &mut BatchPlan,
     ) {
         let found = match found {
@@ -118,7 +119,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Decision::Receive(content, attributes) => {
                 let target = self.file_target(name, &inode, content, attributes, found);
-                self.plan_file(number, target, plan);
+                let snapshots = if found.is_none() { &snapshots[..] } else { &[] };
+                match self.options.unchanged_snapshot(&inode, snapshots) {
+                    Some(root) => {
+                        let link = self.options.snapshot_link(number, root, &inode, target);
+                        plan.link_to_snapshot(link);
+                    }
+                    None => self.plan_file(number, target, plan),
+                }
             }
             Decision::Create(object, attributes) => {
                 self.discard_leftover(&name);
@@ -250,6 +258,26 @@ impl<B: AsRef<[u8]>> Sink<B> {
             ..PendingOp::reported(target.name, ChangeKind::Copied)
         };
         plan.write_empty(FileWrite { settle, ..FileWrite::new(target.at, begin) }, op);
+    }
+
+    /// Handles created hard links to snapshots. Files whose links were refused are received.
+    pub(super) fn snapshot_links_created(
+        &mut self,
+        links: Vec<SnapshotLink>,
+        results: Vec<Result<(), Fault>>,
+    ) {
+        let mut plan = BatchPlan::default();
+        for (SnapshotLink { number, target, op, .. }, result) in links.into_iter().zip(results) {
+            plan.request_nothing(number);
+            match result {
+                Ok(()) => {
+                    self.discard_leftover(&target.name);
+                    self.op_done(op, Ok(()));
+                }
+                Err(_) => self.plan_file(number, target, &mut plan),
+            }
+        }
+        self.enqueue_plan(plan);
     }
 
     /// Discards a leftover partial file of a name that is not written.

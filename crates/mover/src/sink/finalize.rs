@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
                         self.link_copies.creating(&name, target);
                     }
                     makings.push(making);
-                    ops.push(op);
+                    ops.push(*op);
                 }
             }
         }

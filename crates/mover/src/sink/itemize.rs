@@ -121,6 +121,18 @@ impl SinkOptions {
         Some(Box::new(item.finish()))
     }
 
+    /// Describes a hard link to an unchanged file of an earlier snapshot.
+    pub(super) fn itemize_snapshot(&self, inode: &Inode) -> Option<Box<Itemized>> {
+        if !self.itemize {
+            return None;
+        }
+        let mut item = Itemized::new(b'h', ItemKind::File);
+        if let Kind::File(content) = &inode.kind {
+            item.size = content.size();
+        }
+        Some(Box::new(item.finish()))
+    }
+
     /// Describes a removal.
     pub(super) fn itemize_removal(&self, is_directory: bool) -> Option<Box<Itemized>> {
         let kind = if is_directory { ItemKind::Directory } else { ItemKind::File };

@@ -23,7 +23,7 @@ pub(super) enum LinkDecision {
     /// A directory has its name, and is not removed.
     Blocked,
     /// Create it with this operation.
-    Create(NewObject, PendingOp),
+    Create(NewObject, Box<PendingOp>),
 }
 
 /// Hard links to create.
@@ -116,7 +116,7 @@ impl HardLinks {
         };
         let op = PendingOp::reported(name.clone(), ChangeKind::Created);
         let itemized = options.itemize_link(to, metadata(at), metadata(first));
-        LinkDecision::Create(making, PendingOp { is_file: is_file(first), itemized, ..op })
+        LinkDecision::Create(making, Box::new(PendingOp { is_file: is_file(first), itemized, ..op }))
     }
 }
 

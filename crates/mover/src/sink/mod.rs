@@ -37,6 +37,7 @@ mod requested;
 mod requests;
 mod resume_checks;
 mod resume_log;
+mod snapshots;
 mod source_names;
 mod stored_entries;
 
@@ -170,7 +171,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Outcome::Stat(found) => {
                 if let Some(links) = self.links.looked_up(ticket) {
                     self.create_links(links, &found);
-                } else if let Some(batch) = self.batches.looked_up(ticket, found) {
+                } else if let Some(batch) = self.batches.looked_up(ticket, found, &self.options) {
                     if self.options.checksum && !self.options.eager {
                         let answers = self.hashes.compare(batch, &self.options);
                         self.send_requests(answers);
@@ -196,6 +197,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     fn results_arrived(&mut self, ticket: Ticket, results: Vec<Result<(), Fault>>) {
         if let Some((ops, plan)) = self.plans.directories_created(ticket) {
             return self.directories_created(ops, results, plan);
+        }
+        if let Some(links) = self.plans.snapshot_links_created(ticket) {
+            return self.snapshot_links_created(links, results);
         }
         if let Some(prepared) = self.plans.files_started(ticket) {
             return self.files_started(prepared, results);

@@ -156,6 +156,9 @@ pub struct SinkOptions {
     pub confirm_stored: bool,
     /// Change nothing, and report what would be changed.
     pub dry_run: bool,
+    /// Number of earlier snapshots, whose roots follow the destination's: unchanged files become
+    /// hard links to them.
+    pub snapshots: u32,
     /// Describe which attributes each change concerns.
     pub itemize: bool,
     /// Send all changes to the source, where the user is.

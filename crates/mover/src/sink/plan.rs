@@ -5,6 +5,7 @@ use super::incoming_file::IncomingFile;
 use super::options::SinkOptions;
 use super::pending_ops::{PendingOp, PendingOps};
 use super::resume_log::ResumeLog;
+use super::snapshots::{SnapshotLink, SnapshotLinks};
 use crate::drive::PeerState;
 use crate::entry::FileNumber;
 use crate::port::{Attributes, FilePath, FileWrite, NewObject, OpenMode, Operation, Ticket};
@@ -36,6 +37,8 @@ pub(super) struct BatchPlan {
     empty: Vec<(FileWrite, PendingOp)>,
     make: Vec<(NewObject, PendingOp)>,
     set_attributes: Vec<((FilePath, Attributes), PendingOp)>,
+    /// Hard links to snapshots. Their entries have no request yet.
+    snapshot_links: Vec<SnapshotLink>,
 }
 
 impl BatchPlan {
@@ -52,6 +55,12 @@ impl BatchPlan {
     /// Creates an object other than a regular file.
     pub fn create(&mut self, making: NewObject, op: PendingOp) {
         self.make.push((making, op));
+    }
+
+    /// Creates a hard link to a snapshot before anything is requested of its entry.
+    pub fn link_to_snapshot(&mut self, link: SnapshotLink) {
+        self.prepared.answers.remove(&link.number);
+        self.snapshot_links.push(link);
     }
 
     /// Sets the attributes of an object.
@@ -111,11 +120,14 @@ impl BatchPlan {
     }
 
     /// Returns the operations to report in a dry run, and the requests.
-    pub fn into_dry_run(self) -> (impl Iterator<Item = PendingOp>, BTreeMap<FileNumber, NeededData>) {
+    pub fn into_dry_run(mut self) -> (impl Iterator<Item = PendingOp>, BTreeMap<FileNumber, NeededData>) {
+        let links = std::mem::take(&mut self.snapshot_links);
+        links.iter().for_each(|link| self.request_nothing(link.number));
+        let links = links.into_iter().map(|link| link.op);
         let empty = self.empty.into_iter().map(|(_, op)| op);
         let make = self.make.into_iter().map(|(_, op)| op);
         let set_attributes = self.set_attributes.into_iter().map(|(_, op)| op);
-        (empty.chain(make).chain(set_attributes), self.prepared.answers)
+        (links.chain(empty).chain(make).chain(set_attributes), self.prepared.answers)
     }
 }
 
@@ -131,6 +143,8 @@ pub(super) struct Plans {
     waiting: Vec<BatchPlan>,
     /// Requests that wait until their files are started.
     preparing: BTreeMap<Ticket, Prepared>,
+    /// Hard links to snapshots.
+    linking: SnapshotLinks,
 }
 
 impl Plans {
@@ -146,7 +160,7 @@ impl Plans {
 
     /// Returns whether no operation of a plan is in flight.
     pub fn is_idle(&self) -> bool {
-        self.preparing.is_empty() && self.creating.is_none()
+        self.preparing.is_empty() && self.linking.is_empty() && self.creating.is_none()
     }
 
     /// Creates the directories of a plan, which continues afterwards.
@@ -184,7 +198,7 @@ impl Plans {
         peer: &mut PeerState<B>,
         pending_ops: &mut PendingOps,
     ) -> BTreeMap<FileNumber, NeededData> {
-        let BatchPlan { prepared, puts, empty, make, set_attributes, .. } = plan;
+        let BatchPlan { prepared, puts, empty, make, set_attributes, snapshot_links, .. } = plan;
         let hash = options.hash.function();
         if !empty.is_empty() {
             let (puts, ops) = empty.into_iter().unzip();
@@ -194,6 +208,10 @@ impl Plans {
         if !make.is_empty() {
             let (makings, ops) = make.into_iter().unzip();
             pending_ops.submitted(peer.submit(Operation::Create(makings)), ops);
+        }
+        if !snapshot_links.is_empty() {
+            let makings = snapshot_links.iter().map(|link| link.making.clone()).collect();
+            self.linking.submitted(peer.submit(Operation::Create(makings)), snapshot_links);
         }
         if !set_attributes.is_empty() {
             let (all, ops) = set_attributes.into_iter().unzip();
@@ -205,6 +223,12 @@ impl Plans {
         let ticket = peer.submit(Operation::Write { puts, data: None, hash, packed: None });
         self.preparing.insert(ticket, prepared);
         BTreeMap::new()
+    }
+
+    /// Takes the hard links to snapshots of a completed operation, or `None` if the ticket is not
+    /// one of these.
+    pub fn snapshot_links_created(&mut self, ticket: Ticket) -> Option<Vec<SnapshotLink>> {
+        self.linking.completed(ticket)
     }
 
     /// Handles started files; returns them with their requests, or `None` if the ticket is not one

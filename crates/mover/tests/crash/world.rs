@@ -187,37 +187,7 @@ impl World {
         self.runs += 1;
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);
-        let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() };
-        let source = SourceOptions {
-            origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
-            recursive: true,
-            listed: false,
-            follow_links: false,
-            mode_changes: ModeChanges::default(),
-            remove_stored: false,
-            local_destination: None,
-            one_file_system: false,
-            announce_mount_points: false,
-            accounts: None,
-            xattrs: true,
-            devices: true,
-            filter: Filter::default(),
-            rejects_empty: false,
-            skip_directory: None,
-            hash: options.hash,
-            policy,
-            active_files: options.active_files,
-            reads: 4,
-            by_address: options.by_address,
-            limit: None,
-            compress: options.compress,
-            eager: options.eager,
-            holes: true,
-            links: true,
-            changed: true,
-            acls: true,
-            transfer: TransferId(transfer),
-        };
+        let source = source_options(options, transfer);
         let sink = SinkOptions {
             preserve: PreserveOptions {
                 modes: true,
@@ -241,6 +211,7 @@ impl World {
             owner: FixedOwner::default(),
             itemize: false,
             confirm_stored: false,
+            snapshots: 0,
             one_file_system: false,
             filter: Filter::default(),
             requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
@@ -500,5 +471,40 @@ fn manifest_entry(report: &Report) -> Option<(Vec<u8>, Digest)> {
     match report {
         Report::ManifestEntry(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
         _ => None,
+    }
+}
+
+/// Returns the options of a source of everything.
+fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
+    let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() };
+    SourceOptions {
+        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
+        recursive: true,
+        listed: false,
+        follow_links: false,
+        mode_changes: ModeChanges::default(),
+        remove_stored: false,
+        local_destination: None,
+        one_file_system: false,
+        announce_mount_points: false,
+        accounts: None,
+        xattrs: true,
+        devices: true,
+        filter: Filter::default(),
+        rejects_empty: false,
+        skip_directory: None,
+        hash: options.hash,
+        policy,
+        active_files: options.active_files,
+        reads: 4,
+        by_address: options.by_address,
+        limit: None,
+        compress: options.compress,
+        eager: options.eager,
+        holes: true,
+        links: true,
+        changed: true,
+        acls: true,
+        transfer: TransferId(transfer),
     }
 }

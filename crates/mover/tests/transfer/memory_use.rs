@@ -216,6 +216,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         owner: FixedOwner::default(),
         itemize: false,
         confirm_stored: false,
+        snapshots: 0,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

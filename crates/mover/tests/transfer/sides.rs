@@ -87,6 +87,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         owner: FixedOwner::default(),
         itemize: false,
         confirm_stored: false,
+        snapshots: 0,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),

@@ -51,6 +51,11 @@ impl<'a> SideSetup<'a> {
         Ok(Self { roots, threads, worker_groups, by, notes, options, machine })
     }
 
+    /// Adds a remark for the user, if this is a local side.
+    pub fn add_note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     /// Returns the settings of a port with data connections, if there are any, and reports the
     /// placement.
     pub fn setting(self, connections: Option<&StreamSet>, reporter: Option<&mut Reporter<'_>>) -> Setting {

@@ -160,8 +160,12 @@ impl TransferRequest {
     /// eagerly, and hard links.
     pub fn inspect_destination(&mut self) {
         let CopyOptions { checksum, dry_run, deletion, negotiated, size_range, .. } = &self.options;
-        let needs_all =
-            !checksum && !dry_run && !deletion.only && !negotiated.existing && *size_range == (0, u64::MAX);
+        let needs_all = !checksum
+            && !dry_run
+            && !deletion.only
+            && !negotiated.existing
+            && negotiated.link_dest.is_empty()
+            && *size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();
         self.capabilities.eager_data = needs_all

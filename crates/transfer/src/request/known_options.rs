@@ -29,6 +29,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
         omitted != OmittedAttributes::default() && side == Side::Sink
     }),
     ("--active-files", |options, side| options.active_files == ActiveFiles::Copy && side == Side::Source),
+    ("--link-dest", |options, side| !options.negotiated.link_dest.is_empty() && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

@@ -20,7 +20,7 @@ use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
 use numaio_mover_linux::files::Roots;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Minimum age of partial files that `--delete` removes: younger ones may belong to another
@@ -119,6 +119,14 @@ impl TransferRequest {
         Ok((site, options))
     }
 
+    /// Returns the directories of earlier snapshots that exist, and the others.
+    fn snapshots(&self, root: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        // Without a destination, in a dry run, nothing is linked.
+        let Some(root) = root else { return Default::default() };
+        let paths = self.options.negotiated.link_dest.iter().map(|path| root.join(path_of(path)));
+        paths.partition(|path| self.base.is_directory(path))
+    }
+
     /// Returns which entries a source may send, if this process has the command line: a remote
     /// source is not trusted.
     fn expected_entries(&self, one_file: bool) -> Result<Option<RequestedEntries>, TransferError> {
@@ -147,7 +155,12 @@ impl TransferRequest {
         let Destination { root, alias, made } = self.destination(one_file)?;
         // Without a destination, nothing exists that could be changed.
         let dry_run = self.options.dry_run || root.is_none();
-        let site = SideSetup::new(root.as_slice(), &self.base, self.side_options(Side::Sink, placer))?;
+        let (snapshots, missing) = self.snapshots(root.as_deref());
+        let roots: Vec<PathBuf> = root.iter().chain(&snapshots).cloned().collect();
+        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Sink, placer))?;
+        missing.iter().for_each(|path| {
+            site.add_note(format!("--link-dest: directory '{}' does not exist", path.display()));
+        });
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
@@ -190,6 +203,7 @@ impl TransferRequest {
             requested: self.expected_entries(one_file)?,
             confirm_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
             dry_run,
+            snapshots: snapshots.len() as u32,
             itemize: self.options.negotiated.itemize,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),

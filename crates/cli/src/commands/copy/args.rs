@@ -11,6 +11,7 @@ use super::report_args::ReportArgs;
 use super::restrict_args::RestrictArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
+use super::snapshot_args::SnapshotArgs;
 use super::transfer_options::TransferArgs;
 use crate::options::choice;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -59,6 +60,8 @@ pub struct CopyArgs {
     pub selection: SelectionArgs,
     #[command(flatten)]
     pub attributes: AttributeArgs,
+    #[command(flatten)]
+    pub snapshots: SnapshotArgs,
     /// Transfer only the names in a file, one per line, relative to the directory SRC; - for
     /// standard input
     ///

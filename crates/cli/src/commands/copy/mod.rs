@@ -21,6 +21,7 @@ mod rsync_noop;
 mod rsync_unsupported;
 mod scp_options;
 mod selection_args;
+mod snapshot_args;
 mod transfer_options;
 mod work_sharing;
 
@@ -159,6 +160,7 @@ impl CopyArgs {
             chown: self.attributes.chown.clone(),
             itemize: self.report.itemizes(),
             remove_source_files: self.selection.remove_source_files,
+            link_dest: self.snapshots.link_dest(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

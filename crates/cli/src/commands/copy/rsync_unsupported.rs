@@ -43,7 +43,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
         &[
-            "--link-dest=",
             "--compare-dest=",
             "--copy-dest=",
             "--copy-devices",
