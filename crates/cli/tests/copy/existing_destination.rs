@@ -176,8 +176,9 @@ fn link_does_not_replace_its_own_target() {
         assert_eq!(fs::read_to_string(home.0.join(name)).expect("a file"), name);
     }
     // Into its own directory, and into another one.
-    copy(&home, &[".rc", "."]).ok();
-    copy(&home, &["to-plain", "dot"]).ok();
+    copy(&home, &["-l", ".rc", "."]).ok();
+    copy(&home, &[".rc", "."]).failed(2, &["is source and destination"]);
+    copy(&home, &["-l", "to-plain", "dot"]).ok();
     assert!(home.0.join("dot/to-plain").is_symlink() && home.0.join(".rc").is_symlink());
 }
 

@@ -136,20 +136,17 @@ impl RemoteTransfer<'_> {
             reporter.begin(earlier);
             return self.run_transfer(reporter, Sink::new(options), site, peer);
         }
-        let (site, mut options) = request.source(self.placer)?;
+        let (site, origins) = request.source_site(self.placer)?;
         let peer =
             match self.start(reporter, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
         request.check_not_marked()?;
+        let mut options = request.source_options(&site, origins, peer.capabilities)?;
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }
-        let Capabilities { eager_data, holes, hard_links, named_acls, change_times, .. } = peer.capabilities;
-        (options.eager, options.holes, options.links) =
-            (eager_data, holes, hard_links && !request.options.omitted.hard_links);
-        (options.acls, options.changed) = (named_acls, change_times);
         reporter.begin(earlier);
         self.run_transfer(reporter, Source::new(options)?, site, peer)
     }

@@ -142,6 +142,12 @@ impl TransferRequest {
             let there = identity(&at, only.is_none())?;
             let is_it = |follow| identity(from, follow) == Some(there);
             if is_it(only.is_none()) {
+                let is_link = identity(from, true) != Some(there);
+                if is_link && self.options.negotiated.follow_named {
+                    return Some(
+                        "the file that it points to would replace it; copy that file by its own name",
+                    );
+                }
                 return self.options.in_place.then_some("--inplace would empty it before it is read");
             }
             is_it(true)

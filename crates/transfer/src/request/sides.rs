@@ -1,5 +1,6 @@
 //! The sides of a requested transfer: their directories, options and threads.
 
+use super::capabilities::Capabilities;
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
@@ -75,18 +76,38 @@ impl TransferRequest {
         Ok((roots, origins))
     }
 
-    /// Sets up the source.
+    /// Sets up the source, for a sink with the capabilities of the request.
     pub fn source<'a>(
         &'a self,
         placer: &'a dyn Placer,
     ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
+        let (site, origins) = self.source_site(placer)?;
+        let options = self.source_options(&site, origins, self.capabilities)?;
+        Ok((site, options))
+    }
+
+    /// Opens the directories of the source; returns where reading begins in them.
+    pub fn source_site<'a>(
+        &'a self,
+        placer: &'a dyn Placer,
+    ) -> Result<(SideSetup<'a>, Vec<source::Origin>), TransferError> {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
         if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
-        let options = SourceOptions {
+        Ok((site, origins))
+    }
+
+    /// Returns the options of the source for a sink with these capabilities.
+    pub fn source_options(
+        &self,
+        site: &SideSetup<'_>,
+        origins: Vec<source::Origin>,
+        sink: Capabilities,
+    ) -> Result<SourceOptions, TransferError> {
+        Ok(SourceOptions {
             origins,
             recursive: self.options.recursive,
             listed: self.options.file_list.is_some(),
@@ -108,15 +129,14 @@ impl TransferRequest {
             by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),
-            eager: self.capabilities.eager_data,
-            holes: self.capabilities.holes,
-            links: self.capabilities.hard_links,
-            acls: self.capabilities.named_acls,
-            changed: self.capabilities.change_times,
+            eager: sink.eager_data,
+            holes: sink.holes,
+            links: sink.hard_links && !self.options.omitted.hard_links,
+            acls: sink.named_acls,
+            changed: sink.change_times,
             accounts: self.accounts(),
             transfer: TransferId(self.transfer),
-        };
-        Ok((site, options))
+        })
     }
 
     /// Returns the directories of earlier snapshots that exist, and the others.
