@@ -96,6 +96,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     self.peer.report_problem(ProblemSubject::Name(name), reason(why), &text);
                 }
                 LinkDecision::Create(making, op) => {
+                    let replaced = at.as_ref().ok().and_then(Option::as_ref);
+                    if let Some((backup, op)) = self.options.backup(&name, replaced) {
+                        makings.push(backup);
+                        ops.push(op);
+                    }
                     makings.push(making);
                     ops.push(*op);
                 }

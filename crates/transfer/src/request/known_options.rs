@@ -23,6 +23,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--itemize-changes", |options, _| options.negotiated.itemize),
     ("--remove-source-files", |options, _| options.negotiated.remove_source_files),
     ("--link-dest", |options, side| !options.negotiated.link_dest.is_empty() && side == Side::Sink),
+    ("--backup", |options, side| options.negotiated.backup.is_some() && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

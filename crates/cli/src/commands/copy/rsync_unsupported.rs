@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Error};
 
 /// Option spellings with their tip; a trailing `=` means that the option has a value.
-const UNSUPPORTED: [(&[&str], &str); 21] = [
+const UNSUPPORTED: [(&[&str], &str); 20] = [
     (&["-e", "--rsh="], "set ssh options in ~/.ssh/config, or by NUMAIO_SSH='ssh -p 2222'"),
     (&["--port="], "Port in ~/.ssh/config, NUMAIO_SSH='ssh -p 2222', or numaio://HOST:PORT/ for a daemon"),
     (&["--rsync-path="], "use --remote-numaio for the path of numaio on the other host"),
@@ -18,7 +18,6 @@ const UNSUPPORTED: [(&[&str], &str); 21] = [
         "links are copied as links; --copy-links (-L) copies what they lead to",
     ),
     (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
-    (&["-b", "--backup", "--backup-dir=", "--suffix="], "replaced files are lost; copy them elsewhere first"),
     (
         &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
         "--archive (-a) keeps modes, groups and, as root, users and devices",
