@@ -8,11 +8,11 @@ use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::mode_changes::ModeChanges;
-use numaio_mover::port::{Event, NameMatching, Packet, Stamp};
+use numaio_mover::port::{Event, KeptAttributes, NameMatching, Packet, Stamp};
 use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
-    SyncMode, WriterIdentity,
+    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
+    SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::TransferId;
@@ -50,9 +50,11 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         xattrs: true,
         devices: true,
         filter: Filter::default(),
+        rejects_empty: false,
         skip_directory: None,
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(),
+        active_files: false,
         reads: 4,
         by_address: true,
         limit: None,
@@ -70,7 +72,14 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
 /// Creates the sink; an eager one accepts unrequested data, any other compares hashes.
 pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
-        preserve: PreserveOptions { modes: true, users: true, groups: true, xattrs: true },
+        preserve: PreserveOptions {
+            modes: true,
+            users: true,
+            groups: true,
+            xattrs: true,
+            ..PreserveOptions::default()
+        },
+        kept: KeptAttributes::default(),
         writer: WriterIdentity::default(),
         devices: true,
         update: false,
@@ -80,11 +89,13 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         accounts: Some(LOOKUP),
         sizes: 0..=u64::MAX,
         delete: true,
+        removal_limits: RemovalLimits::default(),
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        backup: None,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(
@@ -105,6 +116,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         accept_compressed: true,
         acls: true,
         eager,
+        journal: (*b".numaio-journal").into(),
         is_retry: false,
         transfer: TRANSFER,
     })

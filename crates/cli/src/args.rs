@@ -166,7 +166,7 @@ pub enum Command {
     Latency(commands::latency::LatencyArgs),
     /// Measure I/O of a device from every node
     Bench(commands::bench::BenchArgs),
-    Copy(commands::copy::CopyArgs),
+    Copy(Box<commands::copy::CopyArgs>),
     Jobs(commands::jobs::JobsArgs),
     Serve(commands::serve::ServeArgs),
     Keygen(commands::keygen::KeygenArgs),

@@ -19,6 +19,8 @@ pub struct NegotiatedOptions {
     /// Directories of earlier snapshots, relative to the destination: unchanged files become hard
     /// links to them.
     pub link_dest: Vec<Vec<u8>>,
+    /// Where replaced objects are kept.
+    pub backup: Option<Backup>,
     /// Describe which attributes each change concerns.
     pub itemize: bool,
     /// Changes of modes.
@@ -54,4 +56,13 @@ pub struct Chown {
     pub user: Option<String>,
     /// The owning group; `None` for that of the source.
     pub group: Option<String>,
+}
+
+/// Where replaced objects are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// A directory, relative to the destination; `None` for the directory of the object.
+    pub directory: Option<Vec<u8>>,
+    /// Added to each name.
+    pub suffix: Vec<u8>,
 }

@@ -54,6 +54,7 @@ fn options() -> SinkOptions {
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        backup: None,
         one_file_system: false,
         filter: Filter::default(),
         requested: None,

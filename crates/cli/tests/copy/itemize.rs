@@ -50,6 +50,8 @@ fn trees(home: &Home) {
     symlink("larger", home.0.join("src/was-file")).expect("a link");
     fs::hard_link(home.0.join("src/linked"), home.0.join("src/linked-too")).expect("a link");
     home.command("mkfifo", &["src/pipe"]).limited_status().expect("mkfifo");
+    let links = ["-h", "-d", "@1600000000", "src/link", "dst/link"];
+    home.command("touch", &links).limited_status().expect("touch");
     let mode = |name: &str, mode| {
         fs::set_permissions(home.0.join(name), PermissionsExt::from_mode(mode)).expect("a mode");
     };

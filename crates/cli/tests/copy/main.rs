@@ -1,6 +1,7 @@
 //! `numaio copy` and `numaio jobs`, run as a user runs them.
 
 mod attributes;
+mod backups;
 mod coarse_times;
 mod compression;
 mod concurrent;

@@ -1,14 +1,15 @@
 //! Creation of directories, links, pipes and devices.
 
 use super::attributes::{set_mode, Target};
+use super::backup::back_up;
 use super::fault::fault;
 use super::file_stat::file_stat;
+use super::hard_link::{create_or_replace, link};
 use super::path::reject_short_name;
 use super::path::{ResolvedName, Resolver};
 use super::permissions::{grant_owner_access, SET_GROUP_ID};
 use super::roots::Roots;
-use super::temporary_file;
-use numaio_mover::port::{Attributes, Fault, FaultKind, FileKind, FilePath, NewObject, Object};
+use numaio_mover::port::{Attributes, Fault, FileKind, NewObject, Object};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -17,6 +18,9 @@ impl Roots {
     pub(super) fn make(&self, resolver: &mut Resolver<'_>, making: &NewObject) -> Result<(), Fault> {
         if let Object::HardLink(to) = &making.object {
             return link(resolver, &making.at, to);
+        }
+        if let Object::Backup(of) = &making.object {
+            return back_up(resolver, &making.at, of);
         }
         if let Object::LinkOrClone(from) = &making.object {
             let linked = link(resolver, &making.at, from);
@@ -108,19 +112,6 @@ fn grant_named_access(place: ResolvedName<'_>) -> Result<(), Errno> {
     grant_owner_access(directory.as_fd()).map(drop)
 }
 
-/// Creates an object, and replaces an existing one unless it is a directory.
-fn create_or_replace(
-    place: ResolvedName<'_>,
-    action: &str,
-    make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
-) -> Result<(), Fault> {
-    let made = match make(place) {
-        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, &make),
-        result => result,
-    };
-    made.map_err(fault(action))
-}
-
 fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
     let ResolvedName { directory, name } = place;
     let owner = Mode::RUSR | Mode::WUSR;
@@ -132,52 +123,16 @@ fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
         Object::Fifo => node(FileType::Fifo, 0, 0),
         Object::CharacterDevice(major, minor) => node(FileType::CharacterDevice, *major, *minor),
         Object::BlockDevice(major, minor) => node(FileType::BlockDevice, *major, *minor),
-        Object::Directory | Object::HardLink(_) | Object::LinkOrClone(_) => Err(Errno::INVAL),
-    }
-}
-
-/// Errors of link(2) where the file system has no hard links (FUSE, BeeGFS, exFAT), not between two
-/// mounts or directories (BeeGFS, AFS), not as many (`EMLINK`), or not to files of other users
-/// (`fs.protected_hardlinks`, proc_sys_fs(5)).
-const LINK_REFUSED: [Errno; 6] =
-    [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV, Errno::INVAL];
-
-fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
-    let target = resolver.resolve(to)?;
-    target.not_the_root()?;
-    let stat = |place: ResolvedName<'_>| {
-        rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)
-            .map(|stat| file_stat(&stat))
-    };
-    let wanted = stat(target).map_err(fault("link to existing file"))?;
-    let directory =
-        target.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
-    let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let place = resolver.resolve(at)?;
-    place.not_the_root()?;
-    if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
-        return Ok(());
-    }
-    let create = |place: ResolvedName<'_>| {
-        rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
-    };
-    let made = match create(place) {
-        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, create),
-        made => made,
-    };
-    made.map_err(|errno| {
-        let refused = fault("create hard link")(errno);
-        match LINK_REFUSED.contains(&errno) {
-            true => Fault { why: FaultKind::NotKept, ..refused },
-            false => refused,
+        Object::Directory | Object::HardLink(_) | Object::LinkOrClone(_) | Object::Backup(_) => {
+            Err(Errno::INVAL)
         }
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_mover::port::{Operation, Outcome, BLOCK};
+    use numaio_mover::port::{FilePath, Operation, Outcome, BLOCK};
     use rustix::fs::XattrFlags;
     use std::fs;
     use std::os::unix::fs::MetadataExt;

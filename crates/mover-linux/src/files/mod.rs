@@ -10,6 +10,7 @@
 
 mod acl;
 mod attributes;
+mod backup;
 mod base;
 mod clone;
 mod create;
@@ -23,6 +24,7 @@ mod flush;
 mod followed_links;
 #[cfg(test)]
 mod fuse;
+mod hard_link;
 mod identity;
 mod journal;
 mod kept_attributes;

@@ -6,7 +6,7 @@ use super::fault::no_buffer;
 use super::path::Resolver;
 use super::remove::remove;
 use super::roots::Roots;
-use numaio_mover::port::{FilePath, Operation, Outcome};
+use numaio_mover::port::{Fault, FaultKind, FilePath, NewObject, Object, Operation, Outcome};
 use rustix::io::Errno;
 
 impl Roots {
@@ -53,7 +53,18 @@ impl Roots {
             }
             Operation::HashFile(summing) => Outcome::HashedFile(checksum(&mut resolver, summing)),
             Operation::Create(makings) => {
-                Outcome::Results(makings.iter().map(|making| self.make(&mut resolver, making)).collect())
+                let mut unsaved: Option<&FilePath> = None;
+                let make = |making: &NewObject| {
+                    if unsaved.take() == Some(&making.at) {
+                        return Err(Fault::new(FaultKind::Exists, "not replaced: its backup failed"));
+                    }
+                    let made = self.make(&mut resolver, making);
+                    if let (Object::Backup(of), Err(_)) = (&making.object, &made) {
+                        unsaved = makings.iter().map(|making| &making.at).find(|at| *at == of);
+                    }
+                    made
+                };
+                Outcome::Results(makings.iter().map(make).collect())
             }
             Operation::SetAttributes(all) => {
                 let set_attributes = |(at, attributes)| self.set_attributes(&mut resolver, at, attributes);

@@ -264,6 +264,10 @@ pub enum Object {
     /// A hard link to a file below any root or, where that is refused, a clone of it with the
     /// attributes of the operation.
     LinkOrClone(FilePath),
+    /// Another name of an object that is about to be replaced: a hard link, or where that is
+    /// refused the object itself. It replaces an older backup, and missing directories are
+    /// created. If it fails, the next object is not created if it has the name of the old one.
+    Backup(FilePath),
     /// A named pipe.
     Fifo,
     /// A character device.

@@ -408,7 +408,7 @@ impl Disk {
 
     fn make(&mut self, making: &NewObject) -> Result<(), Fault> {
         let (directory, name) = self.parent_and_name(&making.at)?;
-        if let Wanted::HardLink(to) | Wanted::LinkOrClone(to) = &making.object {
+        if let Wanted::HardLink(to) | Wanted::LinkOrClone(to) | Wanted::Backup(to) = &making.object {
             let number = self.find(&to.name)?;
             self.not_a_directory(&making.at)?;
             if self.refuses.links && self.find(&making.at.name) != Ok(number) {
@@ -432,7 +432,9 @@ impl Disk {
             Wanted::Fifo => Kind::Fifo,
             Wanted::CharacterDevice(a, b) => Kind::CharacterDevice(*a, *b),
             Wanted::BlockDevice(a, b) => Kind::BlockDevice(*a, *b),
-            Wanted::HardLink(_) | Wanted::LinkOrClone(_) => return Err(fault(FaultKind::Other)),
+            Wanted::HardLink(_) | Wanted::LinkOrClone(_) | Wanted::Backup(_) => {
+                return Err(fault(FaultKind::Other));
+            }
         };
         self.not_a_directory(&making.at)?;
         let is_link = matches!(object, Kind::Symlink(_));

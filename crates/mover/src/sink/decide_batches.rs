@@ -102,7 +102,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let Some(equal) = self.hashes.take_result(number) else {
             return self.results.add_failure(&name, None);
         };
-        match self.options.decide(&inode, found, equal) {
+        let decision = self.options.decide(&inode, found, equal);
+        if matches!(decision, Decision::Receive(..) | Decision::Create(..)) {
+            self.plan_backup((number, &name), found, plan);
+        }
+        match decision {
             Decision::Keep { is_newer } => {
                 if !is_newer && !self.options.is_size_excluded(&inode.kind) {
                     self.stored.add(number);
@@ -154,6 +158,18 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let size = if let Kind::File(content) = kind { content.size() } else { 0 };
         self.changes.record_unchanged(size, &mut self.peer);
         self.hashes.add_found_to_manifest(name, found, &self.options);
+    }
+
+    /// Keeps the object that an entry replaces, if backups are requested.
+    fn plan_backup(
+        &self,
+        (number, name): (FileNumber, &Name),
+        found: Option<&FileInfo>,
+        plan: &mut BatchPlan,
+    ) {
+        if let Some((making, op)) = self.options.backup(name, found) {
+            plan.back_up((making, PendingOp { number: Some(number), ..op }));
+        }
     }
 
     /// Skips an entry because of [`ExistingPolicy`](super::ExistingPolicy).
@@ -300,10 +316,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         &mut self,
         ops: Vec<PendingOp>,
         results: Vec<Result<(), Fault>>,
-        plan: BatchPlan,
+        mut plan: BatchPlan,
     ) {
         for (op, result) in ops.into_iter().zip(results) {
+            let failed = op.number.filter(|_| result.is_err());
             self.op_done(op, result);
+            failed.into_iter().for_each(|number| plan.cancel(number));
         }
         self.enqueue_plan(plan);
     }

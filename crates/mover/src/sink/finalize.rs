@@ -106,6 +106,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
                         let target = LinkTarget { to: to.clone(), file: file.clone(), is_equal };
                         self.link_copies.creating(&name, target);
                     }
+                    let replaced = at.as_ref().ok().and_then(Option::as_ref);
+                    if let Some((backup, op)) = self.options.backup(&name, replaced) {
+                        makings.push(backup);
+                        ops.push(op);
+                    }
                     makings.push(making);
                     ops.push(*op);
                 }

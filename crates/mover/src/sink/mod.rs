@@ -4,6 +4,7 @@
 //! Each part of its state is a type in a file of its own, with private fields and a stated
 //! invariant. The parts do not see [`Sink`], which passes to each what it needs.
 
+mod backup;
 mod batches;
 mod case_folding;
 mod changes;
@@ -44,7 +45,9 @@ mod stored_entries;
 pub use crate::own_files::{is_journal, journal_name};
 pub use existing_policy::ExistingPolicy;
 pub use fixed_owner::FixedOwner;
-pub use options::{PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity};
+pub use options::{
+    BackupNames, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity,
+};
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
 

@@ -113,6 +113,15 @@ impl ProtectedPaths {
     }
 }
 
+/// Where replaced objects are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupNames {
+    /// The root of the port: that of the destination, or of a directory for backups.
+    pub root: u32,
+    /// Added to each name; not empty for the root of the destination.
+    pub suffix: Vec<u8>,
+}
+
 /// The options of a sink.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
@@ -156,6 +165,8 @@ pub struct SinkOptions {
     pub confirm_stored: bool,
     /// Change nothing, and report what would be changed.
     pub dry_run: bool,
+    /// Where replaced objects are kept; not with `in_place` or `delete`.
+    pub backup: Option<BackupNames>,
     /// Number of earlier snapshots, whose roots follow the destination's: unchanged files become
     /// hard links to them.
     pub snapshots: u32,

@@ -52,6 +52,23 @@ impl BatchPlan {
         self.directories.push((directory.making, directory.op));
     }
 
+    /// Keeps an object before it is replaced.
+    pub fn back_up(&mut self, (making, op): (NewObject, PendingOp)) {
+        self.directories.push((making, op));
+    }
+
+    /// Removes the operations and the request of an entry that failed.
+    pub fn cancel(&mut self, number: FileNumber) {
+        self.request_nothing(number);
+        if let Some(index) = self.prepared.files.iter().position(|(file, _)| *file == number) {
+            self.prepared.files.remove(index);
+            self.puts.remove(index);
+        }
+        let is_other = |op: &PendingOp| op.number != Some(number);
+        self.empty.retain(|(_, op)| is_other(op));
+        self.make.retain(|(_, op)| is_other(op));
+    }
+
     /// Creates an object other than a regular file.
     pub fn create(&mut self, making: NewObject, op: PendingOp) {
         self.make.push((making, op));

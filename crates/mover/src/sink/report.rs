@@ -97,7 +97,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     /// Reports the result of an operation.
     pub(super) fn op_done(&mut self, op: PendingOp, result: Result<(), Fault>) {
-        let target = self.link_copies.created(&op.name);
+        // The backup of what the link replaces has the same name, and reports nothing.
+        let target = op.action.and_then(|_| self.link_copies.created(&op.name));
         match (&result, target) {
             (Err(fault), Some(target)) if fault.why == FaultKind::NotKept => {
                 return self.copy_instead_of_link(op, target, fault);

@@ -217,6 +217,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        backup: None,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),

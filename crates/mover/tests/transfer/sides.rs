@@ -88,6 +88,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        backup: None,
         one_file_system: false,
         filter: Filter::default(),
         requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),

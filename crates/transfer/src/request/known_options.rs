@@ -30,6 +30,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     }),
     ("--active-files", |options, side| options.active_files == ActiveFiles::Copy && side == Side::Source),
     ("--link-dest", |options, side| !options.negotiated.link_dest.is_empty() && side == Side::Sink),
+    ("--backup", |options, side| options.negotiated.backup.is_some() && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

@@ -14,8 +14,8 @@ use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::port::KeptAttributes;
 use numaio_mover::sink::{
-    ExistingPolicy, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, SinkOptions, SyncMode,
-    WriterIdentity,
+    BackupNames, ExistingPolicy, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries,
+    SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
@@ -139,12 +139,35 @@ impl TransferRequest {
         })
     }
 
-    /// Returns the directories of earlier snapshots that exist, and the others.
-    fn snapshots(&self, root: Option<&Path>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    /// Returns the directories of earlier snapshots that exist, and remarks about the others.
+    fn snapshots(&self, root: Option<&Path>) -> (Vec<PathBuf>, Vec<String>) {
         // Without a destination, in a dry run, nothing is linked.
         let Some(root) = root else { return Default::default() };
         let paths = self.options.negotiated.link_dest.iter().map(|path| root.join(path_of(path)));
-        paths.partition(|path| self.base.is_directory(path))
+        let (found, missing): (Vec<_>, Vec<_>) = paths.partition(|path| self.base.is_directory(path));
+        let note = |path: PathBuf| format!("--link-dest: directory '{}' does not exist", path.display());
+        (found, missing.into_iter().map(note).collect())
+    }
+
+    /// Returns where replaced objects are kept: with a directory, the root after the snapshots.
+    fn backup_names(&self, has_directory: bool, snapshots: u32) -> Option<BackupNames> {
+        let backup = self.options.negotiated.backup.as_ref()?;
+        let root = if has_directory { 1 + snapshots } else { 0 };
+        Some(BackupNames { root, suffix: backup.suffix.clone() })
+    }
+
+    /// Returns the directory of backups, which is created if necessary, unless they are beside the
+    /// replaced objects.
+    fn backup_directory(&self, root: Option<&Path>) -> Result<Option<PathBuf>, TransferError> {
+        let backup = self.options.negotiated.backup.as_ref().filter(|_| !self.options.dry_run);
+        let directory = backup.and_then(|backup| backup.directory.as_ref());
+        let (Some(root), Some(directory)) = (root, directory) else { return Ok(None) };
+        let path = root.join(path_of(directory));
+        if !self.base.is_directory(&path) {
+            let made = self.base.make_directory(&path);
+            made.map_err(|error| TransferError::File { path: path.clone(), error })?;
+        }
+        Ok(Some(path))
     }
 
     /// Returns which entries a source may send, if this process has the command line: a remote
@@ -176,11 +199,10 @@ impl TransferRequest {
         // Without a destination, nothing exists that could be changed.
         let dry_run = self.options.dry_run || root.is_none();
         let (snapshots, missing) = self.snapshots(root.as_deref());
-        let roots: Vec<PathBuf> = root.iter().chain(&snapshots).cloned().collect();
+        let backups = self.backup_directory(root.as_deref())?;
+        let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Sink, placer))?;
-        missing.iter().for_each(|path| {
-            site.add_note(format!("--link-dest: directory '{}' does not exist", path.display()));
-        });
+        missing.into_iter().for_each(|note| site.add_note(note));
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
@@ -223,6 +245,7 @@ impl TransferRequest {
             requested: self.expected_entries(one_file)?,
             confirm_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
             dry_run,
+            backup: self.backup_names(backups.is_some(), snapshots.len() as u32),
             snapshots: snapshots.len() as u32,
             itemize: self.options.negotiated.itemize,
             // The local side has its own reports.

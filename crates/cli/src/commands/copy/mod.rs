@@ -161,6 +161,7 @@ impl CopyArgs {
             itemize: self.report.itemizes(),
             remove_source_files: self.selection.remove_source_files,
             link_dest: self.snapshots.link_dest(),
+            backup: self.snapshots.backup(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
         }

@@ -18,7 +18,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         "links are copied as links; --copy-links (-L) copies what they lead to",
     ),
     (&["-R", "--relative"], "use --files-from to keep the directories of names below SRC"),
-    (&["-b", "--backup", "--backup-dir=", "--suffix="], "replaced files are lost; copy them elsewhere first"),
     (
         &["-p", "--perms", "-g", "--group", "-o", "--owner", "-D", "--devices", "--specials"],
         "--archive (-a) keeps modes, groups and, as root, users and devices",

@@ -12,3 +12,4 @@ pub use block::{Block, BlockOperation, Request, Started};
 pub use cached_io::write_all;
 pub use checksum::checksum;
 pub use read::finish_read;
+pub use write::rename;

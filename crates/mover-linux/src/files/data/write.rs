@@ -309,7 +309,7 @@ fn has_data(file: &OwnedFd, held: &[Range<u64>]) -> Result<bool, Errno> {
 }
 
 /// Renames within a directory, or between two that are resolved one after the other.
-fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
+pub fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let source = resolver.resolve(from)?;
     if let Some(last) = in_same_directory(from, to) {
         source.not_the_root()?;

@@ -1,0 +1,61 @@
+//! Hard links.
+
+use super::fault::fault;
+use super::file_stat::file_stat;
+use super::path::{ResolvedName, Resolver};
+use super::temporary_file;
+use numaio_mover::port::{Fault, FaultKind, FilePath};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+/// Errors of link(2) where the file system has no hard links (FUSE, BeeGFS, exFAT), not between two
+/// mounts or directories (BeeGFS, AFS), not as many (`EMLINK`), or not to files of other users
+/// (`fs.protected_hardlinks`, proc_sys_fs(5)).
+const LINK_REFUSED: [Errno; 6] =
+    [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV, Errno::INVAL];
+
+/// Creates an object, and replaces an existing one unless it is a directory.
+pub fn create_or_replace(
+    place: ResolvedName<'_>,
+    action: &str,
+    make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
+) -> Result<(), Fault> {
+    let made = match make(place) {
+        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, &make),
+        result => result,
+    };
+    made.map_err(fault(action))
+}
+
+/// Creates a hard link, which replaces anything but a directory.
+pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
+    let target = resolver.resolve(to)?;
+    target.not_the_root()?;
+    let stat = |place: ResolvedName<'_>| {
+        rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat| file_stat(&stat))
+    };
+    let wanted = stat(target).map_err(fault("link to existing file"))?;
+    let directory =
+        target.directory.try_clone_to_owned().map_err(|error| Fault::new(FaultKind::Other, error))?;
+    let last = to.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let place = resolver.resolve(at)?;
+    place.not_the_root()?;
+    if stat(place).is_ok_and(|there| (there.volume, there.inode) == (wanted.volume, wanted.inode)) {
+        return Ok(());
+    }
+    let create = |place: ResolvedName<'_>| {
+        rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
+    };
+    let made = match create(place) {
+        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, create),
+        made => made,
+    };
+    made.map_err(|errno| {
+        let refused = fault("create hard link")(errno);
+        match LINK_REFUSED.contains(&errno) {
+            true => Fault { why: FaultKind::NotKept, ..refused },
+            false => refused,
+        }
+    })
+}
