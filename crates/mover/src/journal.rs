@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | 1 | file, offset, length | these bytes of the file are durable |
 //! | 3 | file | all earlier records of the file are invalid |
-//! | 4 | file, offset, hash function, hash | the block at this offset has this hash, of which the first 8 bytes are kept |
+//! | 4 | file, offset, hash function, hash | start of the hash of the block at this offset |
 //!
 //! The CRC (ISO 3309, as in zlib) of a record continues that of the previous record, so it covers
 //! the complete file up to that point. Reading stops at the first invalid record: blocks that

@@ -12,7 +12,7 @@ pub(crate) struct DeletionPass<'a> {
     deleted: EndEvent,
     /// Whether that pass has not ended.
     is_deleting: bool,
-    /// Whether the pass that copies has not begun its first attempt.
+    /// Whether the pass that copies waits for its first attempt.
     is_beginning: bool,
     /// The problems of the pass that deletes, other than those that the second one repeats.
     problems: ProblemCounts,

@@ -94,7 +94,7 @@ fn refuses_to_truncate_a_source_reached_by_a_mount() {
         let output = command.env("NUMAIO", NUMAIO).limited_output().expect("a shell");
         let output = CommandOutput::of(output);
         if output.code == Some(99) || output.err.contains("unshare: ") {
-            skipped(&format!("{mount}: needs root and the program"));
+            skipped(format!("{mount}: needs root and the program"));
             continue;
         }
         assert_eq!(output.out, "code 2\n".repeat(3), "{mount}: {}", output.err);

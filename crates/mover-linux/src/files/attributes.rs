@@ -261,8 +261,8 @@ impl Roots {
     }
 }
 
-/// Returns the fault of an extended attribute that the kernel refuses. Labels belong to the security
-/// module, which may keep its own.
+/// Returns the fault of an extended attribute that the kernel refuses. Labels belong to the
+/// security module, which may keep its own.
 fn xattr_fault(name: &[u8], errno: Errno) -> Fault {
     let fault = fault("set extended attributes")(errno);
     match is_security_label(name) {

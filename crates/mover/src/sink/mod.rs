@@ -252,8 +252,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Reports why interrupted files cannot be resumed, unless it is reported anyway: a missing root
-    /// and the like, when entries cannot be created.
+    /// Reports why interrupted files cannot be resumed, unless it is reported anyway: a missing
+    /// root and the like, when entries cannot be created.
     fn report_missing_journal(&mut self, fault: &Fault) {
         if matches!(fault.why, FaultKind::Exists | FaultKind::Unsupported) {
             let text = format!("an interrupted run cannot be resumed: {}", fault.text);

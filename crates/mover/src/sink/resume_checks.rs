@@ -47,8 +47,8 @@ impl ResumeChecks {
         self.waiting.extend(blocks);
     }
 
-    /// Submits reads up to the limit of operations in flight. They need no buffer, which data of the
-    /// source may hold.
+    /// Submits reads up to the limit of operations in flight. They need no buffer, which data of
+    /// the source may hold.
     pub fn submit_reads<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) {
         while self.in_flight.len() < MAX_READS {
             let Some((number, at, extent, hash)) = self.waiting.pop_front() else { return };

@@ -69,8 +69,8 @@ impl AnnouncedFile {
         &self.path
     }
 
-    /// Reads an extent again, although the file has changed; fails if that was tried before. Returns
-    /// the name for the first extent, to report the change.
+    /// Reads an extent again, although the file has changed; fails if that was tried before.
+    /// Returns the name for the first extent, to report the change.
     pub fn read_again(&mut self, extent: Extent) -> Result<Option<Name>, ()> {
         if self.read_as_it_is.covers(extent) {
             return Err(());

@@ -166,8 +166,15 @@ impl VirtualTree {
 }
 
 fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
+    let source = source_options(case);
+    let requested = RequestedEntries::new(&source.origins, source.recursive, source.listed);
+    let sink = sink_options(case, requested);
+    (Source::new(source).expect("a policy"), Sink::new(sink))
+}
+
+fn source_options(case: Case) -> SourceOptions {
     let origins = if case.merged { 2 } else { 1 };
-    let source = SourceOptions {
+    SourceOptions {
         origins: (0..origins)
             .map(|root| Origin { root, only: None, enter: true, with_parents: false })
             .collect(),
@@ -198,8 +205,11 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         changed: true,
         acls: true,
         transfer: TRANSFER,
-    };
-    let sink = SinkOptions {
+    }
+}
+
+fn sink_options(case: Case, requested: RequestedEntries) -> SinkOptions {
+    SinkOptions {
         preserve: PreserveOptions::default(),
         kept: numaio_mover::port::KeptAttributes::default(),
         writer: WriterIdentity::default(),
@@ -220,7 +230,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         backup: None,
         one_file_system: false,
         filter: Filter::default(),
-        requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
+        requested: Some(requested),
         dry_run: false,
         keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
         names: NameMatching::Exact,
@@ -237,8 +247,7 @@ fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
         journal: (*b".numaio-journal").into(),
         is_retry: false,
         transfer: TRANSFER,
-    };
-    (Source::new(source).expect("a policy"), Sink::new(sink))
+    }
 }
 
 /// Executes one command of a side; returns `false` if there is none. Discards reports, and appends

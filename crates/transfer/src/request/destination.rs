@@ -25,8 +25,8 @@ const ATTEMPT_BYTES: usize = SERIES.end;
 /// The destination of a transfer.
 #[derive(Default)]
 pub(super) struct Destination {
-    /// Root directory of the sink; `None` if it does not exist and is not created: in a dry run, in a
-    /// pass that only deletes, or if only existing entries are updated.
+    /// Root directory of the sink; `None` if it does not exist and is not created: in a dry run, in
+    /// a pass that only deletes, or if only existing entries are updated.
     pub root: Option<PathBuf>,
     /// Name of a single file in it.
     pub alias: Option<Name>,

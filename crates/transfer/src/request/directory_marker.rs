@@ -15,8 +15,8 @@ impl TransferRequest {
         is_dangerous && !self.options.dry_run
     }
 
-    /// Returns the name of a file that exists in the destination until the source has looked for it.
-    /// Both sides know it, and no other transfer has it.
+    /// Returns the name of a file that exists in the destination until the source has looked for
+    /// it. Both sides know it, and no other transfer has it.
     fn marker_name(&self) -> PathBuf {
         PathBuf::from(format!(".numaio-part-{:032x}", u128::from_be_bytes(self.transfer)))
     }

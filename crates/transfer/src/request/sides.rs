@@ -14,8 +14,8 @@ use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::port::KeptAttributes;
 use numaio_mover::sink::{
-    BackupNames, ExistingPolicy, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries,
-    SinkOptions, SyncMode, WriterIdentity,
+    BackupNames, ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits,
+    RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
@@ -188,6 +188,19 @@ impl TransferRequest {
         RemovalLimits { only, max, ignore_errors }
     }
 
+    /// Returns the attributes to preserve; `root` is whether the sink runs as root.
+    fn preserved_attributes(&self, root: bool, owner: &FixedOwner) -> PreserveOptions {
+        let omitted = self.options.omitted;
+        PreserveOptions {
+            modes: self.options.archive && !omitted.modes,
+            users: root && (self.options.archive && !omitted.users || owner.user.is_some()),
+            groups: self.options.archive && !omitted.groups || owner.group.is_some(),
+            xattrs: self.options.archive,
+            times: !omitted.times,
+            directory_times: !omitted.directory_times,
+        }
+    }
+
     /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink<'a>(
         &'a self,
@@ -207,15 +220,7 @@ impl TransferRequest {
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
-        let omitted = self.options.omitted;
-        let preserve = PreserveOptions {
-            modes: self.options.archive && !omitted.modes,
-            users: root && (self.options.archive && !omitted.users || owner.user.is_some()),
-            groups: self.options.archive && !omitted.groups || owner.group.is_some(),
-            xattrs: self.options.archive,
-            times: !omitted.times,
-            directory_times: !omitted.directory_times,
-        };
+        let preserve = self.preserved_attributes(root, &owner);
         let PreserveOptions { modes, users, xattrs, times, .. } = preserve;
         let wanted = KeptAttributes { modes, owners: users, times, xattrs };
         let options = SinkOptions {
