@@ -131,6 +131,10 @@ mod tests {
         fn manifest_entry(&mut self, _: &ManifestEntry) {}
         fn restart(&mut self) {}
         fn flush(&mut self) {}
+        fn wants_entries(&self) -> bool {
+            false
+        }
+
         fn wants_changes(&self) -> bool {
             false
         }
