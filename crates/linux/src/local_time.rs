@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Formats a time as `2026/11/27 03:35:00` in the local time zone, as rsync's log file does.
 pub fn local_time_text(time: SystemTime) -> String {
     let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = since_epoch.as_secs() as libc::time_t;
+    let seconds = since_epoch.as_secs() as i64;
     let mut parts = MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers refer to live objects of the expected types.
     let is_known = !unsafe { libc::localtime_r(&seconds, parts.as_mut_ptr()) }.is_null();

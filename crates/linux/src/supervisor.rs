@@ -179,8 +179,7 @@ impl SupervisedChild {
 
     /// Waits for a signal; returns it with the process that sent it, or zeros after `limit`.
     fn next_signal(&self, limit: Duration) -> io::Result<(libc::c_int, libc::pid_t)> {
-        let limit =
-            libc::timespec { tv_sec: limit.as_secs() as libc::time_t, tv_nsec: limit.subsec_nanos().into() };
+        let limit = libc::timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
         // SAFETY: siginfo_t is a plain C struct for which all-zero bytes are valid.
         let mut info: libc::siginfo_t = unsafe { zeroed() };
         // SAFETY: all structs live through the call.

@@ -112,6 +112,10 @@ impl Removal {
                 self.keep(directory.parent(), names);
                 return NextRemoval::Continue;
             }
+            Some(Step::RemoveDirectory(directory)) if !self.take_one(peer) => {
+                self.keep(directory.parent(), names);
+                return NextRemoval::Continue;
+            }
             Some(Step::RemoveDirectory(directory)) => return NextRemoval::Remove(directory),
             None => {
                 self.all_partials_removed = !self.partials_kept && names.contains_directory(&Name::root());
@@ -294,7 +298,8 @@ impl Removal {
         if let Some(why) = why {
             peer.report_problem(ProblemSubject::Name(name.clone()), Reason::Other, why);
         }
-        if why.is_some() || is_left_out || !self.take_one(peer) {
+        // A directory counts when its contents are removed.
+        if why.is_some() || is_left_out || !is_directory && !self.take_one(peer) {
             self.partials_kept |= is_directory;
             self.keep(Some(listed.directory.clone()), names);
             return Decision::Keep;
