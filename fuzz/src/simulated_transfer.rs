@@ -95,6 +95,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        clones: None,
         backup: None,
         one_file_system: false,
         filter: Filter::default(),

@@ -1,13 +1,14 @@
 //! Transfers within this machine.
 
 use crate::event::job_totals;
+use crate::options::Reflink;
 use crate::placement::Placer;
 use crate::reporter::{Reporter, TransferEnd};
 use crate::request::TransferRequest;
 use crate::TransferError;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
-use numaio_mover::sink::Sink;
+use numaio_mover::sink::{CloneSources, Sink};
 use numaio_mover::source::{LocalDestination, Source};
 use numaio_mover_linux::port::FilePort;
 use std::io;
@@ -29,13 +30,19 @@ pub fn run(
     let (mut from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;
-    let (to, mut sink) = request.sink(request.is_one_file(), placer)?;
+    let (mut to, mut sink) = request.sink(request.is_one_file(), placer)?;
     sink.protected = request.protected_paths();
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
     if source.remove_stored {
         // Files that are copied onto themselves must stay.
         let root = from.roots.add_first_of(&to.roots).map_err(TransferError::Io)?;
         source.local_destination = root.map(|root| LocalDestination { root, alias: sink.alias.clone() });
+    }
+    if request.options.reflink != Reflink::Never && !sink.dry_run {
+        let roots = to.roots.add(&from.roots).map_err(TransferError::Io)?;
+        let only = sink.alias.as_ref().and_then(|_| source.origins.first()?.only.clone());
+        let must_clone = request.options.reflink == Reflink::Always;
+        sink.clones = Some(CloneSources { roots, only, must_clone });
     }
     let mut source = Source::new(source)?;
     let mut sink = Sink::new(sink);

@@ -50,6 +50,9 @@ pub struct CopyOptions {
     /// Copy files that change meanwhile as they were read; unknown to an older numaio.
     #[serde(default)]
     pub active_files: ActiveFiles,
+    /// When files are cloned within a machine; unknown to an older numaio.
+    #[serde(default)]
+    pub reflink: Reflink,
     /// Write to existing files directly.
     pub in_place: bool,
     /// Change nothing.
@@ -101,6 +104,23 @@ pub struct OmittedAttributes {
     pub directory_times: bool,
     /// Hard links; each name becomes a file of its own.
     pub hard_links: bool,
+}
+
+/// When files are cloned, so that they share their data with the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Reflink {
+    /// Never.
+    #[default]
+    Never,
+    /// Where the file system can.
+    Auto,
+    /// Always; a file that cannot be cloned fails.
+    Always,
+}
+
+impl Choice for Reflink {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("never", Self::Never), ("auto", Self::Auto), ("always", Self::Always)];
 }
 
 /// How files are treated that change while they are read.

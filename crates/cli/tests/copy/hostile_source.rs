@@ -54,6 +54,7 @@ fn options() -> SinkOptions {
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        clones: None,
         backup: None,
         one_file_system: false,
         filter: Filter::default(),

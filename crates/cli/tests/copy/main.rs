@@ -23,6 +23,7 @@ mod local_trees;
 mod odd_files;
 mod options;
 mod read_order;
+mod reflink;
 mod remove_source;
 mod rsync_arguments;
 mod same_directory;

@@ -3,10 +3,11 @@
 use super::attributes::Target;
 use super::fault::fault;
 use super::file_stat::file_stat;
+use super::identity::same;
 use super::path::Resolver;
 use super::roots::Roots;
 use super::temporary_file::replace_atomically;
-use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, NewObject};
+use numaio_mover::port::{Fault, FaultKind, FileKind, FilePath, Identity, NewObject};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 
@@ -17,6 +18,7 @@ impl Roots {
         resolver: &mut Resolver<'_>,
         making: &NewObject,
         from: &FilePath,
+        identity: Option<&Identity>,
     ) -> Result<(), Fault> {
         let source = resolver.resolve(from)?.open(OFlags::RDONLY, Mode::empty()).map_err(fault("clone"))?;
         if file_stat(&rustix::fs::fstat(&source).map_err(fault("clone"))?).kind != FileKind::File {
@@ -25,12 +27,16 @@ impl Roots {
         let mode_mask = self.mode_mask(resolver, &making.at, &making.attributes);
         let place = resolver.resolve(&making.at)?;
         place.not_the_root()?;
-        replace_atomically(place, fault("clone"), |beside| {
+        let attributes_set = replace_atomically(place, fault("clone"), |beside| {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
             let file = beside.open(flags, Mode::RUSR | Mode::WUSR).map_err(fault("clone"))?;
             rustix::fs::ioctl_ficlone(&file, &source).map_err(fault("clone"))?;
+            // Verified once, after cloning, which covers the time before as well.
+            identity.map_or(Ok(()), |identity| same(&source, identity))?;
             let metadata = file_stat(&rustix::fs::fstat(&file).map_err(fault("clone"))?);
-            self.set(Target::Open(file.as_fd()), &metadata, &making.attributes, mode_mask)
-        })
+            Ok(self.set(Target::Open(file.as_fd()), &metadata, &making.attributes, mode_mask))
+        })?;
+        // The content is correct and has its name; missing attributes are reported.
+        attributes_set
     }
 }

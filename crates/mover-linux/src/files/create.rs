@@ -24,7 +24,10 @@ impl Roots {
         }
         if let Object::LinkOrClone(from) = &making.object {
             let linked = link(resolver, &making.at, from);
-            return linked.or_else(|_| self.clone_file(resolver, making, from));
+            return linked.or_else(|_| self.clone_file(resolver, making, from, None));
+        }
+        if let Object::Clone(from, identity) = &making.object {
+            return self.clone_file(resolver, making, from, Some(identity));
         }
         let mode_mask = self.mode_mask(resolver, &making.at, &making.attributes);
         let place = resolver.resolve(&making.at)?;
@@ -123,9 +126,11 @@ fn make(place: ResolvedName<'_>, object: &Object) -> Result<(), Errno> {
         Object::Fifo => node(FileType::Fifo, 0, 0),
         Object::CharacterDevice(major, minor) => node(FileType::CharacterDevice, *major, *minor),
         Object::BlockDevice(major, minor) => node(FileType::BlockDevice, *major, *minor),
-        Object::Directory | Object::HardLink(_) | Object::LinkOrClone(_) | Object::Backup(_) => {
-            Err(Errno::INVAL)
-        }
+        Object::Directory
+        | Object::HardLink(_)
+        | Object::LinkOrClone(_)
+        | Object::Clone(..)
+        | Object::Backup(_) => Err(Errno::INVAL),
     }
 }
 

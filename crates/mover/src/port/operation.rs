@@ -264,6 +264,9 @@ pub enum Object {
     /// A hard link to a file below any root or, where that is refused, a clone of it with the
     /// attributes of the operation.
     LinkOrClone(FilePath),
+    /// A clone of a regular file of this identity, which shares its data (ioctl_ficlone(2)); a
+    /// different one is [`super::FaultKind::Changed`].
+    Clone(FilePath, Identity),
     /// Another name of an object that is about to be replaced: a hard link, or where that is
     /// refused the object itself. It replaces an older backup, and missing directories are
     /// created. If it fails, the next object is not created if it has the name of the old one.

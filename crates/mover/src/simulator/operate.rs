@@ -432,6 +432,7 @@ impl Disk {
             Wanted::Fifo => Kind::Fifo,
             Wanted::CharacterDevice(a, b) => Kind::CharacterDevice(*a, *b),
             Wanted::BlockDevice(a, b) => Kind::BlockDevice(*a, *b),
+            Wanted::Clone(..) => return Err(fault(FaultKind::Unsupported)),
             Wanted::HardLink(_) | Wanted::LinkOrClone(_) | Wanted::Backup(_) => {
                 return Err(fault(FaultKind::Other));
             }

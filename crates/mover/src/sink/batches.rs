@@ -5,7 +5,7 @@ use super::decide::check_name;
 use super::new_directories::NewDirectories;
 use super::options::SinkOptions;
 use super::requested::RequestedEntries;
-use super::snapshots::{snapshot_paths, SnapshotFile};
+use super::snapshots::SnapshotFile;
 use crate::accounts::{Account, Accounts};
 use crate::acl;
 use crate::drive::PeerState;
@@ -211,13 +211,12 @@ impl Batches {
         let all = fresh.map(|fresh| if fresh { Ok(None) } else { found.next().unwrap_or(Ok(None)) });
         batch.found = Some(all.collect());
         // The lookups in snapshots follow.
-        let files = if options.snapshots > 0 { batch.new_files().count() } else { 0 };
-        batch.snapshots = std::iter::repeat_with(|| {
-            let found = (1..=options.snapshots).zip(found.by_ref());
-            found.filter_map(|(root, found)| Some((root, found.ok()??))).collect()
-        })
-        .take(files)
-        .collect();
+        let files = batch.new_files().filter(|_| options.unchanged_path_count() > 0);
+        let in_snapshots = |name| {
+            let found = options.paths_of_unchanged(name).zip(found.by_ref());
+            found.filter_map(|(path, found)| Some((path, found.ok()??))).collect()
+        };
+        batch.snapshots = files.map(in_snapshots).collect();
         Some(batch)
     }
 
@@ -283,8 +282,8 @@ impl IncomingBatch {
             }
             at.push(FilePath::new(0, name.as_bytes()));
         }
-        if options.snapshots > 0 {
-            at.extend(self.new_files().flat_map(|name| snapshot_paths(name, options.snapshots)));
+        if options.unchanged_path_count() > 0 {
+            at.extend(self.new_files().flat_map(|name| options.paths_of_unchanged(name)));
         }
         Operation::Stat { at, details, links }
     }

@@ -12,8 +12,10 @@ use crate::entry::{Content, Entry, FileNumber, Inode, Kind, Object};
 use crate::extent::Extent;
 use crate::name::Name;
 use crate::port::{
-    Attributes, Fault, FaultKind, FileInfo, FileKind, FilePath, FileWrite, NewObject, OpenMode,
+    Attributes, Fault, FaultKind, FileInfo, FileKind, FilePath, FileWrite, NewObject, Object as PortObject,
+    OpenMode,
 };
+use crate::unpreserved::is_complete;
 use crate::wire::ChangeKind;
 use crate::wire::NeededData;
 use std::collections::BTreeMap;
@@ -123,13 +125,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Decision::Receive(content, attributes) => {
                 let target = self.file_target(name, &inode, content, attributes, found);
-                let snapshots = if found.is_none() { &snapshots[..] } else { &[] };
-                match self.options.unchanged_snapshot(&inode, snapshots) {
-                    Some(root) => {
-                        let link = self.options.snapshot_link(number, root, &inode, target);
+                match self.options.shared_object(&inode, snapshots, &target, found.is_some()) {
+                    Some(object) if self.may_share(&object) => {
+                        let link = self.options.snapshot_link(number, object, &inode, target);
                         plan.link_to_snapshot(link);
                     }
-                    None => self.plan_file(number, target, plan),
+                    _ => self.plan_file(number, target, plan),
                 }
             }
             Decision::Create(object, attributes) => {
@@ -276,6 +277,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
         plan.write_empty(FileWrite { settle, ..FileWrite::new(target.at, begin) }, op);
     }
 
+    /// Returns whether an object is created that shares its data: clones are given up when the file
+    /// system refuses one.
+    fn may_share(&self, object: &PortObject) -> bool {
+        !(self.clones_refused && matches!(object, PortObject::Clone(..)))
+    }
+
     /// Handles created hard links to snapshots. Files whose links were refused are received.
     pub(super) fn snapshot_links_created(
         &mut self,
@@ -283,14 +290,24 @@ impl<B: AsRef<[u8]>> Sink<B> {
         results: Vec<Result<(), Fault>>,
     ) {
         let mut plan = BatchPlan::default();
-        for (SnapshotLink { number, target, op, .. }, result) in links.into_iter().zip(results) {
+        let must_clone = self.options.clones.as_ref().is_some_and(|clones| clones.must_clone);
+        for (SnapshotLink { number, target, op, making }, result) in links.into_iter().zip(results) {
             plan.request_nothing(number);
+            let is_clone = matches!(making.object, PortObject::Clone(..));
             match result {
-                Ok(()) => {
-                    self.discard_leftover(&target.name);
-                    self.op_done(op, Ok(()));
+                Err(fault) if is_clone && must_clone && !is_complete(&fault) => {
+                    self.fail(number, &target.name, &fault);
                 }
-                Err(_) => self.plan_file(number, target, &mut plan),
+                Err(fault) if !is_complete(&fault) => {
+                    // A changed file or a full disk does not prevent other clones.
+                    let is_refused = !matches!(fault.why, FaultKind::Changed | FaultKind::NoSpace);
+                    self.clones_refused |= is_clone && is_refused;
+                    self.plan_file(number, target, &mut plan);
+                }
+                result => {
+                    self.discard_leftover(&target.name);
+                    self.op_done(op, result);
+                }
             }
         }
         self.enqueue_plan(plan);

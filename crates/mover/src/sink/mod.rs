@@ -46,7 +46,8 @@ pub use crate::own_files::{is_journal, journal_name};
 pub use existing_policy::ExistingPolicy;
 pub use fixed_owner::FixedOwner;
 pub use options::{
-    BackupNames, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode, WriterIdentity,
+    BackupNames, CloneSources, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode,
+    WriterIdentity,
 };
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
@@ -128,6 +129,8 @@ pub struct Sink<B> {
     removal: Removal,
     directories: Directories,
     ending: Ending,
+    /// Whether the file system refused to clone a file.
+    clones_refused: bool,
     /// Whether the transfer was aborted; it ends when no operation is in flight.
     stopping: bool,
 }
@@ -160,6 +163,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             removal: Removal::new(options.removal_limits.max),
             directories: Directories::default(),
             ending: Ending::default(),
+            clones_refused: false,
             stopping: false,
             peer,
             options,

@@ -8,9 +8,9 @@ use crate::entry::Kind;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
-use crate::port::{FileKind, FileStat, KeptAttributes, NameMatching, Stamp};
+use crate::port::{FileKind, FilePath, FileStat, KeptAttributes, NameMatching, Stamp};
 use crate::wire::TransferId;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// The attributes to preserve from the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,25 @@ impl PreserveOptions {
             Kind::Directory => self.times && self.directory_times,
             _ => self.times,
         }
+    }
+}
+
+/// Files of a source within this machine, to be cloned instead of received.
+#[derive(Debug, Clone)]
+pub struct CloneSources {
+    /// The roots that contain them, by the names that they have here.
+    pub roots: Range<u32>,
+    /// The name there of the only file, if it has another name here.
+    pub only: Option<Name>,
+    /// Whether a file that cannot be cloned fails.
+    pub must_clone: bool,
+}
+
+impl CloneSources {
+    /// Returns the possible paths of a file.
+    fn paths<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = FilePath> + 'a {
+        let name = self.only.as_ref().unwrap_or(name);
+        self.roots.clone().map(|root| FilePath::new(root, name.as_bytes()))
     }
 }
 
@@ -167,6 +186,8 @@ pub struct SinkOptions {
     pub dry_run: bool,
     /// Where replaced objects are kept; not with `in_place` or `delete`.
     pub backup: Option<BackupNames>,
+    /// The files of the source, if they are cloned where the file system can share their data.
+    pub clones: Option<CloneSources>,
     /// Number of earlier snapshots, whose roots follow the destination's: unchanged files become
     /// hard links to them.
     pub snapshots: u32,
@@ -209,6 +230,18 @@ pub struct SinkOptions {
 }
 
 impl SinkOptions {
+    /// Returns the paths at which unchanged files with a name may be: those of snapshots, then
+    /// those of the source.
+    pub(super) fn paths_of_unchanged<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = FilePath> + 'a {
+        let snapshots = (1..=self.snapshots).map(|root| FilePath::new(root, name.as_bytes()));
+        snapshots.chain(self.clones.iter().flat_map(|clones| clones.paths(name)))
+    }
+
+    /// Returns the number of these paths.
+    pub(super) fn unchanged_path_count(&self) -> usize {
+        self.snapshots as usize + self.clones.as_ref().map_or(0, |clones| clones.roots.len())
+    }
+
     /// Returns whether a directory that blocks another object may be removed.
     pub(super) fn may_remove_blockers(&self) -> bool {
         self.delete && self.filter.is_empty() && !self.protected.inside_destination

@@ -1,17 +1,16 @@
 //! Files that are unchanged since an earlier snapshot, and become hard links to it.
 
-use super::decide::expected_state;
+use super::compare::stamp;
 use super::incoming_file::FileTarget;
 use super::options::SinkOptions;
 use super::pending_ops::PendingOp;
 use crate::entry::{FileNumber, Inode, Kind};
-use crate::name::Name;
-use crate::port::{FileInfo, FilePath, NewObject, Object, Ticket};
+use crate::port::{FileInfo, FileKind, FilePath, NewObject, Object, Ticket};
 use crate::wire::ChangeKind;
 use std::collections::BTreeMap;
 
-/// A file of an earlier snapshot, and the number of the root that contains it.
-pub(super) type SnapshotFile = (u32, FileInfo);
+/// A file of an earlier snapshot or of the source, and its path.
+pub(super) type SnapshotFile = (FilePath, FileInfo);
 
 /// A hard link to a file of an earlier snapshot. If it cannot be created, the file is received.
 #[derive(Debug)]
@@ -27,37 +26,60 @@ pub(super) struct SnapshotLink {
 }
 
 impl SinkOptions {
-    /// Returns the root of the first snapshot with the same file, if the destination has none.
-    pub(super) fn unchanged_snapshot(&self, inode: &Inode, snapshots: &[SnapshotFile]) -> Option<u32> {
+    /// Returns how a file is created without its data: as a hard link to the first snapshot with
+    /// the same file if the destination has none, or as a clone of the source.
+    pub(super) fn shared_object(
+        &self,
+        inode: &Inode,
+        snapshots: Vec<SnapshotFile>,
+        target: &FileTarget,
+        exists: bool,
+    ) -> Option<Object> {
+        if !matches!(inode.kind, Kind::File(_)) || target.content.size() == 0 || target.in_place {
+            return None;
+        }
         let is_same =
             |found: &FileInfo| self.is_same(inode, found, false) && !self.differs(inode, Some(found));
-        let is_file = matches!(inode.kind, Kind::File(_)) && !self.is_size_excluded(&inode.kind);
-        snapshots.iter().find(|(_, found)| is_file && is_same(found)).map(|(root, _)| *root)
+        let share = |(path, found): SnapshotFile| match path.root <= self.snapshots {
+            true => (!exists && is_same(&found)).then_some(Object::LinkOrClone(path)),
+            false => is_source(inode, &found).then(|| Object::Clone(path, found.metadata.identity())),
+        };
+        snapshots.into_iter().find_map(share)
     }
 
-    /// Returns the hard link of an entry to its file below the root of a snapshot.
+    /// Returns the creation of an entry as this object.
     pub(super) fn snapshot_link(
         &self,
         number: FileNumber,
-        root: u32,
+        object: Object,
         inode: &Inode,
         target: FileTarget,
     ) -> SnapshotLink {
-        let at = |root| FilePath::new(root, target.name.as_bytes());
+        let is_clone = matches!(object, Object::Clone(..));
         let making = NewObject {
-            at: at(0),
-            object: Object::LinkOrClone(at(root)),
+            at: FilePath::new(0, target.name.as_bytes()),
+            object,
             attributes: target.attributes.clone(),
         };
+        let action = if is_clone { ChangeKind::Copied } else { ChangeKind::Created };
         let op = PendingOp {
             number: Some(number),
             is_file: true,
-            expected: expected_state((target.content.size(), target.attributes.mtime), None),
-            itemized: self.itemize_snapshot(inode),
-            ..PendingOp::reported(target.name.clone(), ChangeKind::Created)
+            replaces: is_clone,
+            expected: target.expected,
+            itemized: if is_clone { target.itemized.clone() } else { self.itemize_snapshot(inode) },
+            ..PendingOp::reported(target.name.clone(), action)
         };
         SnapshotLink { making, number, target, op }
     }
+}
+
+/// Returns whether a file is the announced file of the source.
+fn is_source(inode: &Inode, found: &FileInfo) -> bool {
+    let Kind::File(content) = &inode.kind else { return false };
+    let metadata = &found.metadata;
+    let is_it = (metadata.size, metadata.mtime) == (content.size(), stamp(inode));
+    metadata.kind == FileKind::File && is_it
 }
 
 /// Hard links to snapshots that are being created, by ticket.
@@ -79,9 +101,4 @@ impl SnapshotLinks {
     pub fn completed(&mut self, ticket: Ticket) -> Option<Vec<SnapshotLink>> {
         self.0.remove(&ticket)
     }
-}
-
-/// Returns the paths of a name below all snapshots.
-pub(super) fn snapshot_paths(name: &Name, snapshots: u32) -> impl Iterator<Item = FilePath> + '_ {
-    (1..=snapshots).map(|root| FilePath::new(root, name.as_bytes()))
 }

@@ -212,6 +212,7 @@ impl World {
             itemize: false,
             confirm_stored: false,
             snapshots: 0,
+            clones: None,
             backup: None,
             one_file_system: false,
             filter: Filter::default(),

@@ -227,6 +227,7 @@ fn sink_options(case: Case, requested: RequestedEntries) -> SinkOptions {
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        clones: None,
         backup: None,
         one_file_system: false,
         filter: Filter::default(),

@@ -88,6 +88,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         itemize: false,
         confirm_stored: false,
         snapshots: 0,
+        clones: None,
         backup: None,
         one_file_system: false,
         filter: Filter::default(),

@@ -183,6 +183,13 @@ impl TransferRequest {
         self.plans.as_ref().map(|_| self.origins().map(expected)).transpose()
     }
 
+    fn existing_policy(&self) -> ExistingPolicy {
+        ExistingPolicy {
+            only_existing: self.options.negotiated.existing,
+            ignore_existing: self.options.negotiated.ignore_existing,
+        }
+    }
+
     fn removal_limits(&self) -> RemovalLimits {
         let DeletionLimits { only, max, ignore_errors, .. } = self.options.deletion;
         RemovalLimits { only, max, ignore_errors }
@@ -232,10 +239,7 @@ impl TransferRequest {
                 for_others: self.is_for_daemon_user,
             },
             devices: self.options.archive && root,
-            existing: ExistingPolicy {
-                only_existing: self.options.negotiated.existing,
-                ignore_existing: self.options.negotiated.ignore_existing,
-            },
+            existing: self.existing_policy(),
             update: self.options.update,
             ignore_times: self.options.ignore_times,
             checksum: self.options.checksum,
@@ -252,6 +256,7 @@ impl TransferRequest {
             dry_run,
             backup: self.backup_names(backups.is_some(), snapshots.len() as u32),
             snapshots: snapshots.len() as u32,
+            clones: None,
             itemize: self.options.negotiated.itemize,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),

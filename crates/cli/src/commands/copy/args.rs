@@ -17,7 +17,7 @@ use crate::options::choice;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use numaio_machine::units::parse_size;
 use numaio_transfer::jobs::JobRecorder;
-use numaio_transfer::options::ActiveFiles;
+use numaio_transfer::options::{ActiveFiles, Reflink};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -118,6 +118,14 @@ pub struct CopyArgs {
     /// the next run copies them again.
     #[arg(long, value_name = "HOW", default_value = "fail", value_parser = choice::<ActiveFiles>())]
     pub active_files: ActiveFiles,
+    /// Within this machine, let copies share the data of their files where the file system can
+    /// (btrfs, XFS)
+    ///
+    /// A clone takes no time and no space until one of the files is changed. With always, files
+    /// that cannot be cloned fail.
+    #[arg(long, value_name = "WHEN", default_value = "never", default_missing_value = "always",
+          num_args = 0..=1, require_equals = true, value_parser = choice::<Reflink>(), conflicts_with = "inplace")]
+    pub reflink: Reflink,
     /// Change nothing, and print what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,

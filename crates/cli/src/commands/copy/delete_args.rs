@@ -1,6 +1,7 @@
 //! Options of `--delete`.
 
 use crate::failure::Failure;
+use crate::options::integer;
 use clap::Args;
 use numaio_transfer::options::DeletionLimits;
 
@@ -19,8 +20,8 @@ pub struct DeleteArgs {
     #[arg(long, aliases = ["delete-during", "del"])]
     pub delete_before: bool,
     /// Remove at most this number of entries
-    #[arg(long, value_name = "N")]
-    pub max_delete: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
+    pub max_delete: Option<u32>,
     /// Remove entries even if the source could not be listed completely
     #[arg(long)]
     pub ignore_errors: bool,
@@ -57,7 +58,7 @@ impl DeleteArgs {
         DeletionLimits {
             before: delete_before,
             only: false,
-            max: max_delete,
+            max: max_delete.map(u64::from),
             ignore_errors,
             allow_empty_source,
         }

@@ -102,7 +102,7 @@ mod tests {
         let command = copy_command();
         let matches = command.clone().try_get_matches_from(words.split(' ')).expect("options");
         let typed = CopyArgs::from_arg_matches(&matches).expect("options").forwarded;
-        assert_eq!(typed.options, ["--archive"]);
+        assert_eq!(typed.options, ["--archive", "--links"]);
         // As in rsync, --acls needs --archive here.
         assert!(command.try_get_matches_from(["copy", "-r", "--acls", "a", "b"]).is_err());
     }

@@ -35,7 +35,7 @@ use log_file::LogFile;
 use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
 use numaio_transfer::negotiated_options::NegotiatedOptions;
-use numaio_transfer::options::CopyOptions;
+use numaio_transfer::options::{CopyOptions, Reflink};
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
 use numaio_transfer::reporter::Observer;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
@@ -131,6 +131,7 @@ impl CopyArgs {
             delete: self.deletion.deletes(),
             deletion: self.deletion.limits(),
             active_files: self.active_files,
+            reflink: self.reflink,
             in_place: self.inplace,
             dry_run: self.dry_run,
             reports_changes: self.dry_run || self.display.json || common.verbose || self.report.itemizes(),
@@ -190,6 +191,11 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
             .hint("omit --data-port, or use --tunnel for a single connection"));
     }
     let log = args.report.log_file.as_deref().map(LogFile::open).transpose()?;
+    let is_local = transfer.sources.iter().chain([&transfer.destination]).all(|end| end.host.is_none());
+    if args.reflink == Reflink::Always && !is_local {
+        return Err(Failure::usage("--reflink=always works within one machine")
+            .hint("use --reflink=auto, or omit it"));
+    }
     numaio_linux::interrupt::install().map_err(Failure::new)?;
     if args.attached {
         stop_with_stdin();

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn suggests_only_supported_options() {
         for (typed, proposed) in
-            [("--no-permissions", None), ("--dele", None), ("--recursiv", Some("--recursive"))]
+            [("--no-device", None), ("--dele", Some("--del")), ("--recursiv", Some("--recursive"))]
         {
             let command = with_unsupported_options(copy_command());
             let mut error = command.try_get_matches_from(["copy", typed, "a", "b"]).expect_err(typed);

@@ -17,6 +17,7 @@ use page_cache::CachePolicy;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -84,6 +85,18 @@ impl Roots {
         let Some(root) = others.roots.first() else { return Ok(None) };
         self.roots.push(root.try_clone()?);
         Ok(Some(self.roots.len() as u32 - 1))
+    }
+
+    /// Adds other roots; returns their numbers.
+    ///
+    /// # Errors
+    /// I/O error if one cannot be held open.
+    pub fn add(&mut self, others: &Self) -> io::Result<Range<u32>> {
+        let first = self.roots.len() as u32;
+        for root in &others.roots {
+            self.roots.push(root.try_clone()?);
+        }
+        Ok(first..self.roots.len() as u32)
     }
 
     /// Returns the paths of the roots (proc_pid_fd(5)).
