@@ -13,6 +13,16 @@ storage_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, mo
 network_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
 "#;
 
+/// `mover_of PID` prints the process that moves the files of a copy: the child of the command.
+const MOVER_OF: &str = r#"
+mover_of() {
+    for process in /proc/[0-9]*; do
+        read -r _ _ _ parent _ <$process/stat && [ "$parent" = $1 ] && echo ${process#/proc/} && return
+    done 2>/dev/null
+    echo $1
+}
+"#;
+
 /// Copies slowly, and records threads and pages once a buffer is in use.
 const OBSERVE_COPY: &str = "
 numaio plan --file /out/problem.toml --json >/out/plan.json || exit 1
@@ -20,11 +30,12 @@ dd if=/dev/zero of=/tmp/from bs=1M count=16 2>/dev/null
 numaio copy --json --bwlimit 512K --plan /out/plan.json /tmp/from /tmp/to >/out/events &
 copy=$!
 for try in $(seq 120); do
-    grep -q 'bind[^ ]*:1 .* N1=' /proc/$copy/numa_maps && break
+    mover=$(mover_of $copy)
+    grep -q 'bind[^ ]*:1 .* N1=' /proc/$mover/numa_maps && break
     sleep 1
 done
-cp /proc/$copy/numa_maps /out/pages
-for task in /proc/$copy/task/*; do
+cp /proc/$mover/numa_maps /out/pages
+for task in /proc/$mover/task/*; do
     echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
 done >/out/threads
 kill $copy
@@ -36,7 +47,7 @@ cat /sys/devices/system/node/node1/cpulist >/out/cpus
 fn threads_and_pages_of_a_copy_are_on_the_planned_nodes() {
     let Some(lab) = Lab::open("threads_and_pages_of_a_copy_are_on_the_planned_nodes") else { return };
     let folder = Folder::new("copy");
-    let script = format!("cat >/out/problem.toml <<'END'\n{PROBLEM}END\n{OBSERVE_COPY}");
+    let script = format!("cat >/out/problem.toml <<'END'\n{PROBLEM}END\n{MOVER_OF}{OBSERVE_COPY}");
     let output = lab.run("uniform-2n", &folder.0, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
@@ -90,7 +101,7 @@ observe() {
     copy=$!
     for try in $(seq 60); do
         sleep 1
-        for task in /proc/$copy/task/*; do
+        for task in /proc/$(mover_of $copy)/task/*; do
             echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
         done >/out/$name.threads 2>/dev/null
         [ $(grep -c "^data .* $network$" /out/$name.threads) = 3 ] && grep -q "^files .* $files$" /out/$name.threads && break
@@ -126,7 +137,7 @@ fn threads_of_data_streams_run_on_the_node_of_the_network_card() {
         .replace(r#""disk""#, r#""nvme0n1""#)
         .replace(r#""net", node = 0"#, r#""eth0", node = 1"#)
         .replace("network_ways = [{ device_node = 0", "network_ways = [{ device_node = 1");
-    let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{OBSERVE_NETWORK_COPY}");
+    let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{MOVER_OF}{OBSERVE_NETWORK_COPY}");
     let modules = ["crc32c_generic", "ext4", "bridge", "veth"];
     let output = lab.run_with_modules(&modules, "uniform-2n", &folder.0, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
