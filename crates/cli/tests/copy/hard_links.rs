@@ -212,3 +212,16 @@ fn no_hard_links_copies_each_name() {
     );
     assert_ne!(number("to/a"), number("to/b/c"));
 }
+
+/// The backup has moved the earlier copy away.
+#[test]
+fn refused_hard_links_survive_backups() {
+    let home = linked("content");
+    let script = "
+        mount -t tmpfs none to/b && trap 'umount to/b' EXIT || exit 99
+        for run in 1 2; do $NUMAIO copy --no-job -r -b from/ to/; echo code $?; done
+        cat to/a to/b/c
+    ";
+    let Some(output) = with_mounts(&home, script) else { return skipped("mounts: needs root") };
+    assert!(output.out.ends_with("code 0\ncontentcontent"), "{}\n{}", output.out, output.err);
+}

@@ -125,7 +125,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Decision::Receive(content, attributes) => {
                 let target = self.file_target(name, &inode, content, attributes, found);
-                match self.options.shared_object(&inode, snapshots, &target, found.is_some()) {
+                match self.options.shared_object(&inode, snapshots, found.is_some()) {
                     Some(object) if self.may_share(&object) => {
                         let link = self.options.snapshot_link(number, object, &inode, target);
                         plan.link_to_snapshot(link);

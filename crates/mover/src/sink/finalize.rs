@@ -102,7 +102,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 }
                 LinkDecision::Create(making, op) => {
                     if let Ok(Some(file)) = first {
-                        let is_equal = is_equal_copy(at, file, &self.options);
+                        // A backup moves it away.
+                        let is_equal =
+                            self.options.backup.is_none() && is_equal_copy(at, file, &self.options);
                         let target = LinkTarget { to: to.clone(), file: file.clone(), is_equal };
                         self.link_copies.creating(&name, target);
                     }

@@ -32,17 +32,13 @@ impl SinkOptions {
         &self,
         inode: &Inode,
         snapshots: Vec<SnapshotFile>,
-        target: &FileTarget,
         exists: bool,
     ) -> Option<Object> {
-        if !matches!(inode.kind, Kind::File(_)) || target.content.size() == 0 || target.in_place {
-            return None;
-        }
         let is_same =
             |found: &FileInfo| self.is_same(inode, found, false) && !self.differs(inode, Some(found));
         let share = |(path, found): SnapshotFile| match path.root <= self.snapshots {
             true => (!exists && is_same(&found)).then_some(Object::LinkOrClone(path)),
-            false => is_source(inode, &found).then(|| Object::Clone(path, found.metadata.identity())),
+            false => is_cloned(inode, &found).then(|| Object::Clone(path, found.metadata.identity())),
         };
         snapshots.into_iter().find_map(share)
     }
@@ -74,12 +70,12 @@ impl SinkOptions {
     }
 }
 
-/// Returns whether a file is the announced file of the source.
-fn is_source(inode: &Inode, found: &FileInfo) -> bool {
+/// Returns whether a file is the announced file of the source, with data to share.
+fn is_cloned(inode: &Inode, found: &FileInfo) -> bool {
     let Kind::File(content) = &inode.kind else { return false };
     let metadata = &found.metadata;
     let is_it = (metadata.size, metadata.mtime) == (content.size(), stamp(inode));
-    metadata.kind == FileKind::File && is_it
+    metadata.kind == FileKind::File && is_it && content.size() > 0
 }
 
 /// Hard links to snapshots that are being created, by ticket.
