@@ -34,6 +34,8 @@ impl Chance {
 pub struct Refusals {
     /// Hard links are refused.
     pub links: bool,
+    /// Journals cannot be locked (flock(2)).
+    pub locks: bool,
     /// Setting extended attributes fails, after everything else is set.
     pub xattrs: bool,
 }

@@ -473,6 +473,9 @@ impl Disk {
     }
 
     fn open_journal(&mut self, at: &FilePath, most: usize) -> Result<JournalState, Fault> {
+        if self.refuses.locks {
+            return Err(fault(FaultKind::Unsupported));
+        }
         if self.journal.is_some() {
             return Ok(JournalState::Locked);
         }
@@ -497,6 +500,9 @@ impl Disk {
     }
 
     fn write_record(&mut self, record: &JournalWrite) -> Result<(), Fault> {
+        if self.refuses.locks {
+            return Err(fault(FaultKind::Unsupported));
+        }
         let number = match self.journal {
             Some(number) => number,
             None => {
