@@ -149,3 +149,36 @@ fn keeps_times_on_file_systems_of_libfuse_2() {
     assert_eq!(output.out.matches("2020-01-01 00:00:00").count(), 2, "{}\n{}", output.out, output.err);
     assert!(output.out.contains("0 moved, 2 unchanged"), "{}", output.out);
 }
+
+/// Mounts a directory at `to` with rclone, which has no hard links, modes, owners and attributes, and
+/// reports I/O errors for them.
+const RCLONE: &str = "
+mkdir stored to && rclone mount $PWD/stored to --vfs-cache-mode writes --vfs-write-back 0s --config /dev/null --daemon || exit 99
+trap 'umount to' EXIT
+eval \"$0\"
+";
+
+#[test]
+fn data_is_complete_on_rclone_mounts() {
+    let home = Home::new();
+    fs::create_dir_all(home.0.join("from/d")).expect("folders");
+    home.file("from/a", "one");
+    home.file("from/x", "two");
+    fs::hard_link(home.0.join("from/a"), home.0.join("from/d/b")).expect("a link");
+    let script = "
+        touch -d 2020-01-01T00:00:00Z from/a from/x; chmod 640 from/x; setfattr -n user.k -v v from/x
+        for options in -r -r -a -a; do $NUMAIO copy --no-job $options from/ to/at; echo code $?; done
+        diff -r from to/at && echo same; TZ=UTC stat -c %y to/at/a to/at/d/b to/at/x
+        $NUMAIO copy --no-job -a to/at/ back; echo code $?; diff -r from back && echo same
+    ";
+    let mut command = home.command("unshare", &["-m", "sh", "-c", RCLONE, script]);
+    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output();
+    let output =
+        output.ok().map(CommandOutput::of).filter(|it| it.code != Some(99) && !it.err.contains("unshare: "));
+    let Some(output) = output else { return skipped("rclone: needs rclone, fusermount and root") };
+    assert_eq!(output.out.matches("code 0\n").count(), 5, "{}\n{}", output.out, output.err);
+    assert_eq!(output.out.matches("same\n").count(), 2, "{}\n{}", output.out, output.err);
+    assert_eq!(output.out.matches("2020-01-01 00:00:00").count(), 3, "{}", output.out);
+    assert_eq!(output.out.matches("\n0 moved, ").count(), 3, "later runs copy nothing: {}", output.out);
+    assert!(output.err.contains("not kept as a hard link, but as a copy"), "{}", output.err);
+}

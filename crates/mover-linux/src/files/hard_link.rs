@@ -8,11 +8,22 @@ use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-/// Errors of link(2) where the file system has no hard links (FUSE, BeeGFS, exFAT), not between two
-/// mounts or directories (BeeGFS, AFS), not as many (`EMLINK`), or not to files of other users
+/// Errors of link(2) that a copy in place of the link would get, too. All others mean that the file
+/// system has no hard links (FUSE, BeeGFS, exFAT; rclone reports `EIO`), not between two mounts or
+/// directories (BeeGFS, AFS), not as many (`EMLINK`), or not to files of other users
 /// (`fs.protected_hardlinks`, proc_sys_fs(5)).
-const LINK_REFUSED: [Errno; 6] =
-    [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK, Errno::XDEV, Errno::INVAL];
+const COMMON_ERRORS: [Errno; 10] = [
+    Errno::NOENT,
+    Errno::EXIST,
+    Errno::ISDIR,
+    Errno::NOTDIR,
+    Errno::NAMETOOLONG,
+    Errno::NOSPC,
+    Errno::DQUOT,
+    Errno::ROFS,
+    Errno::LOOP,
+    Errno::ACCESS,
+];
 
 /// Creates an object, and replaces an existing one unless it is a directory.
 pub fn create_or_replace(
@@ -53,9 +64,9 @@ pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result
     };
     made.map_err(|errno| {
         let refused = fault("create hard link")(errno);
-        match LINK_REFUSED.contains(&errno) {
-            true => Fault { why: FaultKind::NotKept, ..refused },
-            false => refused,
+        match COMMON_ERRORS.contains(&errno) {
+            true => refused,
+            false => Fault { why: FaultKind::NotKept, ..refused },
         }
     })
 }

@@ -79,6 +79,9 @@ fn keeps_times(file: &OwnedFd) -> Result<bool, Errno> {
 
 /// Only user attributes are tried: file systems with ACLs have these, too.
 fn keeps_xattrs(file: &OwnedFd) -> bool {
-    let set = rustix::fs::fsetxattr(file, "user.numaio", b"1", XattrFlags::empty());
-    !matches!(set, Err(Errno::NOTSUP | Errno::NOSYS))
+    let mut value = [0];
+    match rustix::fs::fsetxattr(file, "user.numaio", b"1", XattrFlags::empty()) {
+        Ok(()) => rustix::fs::fgetxattr(file, "user.numaio", &mut value) == Ok(1) && value == *b"1",
+        Err(errno) => matches!(errno, Errno::NOSPC | Errno::DQUOT),
+    }
 }

@@ -37,8 +37,8 @@ pub struct FoundXattrs {
 pub fn xattrs_of(place: ResolvedName<'_>, super_user: bool) -> Result<FoundXattrs, Errno> {
     let mut names = Vec::new();
     match fill(&mut names, |buffer| names_at(place, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
-        result => result?,
+        Err(errno) => return not_listed(errno),
+        Ok(()) => {}
     }
     if names.is_empty() {
         return Ok(FoundXattrs::default());
@@ -53,10 +53,20 @@ pub fn xattrs_of_open(file: &OwnedFd, super_user: bool) -> Result<FoundXattrs, E
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut names = Vec::new();
     match fill(&mut names, |buffer| rustix::fs::listxattr(&path, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
-        result => result?,
+        Err(errno) => return not_listed(errno),
+        Ok(()) => {}
     }
     values_of(&names, super_user, |name, buffer| rustix::fs::getxattr(&path, name, buffer))
+}
+
+/// Returns the extended attributes of an object that does not list them: some file systems without
+/// extended attributes report an I/O error (rclone). The data is copied all the same.
+fn not_listed(errno: Errno) -> Result<FoundXattrs, Errno> {
+    match errno {
+        Errno::NOTSUP | Errno::NOSYS => Ok(FoundXattrs::default()),
+        Errno::IO => Ok(FoundXattrs { others: vec![(*b"(not listed)").into()], ..FoundXattrs::default() }),
+        errno => Err(errno),
+    }
 }
 
 /// Reads the values of preserved extended attributes, given all names, each with a zero byte.

@@ -161,7 +161,8 @@ impl LinkCopy {
             identity: self.target.file.metadata.identity(),
             offset: self.offset,
             length: self.next_length() as usize,
-            as_it_is: false,
+            // FUSE file systems may change the time of a file shortly after it is written.
+            as_it_is: true,
         };
         Operation::Read { pieces: vec![piece], hash: options.hash.function(), pack: None }
     }
