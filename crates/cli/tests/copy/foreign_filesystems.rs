@@ -150,8 +150,8 @@ fn keeps_times_on_file_systems_of_libfuse_2() {
     assert!(output.out.contains("0 moved, 2 unchanged"), "{}", output.out);
 }
 
-/// Mounts a directory at `to` with rclone, which has no hard links, modes, owners and attributes, and
-/// reports I/O errors for them.
+/// Mounts a directory at `to` with rclone, which has no hard links, modes, owners and attributes,
+/// and reports I/O errors for them.
 const RCLONE: &str = "
 mkdir stored to && rclone mount $PWD/stored to --vfs-cache-mode writes --vfs-write-back 0s --config /dev/null --daemon || exit 99
 trap 'umount to' EXIT
