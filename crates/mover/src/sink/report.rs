@@ -109,6 +109,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let result = match result {
             Err(fault) if is_complete(&fault) => {
                 self.unpreserved.add(&name, fault.why, &fault.text);
+                if action == Some(ChangeKind::AttributesSet) {
+                    return;
+                }
                 Ok(())
             }
             result => result,
