@@ -36,9 +36,8 @@ pub struct FoundXattrs {
 /// Returns the extended attributes of an object. Opens no file.
 pub fn xattrs_of(place: ResolvedName<'_>, super_user: bool) -> Result<FoundXattrs, Errno> {
     let mut names = Vec::new();
-    match fill(&mut names, |buffer| names_at(place, buffer)) {
-        Err(errno) => return not_listed(errno),
-        Ok(()) => {}
+    if let Err(errno) = fill(&mut names, |buffer| names_at(place, buffer)) {
+        return not_listed(errno);
     }
     if names.is_empty() {
         return Ok(FoundXattrs::default());
@@ -52,9 +51,8 @@ pub fn xattrs_of(place: ResolvedName<'_>, super_user: bool) -> Result<FoundXattr
 pub fn xattrs_of_open(file: &OwnedFd, super_user: bool) -> Result<FoundXattrs, Errno> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut names = Vec::new();
-    match fill(&mut names, |buffer| rustix::fs::listxattr(&path, buffer)) {
-        Err(errno) => return not_listed(errno),
-        Ok(()) => {}
+    if let Err(errno) = fill(&mut names, |buffer| rustix::fs::listxattr(&path, buffer)) {
+        return not_listed(errno);
     }
     values_of(&names, super_user, |name, buffer| rustix::fs::getxattr(&path, name, buffer))
 }
