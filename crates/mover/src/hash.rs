@@ -53,9 +53,7 @@ impl HashKind {
             Self::Blake3 => |bytes| Digest(*blake3::hash(bytes).as_bytes()),
         }
     }
-}
 
-impl HashKind {
     /// Returns an incremental hash with the same result as [`HashKind::function`].
     pub(crate) fn incremental(self) -> Box<dyn RunningHash> {
         match self {

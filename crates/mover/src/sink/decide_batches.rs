@@ -182,11 +182,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
     ) {
         // Its contents are skipped, too: they do not exist, or would be inside of another object.
         if inode.kind == Kind::Directory {
-            self.source_names.add(name);
             self.results.add_skipped(name);
             return self.changes.record_unchanged(0, &mut self.peer);
         }
-        self.source_names.add(name);
         let equal = self.hashes.take_result(number).unwrap_or(false);
         if !found.is_some_and(|found| self.options.is_same(inode, found, equal)) {
             self.results.add_skipped(name);

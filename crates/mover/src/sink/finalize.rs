@@ -2,7 +2,7 @@
 
 use super::batches::LookupResult;
 use super::ending::Phase;
-use super::link_copies::{is_equal_copy, special_copy, CopyProgress, LinkTarget};
+use super::link_copies::{is_equal_copy, special_copy, EndedCopy, LinkTarget};
 use super::links::LinkDecision;
 use super::options::SyncMode;
 use super::pending_ops::PendingOp;
@@ -149,9 +149,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
     }
 
-    /// Handles the progress of copies in place of hard links.
-    pub(super) fn link_copied(&mut self, progress: CopyProgress) {
-        let CopyProgress::Ended(name, at, result) = progress else { return };
+    /// Handles the end of a copy in place of a hard link.
+    pub(super) fn link_copied(&mut self, (name, at, result): EndedCopy) {
         match result {
             Err(fault) if !is_complete(&fault) => {
                 self.resume_log.discard_partial(&name, at);

@@ -18,7 +18,7 @@ pub(super) struct LinkTarget {
     pub to: Name,
     /// The object with that name.
     pub file: FileInfo,
-    /// Whether a file with the same size and mtime has the link's name.
+    /// Whether the link's name has an equal copy of it.
     pub is_equal: bool,
 }
 
@@ -33,15 +33,8 @@ struct LinkCopy {
     offset: u64,
 }
 
-/// The result of an operation of these copies.
-pub(super) enum CopyProgress {
-    /// It is not one of these.
-    None,
-    /// More operations follow.
-    Continues,
-    /// The file has its name, or failed.
-    Ended(Name, FilePath, Result<(), Fault>),
-}
+/// A copy that has its name or failed, and its partial file.
+pub(super) type EndedCopy = (Name, FilePath, Result<(), Fault>);
 
 /// Links being created, and the copies in place of refused ones.
 ///
@@ -95,7 +88,7 @@ impl LinkCopies {
         self.in_flight = Some(peer.submit(operation));
     }
 
-    /// Handles a block that was read; returns `false` if the ticket is not one of these.
+    /// Handles a block that was read, and returns the copy if it failed. Ignores other tickets.
     pub fn read<B: AsRef<[u8]>>(
         &mut self,
         ticket: Ticket,
@@ -103,32 +96,26 @@ impl LinkCopies {
         data: B,
         options: &SinkOptions,
         peer: &mut PeerState<B>,
-    ) -> CopyProgress {
-        if self.in_flight.take_if(|in_flight| *in_flight == ticket).is_none() {
-            return CopyProgress::None;
-        }
-        let (Some(copy), Some(result)) = (self.copies.front(), results.into_iter().next()) else {
-            return CopyProgress::None;
-        };
-        match result {
+    ) -> Option<EndedCopy> {
+        self.in_flight.take_if(|in_flight| *in_flight == ticket)?;
+        let copy = self.copies.front()?;
+        match results.into_iter().next()? {
             Ok(digest) => {
                 self.in_flight = Some(peer.submit(copy.write(Some((data, digest)), options)));
-                CopyProgress::Continues
+                None
             }
             Err(fault) => self.end(Err(fault)),
         }
     }
 
-    /// Handles a block that was written.
-    pub fn written(&mut self, ticket: Ticket, result: Result<(), Fault>) -> CopyProgress {
-        if self.in_flight.take_if(|in_flight| *in_flight == ticket).is_none() {
-            return CopyProgress::None;
-        }
-        let Some(copy) = self.copies.front_mut() else { return CopyProgress::None };
+    /// Handles a block that was written, and returns the copy if it ended. Ignores other tickets.
+    pub fn written(&mut self, ticket: Ticket, result: Result<(), Fault>) -> Option<EndedCopy> {
+        self.in_flight.take_if(|in_flight| *in_flight == ticket)?;
+        let copy = self.copies.front_mut()?;
         let is_last = copy.is_last();
         copy.offset += copy.next_length();
         match result {
-            Ok(()) if !is_last => CopyProgress::Continues,
+            Ok(()) if !is_last => None,
             result => self.end(result),
         }
     }
@@ -138,11 +125,9 @@ impl LinkCopies {
         self.in_flight == Some(ticket)
     }
 
-    fn end(&mut self, result: Result<(), Fault>) -> CopyProgress {
-        match self.copies.pop_front() {
-            Some(LinkCopy { name, at, .. }) => CopyProgress::Ended(name, at, result),
-            None => CopyProgress::None,
-        }
+    fn end(&mut self, result: Result<(), Fault>) -> Option<EndedCopy> {
+        let LinkCopy { name, at, .. } = self.copies.pop_front()?;
+        Some((name, at, result))
     }
 }
 

@@ -194,8 +194,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
             }
             Outcome::HashedFile(outcome) => self.hashes.completed(ticket, outcome, &mut self.peer),
             Outcome::Read { results, data, .. } => {
-                let progress = self.link_copies.read(ticket, results, data, &self.options, &mut self.peer);
-                self.link_copied(progress);
+                let ended = self.link_copies.read(ticket, results, data, &self.options, &mut self.peer);
+                ended.into_iter().for_each(|copy| self.link_copied(copy));
             }
             Outcome::OpenedJournal(_) => {}
         }
@@ -217,8 +217,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         }
         if self.link_copies.is_in_flight(ticket) {
             let result = results.into_iter().next().unwrap_or(Ok(()));
-            let progress = self.link_copies.written(ticket, result);
-            return self.link_copied(progress);
+            let ended = self.link_copies.written(ticket, result);
+            return ended.into_iter().for_each(|copy| self.link_copied(copy));
         }
         if let Some(failed) = self.resume_log.completed(ticket, &results) {
             if let Some(fault) = self.resume_log.take_failure() {

@@ -126,8 +126,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.source_names.add(name);
             }
             // The source no longer has it, or not all of its attributes.
-            ProblemSubject::Name(_) if problem.reason == Reason::Changed => {}
-            ProblemSubject::Name(_) if problem.reason.is_about_attributes() => {}
+            ProblemSubject::Name(_)
+                if problem.reason == Reason::Changed || problem.reason.is_about_attributes() => {}
             ProblemSubject::Name(_) => self.ending.source_is_incomplete(),
         }
         self.peer.record_problem(problem);

@@ -1,4 +1,5 @@
-//! Files that are unchanged since an earlier snapshot, and become hard links to it.
+//! Files that are created without their data: as hard links to an earlier snapshot, or as clones of
+//! the source.
 
 use super::compare::stamp;
 use super::incoming_file::FileTarget;
@@ -12,7 +13,8 @@ use std::collections::BTreeMap;
 /// A file of an earlier snapshot or of the source, and its path.
 pub(super) type SnapshotFile = (FilePath, FileInfo);
 
-/// A hard link to a file of an earlier snapshot. If it cannot be created, the file is received.
+/// A hard link to a file of an earlier snapshot, or a clone. If it cannot be created, the file is
+/// received.
 #[derive(Debug)]
 pub(super) struct SnapshotLink {
     /// The operation.
@@ -78,7 +80,7 @@ fn is_cloned(inode: &Inode, found: &FileInfo) -> bool {
     metadata.kind == FileKind::File && is_it && content.size() > 0
 }
 
-/// Hard links to snapshots that are being created, by ticket.
+/// Hard links to snapshots and clones that are being created, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotLinks(BTreeMap<Ticket, Vec<SnapshotLink>>);
 
