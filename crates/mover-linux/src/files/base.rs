@@ -1,13 +1,12 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
-use super::attributes::{set_time, Target};
-use super::file_stat::file_stat;
+use super::directory_time::DirectoryTime;
 use super::filesystem::{kind, EXFAT, FAT};
-use super::path::{find_below, LinkScope, ResolvedName};
+use super::path::{find_below, LinkScope};
 use super::permissions::grant_owner_access;
 use super::roots::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, CWD};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, CWD};
 use rustix::io::Errno;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -46,18 +45,13 @@ pub struct Directory {
 /// A file that is removed when this is dropped; then its directory has its earlier time again.
 #[derive(Debug)]
 pub struct Marker {
-    directory: OwnedFd,
+    time: DirectoryTime<OwnedFd>,
     name: PathBuf,
-    times: Stat,
 }
 
 impl Drop for Marker {
     fn drop(&mut self) {
-        let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
-        // Fails for another user's directory, whose time is not compared or cannot be set anyway.
-        let here = ResolvedName { directory: self.directory.as_fd(), name: b"." };
-        let mtime = file_stat(&self.times).mtime;
-        let _ = set_time(Target::Named(here), mtime.seconds, mtime.nanoseconds);
+        let _ = rustix::fs::unlinkat(&self.time.directory, &self.name, AtFlags::empty());
     }
 }
 
@@ -191,9 +185,9 @@ impl Base {
     pub fn mark(&self, directory: &Path, name: &Path) -> io::Result<Marker> {
         let held = self.find(directory, OFlags::DIRECTORY)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let times = rustix::fs::statat(&held, ".", AtFlags::empty())?;
-        rustix::fs::openat(&held, name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Marker { directory: held, name: name.to_owned(), times })
+        let time = DirectoryTime::of(held)?;
+        rustix::fs::openat(&time.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(Marker { time, name: name.to_owned() })
     }
 
     /// Returns the path on this machine.

@@ -4,11 +4,12 @@ use super::attributes::{set_mode, Target};
 use super::backup::back_up;
 use super::fault::fault;
 use super::file_stat::file_stat;
-use super::hard_link::{create_or_replace, link};
+use super::hard_link::link;
 use super::path::reject_short_name;
 use super::path::{ResolvedName, Resolver};
 use super::permissions::{grant_owner_access, SET_GROUP_ID};
 use super::roots::Roots;
+use super::temporary_file::create_or_replace;
 use numaio_mover::port::{Attributes, Fault, FileKind, NewObject, Object};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -36,7 +37,7 @@ impl Roots {
             return self.make_directory(place, &making.attributes, mode_mask);
         }
         place.not_the_root()?;
-        create_or_replace(place, "create", |place| make(place, &making.object))?;
+        create_or_replace(place, |place| make(place, &making.object)).map_err(fault("create"))?;
         let stat = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
         self.set(
             Target::Named(place),

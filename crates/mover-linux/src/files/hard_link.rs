@@ -3,7 +3,7 @@
 use super::fault::fault;
 use super::file_stat::file_stat;
 use super::path::{ResolvedName, Resolver};
-use super::temporary_file;
+use super::temporary_file::create_or_replace;
 use numaio_mover::port::{Fault, FaultKind, FilePath};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -25,19 +25,6 @@ const COMMON_ERRORS: [Errno; 10] = [
     Errno::ACCESS,
 ];
 
-/// Creates an object, and replaces an existing one unless it is a directory.
-pub fn create_or_replace(
-    place: ResolvedName<'_>,
-    action: &str,
-    make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
-) -> Result<(), Fault> {
-    let made = match make(place) {
-        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, &make),
-        result => result,
-    };
-    made.map_err(fault(action))
-}
-
 /// Creates a hard link, which replaces anything but a directory.
 pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let target = resolver.resolve(to)?;
@@ -58,11 +45,7 @@ pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result
     let create = |place: ResolvedName<'_>| {
         rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
     };
-    let made = match create(place) {
-        Err(Errno::EXIST) => temporary_file::replace_atomically(place, |errno| errno, create),
-        made => made,
-    };
-    made.map_err(|errno| {
+    create_or_replace(place, create).map_err(|errno| {
         let refused = fault("create hard link")(errno);
         match COMMON_ERRORS.contains(&errno) {
             true => refused,

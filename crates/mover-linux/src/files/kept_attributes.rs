@@ -1,6 +1,7 @@
 //! Which attributes a file system keeps: some accept all changes and ignore them.
 
 use super::attributes::{set_mode, set_time, Target};
+use super::directory_time::DirectoryTime;
 use super::file_stat::file_stat;
 use super::filesystem::{is_filesystem, EXFAT, FAT};
 use super::roots::Roots;
@@ -34,12 +35,12 @@ impl Roots {
     }
 }
 
-/// Examines a temporary file, and restores the directory's time, which is compared later.
+/// Examines a temporary file.
 fn probe(root: &OwnedFd, wanted: KeptAttributes, super_user: bool) -> Result<KeptAttributes, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
-    let before = file_stat(&rustix::fs::fstat(&directory)?).mtime;
-    let kept = with_probe_file(directory.as_fd(), &temporary_name()?, |file, _| {
+    let _time = DirectoryTime::of(&directory)?;
+    with_probe_file(directory.as_fd(), &temporary_name()?, |file, _| {
         let mut kept = KeptAttributes::default();
         if wanted.owners && super_user {
             kept.owners = keeps_owners(file)?;
@@ -54,10 +55,7 @@ fn probe(root: &OwnedFd, wanted: KeptAttributes, super_user: bool) -> Result<Kep
             kept.times = keeps_times(file)?;
         }
         Ok(kept)
-    });
-    // Fails for another user's directory, whose time is not compared or cannot be set anyway.
-    let _ = set_time(Target::Open(directory.as_fd()), before.seconds, before.nanoseconds);
-    kept
+    })
 }
 
 fn keeps_owners(file: &OwnedFd) -> Result<bool, Errno> {

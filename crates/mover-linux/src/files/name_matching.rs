@@ -1,7 +1,7 @@
 //! Which names a file system treats as equal: by case, trailing dots, or the composition of
 //! accents.
 
-use super::attributes::{set_time, Target};
+use super::directory_time::DirectoryTime;
 use super::file_stat::file_stat;
 use super::filesystem::{kind, BEEGFS, BTRFS, CEPH, EXFAT, EXT, F2FS, FAT, GPFS, LUSTRE, RAMFS, TMPFS, XFS};
 use super::roots::Roots;
@@ -97,18 +97,9 @@ fn is_ascii_ci(directory: &OwnedFd) -> bool {
     done == 0 && geometry[FLAGS] & FOLDS != 0
 }
 
-/// Determines matching with temporary files, and restores the directory's time, which is compared
-/// later.
+/// Determines matching with temporary files.
 fn probe_with_new_files(directory: &OwnedFd) -> Result<NameMatching, Errno> {
-    let stat = rustix::fs::fstat(directory)?;
-    let result = create_probe_files(directory);
-    let before = file_stat(&stat).mtime;
-    // Fails for another user's directory, whose time is not compared or cannot be set anyway.
-    let _ = set_time(Target::Open(directory.as_fd()), before.seconds, before.nanoseconds);
-    result
-}
-
-fn create_probe_files(directory: &OwnedFd) -> Result<NameMatching, Errno> {
+    let _time = DirectoryTime::of(directory)?;
     let is_there = |name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     let (is_case_insensitive, cuts) = with_probe_file(directory.as_fd(), &temporary_name()?, |_, name| {
         Ok((is_there(&name.to_ascii_uppercase()), is_there(&format!("{name}."))))

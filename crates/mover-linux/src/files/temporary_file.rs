@@ -20,6 +20,17 @@ pub fn with_probe_file<T>(
     result
 }
 
+/// Creates an object, and replaces an existing one unless it is a directory.
+pub fn create_or_replace(
+    place: ResolvedName<'_>,
+    make: impl Fn(ResolvedName<'_>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    match make(place) {
+        Err(Errno::EXIST) => replace_atomically(place, |errno| errno, make),
+        made => made,
+    }
+}
+
 /// Creates an object under a temporary name and renames it to `place`, replacing an existing one.
 /// Removes it on failure; `fault` converts errors.
 pub fn replace_atomically<T, E>(
