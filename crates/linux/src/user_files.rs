@@ -221,6 +221,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn missing_home_is_not_created() {
@@ -235,7 +236,6 @@ mod tests {
         assert!(below.join("jobs").is_dir());
         fs::remove_dir_all(dir).expect("removed");
     }
-    use std::os::unix::fs::symlink;
 
     #[test]
     fn writes_through_links_and_dangling_links() {

@@ -8,15 +8,13 @@ use crate::transfer::RemoteOptions;
 use crate::TransferError;
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::Duration;
 
 /// How long the remote process may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum output of a script that is read.
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
-/// Bytes of input that are written at once; a slow connection makes progress by each part.
-const WRITE_BYTES: usize = 64 << 10;
 /// Prefix of the scripts' output lines, which separates them from output of the login shell.
 const OUTPUT_MARK: &str = "@numaio ";
 
@@ -154,9 +152,7 @@ impl RemoteShell<'_, '_> {
         let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
         let answer = self.wait.run(move |progress| {
             // A process that does not read its input reports the reason itself.
-            to.map(|mut to| {
-                input.chunks(WRITE_BYTES).try_for_each(|part| to.write_all(part).map(|()| progress.step()))
-            });
+            to.map(|mut to| progress.write_all(&mut to, &input));
             let mut answer = Vec::new();
             // The output before an error is valid.
             from.map(|from| from.take(MAX_OUTPUT_BYTES).read_to_end(&mut answer));

@@ -3,7 +3,8 @@
 
 use super::attempts::{self, AttemptOutcome};
 use super::bootstrap;
-use super::peer_wait::{PeerWait, WaitFailure};
+use super::peer_wait::{PeerWait, WaitFailure, PATIENCE};
+use super::silence_clock::SilenceClock;
 use crate::endpoint::{Endpoint, Host};
 use crate::event::{EndEvent, Event, Progress};
 use crate::jobs::{to_command_arg, to_os_string};
@@ -21,7 +22,7 @@ use numaio_mover::wire::{Reason, Side};
 use numaio_schema::CommandArg;
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
@@ -31,16 +32,10 @@ use std::time::{Duration, Instant};
 /// How long the remote numaio may take to exit after its last event.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest time between two polls that counts as silence.
-const LONGEST_STEP: Duration = Duration::from_secs(1);
-/// Shortest time limit without an event: several events may be late.
+/// Shortest time limit without an event: there is one each second, and several may be late.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(5);
-/// How long the first event may take before the wait is reported.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest command line; the kernel limits each argument of ssh to 128 KiB (execve(2)).
 const MAX_COMMAND_BYTES: usize = 100 << 10;
-/// Bytes of arguments that are written at once; a slow connection makes progress by each part.
-const WRITE_BYTES: usize = 64 << 10;
 /// Option that marks a retry.
 const RETRY_OPTION: &str = "--retry-attempt";
 const CONNECTION_LOST: &str = "the connection was lost";
@@ -185,9 +180,8 @@ impl RemoteRun<'_> {
     ) -> Result<(), WaitFailure> {
         let Some(mut stdin) = process.stdin.take() else { return Ok(()) };
         let sent = PeerWait { reporter, host: self.host, limit: self.limit }.run(move |progress| {
-            let mut parts = input.as_bytes().chunks(WRITE_BYTES);
             // A process that does not read it reports the reason by its exit status.
-            let _ = parts.try_for_each(|part| stdin.write_all(part).map(|()| progress.step()));
+            let _ = progress.write_all(&mut stdin, input.as_bytes());
             stdin
         });
         process.stdin = Some(sent.inspect_err(|_| process.terminate_on_drop())?);
@@ -212,8 +206,7 @@ impl RemoteRun<'_> {
             }
         }
         let mut so_far = None;
-        let silence = SilenceClock::new(self.limit);
-        let end = self.relay_events(&mut process, stdout, silence, reporter, &mut so_far);
+        let end = self.relay_events(&mut process, stdout, reporter, &mut so_far);
         let status = process.status();
         let events_explain = status.is_some_and(|status| EXPLAINED_STATUSES.contains(&status));
         if self.quiet && events_explain && matches!(end, Ok(RemoteEnd::Event(_))) {
@@ -244,11 +237,12 @@ impl RemoteRun<'_> {
         &self,
         process: &mut ManagedProcess,
         from: impl Read + Send + 'static,
-        mut silence: SilenceClock,
         reporter: &mut Reporter<'_>,
         so_far: &mut Option<Progress>,
     ) -> Result<RemoteEnd, TransferError> {
         let events = events(from);
+        let limit = self.limit.map(|limit| limit.max(SHORTEST_LIMIT));
+        let mut silence = SilenceClock::new(limit);
         let (mut asked, began) = (None, Instant::now());
         loop {
             if interrupted() {
@@ -265,16 +259,16 @@ impl RemoteRun<'_> {
                 return Ok(RemoteEnd::Silent(limit));
             }
             if so_far.is_none() && began.elapsed() > PATIENCE {
-                reporter.notice_once(Notice::Waiting { host: self.host.to_owned(), limit: silence.limit });
+                reporter.notice_once(Notice::Waiting { host: self.host.to_owned(), limit });
             }
             match events.recv_timeout(POLL_INTERVAL) {
                 Ok(Ok(Event::End(end))) => return Ok(RemoteEnd::Event(end)),
                 Ok(Ok(Event::Alive {})) => {
                     self.knows_options.set(true);
-                    silence.silent = Duration::ZERO;
+                    silence.restart();
                 }
                 Ok(Ok(event)) => {
-                    silence.silent = Duration::ZERO;
+                    silence.restart();
                     let latest = so_far.get_or_insert_default();
                     if let Event::Progress(progress) = &event {
                         // Retries on the host restart their progress.
@@ -298,29 +292,6 @@ enum RemoteEnd {
     Missing,
     /// There was none for this time.
     Silent(Duration),
-}
-
-/// Measures the time without an event.
-struct SilenceClock {
-    limit: Option<Duration>,
-    silent: Duration,
-    polled: Instant,
-}
-
-impl SilenceClock {
-    /// The remote numaio sends an event each second.
-    fn new(limit: Option<Duration>) -> Self {
-        let limit = limit.map(|limit| limit.max(SHORTEST_LIMIT));
-        Self { limit, silent: Duration::ZERO, polled: Instant::now() }
-    }
-
-    /// Adds the time since the last poll, at most [`LONGEST_STEP`]: this process may have stopped.
-    /// Returns the limit if it is exceeded.
-    fn poll(&mut self) -> Option<Duration> {
-        self.silent += self.polled.elapsed().min(LONGEST_STEP);
-        self.polled = Instant::now();
-        self.limit.filter(|limit| self.silent >= *limit)
-    }
 }
 
 /// Returns the arguments of the remote numaio, which stops when its stdin closes.

@@ -10,6 +10,7 @@ mod peer_process;
 mod peer_target;
 mod peer_wait;
 mod retry;
+mod silence_clock;
 mod ssh_hostname;
 
 use crate::endpoint::Host;

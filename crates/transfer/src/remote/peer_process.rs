@@ -21,8 +21,6 @@ use std::time::Duration;
 
 /// How long the remote process may take to exit after the transfer.
 pub const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a request that are written at once; a slow peer makes progress by each part.
-const WRITE_BYTES: usize = 64 << 10;
 
 /// A connected peer that waits for a request.
 pub struct PeerProcess {
@@ -77,12 +75,7 @@ impl PeerProcess {
         }
         let mut to = mem::replace(&mut self.to, Box::new(io::sink()));
         let sent = wait.run(move |progress| {
-            for part in line.as_bytes().chunks(WRITE_BYTES) {
-                if to.write_all(part).is_err() {
-                    break;
-                }
-                progress.step();
-            }
+            let _ = progress.write_all(&mut to, line.as_bytes());
             let _ = to.flush();
             to
         });

@@ -1,19 +1,21 @@
 //! Waiting for a peer before a transfer: a login may be slow, ask for a password, or never end.
 
+use super::silence_clock::SilenceClock;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a wait may take before it is reported.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest time between two polls that counts: this process may have been stopped.
-const LONGEST_STEP: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes that are written at once; a slow connection makes progress by each part.
+const WRITE_BYTES: usize = 64 << 10;
 
 /// Waits for a host, which is not waited for without limit or notice.
 pub struct PeerWait<'a, 'b> {
@@ -65,6 +67,11 @@ impl WorkProgress {
     pub fn step(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Writes bytes in parts, each of which is a step.
+    pub fn write_all(&self, to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+        bytes.chunks(WRITE_BYTES).try_for_each(|part| to.write_all(part).map(|()| self.step()))
+    }
 }
 
 impl PeerWait<'_, '_> {
@@ -80,7 +87,7 @@ impl PeerWait<'_, '_> {
         let progress = WorkProgress::default();
         let steps = progress.clone();
         thread::spawn(move || sender.send(work(progress)));
-        let (mut waited, mut reached, mut polled) = (Duration::ZERO, 0, Instant::now());
+        let (mut silence, mut reached) = (SilenceClock::new(self.limit), 0);
         loop {
             match done.recv_timeout(POLL_INTERVAL) {
                 Ok(done) => return Ok(done),
@@ -91,18 +98,15 @@ impl PeerWait<'_, '_> {
             if interrupted() {
                 return Err(WaitFailure::Interrupted);
             }
-            let now = Instant::now();
-            waited += now.duration_since(polled).min(LONGEST_STEP);
-            polled = now;
-            let steps = steps.0.load(Ordering::Relaxed);
+            let (exceeded, steps) = (silence.poll(), steps.0.load(Ordering::Relaxed));
             if steps != reached {
-                (waited, reached) = (Duration::ZERO, steps);
-            }
-            if let Some(limit) = self.limit.filter(|limit| waited >= *limit) {
+                reached = steps;
+                silence.restart();
+            } else if let Some(limit) = exceeded {
                 return Err(WaitFailure::TimedOut(limit));
             }
             self.reporter.alive();
-            if waited >= PATIENCE {
+            if silence.silent() >= PATIENCE {
                 self.reporter.notice_once(Notice::Waiting { host: self.host.to_owned(), limit: self.limit });
             }
         }
