@@ -5,15 +5,15 @@ use numaio_schema::JobTotals;
 use numaio_transfer::changed_item::EntryStatistics;
 use numaio_transfer::event::Change;
 
-/// Returns the line of a change as rsync prints it; `None` if its attributes are unknown, because a
-/// numaio on another host is older.
-pub fn item_line(change: &Change) -> Option<String> {
-    let item = change.item.as_ref()?;
+/// Returns the line of a change as rsync prints it; only what was done if its attributes are
+/// unknown, because a numaio on another host is older.
+pub fn item_line(change: &Change) -> String {
+    let Some(item) = &change.item else { return format!("{}: {}", change.action, change.name) };
     let slash = if item.is_directory() { "/" } else { "" };
     let (letters, name) = (&item.letters, &change.name);
     let arrow = if item.letters.starts_with('h') { "=>" } else { "->" };
     let target = item.target.as_ref().map(|target| format!(" {arrow} {target}")).unwrap_or_default();
-    Some(format!("{letters} {name}{slash}{target}"))
+    format!("{letters} {name}{slash}{target}")
 }
 
 /// Counts of the changes of a transfer.

@@ -142,8 +142,7 @@ impl CopyOutput {
     fn show(&mut self, event: &Event) {
         match event {
             Event::Did(change) | Event::Would(change) if self.itemize => {
-                let line = item_line(change);
-                self.text += &(line.unwrap_or_else(|| format!("{}: {}", change.action, change.name)) + "\n");
+                self.text += &(item_line(change) + "\n");
             }
             Event::Did(change) | Event::Would(change) if self.verbose => {
                 let would = if self.dry_run { "would be " } else { "" };
@@ -204,9 +203,7 @@ impl CopyOutput {
             _ => Ok(()),
         }
     }
-}
 
-impl CopyOutput {
     /// Counts and logs an event, as far as options request it.
     fn count_and_log(&mut self, event: &Event) {
         let (counts, log) = (self.counts.as_mut(), self.log.as_mut());
@@ -216,8 +213,7 @@ impl CopyOutput {
                     counts.add(change);
                 }
                 if let Some(log) = log {
-                    let line = item_line(change);
-                    log.add(&line.unwrap_or_else(|| format!("{}: {}", change.action, change.name)));
+                    log.add(&item_line(change));
                 }
             }
             Event::Entries(entries) => counts.into_iter().for_each(|counts| counts.record_entries(*entries)),
