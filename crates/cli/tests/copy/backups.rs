@@ -3,17 +3,8 @@
 use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::symlink;
 use std::path::Path;
-
-/// Runs a copy; every host name leads to this machine.
-fn copy(home: &Home, args: &[&str]) -> CommandOutput {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
-    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
-}
 
 /// Maps the names below a directory to contents of files, targets of links, and nothing.
 fn tree(root: &Path) -> BTreeMap<String, String> {
@@ -82,9 +73,9 @@ fn replaced_files_are_kept_as_by_rsync() {
                 CommandOutput::of(home.command("cp", &["-a", "dst", to]).limited_output().expect("cp")).ok();
             }
             let before = tree(&home.0.join("to"));
-            copy(&home, &[&["-rn", "-q"], options, &ends].concat()).ok();
+            home.copy_by_local_ssh(&[&["-rn", "-q"], options, &ends].concat()).ok();
             assert_eq!(tree(&home.0.join("to")), before, "{options:?} {ends:?}");
-            copy(&home, &[&["-rq"], options, &ends].concat()).ok();
+            home.copy_by_local_ssh(&[&["-rq"], options, &ends].concat()).ok();
             let ours = tree(&home.0.join("to"));
             let args = [&["-rlHt"], options, &["src/", "rsync/dst"]].concat();
             match home.command("rsync", &args).limited_output() {
@@ -97,7 +88,7 @@ fn replaced_files_are_kept_as_by_rsync() {
             let kept = ours.values().filter(|content| content.starts_with("old")).count();
             assert_eq!((kept, &*ours["dst/f"]), (6, "new content"), "{ours:?}");
             // Nothing is replaced, and the backups stay.
-            copy(&home, &[&["-rq"], options, &ends].concat()).ok();
+            home.copy_by_local_ssh(&[&["-rq"], options, &ends].concat()).ok();
             assert_eq!(tree(&home.0.join("to")), ours, "{options:?} {ends:?}");
         }
     }
@@ -112,7 +103,7 @@ fn a_file_without_a_backup_is_not_replaced() {
         let _ = fs::remove_file(home.0.join("dst").join(name));
         fs::create_dir(home.0.join("dst").join(name)).expect("a folder");
     }
-    let output = copy(&home, &["-rbq", "src/", "dst"]);
+    let output = home.copy_by_local_ssh(&["-rbq", "src/", "dst"]);
     for name in ["f", "link", "second", "empty", "large"] {
         assert!(output.err.contains(&format!("numaio: {name}: ")), "{name}: {}", output.err);
     }
@@ -127,7 +118,8 @@ fn a_file_without_a_backup_is_not_replaced() {
     old("first", "linked");
     old("first~", "old first");
     for option in ["--delete", "--inplace"] {
-        copy(&home, &["-rb", option, "src/", "dst"]).failed(2, &["cannot be used with"]);
+        home.copy_by_local_ssh(&["-rb", option, "src/", "dst"]).failed(2, &["cannot be used with"]);
     }
-    copy(&home, &["-rb", "--suffix=a/b", "src/", "dst"]).failed(2, &["expected a suffix without slashes"]);
+    home.copy_by_local_ssh(&["-rb", "--suffix=a/b", "src/", "dst"])
+        .failed(2, &["expected a suffix without slashes"]);
 }

@@ -1,6 +1,6 @@
 //! What `numaio copy --delete` must keep.
 
-use crate::support::{skipped, CommandOutput, Home, Limited};
+use crate::support::{skipped, CommandOutput, Home};
 use std::fs;
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
@@ -169,12 +169,7 @@ fn delete_before_frees_space_first() {
         cmp from/large to/large && ls to
         $NUMAIO copy --no-job -r --delete-before from/ to/new; echo code $?
     ";
-    let mut command = home.command("unshare", &["-m", "sh", "-c", script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().expect("a shell");
-    let output = CommandOutput::of(output);
-    if output.code == Some(99) || output.err.contains("unshare: ") {
-        return skipped("tmpfs: needs root");
-    }
+    let Some(output) = home.run_unshared("-m", &[script]) else { return skipped("tmpfs: needs root") };
     assert!(output.out.starts_with("code 0\napp\nbelow\nlarge\n"), "{}\n{}", output.out, output.err);
     let events = fs::read_to_string(home.0.join("events")).expect("events");
     let events: Vec<serde_json::Value> =

@@ -2,19 +2,14 @@
 //! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
 //! final name, and the same command completes the copy.
 
-use crate::support::{until, CommandOutput, Home, Limited};
+use crate::support::{skipped, until, CommandOutput, Home, Limited};
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
-
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
@@ -60,10 +55,7 @@ fn written(folder: &Path) -> u64 {
 /// which the script reports by status 99.
 fn run_unshared(home: &Home, script: &str) -> Option<CommandOutput> {
     let script = format!("numaio={NUMAIO}\n{script}");
-    let output = home.command("unshare", &["-rmn", "sh", "-c", &script]).limited_output().ok()?;
-    let output = CommandOutput::of(output);
-    // unshare itself fails without permission.
-    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    home.run_unshared("-rmn", &[&script])
 }
 
 #[test]
@@ -174,7 +166,7 @@ fn reports_an_unwritable_destination() {
     let Ok(output) = command.limited_output() else { return skipped("another user: needs setpriv") };
     let output = CommandOutput::of(output);
     if output.code != Some(3) {
-        return skipped(&format!("another user cannot access the directory of the test: {}", output.err));
+        return skipped(format!("another user cannot access the directory of the test: {}", output.err));
     }
     assert!(output.err.contains("large: cannot create: permission denied (destination)"), "{}", output.err);
     assert_eq!(fs::read_dir(home.0.join("dst")).expect("a folder").count(), 0);

@@ -1,7 +1,7 @@
 //! `numaio copy` to and from exFAT, which ignores the case of names and stores neither owners nor
 //! inode numbers.
 
-use crate::support::{skipped, CommandOutput, Home, Limited};
+use crate::support::{skipped, CommandOutput, Home};
 use std::fs;
 
 /// Mounts exFAT at `to`, and runs a script.
@@ -14,10 +14,7 @@ eval \"$0\"
 
 /// Output of a script with exFAT mounted at `to`; None if it cannot be mounted.
 fn on_exfat(home: &Home, script: &str) -> Option<CommandOutput> {
-    let mut command = home.command("unshare", &["-m", "sh", "-c", EXFAT, script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let output = CommandOutput::of(output);
-    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    home.run_unshared("-m", &[EXFAT, script])
 }
 
 fn skip_without_exfat() {
@@ -141,10 +138,7 @@ fn keeps_times_on_file_systems_of_libfuse_2() {
         TZ=UTC stat -c %y to/a/old to/a
         $NUMAIO copy -r from/ to/a; echo code $?
     ";
-    let mut command = home.command("unshare", &["-m", "sh", "-c", UNIONFS, script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output();
-    let output =
-        output.ok().map(CommandOutput::of).filter(|it| it.code != Some(99) && !it.err.contains("unshare: "));
+    let output = home.run_unshared("-m", &[UNIONFS, script]);
     let Some(output) = output else { return skipped("unionfs-fuse: needs unionfs-fuse and root") };
     assert_eq!(output.out.matches("2020-01-01 00:00:00").count(), 2, "{}\n{}", output.out, output.err);
     assert!(output.out.contains("0 moved, 2 unchanged"), "{}", output.out);
@@ -171,10 +165,7 @@ fn data_is_complete_on_rclone_mounts() {
         diff -r from to/at && echo same; TZ=UTC stat -c %y to/at/a to/at/d/b to/at/x
         $NUMAIO copy --no-job -a to/at/ back; echo code $?; diff -r from back && echo same
     ";
-    let mut command = home.command("unshare", &["-m", "sh", "-c", RCLONE, script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output();
-    let output =
-        output.ok().map(CommandOutput::of).filter(|it| it.code != Some(99) && !it.err.contains("unshare: "));
+    let output = home.run_unshared("-m", &[RCLONE, script]);
     let Some(output) = output else { return skipped("rclone: needs rclone, fusermount and root") };
     assert_eq!(output.out.matches("code 0\n").count(), 5, "{}\n{}", output.out, output.err);
     assert_eq!(output.out.matches("same\n").count(), 2, "{}\n{}", output.out, output.err);

@@ -1,10 +1,8 @@
 //! A tree of small files and a large one, copied to storage with room for half of it.
 
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{CommandOutput, Home};
 use std::fs;
 use std::io::Write;
-
-const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
 /// Copies to `dst`, which `$1` mounts, checks its files, enlarges it by `$2`, and copies again. The
 /// large file exceeds the total space, so it always fails; which others fail depends on the write
@@ -23,9 +21,7 @@ echo leftovers $(count -name '.numaio*')
 /// Runs the script with these shell commands; None without permission to mount.
 fn fill(home: &Home, mount: &str, enlarge: &str) -> Option<CommandOutput> {
     let script = format!("eval \"$1\" || exit 99\n{FILL}");
-    let mut command = home.command("unshare", &["-m", "sh", "-c", &script, "sh", mount, enlarge]);
-    let output = CommandOutput::of(command.env("NUMAIO", NUMAIO).limited_output().ok()?);
-    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    home.run_unshared("-m", &[&script, "sh", mount, enlarge])
 }
 
 /// The last event of a run.

@@ -120,16 +120,11 @@ fn link_to_a_failed_file_leaves_the_destination_unchanged() {
 #[test]
 fn manifest_lists_copies_in_place_of_links() {
     let home = linked("content");
-    let script = format!(
-        "mount -t tmpfs none to/b || exit 99; {} copy -r --manifest list from/ to/; echo code $?; cat list",
-        env!("CARGO_BIN_EXE_numaio")
-    );
-    let output = home.command("unshare", &["-rm", "sh", "-c", &script]).limited_output().expect("unshare");
-    let output = CommandOutput::of(output);
-    if output.code == Some(99) || output.err.contains("unshare: ") {
-        let _ = writeln!(std::io::stderr(), "skipped: no permission to mount a small file system");
-        return;
-    }
+    let script =
+        "mount -t tmpfs none to/b || exit 99; $NUMAIO copy -r --manifest list from/ to/; echo code $?; cat list";
+    let Some(output) = home.run_unshared("-rm", &[script]) else {
+        return skipped("no permission to mount a small file system");
+    };
     assert!(
         output.out.contains("code 0\n") && output.err.contains("b/c: "),
         "{}\n{}",
@@ -142,10 +137,7 @@ fn manifest_lists_copies_in_place_of_links() {
 
 /// Runs a script as root with mounts of its own; None if that is impossible here.
 fn with_mounts(home: &Home, script: &str) -> Option<CommandOutput> {
-    let mut command = home.command("unshare", &["-m", "sh", "-c", script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let output = CommandOutput::of(output);
-    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    home.run_unshared("-m", &[script])
 }
 
 /// link(2) fails between two mounts.

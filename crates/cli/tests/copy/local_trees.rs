@@ -447,23 +447,12 @@ fn killed_copy_leaves_no_partial_names_and_resumes() {
     same(&home, "src", "dst2");
 }
 
-/// A program in place of ssh that runs the peer on this machine.
-fn ssh(home: &Home) -> String {
-    let path =
-        home.file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-    path
-}
-
 #[test]
 fn copies_to_and_from_another_host() {
     let home = Home::new();
     everything(&home);
-    let ssh = ssh(&home);
-    let remote_copy = |args: &[&str]| {
-        let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-        CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
-    };
+    let ssh = home.local_ssh();
+    let remote_copy = |args: &[&str]| home.copy_by_local_ssh(args);
     let output = remote_copy(&["-a", "src/", "host:dst"]).ok();
     assert!(!output.contains("failed"), "{output}");
     same(&home, "src", "dst");

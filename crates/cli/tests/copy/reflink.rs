@@ -1,6 +1,6 @@
 //! `numaio copy --reflink` on real file systems.
 
-use crate::support::{skipped, CommandOutput, Home, Limited};
+use crate::support::{skipped, CommandOutput, Home};
 
 /// Runs a script as root with an image of this size mounted at `to`; None if that is impossible.
 fn on_image(home: &Home, make: &str, size: &str, script: &str) -> Option<CommandOutput> {
@@ -9,10 +9,7 @@ fn on_image(home: &Home, make: &str, size: &str, script: &str) -> Option<Command
         trap 'umount to' EXIT
         {script}"
     );
-    let mut command = home.command("unshare", &["-m", "sh", "-c", &all]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
-    let output = CommandOutput::of(output);
-    (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    home.run_unshared("-m", &[&all])
 }
 
 /// There is no space for copies: the clones share their data.

@@ -2,7 +2,7 @@
 
 use crate::support::{skipped, CommandOutput, Home, Limited};
 use std::fs;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// Lists the files below a directory, and its directories with a slash.
@@ -21,15 +21,6 @@ fn names(root: &Path) -> Vec<String> {
     add(root, "", &mut all);
     all.sort_unstable();
     all
-}
-
-/// Runs a copy; every host name leads to this machine.
-fn copy(home: &Home, args: &[&str]) -> CommandOutput {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
-    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
 }
 
 /// Creates a source with many kinds of entries.
@@ -61,9 +52,9 @@ fn removes_all_but_directories_from_any_source() {
         for step in ["new", "existing"] {
             source(&home);
             let all = names(&home.0.join("src"));
-            copy(&home, &[options, &["-n", "--remove-source-files"], &ends].concat()).ok();
+            home.copy_by_local_ssh(&[options, &["-n", "--remove-source-files"], &ends].concat()).ok();
             assert_eq!(names(&home.0.join("src")), all, "{ends:?} {options:?} {step}");
-            copy(&home, &[options, &["-q", "--remove-source-files"], &ends].concat()).ok();
+            home.copy_by_local_ssh(&[options, &["-q", "--remove-source-files"], &ends].concat()).ok();
             assert_eq!(names(&home.0.join("src")), ["d/", "d/e/"], "{ends:?} {options:?} {step}");
             assert_eq!(names(&home.0.join("to")), all, "{ends:?} {options:?} {step}");
         }
@@ -86,17 +77,17 @@ fn keeps_what_is_not_copied() {
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     fs::File::open(home.0.join("src/newer")).and_then(|file| file.set_modified(old)).expect("a time");
     let args = ["-ru", "--remove-source-files", "--max-size=100", "--exclude=excluded", "src/"];
-    copy(&home, &[&args[..], &["to"]].concat()).failed(3, &["blocked"]);
+    home.copy_by_local_ssh(&[&args[..], &["to"]].concat()).failed(3, &["blocked"]);
     let kept = ["blocked", "excluded", "large", "linked-to-blocked", "newer"];
     let left = names(&home.0.join("src"));
     assert_eq!(left, kept);
     assert_eq!(names(&home.0.join("to")), ["blocked/", "linked", "moved", "newer"]);
     // Without a destination, nothing is stored.
-    copy(&home, &["-r", "--remove-source-files", "--existing", "src/", "none"]).ok();
+    home.copy_by_local_ssh(&["-r", "--remove-source-files", "--existing", "src/", "none"]).ok();
     assert_eq!(names(&home.0.join("src")), left);
     // Files that exist, and are not compared.
     home.file("to/excluded", "other");
-    copy(&home, &["-r", "--remove-source-files", "--ignore-existing", "src/excluded", "to"]).ok();
+    home.copy_by_local_ssh(&["-r", "--remove-source-files", "--ignore-existing", "src/excluded", "to"]).ok();
     assert!(home.0.join("src/excluded").exists());
 }
 
@@ -106,16 +97,16 @@ fn keeps_a_file_that_is_its_own_copy() {
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/f", "content");
     let words = ["f: not removed at the source: it is the same file as its copy"];
-    copy(&home, &["-r", "--remove-source-files", "src/", "src"]).failed(3, &words);
-    copy(&home, &["--remove-source-files", "src/f", "src"]).failed(3, &words);
+    home.copy_by_local_ssh(&["-r", "--remove-source-files", "src/", "src"]).failed(3, &words);
+    home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src"]).failed(3, &words);
     // This is the destination, which is not copied into itself.
-    copy(&home, &["--remove-source-files", "src/f", "src/f"]).ok();
+    home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src/f"]).ok();
     assert_eq!(fs::read_to_string(home.0.join("src/f")).expect("a file"), "content");
     // A single file under another name.
-    copy(&home, &["--remove-source-files", "src/f", "src/g"]).ok();
+    home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src/g"]).ok();
     assert_eq!(names(&home.0.join("src")), ["g"]);
     // --delete could remove copies whose sources an interrupted run has removed.
-    copy(&home, &["-r", "--remove-source-files", "--delete", "src/", "to"])
+    home.copy_by_local_ssh(&["-r", "--remove-source-files", "--delete", "src/", "to"])
         .failed(2, &["cannot be used with"]);
 }
 
@@ -155,7 +146,7 @@ fn keeps_what_the_source_may_not_remove() {
         return skipped("an immutable directory: not supported by the file system");
     }
     let outputs: Vec<CommandOutput> = [["src/", "to"], ["host:src/", "to"], ["src/", "host:to"]]
-        .map(|ends| copy(&home, &[&["-r", "--remove-source-files"], &ends[..]].concat()))
+        .map(|ends| home.copy_by_local_ssh(&[&["-r", "--remove-source-files"], &ends[..]].concat()))
         .into();
     assert!(chattr("-i"));
     let words = ["f: not removed at the source: cannot remove", "not permitted"];

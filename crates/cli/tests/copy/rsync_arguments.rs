@@ -2,7 +2,7 @@
 
 use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::symlink;
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
@@ -10,11 +10,7 @@ fn copy(home: &Home, args: &[&str]) -> CommandOutput {
 
 /// Copies to and from other hosts; every host name leads to this machine.
 fn copy_remote(home: &Home, args: &[&str]) -> CommandOutput {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
-    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    copy_with_ssh(home, &ssh, &args)
+    home.copy_by_local_ssh(args)
 }
 
 /// Copies with this program in place of ssh.

@@ -1,31 +1,23 @@
 //! One directory as source and destination, reached in two ways: nothing in it is lost.
 
-use crate::support::{skipped, CommandOutput, Home, Limited};
+use crate::support::{skipped, CommandOutput, Home};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 const CONTENT: &str = "content that must not be truncated";
 
-/// A home with a directory, and a program in place of ssh that runs commands on this machine.
+/// A home with a directory.
 fn home() -> Home {
     let home = Home::new();
     fs::create_dir_all(home.0.join("d/below")).expect("a folder");
     for name in ["d/big", "d/below/file"] {
         home.file(name, CONTENT);
     }
-    let ssh =
-        home.file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
     home
 }
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
-    let mut command =
-        home.numaio(&[&["copy", "--no-job", "--remote-numaio", NUMAIO, "-r", "-I"], args].concat());
-    CommandOutput::of(command.env("NUMAIO_SSH", home.0.join("ssh")).limited_output().expect("numaio"))
+    home.copy_by_local_ssh(&[&["--no-job", "-r", "-I"], args].concat())
 }
-
-const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
 
 fn is_unchanged(home: &Home) -> bool {
     let names = fs::read_dir(home.0.join("d")).expect("a folder").count();
@@ -90,13 +82,10 @@ fn refuses_to_truncate_a_source_reached_by_a_mount() {
             $NUMAIO copy --no-job -r -I --inplace m/ d; echo code $?
             $NUMAIO copy --no-job -r -I --inplace d/big m/; echo code $?"
         );
-        let mut command = home.command("unshare", &["-m", "sh", "-c", &script]);
-        let output = command.env("NUMAIO", NUMAIO).limited_output().expect("a shell");
-        let output = CommandOutput::of(output);
-        if output.code == Some(99) || output.err.contains("unshare: ") {
+        let Some(output) = home.run_unshared("-m", &[&script]) else {
             skipped(format!("{mount}: needs root and the program"));
             continue;
-        }
+        };
         assert_eq!(output.out, "code 2\n".repeat(3), "{mount}: {}", output.err);
         assert!(is_unchanged(&home), "{mount}");
     }

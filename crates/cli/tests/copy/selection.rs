@@ -4,22 +4,14 @@ use crate::support::{skipped, CommandOutput, Home, Limited};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::fs;
-use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::Path;
 use std::process::Command;
-
-/// Writes an ssh that runs the command here, and returns its path.
-fn local_ssh(home: &Home) -> String {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
-    ssh
-}
 
 /// Runs a script in a mount namespace, in the home. `$numaio` is the program, with an ssh that runs
 /// commands here. `None` without the right to mount.
 fn with_mounts(home: &Home, script: &str) -> Option<CommandOutput> {
-    let ssh = local_ssh(home);
+    let ssh = home.local_ssh();
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", script]).current_dir(&home.0);
     command.env("HOME", &home.0).env("numaio", env!("CARGO_BIN_EXE_numaio")).env("NUMAIO_SSH", ssh);
@@ -67,7 +59,7 @@ fn refuses_an_option_that_an_older_peer_would_ignore() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/f", "f");
-    let ssh = local_ssh(&home);
+    let ssh = home.local_ssh();
     // Only the first line is text.
     let rewrite = "| { IFS= read -r reply; echo \"$reply\" | sed 's/\"knows\":/\"knew\":/'; exec cat; }\n";
     let script = fs::read_to_string(&ssh).expect("a script");
@@ -113,7 +105,7 @@ fn contents(root: &Path) -> Vec<String> {
 /// Copies `src/` to a copy of `dst` by rsync, numaio, and numaio by ssh, and checks that all have
 /// the same result.
 fn same_as_rsync(home: &Home, args: &[&str], expected: &[&str]) {
-    let ssh = local_ssh(home);
+    let ssh = home.local_ssh();
     for (to, program) in [("rsync", "rsync"), ("local", "numaio"), ("remote", "numaio"), ("back", "numaio")] {
         CommandOutput::of(home.command("cp", &["-a", "dst", to]).limited_output().expect("cp")).ok();
         let remote = ["--remote-numaio", env!("CARGO_BIN_EXE_numaio")];

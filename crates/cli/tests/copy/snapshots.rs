@@ -7,15 +7,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Runs a copy; every host name leads to this machine.
-fn copy(home: &Home, args: &[&str]) -> CommandOutput {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
-    let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
-    CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
-}
-
 /// Maps the names of files below a directory to their inode numbers.
 fn inodes(root: &Path) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
@@ -63,7 +54,7 @@ fn unchanged_files_are_hard_links_to_the_first_snapshot() {
     };
     let options = ["-a", "--link-dest=../one", "--link-dest", "../two"];
     for ends in [["src/", "three"], ["src/", "host:three"], ["host:src/", "three"]] {
-        let ours = copy(&home, &[&options[..], &["-q", "--stats"], &ends].concat()).ok();
+        let ours = home.copy_by_local_ssh(&[&options[..], &["-q", "--stats"], &ends].concat()).ok();
         // The others have 5 + 4 + 3 bytes of other content.
         assert!(ours.contains("Number of regular files transferred: 3\n"), "{ours}");
         let three = inodes(&home.0.join("three"));
@@ -75,7 +66,10 @@ fn unchanged_files_are_hard_links_to_the_first_snapshot() {
                 fs::read(home.0.join("src").join(name)).expect("a file")
             );
         }
-        assert!(copy(&home, &[&options[..], &ends].concat()).ok().starts_with("0 moved, 12 unchanged"));
+        assert!(home
+            .copy_by_local_ssh(&[&options[..], &ends].concat())
+            .ok()
+            .starts_with("0 moved, 12 unchanged"));
         // rsync links the same files.
         fs::remove_dir_all(home.0.join("three")).expect("removed");
         match home.command("rsync", &[&["-H"], &options[..], &["src/", "three"]].concat()).limited_output() {
@@ -99,15 +93,15 @@ fn dry_run_and_missing_snapshots_link_nothing() {
     snapshots(&home);
     let options = ["-a", "--link-dest=../one", "--link-dest=../two", "src/", "three"];
     fs::create_dir(home.0.join("three")).expect("a folder");
-    let dry = copy(&home, &[&["-n"], &options[..]].concat()).ok();
+    let dry = home.copy_by_local_ssh(&[&["-n"], &options[..]].concat()).ok();
     assert!(dry.contains("would be made: large\n") && dry.contains("would be copied: changed\n"), "{dry}");
     assert!(inodes(&home.0.join("three")).is_empty());
-    let output = copy(&home, &["-a", "--link-dest=../none", "src/", "three"]);
+    let output = home.copy_by_local_ssh(&["-a", "--link-dest=../none", "src/", "three"]);
     assert!(output.err.contains("--link-dest: directory 'three/../none' does not exist"), "{}", output.err);
     drop(output.ok());
     let linked = inodes(&home.0.join("three"));
     assert!(linked.len() == 10 && linked["large"] != inodes(&home.0.join("one"))["large"]);
-    copy(&home, &["-ac", "--link-dest=../one", "src/", "no"]).failed(2, &["cannot be used with"]);
+    home.copy_by_local_ssh(&["-ac", "--link-dest=../one", "src/", "no"]).failed(2, &["cannot be used with"]);
 }
 
 #[test]
@@ -117,12 +111,7 @@ fn other_file_systems_get_copies() {
     let script = "mkdir mounted && mount -t tmpfs none mounted || exit 99
 $NUMAIO copy -a -v --link-dest=$PWD/one src/ mounted/three || exit
 stat -c %h mounted/three/large; cmp src/large mounted/three/large";
-    let mut command = home.command("unshare", &["-rm", "sh", "-c", script]);
-    let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().expect("unshare");
-    let output = CommandOutput::of(output);
-    if output.code == Some(99) || output.err.starts_with("unshare: ") {
-        return skipped("a mount namespace");
-    }
+    let Some(output) = home.run_unshared("-rm", &[script]) else { return skipped("a mount namespace") };
     assert!(output.ok().contains("copied: large\n"));
 }
 

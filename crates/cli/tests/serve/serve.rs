@@ -356,10 +356,7 @@ fn copied_links_stay_below_the_root() {
 fn ssh_host_copies_to_a_daemon_directly() {
     let (daemon, user) = open("");
     // The host is this machine, with the user's home and therefore the user's key.
-    let ssh = user
-        .home
-        .file("ssh", "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift 2; exec sh -c \"$*\"\n");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let ssh = user.home.local_ssh();
     let args =
         ["copy", "-a", "--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "h:src/", &daemon.url("data/there")];
     let mut command = user.home.numaio(&args);

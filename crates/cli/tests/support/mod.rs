@@ -115,6 +115,32 @@ impl Home {
     pub fn run(&self, args: &[&str]) -> CommandOutput {
         CommandOutput::of(self.numaio(args).limited_output().expect("numaio"))
     }
+
+    /// Writes a program in place of ssh that runs commands on this machine, and returns its path.
+    pub fn local_ssh(&self) -> String {
+        let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
+        let ssh = self.file("ssh", script);
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        ssh
+    }
+
+    /// Runs `numaio copy`; every host name leads to this machine.
+    pub fn copy_by_local_ssh(&self, args: &[&str]) -> CommandOutput {
+        let args = [&["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
+        let mut command = self.numaio(&args);
+        CommandOutput::of(command.env("NUMAIO_SSH", self.local_ssh()).limited_output().expect("numaio"))
+    }
+
+    /// Runs a shell script with arguments, from `$0` on, in namespaces with these options of
+    /// unshare(1); `$NUMAIO` is the program. `None` if that is impossible here, which the script
+    /// reports by status 99.
+    pub fn run_unshared(&self, options: &str, script: &[&str]) -> Option<CommandOutput> {
+        let mut command = self.command("unshare", &[&[options, "sh", "-c"], script].concat());
+        let output = command.env("NUMAIO", env!("CARGO_BIN_EXE_numaio")).limited_output().ok()?;
+        let output = CommandOutput::of(output);
+        // unshare itself fails without permission.
+        (output.code != Some(99) && !output.err.contains("unshare: ")).then_some(output)
+    }
 }
 
 impl Drop for Home {
