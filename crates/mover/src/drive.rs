@@ -54,7 +54,8 @@ pub trait TransferCore<B: AsRef<[u8]>> {
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// Runs a side until its outcome is known. `clock` returns the time since the start; `each` is
-/// called at least every 100 ms, to show progress and to stop the transfer.
+/// called at least every 100 ms, to show progress and to stop the transfer, and whenever messages
+/// were received, before the operations that follow from them are submitted.
 pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
     core: &mut C,
     port: &mut P,
@@ -63,6 +64,7 @@ pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
 ) {
     let mut events = Vec::new();
     loop {
+        each(core);
         let now = clock();
         while let Some(command) = core.poll(now) {
             match command {
@@ -70,9 +72,8 @@ pub fn drive<P: Port, C: TransferCore<P::Buffer>>(
                 PortCommand::Send(packet) => port.send(packet),
             }
         }
-        each(core);
         if core.outcome().is_some() {
-            return;
+            return each(core);
         }
         let wake = core.wake().map_or(MAX_WAIT, |wake| wake.saturating_sub(now));
         port.wait(wake.min(MAX_WAIT), &mut events);

@@ -257,7 +257,8 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     drive(&mut core, &mut port, clock, |core| {
         // The other side receives the reports over the link.
         drop(core.reports());
-        // The source sends entries only after it has looked for the marker.
+        // The source sends entries only after it has looked for the marker, which changed the time
+        // of a directory that is compared next.
         if core.totals().entries > 0 {
             marker = None;
         }
