@@ -9,6 +9,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{Direction, IoPath, StreamGroup};
 use std::collections::BTreeMap;
 
@@ -184,8 +185,8 @@ impl Cell {
         needs.into_iter().find_map(|(node, bytes)| memory_shortage(topology, node, bytes))
     }
 
-    /// Returns the name for warnings.
-    pub fn name(&self) -> String {
+    /// Returns what was measured where, without size and operation.
+    fn streams(&self) -> String {
         let group = |(group, cpu_node): (&StreamGroup, &NodeId)| {
             let streams = if group.streams == 1 { "stream" } else { "streams" };
             let on = match group.memory == *cpu_node {
@@ -197,4 +198,17 @@ impl Cell {
         let groups: Vec<String> = self.groups.iter().zip(&self.cpu_nodes).map(group).collect();
         groups.join(" beside ")
     }
+}
+
+/// Returns the names of cells for warnings, with size and operation where these differ.
+pub(super) fn names(cells: &[Cell]) -> Vec<String> {
+    let sizes_differ = cells.windows(2).any(|pair| pair[0].block_bytes != pair[1].block_bytes);
+    let operations_differ = cells.windows(2).any(|pair| pair[0].operation != pair[1].operation);
+    let name = |cell: &Cell| {
+        let size = sizes_differ.then(|| format_size(cell.block_bytes));
+        let operation = cell.operation.clone().filter(|_| operations_differ);
+        let parts = [operation, size, Some(cell.streams())];
+        parts.into_iter().flatten().collect::<Vec<String>>().join(" ")
+    };
+    cells.iter().map(name).collect()
 }

@@ -180,19 +180,20 @@ fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
         time_is_up: finished.stop_reason == Some(StopReason::TimeLimit),
         wanted_huge: false,
     };
-    let mut found = warnings::of_readings(&finished.measured, &|index| cells[index].name(), &context);
+    let names = cells::names(cells);
+    let mut found = warnings::of_readings(&finished.measured, &|index| names[index].clone(), &context);
     if finished.stop_reason == Some(StopReason::ByteLimit) {
         let what = "the byte limit was reached before every result had settled".to_owned();
         found.push(Warning { rule: "byte-limit".into(), what });
     }
     // A cell without any result records its own reason.
-    let broken = |(cell, measured): (&Cell, &Measured)| {
+    let broken = |(name, measured): (&String, &Measured)| {
         measured.reading.summary.as_ref()?;
         let why = measured.failure.as_ref().filter(|why| !matches!(why, ProbeError::NotOnTape { .. }))?;
-        let what = format!("visits stopped at {}: {why}", cell.name());
+        let what = format!("visits stopped at {name}: {why}");
         Some(Warning { rule: "failed".into(), what })
     };
-    found.extend(cells.iter().zip(&finished.measured).filter_map(broken).take(MOST_BROKEN));
+    found.extend(names.iter().zip(&finished.measured).filter_map(broken).take(MOST_BROKEN));
     found
 }
 

@@ -310,6 +310,34 @@ fn byte_limit_applies_to_the_campaign() {
 }
 
 #[test]
+fn warnings_tell_sizes_and_operations_apart() {
+    let matrix = Matrix {
+        directions: vec![Write],
+        places: Placements::Local(NodeSet::one(NodeId(0))),
+        ..Matrix::default()
+    };
+    // No measurement is that precise.
+    let rule = Rule { precision: 1e-9, ..Rule::default() };
+    let warned = |options: IoOptions| {
+        let (record, _) =
+            measured(&IoOptions { rule: rule.clone(), most_bytes: Some(2_100_000_000), ..options });
+        let mut warnings = record.provenance.warnings.into_iter();
+        warnings.find(|warning| warning.rule == "unsettled").expect("a warning").what
+    };
+    let alone = warned(places(matrix.clone()));
+    assert_eq!(alone, "less precise than requested: device write by 1 stream on node 0");
+    let sizes = warned(IoOptions { block_bytes: vec![1 << 16, 1 << 20], ..places(matrix.clone()) });
+    let expected = "less precise than requested: 64 KiB device write by 1 stream on node 0, \
+                    1 MiB device write by 1 stream on node 0";
+    assert_eq!(sizes, expected);
+    let operations = vec![Some("read".to_owned()), Some("write".to_owned())];
+    let operations = warned(IoOptions { operations, ..places(matrix) });
+    let expected = "less precise than requested: read device write by 1 stream on node 0, \
+                    write device write by 1 stream on node 0";
+    assert_eq!(operations, expected);
+}
+
+#[test]
 fn lost_device_keeps_earlier_measurements() {
     struct Vanishes(RefCell<u32>);
     impl Probe for Vanishes {
