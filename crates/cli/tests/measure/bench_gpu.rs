@@ -1,5 +1,5 @@
 //! `numaio bench gpu` with a CUDA driver without GPU (../../linux/tests/support/fake_cuda.c), built
-//! here, and a fake nvbandwidth. Not tested with a real GPU.
+//! here, and a fake nvbandwidth.
 
 use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::workload::Direction;

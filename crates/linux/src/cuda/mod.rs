@@ -1,8 +1,8 @@
 //! GPUs, by the CUDA driver library, loaded on first use (CUDA Driver API, version 11 or newer).
 //!
 //! The transfers are those of SHOC's BusSpeedDownload and BusSpeedReadback: pinned host memory,
-//! bound to a node, to and from device memory by the copy engines. The tests use a fake driver
-//! (tests/support/fake_cuda.c); this code has not run on a real GPU.
+//! bound to a node, to and from device memory by the copy engines. Most tests use a fake driver
+//! (tests/support/fake_cuda.c); one needs a GPU.
 
 mod copies;
 mod driver;

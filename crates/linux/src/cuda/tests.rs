@@ -1,10 +1,12 @@
-//! Tests with a fake driver (tests/support/fake_cuda.c) and without a driver.
+//! Tests with a fake driver (tests/support/fake_cuda.c), without a driver, and with that of this
+//! machine if it has a GPU.
 
 use super::driver::Driver;
 use super::objects::Context;
 use super::run::run_with_driver;
 use super::CudaUnavailable;
 use crate::Root;
+use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, ProbeError};
 use numaio_machine::set::CpuSet;
@@ -235,7 +237,22 @@ fn rejects_invalid_workloads() {
 fn data_survives_a_round_trip() {
     let Some(fake) = Fake::new(&[]) else { return };
     let driver = fake.load().expect("a driver");
+    assert_round_trip(&driver);
     let context = Context::of(&driver, 0).expect("a device");
+    let device = context.allocate(32).expect("memory");
+    let stream = context.stream().expect("a stream");
+    let memory = [0u8; 64];
+    // SAFETY: more than was allocated; the fake checks the range before it copies.
+    let code = unsafe { (driver.functions.to_device)(device.raw, memory.as_ptr().cast(), 33, stream.raw) };
+    assert_ne!(code, 0);
+    drop((device, stream));
+    drop(context);
+    assert_eq!(fake.objects(), 0);
+}
+
+/// Copies data to the first device and back.
+fn assert_round_trip(driver: &Driver) {
+    let context = Context::of(driver, 0).expect("a device");
     context.enter().expect("entered");
     let mut memory = (0..64u8).collect::<Vec<u8>>();
     let of = &driver.functions;
@@ -252,12 +269,27 @@ fn data_survives_a_round_trip() {
             [to, back, (of.synchronize)(stream.raw)]
         };
         assert_eq!(codes, [0; 3]);
-        // SAFETY: more than was allocated; the fake checks the range before it copies.
-        assert_ne!(unsafe { (of.to_device)(device.raw, pinned.raw, 33, stream.raw) }, 0);
     }
     assert_eq!(memory[..32], memory[32..]);
-    drop(context);
-    assert_eq!(fake.objects(), 0);
+}
+
+#[test]
+fn real_gpu_copies_in_both_directions() {
+    let (driver, gpus) = match Driver::loaded().and_then(|driver| Ok((driver, driver.gpus()?))) {
+        Ok(found) => found,
+        Err(why) => return print_skipped(&format!("skipped: real_gpu: {why}")),
+    };
+    assert!(gpus.iter().all(|gpu| gpu.pci.parse::<PciAddress>().is_ok()), "{gpus:?}");
+    assert_round_trip(driver);
+    let root = Root::live().expect("/");
+    for groups in [&[(1, Write)][..], &[(2, Read)], &[(1, Write), (1, Read)]] {
+        let outcome = super::run(&root, None, &workload(groups), 0).expect("copies");
+        assert_eq!(outcome.cut, None);
+        assert!(outcome.groups.iter().all(|group| bytes_per_s(group) > 0.0), "{outcome:?}");
+    }
+    let missing = u32::try_from(gpus.len()).expect("few GPUs");
+    let error = super::run(&root, None, &workload(&[(1, Write)]), missing).expect_err("no such GPU");
+    assert!(error.to_string().contains("CUDA_ERROR_INVALID_DEVICE"), "{error}");
 }
 
 #[test]
