@@ -39,7 +39,7 @@ pub fn gpu_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> 
     if !mixes.is_empty() {
         io_text::write_mixes(&mut page, &mixes);
     }
-    write_notes(&mut page, record.cells.iter().map(|cell| (io_text::cell_name(cell), &cell.bytes_per_s)));
+    write_notes(&mut page, io_text::named_readings(record).into_iter());
     io_text::write_processor_time(&mut page, record);
     page.into_text()
 }

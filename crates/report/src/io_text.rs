@@ -11,7 +11,9 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
-use numaio_schema::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord};
+use numaio_schema::{
+    differing_settings, ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Reading,
+};
 use std::collections::BTreeSet;
 
 /// Formats an I/O record as tables by direction, operation and block size.
@@ -33,7 +35,7 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
     if !mixes.is_empty() {
         write_mixes(&mut page, &mixes);
     }
-    write_notes(&mut page, record.cells.iter().map(|cell| (cell_name(cell), &cell.bytes_per_s)));
+    write_notes(&mut page, named_readings(record).into_iter());
     write_processor_time(&mut page, record);
     page.into_text()
 }
@@ -239,6 +241,15 @@ pub(crate) fn write_processor_time(page: &mut TextPage, record: &IoRecord) {
             ),
         );
     }
+}
+
+/// Returns all readings with names that differ.
+pub(crate) fn named_readings(record: &IoRecord) -> Vec<(String, &Reading)> {
+    let cells = &record.cells;
+    let settings: Vec<_> = cells.iter().map(|cell| (cell.operation.as_deref(), cell.block_bytes)).collect();
+    let names =
+        cells.iter().zip(differing_settings(&settings)).map(|(cell, differing)| cell_name(cell) + &differing);
+    names.zip(cells.iter().map(|cell| &cell.bytes_per_s)).collect()
 }
 
 /// Describes the streams of a cell.

@@ -6,6 +6,7 @@ use crate::{Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use serde::{Deserialize, Serialize};
 
@@ -145,6 +146,23 @@ pub struct IoRemoteEnd {
     /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
+}
+
+/// Describes operations and block sizes of cells where they differ, as in ` (read, 64 KiB)`.
+pub fn differing_settings(cells: &[(Option<&str>, u64)]) -> Vec<String> {
+    let operations_differ = cells.windows(2).any(|pair| pair[0].0 != pair[1].0);
+    let sizes_differ = cells.windows(2).any(|pair| pair[0].1 != pair[1].1);
+    let describe = |(operation, bytes): &(Option<&str>, u64)| {
+        let operation = operation.filter(|_| operations_differ).map(str::to_owned);
+        let settings: Vec<String> =
+            operation.into_iter().chain(sizes_differ.then(|| format_size(*bytes))).collect();
+        if settings.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", settings.join(", "))
+        }
+    };
+    cells.iter().map(describe).collect()
 }
 
 impl IoEngine {

@@ -33,7 +33,9 @@ mod view;
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
 pub use interleave::{InterleaveWeights, NodeWeight};
-pub use io::{ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd};
+pub use io::{
+    differing_settings, ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd,
+};
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq};
 pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};

@@ -9,7 +9,6 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
-use numaio_machine::units::format_size;
 use numaio_machine::workload::{Direction, IoPath, StreamGroup};
 use std::collections::BTreeMap;
 
@@ -200,15 +199,9 @@ impl Cell {
     }
 }
 
-/// Returns the names of cells for warnings, with size and operation where these differ.
+/// Returns the names of cells for warnings.
 pub(super) fn names(cells: &[Cell]) -> Vec<String> {
-    let sizes_differ = cells.windows(2).any(|pair| pair[0].block_bytes != pair[1].block_bytes);
-    let operations_differ = cells.windows(2).any(|pair| pair[0].operation != pair[1].operation);
-    let name = |cell: &Cell| {
-        let size = sizes_differ.then(|| format_size(cell.block_bytes));
-        let operation = cell.operation.clone().filter(|_| operations_differ);
-        let parts = [operation, size, Some(cell.streams())];
-        parts.into_iter().flatten().collect::<Vec<String>>().join(" ")
-    };
-    cells.iter().map(name).collect()
+    let settings: Vec<_> = cells.iter().map(|cell| (cell.operation.as_deref(), cell.block_bytes)).collect();
+    let differences = numaio_schema::differing_settings(&settings);
+    cells.iter().zip(differences).map(|(cell, differing)| format!("{}{differing}", cell.streams())).collect()
 }

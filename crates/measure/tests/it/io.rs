@@ -319,21 +319,20 @@ fn warnings_tell_sizes_and_operations_apart() {
     // No measurement is that precise.
     let rule = Rule { precision: 1e-9, ..Rule::default() };
     let warned = |options: IoOptions| {
-        let (record, _) =
-            measured(&IoOptions { rule: rule.clone(), most_bytes: Some(2_100_000_000), ..options });
+        let (record, _) = measured(&IoOptions { rule, most_bytes: Some(2_100_000_000), ..options });
         let mut warnings = record.provenance.warnings.into_iter();
         warnings.find(|warning| warning.rule == "unsettled").expect("a warning").what
     };
     let alone = warned(places(matrix.clone()));
     assert_eq!(alone, "less precise than requested: device write by 1 stream on node 0");
     let sizes = warned(IoOptions { block_bytes: vec![1 << 16, 1 << 20], ..places(matrix.clone()) });
-    let expected = "less precise than requested: 64 KiB device write by 1 stream on node 0, \
-                    1 MiB device write by 1 stream on node 0";
+    let expected = "less precise than requested: device write by 1 stream on node 0 (64 KiB), \
+                    device write by 1 stream on node 0 (1 MiB)";
     assert_eq!(sizes, expected);
     let operations = vec![Some("read".to_owned()), Some("write".to_owned())];
     let operations = warned(IoOptions { operations, ..places(matrix) });
-    let expected = "less precise than requested: read device write by 1 stream on node 0, \
-                    write device write by 1 stream on node 0";
+    let expected = "less precise than requested: device write by 1 stream on node 0 (read), \
+                    device write by 1 stream on node 0 (write)";
     assert_eq!(operations, expected);
 }
 

@@ -66,13 +66,13 @@ fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
 }
 
 fn doubts(sheet: &mut Sheet, record: &IoRecord) {
-    let readings = || record.cells.iter().map(|cell| (cell, &cell.bytes_per_s));
-    let unsettled = readings().filter(|(_, it)| it.median().is_some() && !it.settled).count();
+    let readings = io_text::named_readings(record);
+    let unsettled = readings.iter().filter(|(_, it)| it.median().is_some() && !it.settled).count();
     if unsettled > 0 {
         sheet.note(format!("{unsettled} of them are less precise than requested."));
     }
-    for (cell, reading) in readings().filter(|(_, reading)| reading.median().is_none()) {
+    for (name, reading) in readings.iter().filter(|(_, reading)| reading.median().is_none()) {
         let why = reading.failure.as_deref().unwrap_or("no visit succeeded");
-        sheet.note(format!("No value for {}: {why}", io_text::cell_name(cell)));
+        sheet.note(format!("No value for {name}: {why}"));
     }
 }

@@ -141,17 +141,18 @@ fn remote_buffers_and_block_sizes_have_columns() {
 fn mixes_list_total_and_parts() {
     let both = cell(&[(0, 0, 1, Write), (0, 0, 1, Read)], 4096, 5.0);
     let mix = cell(&[(2, 2, 2, Read), (0, 0, 1, Read)], 4096, 3.0);
+    let large = cell(&[(1, 1, 1, Read)], 1 << 20, 1.0);
     let mut failed = cell(&[(1, 1, 1, Read)], 4096, 1.0);
     failed.bytes_per_s =
         Reading { summary: None, failure: Some("device removed".into()), settled: false, visits: Vec::new() };
-    let text = io_text(&record(vec![both, mix, failed]), &[], &TextStyle::default());
+    let text = io_text(&record(vec![both, mix, large, failed]), &[], &TextStyle::default());
     has(
         &text,
         &[
             "Device write and device read simultaneously",
             "2 streams of device read on node 2 + 1 stream of device read on node 0",
             "1.50 + 1.50",
-            "No value for 1 stream of device read on node 1: device removed",
+            "No value for 1 stream of device read on node 1 (4 KiB): device removed",
         ],
     );
 }
