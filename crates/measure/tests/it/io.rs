@@ -310,7 +310,7 @@ fn byte_limit_applies_to_the_campaign() {
 }
 
 #[test]
-fn warnings_tell_sizes_and_operations_apart() {
+fn warnings_distinguish_sizes_and_operations() {
     let matrix = Matrix {
         directions: vec![Write],
         places: Placements::Local(NodeSet::one(NodeId(0))),
