@@ -144,7 +144,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
 
     fn continue_link_copies(&mut self) {
         self.submit_journal();
-        if self.resume_log.may_start_files() {
+        // A scheduled removal may concern a leftover with the name of the copy's partial file.
+        if self.resume_log.may_start_files() && !self.resume_log.is_removing() {
             self.link_copies.submit_next(&self.options, &mut self.peer);
         }
     }

@@ -306,6 +306,11 @@ impl ResumeLog {
         self.removals.has_capacity()
     }
 
+    /// Returns whether partial files will be removed.
+    pub fn is_removing(&self) -> bool {
+        self.is_busy() || !self.removals.is_empty()
+    }
+
     /// Returns whether an operation is in flight.
     pub fn is_busy(&self) -> bool {
         self.in_flight.is_some()

@@ -36,6 +36,7 @@ fn transferred_tree_equals_the_source() {
         let options = Options::random(&mut chance);
         let mut world = World::new(source, sink, seed);
         world.sink.refuses = refusals(&mut chance);
+        world.is_shared = chance.once_in(4);
         let ended = world.run(&options, None);
         assert_eq!(ended.failures, Vec::<String>::new(), "seed {seed}");
         assert!(ended.done, "seed {seed}");
@@ -66,6 +67,7 @@ fn complete_files_survive_any_crash_and_a_later_run_copies_the_rest() {
         options.in_place = false;
         let mut world = World::new(source, sink, seed);
         world.sink.refuses = refusals(&mut chance);
+        world.is_shared = chance.once_in(4);
         let mut lost_power = false;
         for _ in 0..1 + chance.below(3) {
             let crash = match chance.below(3) {

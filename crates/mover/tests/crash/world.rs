@@ -122,6 +122,8 @@ pub struct World {
     pub fails_records: Option<u64>,
     /// Whether the link corrupts the first bytes of data.
     pub corrupts_data: bool,
+    /// Whether another transfer creates some of the sink's objects first.
+    pub is_shared: bool,
     seed: u64,
     chance: Chance,
     runs: u8,
@@ -176,6 +178,7 @@ impl World {
             rejects_compressed: false,
             fails_records: None,
             corrupts_data: false,
+            is_shared: false,
             seed,
             chance,
             runs: 0,
@@ -390,6 +393,10 @@ impl World {
     }
 
     fn run_at_sink(&mut self, operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
+        if let Operation::Create(objects) = &operation {
+            let by_another = objects.iter().filter(|_| self.is_shared && self.chance.once_in(2)).cloned();
+            self.sink.run(Operation::Create(by_another.collect()));
+        }
         match (&operation, self.fails_records) {
             (Operation::WriteJournal(record), Some(one_of)) if self.chance.once_in(one_of) => {
                 let fault = || Fault::new(FaultKind::NoSpace, "the journal is full");
