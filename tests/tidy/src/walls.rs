@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Crates and the crates that they may depend on; `dev-dependencies` do not count.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("machine", &[]),
     ("schema", &["machine"]),
     ("linux", &["machine"]),
@@ -16,6 +16,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("model", &["machine", "schema"]),
     ("place", &["machine", "schema"]),
     ("mover", &[]),
+    ("broker", &[]),
     ("mover-linux", &["machine", "mover", "linux"]),
     ("report", &["machine", "schema"]),
     ("transfer", &["machine", "schema", "linux", "mover", "mover-linux"]),

@@ -1,0 +1,271 @@
+//! The broker: requests, events and rates.
+
+use crate::fair_share::{fair_rates, Flow};
+use crate::request::{Policy, Refusal, Request, Resource, ResourceId, TaskId};
+use crate::reserved_threads::reserved_threads;
+use crate::task::{Grant, Task, TaskState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Part of a rate below which a change is not reported.
+const REPORTED_CHANGE: f64 = 0.001;
+
+/// What a task must know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// It has threads, and must agree on a rate: pass the offer in bytes/s to the other host
+    /// (`None` if nothing limits it). Repeated when the offer changes.
+    Offer(TaskId, Option<u64>),
+    /// It may transfer with this grant. Repeated when the grant changes.
+    Granted(TaskId, Grant),
+    /// It must stop transferring, and waits in the queue: the other host is offered 0.
+    Suspended(TaskId),
+}
+
+/// The resources of a host, and the tasks that use them or wait for them.
+///
+/// Invariants: a resource has at most as many tasks with threads as threads; the rates of its tasks
+/// do not exceed its bandwidth; a task gets threads of all its resources at once or of none, so
+/// that tasks of one host cannot wait for each other.
+#[derive(Debug)]
+pub struct Broker {
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) policy: Policy,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    arrivals: u64,
+    events: Vec<Event>,
+}
+
+impl Broker {
+    /// A broker without tasks.
+    pub fn new(resources: Vec<Resource>, policy: Policy) -> Self {
+        Self { resources, policy, tasks: BTreeMap::new(), arrivals: 0, events: Vec::new() }
+    }
+
+    /// Enqueues a request.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the broker is unchanged.
+    pub fn submit(&mut self, now: Duration, id: TaskId, mut request: Request) -> Result<(), Refusal> {
+        if self.tasks.contains_key(&id) {
+            return Err(Refusal::Duplicate);
+        }
+        if request.uses.iter().any(|resource| resource.0 >= self.resources.len()) {
+            return Err(Refusal::UnknownResource);
+        }
+        let queued = || self.tasks.values().filter(|task| task.is_queued());
+        if queued().count() >= self.policy.waiting {
+            return Err(Refusal::QueueFull);
+        }
+        if queued().filter(|task| task.request.user == request.user).count() >= self.policy.waiting_per_user {
+            return Err(Refusal::UserQueueFull);
+        }
+        request.uses.sort_unstable();
+        request.uses.dedup();
+        self.arrivals += 1;
+        let task = Task {
+            request,
+            state: TaskState::Waiting,
+            arrival: self.arrivals,
+            since: now,
+            peer_offer: None,
+            offer: 0.0,
+            grant: None,
+            done: 0,
+        };
+        self.tasks.insert(id, task);
+        self.update(now);
+        Ok(())
+    }
+
+    /// Removes a task that ended, failed or was cancelled. Unknown tasks are ignored.
+    pub fn end(&mut self, now: Duration, id: TaskId) {
+        if self.tasks.remove(&id).is_some() {
+            self.update(now);
+        }
+    }
+
+    /// Records what the other host offers for a task, in bytes/s; `None` if nothing limits it.
+    /// A suspended task of the other host is offered 0. Unknown tasks are ignored.
+    pub fn peer_offered(&mut self, now: Duration, id: TaskId, offer: Option<u64>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.peer_offer = Some(offer.map_or(f64::INFINITY, |offer| offer as f64));
+        if task.state == TaskState::Active {
+            task.state = TaskState::Transferring;
+        }
+        self.update(now);
+    }
+
+    /// Records how many bytes a task has transferred, for estimates.
+    pub fn progressed(&mut self, id: TaskId, done: u64) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.done = done;
+        }
+    }
+
+    /// Replaces the bandwidth of a resource, for example by what was observed.
+    pub fn set_bandwidth(&mut self, now: Duration, resource: ResourceId, bandwidth: Option<u64>) {
+        if let Some(resource) = self.resources.get_mut(resource.0) {
+            resource.bandwidth = bandwidth;
+            self.update(now);
+        }
+    }
+
+    /// Returns the events since the last call. Call it after every other call, and at the time that
+    /// [`Self::wake`] returns.
+    pub fn poll(&mut self, now: Duration) -> Vec<Event> {
+        if self.tasks.values().any(Task::is_queued) {
+            self.update(now);
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// Returns when a waiting task may start without another call: when a transfer of lower
+    /// priority has had its turn, or a task has waited for long.
+    pub fn wake(&self, now: Duration) -> Option<Duration> {
+        let queued = || self.tasks.values().filter(|task| task.is_queued());
+        let highest = queued().map(|task| task.request.priority).max()?;
+        let transferring = self.tasks.values().filter(|task| task.state == TaskState::Transferring);
+        let lower = transferring.filter(|task| task.request.priority < highest);
+        let turns = lower.map(|task| task.since + self.policy.turn);
+        let overdue = queued().map(|task| task.since + self.policy.patience);
+        turns.chain(overdue).filter(|time| *time > now).min()
+    }
+
+    /// Gives threads to a task.
+    pub(crate) fn start(&mut self, id: TaskId, now: Duration) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        // What the other host offered before a suspension is still known.
+        let needs_offer = task.request.has_peer && task.peer_offer.is_none();
+        task.state = if needs_offer { TaskState::Active } else { TaskState::Transferring };
+        task.since = now;
+    }
+
+    /// Takes the threads of a task.
+    pub(crate) fn suspend(&mut self, id: TaskId, now: Duration) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        (task.state, task.since, task.grant, task.offer) = (TaskState::Suspended, now, None, 0.0);
+        self.events.push(Event::Suspended(id));
+    }
+
+    /// Admits tasks, and computes all rates again.
+    fn update(&mut self, now: Duration) {
+        self.admit(now);
+        self.share();
+        self.make_offers();
+    }
+
+    /// Returns the flow of a task with a limit.
+    fn flow<'a>(&self, task: &'a Task, uses: &'a [usize], limit: f64) -> Flow<'a> {
+        Flow { weight: self.weight(task), limit, uses }
+    }
+
+    /// Returns a task's weight: users share a resource evenly, whatever number of tasks they have.
+    fn weight(&self, task: &Task) -> f64 {
+        let is_own = |other: &&Task| {
+            other.state == TaskState::Transferring
+                && other.request.user == task.request.user
+                && other.request.uses.iter().any(|resource| task.request.uses.contains(resource))
+        };
+        1.0 / self.tasks.values().filter(is_own).count().max(1) as f64
+    }
+
+    fn bandwidths(&self) -> Vec<f64> {
+        let of = |resource: &Resource| resource.bandwidth.map_or(f64::INFINITY, |bandwidth| bandwidth as f64);
+        self.resources.iter().map(of).collect()
+    }
+
+    /// Returns the rates of all transfers; that of `unlimited` is computed as if the other host
+    /// limited nothing.
+    fn rates(&self, unlimited: Option<TaskId>) -> BTreeMap<TaskId, f64> {
+        let takes_part =
+            |id: &TaskId, task: &Task| task.state == TaskState::Transferring || Some(*id) == unlimited;
+        let sharing: Vec<(&TaskId, &Task)> =
+            self.tasks.iter().filter(|(id, task)| takes_part(id, task)).collect();
+        let uses: Vec<Vec<usize>> = sharing
+            .iter()
+            .map(|(_, task)| task.request.uses.iter().map(|resource| resource.0).collect())
+            .collect();
+        let flows: Vec<Flow<'_>> = sharing
+            .iter()
+            .zip(&uses)
+            .map(|((id, task), uses)| {
+                let limit = if Some(**id) == unlimited { task.own_limit() } else { task.limit() };
+                self.flow(task, uses, limit)
+            })
+            .collect();
+        let rates = fair_rates(&self.bandwidths(), &flows);
+        sharing.into_iter().map(|(id, _)| *id).zip(rates).collect()
+    }
+
+    /// Shares the bandwidth among the transfers, and reports changed grants.
+    fn share(&mut self) {
+        let rates = self.rates(None);
+        let threads = self.threads(&rates);
+        for (id, rate) in rates {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            let threads: Vec<u32> =
+                task.request.uses.iter().map(|resource| threads[&(*resource, id)]).collect();
+            let grant = Grant { rate: finite(rate), threads };
+            if task.grant.as_ref().is_none_or(|old| is_changed(old, &grant)) {
+                task.grant = Some(grant.clone());
+                self.events.push(Event::Granted(id, grant));
+            }
+        }
+    }
+
+    /// Returns the threads that each transfer reserves of each resource.
+    fn threads(&self, rates: &BTreeMap<TaskId, f64>) -> BTreeMap<(ResourceId, TaskId), u32> {
+        let mut reserved = BTreeMap::new();
+        for (index, resource) in self.resources.iter().enumerate() {
+            let id = ResourceId(index);
+            // Tasks that are not transferring yet keep a thread each.
+            let with_threads = self.tasks.iter().filter(|(_, task)| !task.is_queued());
+            let users: Vec<TaskId> =
+                with_threads.filter(|(_, task)| task.request.uses.contains(&id)).map(|(id, _)| *id).collect();
+            // Without a known bandwidth, all have equal parts.
+            let part = |user: &TaskId| match (rates.get(user), resource.bandwidth) {
+                (None, _) => 0.0,
+                (Some(rate), Some(bandwidth)) if bandwidth > 0 => rate / bandwidth as f64,
+                (Some(_), _) => 1.0 / users.len() as f64,
+            };
+            let parts: Vec<f64> = users.iter().map(part).collect();
+            let counts = reserved_threads(resource.threads, &parts);
+            reserved.extend(users.into_iter().map(|user| (id, user)).zip(counts));
+        }
+        reserved
+    }
+
+    /// Reports the offers to other hosts that changed.
+    fn make_offers(&mut self) {
+        let has_peer = |task: &Task| task.request.has_peer && task.state.has_threads();
+        let with_peers: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, task)| has_peer(task)).map(|(id, _)| *id).collect();
+        for id in with_peers {
+            let offer = self.rates(Some(id)).get(&id).copied().unwrap_or_default();
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if !is_close(task.offer, offer) {
+                task.offer = offer;
+                self.events.push(Event::Offer(id, finite(offer)));
+            }
+        }
+    }
+}
+
+/// Returns a rate in bytes/s; `None` if it is infinite.
+fn finite(rate: f64) -> Option<u64> {
+    rate.is_finite().then_some(rate as u64)
+}
+
+fn is_close(one: f64, other: f64) -> bool {
+    let is_finite = one.is_finite() && other.is_finite();
+    one == other || is_finite && (one - other).abs() <= REPORTED_CHANGE * one.max(other)
+}
+
+fn is_changed(old: &Grant, new: &Grant) -> bool {
+    let rate = |grant: &Grant| grant.rate.map_or(f64::INFINITY, |rate| rate as f64);
+    old.threads != new.threads || !is_close(rate(old), rate(new))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Tests of single rules of the broker.
+
+use super::*;
+use crate::{TaskView, WaitReason};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DISK: ResourceId = ResourceId(0);
+const NIC: ResourceId = ResourceId(1);
+
+/// A disk of 100 bytes/s, and a network interface of 1,000 bytes/s.
+fn broker(disk_threads: u32) -> Broker {
+    let resource = |bandwidth, threads| Resource { bandwidth: Some(bandwidth), threads };
+    Broker::new(vec![resource(100, disk_threads), resource(1_000, 8)], Policy::default())
+}
+
+fn request(user: &str, uses: &[ResourceId]) -> Request {
+    let uses = uses.to_vec();
+    Request { user: user.into(), priority: 0, uses, rate_limit: None, bytes: None, has_peer: false }
+}
+
+fn view(broker: &Broker, now: Duration, id: u64) -> TaskView {
+    broker.tasks(now).into_iter().find(|view| view.id == TaskId(id)).expect("a task")
+}
+
+fn rate(broker: &Broker, id: u64) -> Option<u64> {
+    view(broker, Duration::ZERO, id).grant.and_then(|grant| grant.rate)
+}
+
+#[test]
+fn users_share_a_device_evenly_whatever_number_of_tasks_they_have() {
+    let mut broker = broker(8);
+    for (id, user) in [(1, "a"), (2, "a"), (3, "a"), (4, "b")] {
+        broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK])).expect("room");
+    }
+    assert_eq!([1, 2, 3, 4].map(|id| rate(&broker, id)), [16, 16, 16, 50].map(Some));
+    broker.end(SECOND, TaskId(4));
+    assert_eq!([1, 2, 3].map(|id| rate(&broker, id)), [33, 33, 33].map(Some));
+}
+
+#[test]
+fn task_without_limits_has_no_rate() {
+    let mut broker = Broker::new(vec![Resource { bandwidth: None, threads: 3 }], Policy::default());
+    broker.submit(SECOND, TaskId(1), request("a", &[DISK])).expect("room");
+    assert_eq!(broker.poll(SECOND), [Event::Granted(TaskId(1), Grant { rate: None, threads: vec![3] })]);
+}
+
+#[test]
+fn a_task_waits_until_all_its_devices_have_threads_and_holds_none_meanwhile() {
+    let mut broker = broker(1);
+    broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), request("b", &[NIC, DISK])).expect("room");
+    broker.submit(Duration::ZERO, TaskId(3), request("c", &[NIC])).expect("room");
+    let waiting = view(&broker, SECOND, 2);
+    assert_eq!((waiting.state, waiting.reason), (TaskState::Waiting, Some(WaitReason::Threads(DISK))));
+    assert_eq!(waiting.position, Some(1));
+    assert_eq!(rate(&broker, 3), Some(1_000), "nothing is reserved for a task that waits");
+    broker.end(SECOND, TaskId(1));
+    assert_eq!(view(&broker, SECOND, 2).state, TaskState::Transferring);
+    assert_eq!(rate(&broker, 2), Some(100));
+    assert_eq!(rate(&broker, 3), Some(900));
+}
+
+#[test]
+fn the_user_with_fewer_tasks_is_next() {
+    let mut broker = broker(2);
+    for (id, user) in [(1, "a"), (2, "a"), (3, "a"), (4, "b")] {
+        broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK])).expect("room");
+    }
+    broker.end(SECOND, TaskId(1));
+    assert_eq!(view(&broker, SECOND, 4).state, TaskState::Transferring);
+    assert_eq!(view(&broker, SECOND, 3).state, TaskState::Waiting);
+}
+
+#[test]
+fn higher_priority_suspends_a_transfer_after_its_turn() {
+    let mut broker = broker(1);
+    let turn = broker.policy.turn;
+    broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
+    broker.submit(SECOND, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
+    broker.poll(SECOND);
+    assert_eq!(view(&broker, SECOND, 2).state, TaskState::Waiting);
+    assert_eq!(broker.wake(SECOND), Some(turn));
+    let events = broker.poll(turn);
+    assert_eq!(events[0], Event::Suspended(TaskId(1)));
+    assert_eq!(view(&broker, turn, 2).state, TaskState::Transferring);
+    assert_eq!(view(&broker, turn, 1).state, TaskState::Suspended);
+    broker.end(2 * turn, TaskId(2));
+    assert_eq!(view(&broker, turn, 1).state, TaskState::Transferring);
+    // Equals do not suspend each other.
+    broker.submit(3 * turn, TaskId(3), request("b", &[DISK])).expect("room");
+    broker.poll(100 * turn);
+    assert_eq!(view(&broker, 100 * turn, 3).state, TaskState::Waiting);
+}
+
+#[test]
+fn devices_are_kept_free_for_a_task_that_waited_for_long() {
+    let mut broker = broker(1);
+    let patience = broker.policy.patience;
+    broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), request("b", &[DISK, NIC])).expect("room");
+    broker.submit(patience, TaskId(3), request("c", &[NIC])).expect("room");
+    let waits = view(&broker, patience, 3);
+    assert_eq!((waits.state, waits.reason), (TaskState::Waiting, Some(WaitReason::KeptFree(NIC))));
+    broker.end(patience, TaskId(1));
+    assert_eq!(view(&broker, patience, 2).state, TaskState::Transferring);
+    assert_eq!(view(&broker, patience, 3).state, TaskState::Transferring);
+}
+
+#[test]
+fn limits_of_users_and_of_the_queue_are_kept() {
+    let mut broker = broker(4);
+    broker.policy = Policy { tasks_per_user: 2, waiting_per_user: 1, waiting: 2, ..Policy::default() };
+    let mut submit = |id, user| broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK]));
+    assert_eq!([submit(1, "a"), submit(2, "a"), submit(3, "a")], [Ok(()); 3]);
+    assert_eq!(submit(3, "b"), Err(Refusal::Duplicate));
+    assert_eq!(submit(4, "a"), Err(Refusal::UserQueueFull));
+    assert_eq!([submit(5, "b"), submit(6, "b"), submit(7, "b")], [Ok(()); 3]);
+    assert_eq!(submit(8, "c"), Err(Refusal::QueueFull));
+    assert_eq!(
+        broker.submit(SECOND, TaskId(9), request("a", &[ResourceId(7)])),
+        Err(Refusal::UnknownResource)
+    );
+    assert_eq!(view(&broker, SECOND, 3).reason, Some(WaitReason::UserLimit));
+}
+
+#[test]
+fn the_smaller_offer_of_both_hosts_counts_and_the_rest_is_given_back() {
+    let mut broker = broker(8);
+    let with_peer = Request { has_peer: true, ..request("a", &[DISK]) };
+    broker.submit(Duration::ZERO, TaskId(1), with_peer).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), request("b", &[DISK])).expect("room");
+    let events = broker.poll(Duration::ZERO);
+    assert!(events.contains(&Event::Offer(TaskId(1), Some(50))), "{events:?}");
+    assert_eq!(view(&broker, SECOND, 1).reason, Some(WaitReason::Peer));
+    assert_eq!(rate(&broker, 2), Some(100), "a task without a rate uses nothing");
+    broker.peer_offered(SECOND, TaskId(1), Some(20));
+    assert_eq!([rate(&broker, 1), rate(&broker, 2)], [Some(20), Some(80)]);
+    // The neighbour ends: the host offers more, and the peer follows.
+    broker.end(SECOND, TaskId(2));
+    assert!(broker.poll(SECOND).contains(&Event::Offer(TaskId(1), Some(100))));
+    broker.peer_offered(SECOND, TaskId(1), None);
+    assert_eq!(rate(&broker, 1), Some(100));
+}
+
+#[test]
+fn start_is_estimated_from_sizes_and_rates() {
+    let mut broker = broker(1);
+    let sized = |bytes| Request { bytes: Some(bytes), ..request("a", &[DISK]) };
+    broker.submit(Duration::ZERO, TaskId(1), sized(1_000)).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), sized(500)).expect("room");
+    broker.submit(Duration::ZERO, TaskId(3), sized(500)).expect("room");
+    broker.progressed(TaskId(1), 400);
+    assert_eq!(view(&broker, SECOND, 2).starts_in, Some(6 * SECOND));
+    assert_eq!(view(&broker, SECOND, 3).starts_in, None, "it starts when another one has ended");
+    broker.end(SECOND, TaskId(2));
+    assert_eq!(view(&broker, SECOND, 3).starts_in, Some(6 * SECOND));
+}
