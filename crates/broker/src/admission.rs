@@ -41,7 +41,7 @@ impl Broker {
                 None => return Some(id),
                 Some(WaitReason::Threads(_)) => {
                     if let Some(victims) = self.victims(task, &occupancy, now) {
-                        victims.into_iter().for_each(|victim| self.suspend(victim, now));
+                        victims.into_iter().for_each(|victim| self.give_back(victim, now));
                         return Some(id);
                     }
                     if is_overdue {
@@ -61,6 +61,9 @@ impl Broker {
         occupancy: &Occupancy,
         kept_free: &BTreeSet<ResourceId>,
     ) -> Option<WaitReason> {
+        if task.awaits_peer() {
+            return Some(WaitReason::Peer);
+        }
         if occupancy.of_user(&task.request.user) >= self.policy.tasks_per_user {
             return Some(WaitReason::UserLimit);
         }

@@ -1,6 +1,7 @@
 //! The broker: requests, events and rates.
 
 use crate::fair_share::{fair_rates, Flow};
+use crate::host_order::HostOrder;
 use crate::request::{Policy, Refusal, Request, Resource, ResourceId, TaskId};
 use crate::reserved_threads::reserved_threads;
 use crate::task::{Grant, Task, TaskState};
@@ -13,20 +14,34 @@ const REPORTED_CHANGE: f64 = 0.001;
 /// What a task must know.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// It has threads, and must agree on a rate: pass the offer in bytes/s to the other host
-    /// (`None` if nothing limits it). Repeated when the offer changes.
-    Offer(TaskId, Option<u64>),
+    /// It has threads, and must agree on a rate: pass the offer to the other host. Repeated when
+    /// the offer changes.
+    Offer {
+        /// The task.
+        id: TaskId,
+        /// Number of the turn that the first host began.
+        turn: u64,
+        /// Rate in bytes/s; `None` if nothing limits it.
+        rate: Option<u64>,
+    },
     /// It may transfer with this grant. Repeated when the grant changes.
     Granted(TaskId, Grant),
-    /// It must stop transferring, and waits in the queue: the other host is offered 0.
-    Suspended(TaskId),
+    /// It must stop transferring, and is in the queue again. Tell the other host, which also gives
+    /// back its threads.
+    Suspended {
+        /// The task.
+        id: TaskId,
+        /// Number of the turn that ended.
+        turn: u64,
+    },
 }
 
 /// The resources of a host, and the tasks that use them or wait for them.
 ///
 /// Invariants: a resource has at most as many tasks with threads as threads; the rates of its tasks
 /// do not exceed its bandwidth; a task gets threads of all its resources at once or of none, so
-/// that tasks of one host cannot wait for each other.
+/// that tasks of one host cannot wait for each other; the second host of a transfer has threads for
+/// it only while the first one has.
 #[derive(Debug)]
 pub struct Broker {
     pub(crate) resources: Vec<Resource>,
@@ -68,8 +83,9 @@ impl Broker {
             state: TaskState::Waiting,
             arrival: self.arrivals,
             since: now,
+            turn: 0,
             peer_offer: None,
-            offer: 0.0,
+            offer: None,
             grant: None,
             done: 0,
         };
@@ -85,15 +101,36 @@ impl Broker {
         }
     }
 
-    /// Records what the other host offers for a task, in bytes/s; `None` if nothing limits it.
-    /// A suspended task of the other host is offered 0. Unknown tasks are ignored.
-    pub fn peer_offered(&mut self, now: Duration, id: TaskId, offer: Option<u64>) {
+    /// Records what the other host offers for a task in some turn, in bytes/s; `None` if nothing
+    /// limits it. Ignores unknown tasks and earlier turns.
+    pub fn peer_offered(&mut self, now: Duration, id: TaskId, turn: u64, offer: Option<u64>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
+        let is_second = task.request.order == HostOrder::Second;
+        if is_second && turn > task.turn {
+            // The suspension that ended the last turn is on its way, or arrived before.
+            self.give_back(id, now);
+        }
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if is_second && turn > task.turn {
+            task.turn = turn;
+        }
+        if task.turn != turn || !is_second && task.is_queued() {
+            return;
+        }
         task.peer_offer = Some(offer.map_or(f64::INFINITY, |offer| offer as f64));
         if task.state == TaskState::Active {
             task.state = TaskState::Transferring;
         }
         self.update(now);
+    }
+
+    /// Records that the other host suspended a task in some turn. Ignores unknown tasks and other
+    /// turns.
+    pub fn peer_suspended(&mut self, now: Duration, id: TaskId, turn: u64) {
+        if self.tasks.get(&id).is_some_and(|task| task.turn == turn) {
+            self.give_back(id, now);
+            self.update(now);
+        }
     }
 
     /// Records how many bytes a task has transferred, for estimates.
@@ -135,17 +172,22 @@ impl Broker {
     /// Gives threads to a task.
     pub(crate) fn start(&mut self, id: TaskId, now: Duration) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // What the other host offered before a suspension is still known.
-        let needs_offer = task.request.has_peer && task.peer_offer.is_none();
-        task.state = if needs_offer { TaskState::Active } else { TaskState::Transferring };
+        task.state = match task.request.order {
+            HostOrder::First => TaskState::Active,
+            HostOrder::Only | HostOrder::Second => TaskState::Transferring,
+        };
+        task.turn += u64::from(task.request.order == HostOrder::First);
         task.since = now;
     }
 
-    /// Takes the threads of a task.
-    pub(crate) fn suspend(&mut self, id: TaskId, now: Duration) {
+    /// Puts a task back into the queue, and reports it if it had threads.
+    pub(crate) fn give_back(&mut self, id: TaskId, now: Duration) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.state, task.since, task.grant, task.offer) = (TaskState::Suspended, now, None, 0.0);
-        self.events.push(Event::Suspended(id));
+        (task.peer_offer, task.offer) = (None, None);
+        if task.state.has_threads() {
+            (task.state, task.since, task.grant) = (TaskState::Suspended, now, None);
+            self.events.push(Event::Suspended { id, turn: task.turn });
+        }
     }
 
     /// Admits tasks, and computes all rates again.
@@ -238,15 +280,15 @@ impl Broker {
 
     /// Reports the offers to other hosts that changed.
     fn make_offers(&mut self) {
-        let has_peer = |task: &Task| task.request.has_peer && task.state.has_threads();
+        let has_peer = |task: &Task| task.request.order != HostOrder::Only && task.state.has_threads();
         let with_peers: Vec<TaskId> =
             self.tasks.iter().filter(|(_, task)| has_peer(task)).map(|(id, _)| *id).collect();
         for id in with_peers {
             let offer = self.rates(Some(id)).get(&id).copied().unwrap_or_default();
             let Some(task) = self.tasks.get_mut(&id) else { continue };
-            if !is_close(task.offer, offer) {
-                task.offer = offer;
-                self.events.push(Event::Offer(id, finite(offer)));
+            if task.offer.is_none_or(|last| !is_close(last, offer)) {
+                task.offer = Some(offer);
+                self.events.push(Event::Offer { id, turn: task.turn, rate: finite(offer) });
             }
         }
     }

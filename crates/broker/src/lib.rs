@@ -22,7 +22,7 @@ mod view;
 
 pub use broker::{Broker, Event};
 pub use fair_share::{fair_rates, Flow};
-pub use host_order::reserves_first;
+pub use host_order::HostOrder;
 pub use request::{Policy, Refusal, Request, Resource, ResourceId, TaskId};
 pub use reserved_threads::reserved_threads;
 pub use task::{Grant, TaskState};

@@ -1,5 +1,6 @@
 //! What a broker lends, and what is requested of it.
 
+use crate::host_order::HostOrder;
 use std::time::Duration;
 
 /// A request's number, which the caller chooses.
@@ -32,8 +33,8 @@ pub struct Request {
     pub rate_limit: Option<u64>,
     /// Bytes to transfer, if known.
     pub bytes: Option<u64>,
-    /// Whether it must agree on a rate with the broker of another host before it transfers.
-    pub has_peer: bool,
+    /// Whether it must agree on a rate with the broker of another host, and which reserves first.
+    pub order: HostOrder,
 }
 
 /// Limits of a broker.

@@ -1,5 +1,6 @@
 //! The state of a task.
 
+use crate::host_order::HostOrder;
 use crate::request::Request;
 use std::time::Duration;
 
@@ -42,11 +43,13 @@ pub(crate) struct Task {
     pub arrival: u64,
     /// When it entered the queue, or got its threads.
     pub since: Duration,
-    /// What the other host offers in bytes/s, infinite if it limits nothing; `None` before its
-    /// first offer.
+    /// Number of times that the first host gave it threads.
+    pub turn: u64,
+    /// What the other host offers in this turn in bytes/s, infinite if it limits nothing; `None`
+    /// before its first offer.
     pub peer_offer: Option<f64>,
-    /// What this host offers, infinite if nothing limits it.
-    pub offer: f64,
+    /// The last offer to the other host in this turn, infinite if nothing limits it.
+    pub offer: Option<f64>,
     /// The last grant that was reported.
     pub grant: Option<Grant>,
     /// Bytes that were transferred.
@@ -67,6 +70,11 @@ impl Task {
     /// Returns whether it is in the queue.
     pub fn is_queued(&self) -> bool {
         !self.state.has_threads()
+    }
+
+    /// Returns whether the other host must give it threads first.
+    pub fn awaits_peer(&self) -> bool {
+        self.request.order == HostOrder::Second && self.peer_offer.is_none()
     }
 
     /// Returns the remaining time at its present rate.

@@ -16,7 +16,7 @@ pub enum WaitReason {
     KeptFree(ResourceId),
     /// The user has as many tasks as allowed.
     UserLimit,
-    /// The other host has not offered a rate yet.
+    /// The other host has no threads for it, or has not offered a rate yet.
     Peer,
 }
 

@@ -15,7 +15,7 @@ fn broker(disk_threads: u32) -> Broker {
 
 fn request(user: &str, uses: &[ResourceId]) -> Request {
     let uses = uses.to_vec();
-    Request { user: user.into(), priority: 0, uses, rate_limit: None, bytes: None, has_peer: false }
+    Request { user: user.into(), priority: 0, uses, rate_limit: None, bytes: None, order: HostOrder::Only }
 }
 
 fn view(broker: &Broker, now: Duration, id: u64) -> TaskView {
@@ -81,7 +81,7 @@ fn higher_priority_suspends_a_transfer_after_its_turn() {
     assert_eq!(view(&broker, SECOND, 2).state, TaskState::Waiting);
     assert_eq!(broker.wake(SECOND), Some(turn));
     let events = broker.poll(turn);
-    assert_eq!(events[0], Event::Suspended(TaskId(1)));
+    assert_eq!(events[0], Event::Suspended { id: TaskId(1), turn: 0 });
     assert_eq!(view(&broker, turn, 2).state, TaskState::Transferring);
     assert_eq!(view(&broker, turn, 1).state, TaskState::Suspended);
     broker.end(2 * turn, TaskId(2));
@@ -126,19 +126,19 @@ fn limits_of_users_and_of_the_queue_are_kept() {
 #[test]
 fn the_smaller_offer_of_both_hosts_counts_and_the_rest_is_given_back() {
     let mut broker = broker(8);
-    let with_peer = Request { has_peer: true, ..request("a", &[DISK]) };
+    let with_peer = Request { order: HostOrder::First, ..request("a", &[DISK]) };
     broker.submit(Duration::ZERO, TaskId(1), with_peer).expect("room");
     broker.submit(Duration::ZERO, TaskId(2), request("b", &[DISK])).expect("room");
     let events = broker.poll(Duration::ZERO);
-    assert!(events.contains(&Event::Offer(TaskId(1), Some(50))), "{events:?}");
+    assert!(events.contains(&Event::Offer { id: TaskId(1), turn: 1, rate: Some(50) }), "{events:?}");
     assert_eq!(view(&broker, SECOND, 1).reason, Some(WaitReason::Peer));
     assert_eq!(rate(&broker, 2), Some(100), "a task without a rate uses nothing");
-    broker.peer_offered(SECOND, TaskId(1), Some(20));
+    broker.peer_offered(SECOND, TaskId(1), 1, Some(20));
     assert_eq!([rate(&broker, 1), rate(&broker, 2)], [Some(20), Some(80)]);
     // The neighbour ends: the host offers more, and the peer follows.
     broker.end(SECOND, TaskId(2));
-    assert!(broker.poll(SECOND).contains(&Event::Offer(TaskId(1), Some(100))));
-    broker.peer_offered(SECOND, TaskId(1), None);
+    assert!(broker.poll(SECOND).contains(&Event::Offer { id: TaskId(1), turn: 1, rate: Some(100) }));
+    broker.peer_offered(SECOND, TaskId(1), 1, None);
     assert_eq!(rate(&broker, 1), Some(100));
 }
 
@@ -154,4 +154,33 @@ fn start_is_estimated_from_sizes_and_rates() {
     assert_eq!(view(&broker, SECOND, 3).starts_in, None, "it starts when another one has ended");
     broker.end(SECOND, TaskId(2));
     assert_eq!(view(&broker, SECOND, 3).starts_in, Some(6 * SECOND));
+}
+
+#[test]
+fn both_hosts_give_back_the_threads_of_a_suspended_transfer() {
+    let (mut first, mut second) = (broker(1), broker(1));
+    let turn = first.policy.turn;
+    let ordered = |order| Request { order, ..request("a", &[DISK]) };
+    first.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::First)).expect("room");
+    second.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::Second)).expect("room");
+    assert_eq!(view(&second, SECOND, 1).reason, Some(WaitReason::Peer), "the first host has not begun");
+    second.peer_offered(SECOND, TaskId(1), 1, Some(60));
+    assert_eq!(rate(&second, 1), Some(60));
+    first.peer_offered(SECOND, TaskId(1), 1, Some(100));
+    assert_eq!(rate(&first, 1), Some(100));
+    // A task of the second host alone takes the threads.
+    second.submit(turn, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
+    second.poll(2 * turn);
+    assert_eq!(view(&second, 2 * turn, 2).state, TaskState::Transferring);
+    first.peer_suspended(2 * turn, TaskId(1), 1);
+    // The first host begins another turn, and messages of the last one count no longer.
+    first.peer_offered(2 * turn, TaskId(1), 1, Some(100));
+    let again = view(&first, 2 * turn, 1);
+    assert_eq!((again.state, again.reason), (TaskState::Active, Some(WaitReason::Peer)));
+    second.peer_suspended(2 * turn, TaskId(1), 1);
+    second.peer_offered(2 * turn, TaskId(1), 2, Some(60));
+    assert_eq!(view(&second, 2 * turn, 1).reason, Some(WaitReason::Threads(DISK)));
+    second.end(3 * turn, TaskId(2));
+    first.peer_offered(3 * turn, TaskId(1), 2, Some(60));
+    assert_eq!([rate(&first, 1), rate(&second, 1)], [Some(60); 2]);
 }

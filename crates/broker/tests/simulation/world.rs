@@ -1,11 +1,13 @@
 //! Two hosts with their brokers, and the transfers between them.
 //!
-//! A transfer is submitted at the host that comes first in the order of hosts. When it has threads
+//! A transfer is submitted at the host that is first in the order of hosts. When it has threads
 //! there, the other host gets the request with the offer, and answers with its own offer as soon as
-//! it has threads, too. Then each change of an offer is a message.
+//! it has threads, too. Each change of an offer and each suspension is a message.
 
 use crate::chance::Chance;
-use numaio_broker::{Broker, Event, Grant, Policy, Request, Resource, ResourceId, TaskId, TaskState};
+use numaio_broker::{
+    Broker, Event, Grant, HostOrder, Policy, Request, Resource, ResourceId, TaskId, TaskState,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -36,9 +38,9 @@ impl Settings {
 /// A message to a host.
 #[derive(Debug)]
 enum Message {
-    /// The first host has threads for a transfer, and offers a rate.
-    Begin(TaskId, Option<u64>),
-    Offer(TaskId, Option<u64>),
+    /// The offer of a turn; the first one also has the request.
+    Offer(TaskId, u64, Option<u64>),
+    Suspended(TaskId, u64),
     /// The connection of a transfer is closed.
     Closed(TaskId),
 }
@@ -89,7 +91,7 @@ fn request(chance: &mut Chance, devices: usize) -> Request {
     let uses = (0..1 + chance.below(2)).map(|_| ResourceId(chance.below(devices as u64) as usize)).collect();
     let rate_limit = chance.once_in(4).then(|| 1_000 + chance.below(1_000_000_000));
     let user = format!("user{}", chance.below(4)).into();
-    Request { user, priority: chance.below(3) as i8, uses, rate_limit, bytes: None, has_peer: true }
+    Request { user, priority: chance.below(3) as i8, uses, rate_limit, bytes: None, order: HostOrder::First }
 }
 
 impl World {
@@ -101,7 +103,8 @@ impl World {
             let first = request(chance, settings.devices[0]);
             // The second host knows the transfer by the same user and priority.
             let second = request(chance, settings.devices[1]);
-            let second = Request { user: first.user.clone(), priority: first.priority, ..second };
+            let (user, priority) = (first.user.clone(), first.priority);
+            let second = Request { user, priority, order: HostOrder::Second, ..second };
             let transfer = Transfer {
                 requests: [first, second],
                 bytes: 1_000.0 * 10f64.powi(chance.below(6) as i32),
@@ -185,36 +188,31 @@ impl World {
     fn poll(&mut self, host: usize) {
         for event in self.brokers[host].poll(self.now) {
             match event {
-                Event::Offer(id, offer) => self.send_offer(host, id, offer),
+                Event::Offer { id, turn, rate } => {
+                    self.inboxes[1 - host].push_back(Message::Offer(id, turn, rate));
+                }
                 Event::Granted(id, grant) => {
                     self.grants[host].insert(id, grant);
                 }
-                Event::Suspended(id) => {
+                Event::Suspended { id, turn } => {
                     self.suspended += 1;
                     self.grants[host].remove(&id);
-                    self.send_offer(host, id, Some(0));
+                    self.inboxes[1 - host].push_back(Message::Suspended(id, turn));
                 }
             }
         }
-    }
-
-    fn send_offer(&mut self, host: usize, id: TaskId, offer: Option<u64>) {
-        let begins = host == 0 && !self.transfers[&id].known[1];
-        let message = if begins { Message::Begin(id, offer) } else { Message::Offer(id, offer) };
-        if begins {
-            self.transfers.get_mut(&id).expect("a transfer").known[1] = true;
-        }
-        self.inboxes[1 - host].push_back(message);
     }
 
     fn deliver(&mut self, host: usize) {
         let Some(message) = self.inboxes[host].pop_front() else { return };
         match message {
-            Message::Begin(id, offer) => {
-                self.submit(host, id);
-                self.brokers[host].peer_offered(self.now, id, offer);
+            Message::Offer(id, turn, offer) => {
+                if host == 1 && !self.transfers[&id].known[1] {
+                    self.submit(host, id);
+                }
+                self.brokers[host].peer_offered(self.now, id, turn, offer);
             }
-            Message::Offer(id, offer) => self.brokers[host].peer_offered(self.now, id, offer),
+            Message::Suspended(id, turn) => self.brokers[host].peer_suspended(self.now, id, turn),
             Message::Closed(id) => self.end_at(host, id),
         }
         self.poll(host);
@@ -308,8 +306,12 @@ impl World {
         for host in [0, 1] {
             assert_eq!(self.brokers[host].tasks(self.now), [], "seed {}", self.seed);
             let all = (0..self.resources[host].len()).map(ResourceId).collect();
-            let request =
-                Request { uses: all, rate_limit: None, has_peer: false, ..request(&mut self.chance, 1) };
+            let request = Request {
+                uses: all,
+                rate_limit: None,
+                order: HostOrder::Only,
+                ..request(&mut self.chance, 1)
+            };
             self.brokers[host].submit(self.now, TaskId(u64::MAX), request).expect("room");
             let events = self.brokers[host].poll(self.now);
             let [Event::Granted(_, grant)] = &events[..] else { panic!("seed {}: {events:?}", self.seed) };
@@ -380,7 +382,7 @@ pub fn assert_bounded_waiting(chance: &mut Chance, seed: u64) {
     let submit = |broker: &mut Broker, now, id, user: &str, priority, uses: &[usize]| {
         let uses = uses.iter().copied().map(ResourceId).collect();
         let user = user.into();
-        let request = Request { user, priority, uses, rate_limit: None, bytes: None, has_peer: false };
+        let request = Request { user, priority, uses, rate_limit: None, bytes: None, order: HostOrder::Only };
         broker.submit(now, TaskId(id), request).expect("room");
     };
     let (mut now, mut next, mut running) = (Duration::ZERO, 1, VecDeque::new());
