@@ -11,6 +11,7 @@ use super::report_args::ReportArgs;
 use super::restrict_args::RestrictArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
+use super::shard_args::ShardArgs;
 use super::snapshot_args::SnapshotArgs;
 use super::transfer_options::TransferArgs;
 use crate::options::choice;
@@ -106,6 +107,8 @@ pub struct CopyArgs {
     pub ignore_times: bool,
     #[command(flatten)]
     pub deletion: DeleteArgs,
+    #[command(flatten)]
+    pub shards: ShardArgs,
     /// Overwrite files in place, without a temporary name; they are truncated first
     ///
     /// A file with several hard links still gets a temporary name, to keep its other links
