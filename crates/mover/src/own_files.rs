@@ -80,7 +80,10 @@ mod tests {
         let of = |objects: &[&'static [u8]], number| shard_journal_name(objects.iter().copied(), number);
         let (first, last) = (of(&[b"a"], 1), of(&[b"a"], 65_536));
         assert!(is_own_file(&first) && is_own_file(&last));
-        assert_eq!((shard_of_journal(&first, &last), shard_of_journal(&last, &first)), (Some(1), Some(65_536)));
+        assert_eq!(
+            (shard_of_journal(&first, &last), shard_of_journal(&last, &first)),
+            (Some(1), Some(65_536))
+        );
         for other in [of(&[b"b"], 1), of(&[b"a", b"b"], 1), journal_name([&b"a"[..]]), JOURNAL.to_vec()] {
             assert_eq!(shard_of_journal(&other, &first), None);
         }

@@ -46,8 +46,8 @@ pub use crate::own_files::{is_journal, journal_name, shard_journal_name, shard_o
 pub use existing_policy::ExistingPolicy;
 pub use fixed_owner::FixedOwner;
 pub use options::{
-    AbandonedShard, BackupNames, CloneSources, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode,
-    WriterIdentity,
+    AbandonedShard, BackupNames, CloneSources, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;

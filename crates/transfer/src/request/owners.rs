@@ -23,7 +23,8 @@ impl TransferRequest {
             (None, Some(_)) => (WRITABLE_DIRECTORIES.to_owned(), 0),
             (Some((changes, umask)), Some(_)) => (format!("{changes},{WRITABLE_DIRECTORIES}"), umask),
         };
-        ModeChanges::parse(&changes, umask).map_err(|error| TransferError::InvalidModes { why: error.to_string() })
+        ModeChanges::parse(&changes, umask)
+            .map_err(|error| TransferError::InvalidModes { why: error.to_string() })
     }
 
     /// Returns the requested owners, by the accounts of this machine.

@@ -107,8 +107,6 @@ pub struct CopyArgs {
     pub ignore_times: bool,
     #[command(flatten)]
     pub deletion: DeleteArgs,
-    #[command(flatten)]
-    pub shards: ShardArgs,
     /// Overwrite files in place, without a temporary name; they are truncated first
     ///
     /// A file with several hard links still gets a temporary name, to keep its other links
@@ -132,6 +130,8 @@ pub struct CopyArgs {
     /// Change nothing, and print what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub shards: ShardArgs,
     #[command(flatten)]
     pub transfer: TransferArgs,
     #[command(flatten)]

@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn shard_comes_from_the_task_of_slurm() {
-        let task = [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "3"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+        let task =
+            [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "3"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
         assert_eq!(slurm(&task).as_deref(), Ok("4/4"));
         assert_eq!(slurm(&task[..2]).as_deref(), Ok("4/4"));
         let batch = slurm(&task[..3]).expect_err("a batch script");
@@ -178,7 +179,10 @@ mod tests {
     #[test]
     fn value_needs_an_equals_sign_and_never_takes_a_path() {
         let typed = args("copy -a --shard=2/8 from to");
-        assert_eq!((typed.shards.shard, typed.paths.len()), (Some(ShardSource::Typed(Shard::new(2, 8).expect("a shard"))), 2));
+        assert_eq!(
+            (typed.shards.shard, typed.paths.len()),
+            (Some(ShardSource::Typed(Shard::new(2, 8).expect("a shard"))), 2)
+        );
         let bare = args("copy -a --shard from to");
         assert_eq!((bare.shards.shard, bare.paths.len()), (Some(ShardSource::Slurm), 2));
         assert!(copy_command().try_get_matches_from(["copy", "--shard=0/4", "a", "b"]).is_err());
