@@ -34,7 +34,8 @@ use std::ops::Range;
 const MAGIC: [u8; 8] = *b"numaioJ\n";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 4;
-const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
+/// Bytes of the header.
+pub const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
 /// Maximum bytes of a record: a kind, four numbers and a checksum.
 const MAX_RECORD: usize = 1 + 4 * 10 + CHECKSUM;
 
@@ -102,6 +103,13 @@ pub struct Journal {
     records: usize,
     /// Bytes that are not yet written.
     pending: Vec<u8>,
+}
+
+/// Returns the identity of the transfer of a journal, given at least its first [`HEADER`] bytes;
+/// `None` if the header is damaged.
+pub fn transfer_of_journal(bytes: &[u8]) -> Option<TransferId> {
+    let id = TransferId(*bytes.get(MAGIC.len() + 2..)?.first_chunk()?);
+    (bytes.get(..HEADER)? == header(id)).then_some(id)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

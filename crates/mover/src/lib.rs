@@ -29,6 +29,7 @@ mod name_set;
 mod own_files;
 pub mod port;
 pub mod report;
+pub mod shard;
 pub mod simulator;
 pub mod sink;
 pub mod source;

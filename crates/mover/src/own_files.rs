@@ -7,6 +7,8 @@ use crate::wire::TransferId;
 pub const JOURNAL: &[u8] = b".numaio-journal";
 /// Hexadecimal digits after [`JOURNAL`] and a hyphen.
 const JOURNAL_DIGITS: usize = 16;
+/// Hexadecimal digits at the end of the name of a shard's journal: its number, from 0.
+const SHARD_DIGITS: usize = 4;
 const PARTIAL: &[u8] = b".numaio-part-";
 /// Hexadecimal digits after [`PARTIAL`].
 const DIGITS: usize = 32;
@@ -20,6 +22,28 @@ pub fn is_own_file(component: &[u8]) -> bool {
 pub fn is_journal(component: &[u8]) -> bool {
     let digits = component.strip_prefix(JOURNAL).and_then(|rest| rest.strip_prefix(b"-"));
     component == JOURNAL || digits.is_some_and(|digits| is_hex(digits, JOURNAL_DIGITS))
+}
+
+/// Returns the name of the journal of shard `number` of a transfer of these objects.
+///
+/// The number of shards is not part of it, so that a run which looks for abandoned shards finds
+/// those of any number.
+pub fn shard_journal_name<'a>(objects: impl IntoIterator<Item = &'a [u8]>, number: u32) -> Vec<u8> {
+    // No typed object begins with a zero byte.
+    let mut name = journal_name([&b"\0shards"[..]].into_iter().chain(objects));
+    name.truncate(name.len() - SHARD_DIGITS);
+    name.extend(format!("{:0SHARD_DIGITS$x}", number.saturating_sub(1)).as_bytes());
+    name
+}
+
+/// Returns the number of the shard of which a component names the journal, given the name of the
+/// journal of any shard of the same transfer.
+pub fn shard_of_journal(component: &[u8], other: &[u8]) -> Option<u32> {
+    let common = other.len().checked_sub(SHARD_DIGITS)?;
+    let is_sibling = is_journal(component) && is_journal(other) && component.len() == other.len();
+    let digits = component.strip_prefix(&other[..common]).filter(|_| is_sibling)?;
+    let index = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    Some(index + 1)
 }
 
 fn is_hex(text: &[u8], digits: usize) -> bool {
@@ -50,6 +74,21 @@ pub fn partial_name(transfer: TransferId, name: &Name) -> Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn journals_of_shards_are_recognized_by_each_other() {
+        let of = |objects: &[&'static [u8]], number| shard_journal_name(objects.iter().copied(), number);
+        let (first, last) = (of(&[b"a"], 1), of(&[b"a"], 65_536));
+        assert!(is_own_file(&first) && is_own_file(&last));
+        assert_eq!(
+            (shard_of_journal(&first, &last), shard_of_journal(&last, &first)),
+            (Some(1), Some(65_536))
+        );
+        for other in [of(&[b"b"], 1), of(&[b"a", b"b"], 1), journal_name([&b"a"[..]]), JOURNAL.to_vec()] {
+            assert_eq!(shard_of_journal(&other, &first), None);
+        }
+        assert_eq!(shard_of_journal(JOURNAL, JOURNAL), None);
+    }
 
     #[test]
     fn partial_file_is_in_the_same_directory_and_recognized() {

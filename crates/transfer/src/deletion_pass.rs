@@ -62,11 +62,11 @@ impl Observer for DeletionPass<'_> {
             return self.deletion_event(event);
         }
         match event {
-            Event::End(EndEvent { done, seconds, mut totals }) => {
+            Event::End(EndEvent { done, seconds, mut totals, shard }) => {
                 totals.removed += self.deleted.totals.removed;
                 totals.failed += self.problems.failed;
                 let seconds = seconds + self.deleted.seconds;
-                self.observer.event(&Event::End(EndEvent { done: *done, seconds, totals }));
+                self.observer.event(&Event::End(EndEvent { done: *done, seconds, totals, shard: *shard }));
             }
             Event::Progress(Progress { mut totals, reached }) => {
                 totals.removed += self.deleted.totals.removed;

@@ -193,6 +193,15 @@ pub enum TransferError {
         why: &'static str,
     },
 
+    /// A run that completes the work of shards found one that has not ended.
+    #[error("shard {number} is still running into '{path}'")]
+    ShardRunning {
+        /// Number of the shard, from 1.
+        number: u32,
+        /// The destination.
+        path: PathBuf,
+    },
+
     /// The destination exists and is not a directory.
     #[error("'{path}' is not a directory")]
     NotADirectory {

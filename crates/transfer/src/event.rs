@@ -7,6 +7,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_mover::name::{is_ignorable, is_terminal_unsafe};
 use numaio_mover::report::Totals;
+use numaio_mover::shard::Shard;
 use numaio_mover::wire::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use numaio_schema::{Job, JobProblem, JobTotals};
 use serde::{Deserialize, Serialize, Serializer};
@@ -143,6 +144,9 @@ pub struct EndEvent {
     /// Totals of all attempts.
     #[serde(flatten)]
     pub totals: JobTotals,
+    /// The shard, with `--shard`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::shard_text")]
+    pub shard: Option<Shard>,
 }
 
 impl Event {
@@ -266,7 +270,7 @@ mod tests {
             Event::Did(change),
             Event::Problem(problem.clone()),
             Event::Progress(Progress { totals, reached: Some(9) }),
-            Event::End(EndEvent { done: true, seconds: 0.5, totals }),
+            Event::End(EndEvent { done: true, seconds: 0.5, totals, shard: Shard::new(2, 8).ok() }),
         ] {
             assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);
         }

@@ -37,6 +37,7 @@ pub mod reporter;
 pub mod request;
 pub mod restricted;
 mod run;
+mod shard_text;
 pub mod ssh;
 pub mod transfer;
 

@@ -1,6 +1,7 @@
 //! Options of a transfer that both sides must know; see
 //! [`KnownOptions`](crate::request::KnownOptions).
 
+use numaio_mover::shard::Shard;
 use serde::{Deserialize, Serialize};
 
 /// Options that an older numaio does not know. It omits them from a request, and a peer that would
@@ -31,6 +32,11 @@ pub struct NegotiatedOptions {
     pub existing: bool,
     /// Skip entries whose names exist at the destination, except directories.
     pub ignore_existing: bool,
+    /// The part of the files to copy; all if `None`.
+    #[serde(with = "crate::shard_text")]
+    pub shard: Option<Shard>,
+    /// Complete what the shards of the same sources copied.
+    pub finish: bool,
 }
 
 impl NegotiatedOptions {

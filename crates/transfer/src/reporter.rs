@@ -342,7 +342,7 @@ impl<'a> Reporter<'a> {
         if observer.wants_entries() {
             observer.event(&Event::Entries(entries));
         }
-        observer.event(&Event::End(EndEvent { done, seconds, totals }));
+        observer.event(&Event::End(EndEvent { done, seconds, totals, shard: None }));
         observer.flush();
         TransferEnd { problems, given_up }
     }

@@ -58,6 +58,7 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
         }
         TransferError::SourceIsDestination { why, .. } => why,
         TransferError::NotADirectory { .. } => "name a directory, or a path that does not exist",
+        TransferError::ShardRunning { .. } => "wait until all shards have ended, then run it again",
         TransferError::ProcNotMounted => "mount it, or bind it into the container: mount -t proc proc /proc",
         TransferError::KeyNotFound { .. } => "numaio keygen generates a key",
         TransferError::KeyNotPrivate { .. } => {

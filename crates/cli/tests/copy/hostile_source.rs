@@ -52,6 +52,8 @@ fn options() -> SinkOptions {
         existing: ExistingPolicy::default(),
         owner: FixedOwner::default(),
         itemize: false,
+        is_shard: false,
+        abandoned_shards: Vec::new(),
         confirm_stored: false,
         snapshots: 0,
         clones: None,

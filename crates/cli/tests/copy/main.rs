@@ -28,8 +28,10 @@ mod remove_source;
 mod rsync_arguments;
 mod same_directory;
 mod selection;
+mod shards;
 mod silent_peer;
 mod slow_copy;
+mod slurm;
 mod snapshots;
 mod sshd;
 #[path = "../support/mod.rs"]

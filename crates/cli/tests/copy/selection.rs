@@ -73,6 +73,9 @@ fn refuses_an_option_that_an_older_peer_would_ignore() {
     copy(&["-x", "host:src/", "back"]).failed(1, &words);
     copy(&["-x", "--delete", "src/", "host:to"]).failed(1, &words);
     assert!(!home.0.join("back/f").exists() && !home.0.join("to/f").exists());
+    // It would copy all files.
+    copy(&["--shard=1/2", "host:src/", "back"]).failed(1, &["is older and does not know --shard"]);
+    copy(&["--finish", "src/", "host:to"]).failed(1, &["is older and does not know --finish"]);
     copy(&["host:src/", "back"]).ok();
     // Without --delete, only the source needs to know it.
     copy(&["-x", "src/", "host:to"]).ok();

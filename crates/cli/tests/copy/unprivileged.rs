@@ -20,7 +20,7 @@ fn make_closed_dirs(home: &Home, modes: &[(&str, u32)]) {
 
 /// Runs a script without root, as the owner of everything in the home, and returns its output; None
 /// if that is impossible here.
-fn run_as_other_user(home: &Home, script: &str) -> Option<CommandOutput> {
+pub fn run_as_other_user(home: &Home, script: &str) -> Option<CommandOutput> {
     if is_root(home) {
         home.command("chown", &["-Rh", "65534:65534", "."]).limited_output().ok()?;
     }
@@ -43,11 +43,11 @@ fn run(home: &Home, script: &str) -> Option<CommandOutput> {
     (reached.exists() && output.code != Some(99)).then_some(output)
 }
 
-fn is_root(home: &Home) -> bool {
+pub fn is_root(home: &Home) -> bool {
     home.command("id", &["-u"]).limited_output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
-fn skip_without_other_user() {
+pub fn skip_without_other_user() {
     skipped("another user: needs root and setpriv, and a directory that other users can access");
 }
 

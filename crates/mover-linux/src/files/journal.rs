@@ -7,13 +7,15 @@ use super::path::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
 use super::roots::{OpenJournal, Roots};
 use super::temporary_file::replace_atomically;
+use numaio_mover::journal;
 use numaio_mover::port::{
     Fault, FaultKind, FileKind, FilePath, FileStat, JournalState, JournalWrite, OpenedJournal,
 };
-use numaio_mover::sink::is_journal;
+use numaio_mover::sink::{is_journal, shard_of_journal, AbandonedShard};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::{retry_on_intr, Errno};
+use std::io;
 
 /// Maximum entries of a directory that are examined for journals of other transfers.
 const MAX_ENTRIES: usize = 4_096;
@@ -75,14 +77,43 @@ impl Roots {
         Ok(content)
     }
 
+    /// Finds the shards that other processes copy to the first root, given the name of the journal
+    /// of any of them. A lock of another host is visible only if the file system shares locks.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn other_shards(&self, journal: &[u8]) -> io::Result<OtherShards> {
+        let Some(root) = self.roots.first() else { return Ok(OtherShards::default()) };
+        let place = ResolvedName { directory: root.as_fd(), name: journal };
+        let others = OtherJournals::find(place).map_err(|fault| io::Error::other(fault.text))?;
+        let mut found = OtherShards::default();
+        for name in others.names.into_iter().chain([journal.into()]) {
+            let Some(number) = shard_of_journal(&name, journal) else { continue };
+            let other = ResolvedName { name: &name, ..place };
+            let Ok(file) = other.open(OFlags::RDWR, Mode::empty()) else { continue };
+            match self.lock(other, &file) {
+                Ok(Some(_)) => {
+                    let mut header = [0; journal::HEADER];
+                    let read = retry_on_intr(|| rustix::io::pread(&file, &mut header, 0)).unwrap_or(0);
+                    let transfer = journal::transfer_of_journal(&header[..read]);
+                    found.abandoned.push(AbandonedShard { journal: name, transfer });
+                }
+                Ok(None) => found.running.push(number),
+                // Another user's journal cannot be removed.
+                Err(_) => {}
+            }
+        }
+        Ok(found)
+    }
+
     /// Gives the first journal that no transfer uses the name of ours: an interrupted transfer left
-    /// it, and its partial files may be resumed.
+    /// it, and its partial files may be resumed. A shard leaves those of other shards to them.
     fn adopt(
         &self,
         place: ResolvedName<'_>,
         names: &[Box<[u8]>],
     ) -> Result<Option<(OwnedFd, FileStat)>, Fault> {
-        for name in names {
+        for name in names.iter().filter(|name| shard_of_journal(name, place.name).is_none()) {
             let other = ResolvedName { name, ..place };
             let Ok(file) = other.open(OFlags::RDWR, Mode::empty()) else { continue };
             let Ok(Some(found)) = self.lock(other, &file) else { continue };
@@ -169,6 +200,15 @@ impl Roots {
         let is_it = |named: FileStat| (named.volume, named.inode) == (found.volume, found.inode);
         Ok(if named.is_ok_and(|stat| is_it(file_stat(&stat))) { Some(look()?) } else { None })
     }
+}
+
+/// The shards of a tree, by their journals at the destination.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct OtherShards {
+    /// Numbers of the running shards.
+    pub running: Vec<u32>,
+    /// Shards that ended without completing their files.
+    pub abandoned: Vec<AbandonedShard>,
 }
 
 /// Names of journals beside one.

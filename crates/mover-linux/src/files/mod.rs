@@ -51,6 +51,7 @@ pub use base::{Base, Directory, Marker, Rights};
 pub(crate) use data::{Block, Request, Started};
 pub(crate) use fault::no_buffer;
 pub use flush::flush;
+pub use journal::OtherShards;
 pub use proc::{has_proc, is_process_private};
 pub use roots::{umask, Roots};
 pub use temporary_file::temporary_name;

@@ -1,14 +1,19 @@
 use super::path::Resolver;
 use super::Roots;
 use numaio_mover::conformance;
+use numaio_mover::journal::Journal;
 use numaio_mover::port::{
     Attributes, FaultKind, FileCompletion, FilePath, FileWrite, JournalState, NewObject, Object, OpenMode,
     Operation, Outcome, BLOCK,
 };
+use numaio_mover::sink::{journal_name, shard_journal_name, AbandonedShard};
+use numaio_mover::wire::TransferId;
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -271,5 +276,42 @@ fn another_users_journal_is_not_a_journal_in_use() {
         Ok(()) => assert_eq!(open("theirs"), Err(FaultKind::Exists)),
         Err(_) => crate::test_support::print_skipped("skipped: journal of another user: needs root"),
     }
+    fs::remove_dir_all(&folder).expect("removed");
+}
+
+/// Each shard resumes its own files: while one runs, others must not rename its journal.
+#[test]
+fn shards_leave_the_journals_of_other_shards() {
+    let folder = std::env::temp_dir().join(format!("numaio-shards-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let journal = |number| shard_journal_name([&b"src"[..]], number);
+    let path = |number| folder.join(OsStr::from_bytes(&journal(number)));
+    let open = |name: Vec<u8>| {
+        let roots = Roots::open(&[&folder]).expect("a root");
+        let operation = Operation::OpenJournal { journal: FilePath::new(0, name), most: 100 };
+        match roots.run(operation, || Some(vec![0; BLOCK])) {
+            Outcome::OpenedJournal(opened) => opened.expect("a journal").state,
+            other => panic!("{other:?}"),
+        }
+    };
+    let id = TransferId([3; 16]);
+    fs::write(path(1), Journal::new(id).take_pending()).expect("a file");
+    fs::write(path(2), "damaged").expect("a file");
+    let running = fs::File::create(path(4)).expect("a file");
+    rustix::fs::flock(&running, FlockOperation::LockExclusive).expect("unlocked");
+    let roots = Roots::open(&[&folder]).expect("a root");
+    let found = roots.other_shards(&journal(1)).expect("shards");
+    let abandoned = |number, transfer| AbandonedShard { journal: journal(number).into(), transfer };
+    assert_eq!(found.running, [4]);
+    assert!(found.abandoned.contains(&abandoned(1, Some(id))), "{found:?}");
+    assert!(found.abandoned.contains(&abandoned(2, None)) && found.abandoned.len() == 2, "{found:?}");
+    assert_eq!(
+        roots.other_shards(&shard_journal_name([&b"other"[..]], 1)).expect("shards"),
+        Default::default()
+    );
+    assert_eq!(open(journal(3)), JournalState::Absent);
+    assert!(path(1).exists() && path(2).exists(), "another shard has taken a journal");
+    assert!(matches!(open(journal_name([&b"src"[..]])), JournalState::Content(_)));
+    assert!(!path(1).exists() && path(2).exists(), "a run of all files continues the first one");
     fs::remove_dir_all(&folder).expect("removed");
 }

@@ -58,6 +58,9 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.fail(number, &name, &fault);
                 continue;
             }
+            if !self.options.dry_run {
+                self.resume_log.discard_of_abandoned_shards(&name);
+            }
             match object {
                 Object::HardLink(_) => {
                     self.discard_leftover(&name);

@@ -12,6 +12,9 @@ use crate::port::{Attributes, FileInfo, FileKind, FilePath, NewObject, Object as
 use crate::wire::{ChangeKind, EntryStore, Itemized};
 use std::collections::HashMap;
 
+/// Mode bits with which the owner can create entries in a directory.
+const OWNER_ACCESS: u32 = 0o700;
+
 /// Directories of the source, with the attributes to set at the end.
 ///
 /// Invariant: each directory is in the store once, and returned after the directories and files in
@@ -67,7 +70,8 @@ impl Directories {
         let op = PendingOp { number: Some(number), action, itemized, ..PendingOp::unreported(name.clone()) };
         let keep = options.preserve.modes;
         let stays = found.filter(|_| !is_new && !keep);
-        let stays = stays.and_then(|found| Mode::new(found.metadata.mode).ok());
+        let owner_bits = if options.is_shard { OWNER_ACCESS } else { 0 };
+        let stays = stays.and_then(|found| Mode::new(found.metadata.mode | owner_bits).ok());
         if stays.is_none() && !keep {
             self.masked.add(&name);
         }

@@ -11,7 +11,7 @@ use super::resume_log::CloseAction;
 use super::Sink;
 use crate::entry::{Entry, Object};
 use crate::name::Name;
-use crate::port::{Fault, Listing, Operation, Ticket};
+use crate::port::{Fault, FilePath, Listing, Operation, Ticket};
 use crate::report::{reason, Totals, TransferOutcome};
 use crate::unpreserved::is_complete;
 use crate::wire::{ChangeKind, EndTotals, Frame, ProblemSubject, Reason};
@@ -50,6 +50,12 @@ impl<B: AsRef<[u8]>> Sink<B> {
     }
 
     fn close_journal(&mut self) {
+        let abandoned = std::mem::take(&mut self.options.abandoned_shards);
+        if !abandoned.is_empty() && !self.options.dry_run {
+            let journals = abandoned.into_iter().map(|shard| FilePath::new(0, shard.journal));
+            journals.for_each(|journal| self.resume_log.remove_possible(journal));
+            return self.submit_journal();
+        }
         match self.resume_log.close(self.removal.has_removed_all_partials()) {
             CloseAction::Write => return self.submit_journal(),
             CloseAction::Keep => {}

@@ -42,12 +42,12 @@ mod snapshots;
 mod source_names;
 mod stored_entries;
 
-pub use crate::own_files::{is_journal, journal_name};
+pub use crate::own_files::{is_journal, journal_name, shard_journal_name, shard_of_journal};
 pub use existing_policy::ExistingPolicy;
 pub use fixed_owner::FixedOwner;
 pub use options::{
-    BackupNames, CloneSources, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions, SyncMode,
-    WriterIdentity,
+    AbandonedShard, BackupNames, CloneSources, PreserveOptions, ProtectedPaths, RemovalLimits, SinkOptions,
+    SyncMode, WriterIdentity,
 };
 pub use requested::RequestedEntries;
 pub use resume_log::SERIES;
@@ -144,7 +144,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let distrusts = TimesUnreliable(options.checksum || options.ignore_times);
         Self {
             journal: JournalOpening::new(options.dry_run, &journal, &mut peer),
-            resume_log: ResumeLog::new(options.transfer, journal, options.sync, distrusts),
+            resume_log: ResumeLog::new(options.transfer, journal, options.sync, distrusts)
+                .with_abandoned_shards(&options.abandoned_shards),
             resume_checks: ResumeChecks::default(),
             batches: Batches::new(&mut options),
             plans: Plans::default(),
@@ -242,6 +243,10 @@ impl<B: AsRef<[u8]>> Sink<B> {
                     JournalState::Absent => {}
                     JournalState::Locked if self.options.is_retry => self.journal.wait(),
                     JournalState::Locked => self.resume_log.disable(),
+                }
+                // The journal shows a run with `--finish` that the shard is running.
+                if self.options.is_shard {
+                    self.resume_log.require_journal();
                 }
             }
             Outcome::OpenedJournal(Err(fault)) => {

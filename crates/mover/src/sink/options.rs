@@ -141,6 +141,15 @@ pub struct BackupNames {
     pub suffix: Vec<u8>,
 }
 
+/// A shard that ended without completing its files: its journal is not locked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbandonedShard {
+    /// The name of its journal.
+    pub journal: Box<[u8]>,
+    /// The identity in its journal, which names its partial files; `None` if it is damaged.
+    pub transfer: Option<TransferId>,
+}
+
 /// The options of a sink.
 #[derive(Debug, Clone)]
 pub struct SinkOptions {
@@ -220,6 +229,11 @@ pub struct SinkOptions {
     pub eager: bool,
     /// The name of the journal; see [`journal_name`](super::journal_name).
     pub journal: Box<[u8]>,
+    /// Whether other processes write to the same directories, because the source has a shard only:
+    /// existing directories stay accessible to their owner.
+    pub is_shard: bool,
+    /// Shards of the same tree whose partial files and journals are removed.
+    pub abandoned_shards: Vec<AbandonedShard>,
     /// Whether an earlier attempt of the same command lost its connection and may still hold the
     /// journal.
     pub is_retry: bool,

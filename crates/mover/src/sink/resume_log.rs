@@ -3,7 +3,7 @@
 //! Records about a partial file must be true whenever a later run reads them. So an invalidation is
 //! on disk before the file is restarted: see [`ResumeLog::may_start_files`].
 
-use super::options::SyncMode;
+use super::options::{AbandonedShard, SyncMode};
 use super::partial_removals::PartialRemovals;
 use crate::entry::{Content, FileNumber, Inode, Time, CTIME_MIN_SIZE};
 use crate::extent::{Extent, ExtentSet};
@@ -64,6 +64,8 @@ pub(super) struct ResumeLog {
     on_disk: bool,
     /// Whether partial files of an earlier transfer may exist.
     has_previous: bool,
+    /// Identities of abandoned shards, whose partial files are removed.
+    abandoned_shards: Vec<TransferId>,
     /// Files with writes since the last record, by path.
     unrecorded: BTreeMap<FilePath, UnrecordedWrites>,
     /// Bytes written to them.
@@ -135,6 +137,7 @@ impl ResumeLog {
             offset: 0,
             on_disk: false,
             has_previous: false,
+            abandoned_shards: Vec::new(),
             unrecorded: BTreeMap::new(),
             bytes: 0,
             record_due: false,
@@ -149,11 +152,15 @@ impl ResumeLog {
         }
     }
 
+    /// Removes also the partial files that these shards may have left.
+    pub fn with_abandoned_shards(mut self, shards: &[AbandonedShard]) -> Self {
+        self.abandoned_shards = shards.iter().filter_map(|shard| shard.transfer).collect();
+        self
+    }
+
     /// Returns the path of the partial file of a name.
     pub fn partial(&self, name: &Name) -> FilePath {
-        let mut id = self.transfer;
-        id.0[..EPOCH_BYTES].copy_from_slice(&PERMANENT);
-        FilePath::new(0, partial_name(id, name))
+        partial_of(self.transfer, name)
     }
 
     /// Loads the journal of an earlier transfer.
@@ -299,6 +306,19 @@ impl ResumeLog {
                 false => self.removals.push_possible(at),
             }
         }
+    }
+
+    /// Schedules the removal of possible partial files of a name that abandoned shards have left,
+    /// except the one that is resumed.
+    pub fn discard_of_abandoned_shards(&mut self, name: &Name) {
+        let resumed = self.partial(name);
+        let others = self.abandoned_shards.iter().map(|id| partial_of(*id, name));
+        others.filter(|at| *at != resumed).for_each(|at| self.removals.push_possible(at));
+    }
+
+    /// Schedules the removal of a file that may not exist.
+    pub fn remove_possible(&mut self, at: FilePath) {
+        self.removals.push_possible(at);
     }
 
     /// Returns whether more entries may be decided; true again once some removals are submitted.
@@ -454,6 +474,11 @@ pub(super) enum CloseAction {
     Write,
     Keep,
     Remove(FilePath),
+}
+
+fn partial_of(mut transfer: TransferId, name: &Name) -> FilePath {
+    transfer.0[..EPOCH_BYTES].copy_from_slice(&PERMANENT);
+    FilePath::new(0, partial_name(transfer, name))
 }
 
 /// Returns the range of numbers of all versions of a name.

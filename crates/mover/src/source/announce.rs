@@ -17,12 +17,15 @@ impl<B: AsRef<[u8]>> Source<B> {
         let ScannedEntry { path, name, enter, listed_in, found } = scanned;
         let found = match found {
             Ok(found) => found,
+            Err(fault) if self.options.is_absent_from_shard(&name, &fault) => return,
             Err(fault) => {
                 return self.peer.report_problem(ProblemSubject::Name(name), reason(fault.why), &fault.text)
             }
         };
+        let is_in_shard = self.options.is_in_shard(&name, &found.metadata);
         match self.options.select(&name, enter, &found) {
             Selection::Copy => {}
+            Selection::Report(_) if !is_in_shard => return,
             Selection::Skip => return,
             Selection::Report(why) => return self.skip_entry(name, why),
         }
@@ -52,6 +55,10 @@ impl<B: AsRef<[u8]>> Source<B> {
                     .skip_entry(name, "an earlier source has a different kind of file with this name");
             }
             PreviousName::Directory | PreviousName::Other => return,
+        }
+        // Only now, because the first of several origins with a name wins in all shards.
+        if !is_in_shard {
+            return;
         }
         let inode = match inode(&found, &self.options, &mut self.accounts) {
             Ok(inode) => inode,

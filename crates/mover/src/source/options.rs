@@ -9,6 +9,7 @@ use crate::hash::HashKind;
 use crate::mode_changes::ModeChanges;
 use crate::name::Name;
 use crate::port::FilePath;
+use crate::shard::Shard;
 use crate::wire::TransferId;
 
 /// The start of a scan: see [`crate::filter::SourcePath`].
@@ -56,6 +57,8 @@ pub struct SourceOptions {
     pub xattrs: bool,
     /// Whether to copy device files.
     pub devices: bool,
+    /// The part of the objects, except directories, that is copied; all if `None`.
+    pub shard: Option<Shard>,
     /// Include and exclude rules.
     pub filter: Filter,
     /// Whether an origin without any entry is reported as a problem, because its file system may

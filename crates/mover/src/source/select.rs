@@ -3,7 +3,7 @@
 use super::options::SourceOptions;
 use crate::name::Name;
 use crate::own_files::is_own_file;
-use crate::port::{FileInfo, FileKind, FileStat};
+use crate::port::{Fault, FaultKind, FileInfo, FileKind, FileStat};
 
 /// How to treat a scanned object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,20 @@ impl SourceOptions {
             true => Selection::Report("cannot read its extended attributes"),
             false => Selection::Copy,
         }
+    }
+
+    /// Returns whether an object belongs to the shard. All shards have all directories.
+    pub(super) fn is_in_shard(&self, name: &Name, metadata: &FileStat) -> bool {
+        metadata.kind == FileKind::Directory || self.shard.is_none_or(|shard| shard.contains(name, metadata))
+    }
+
+    /// Returns whether another shard reports that an object does not exist. A source that the user
+    /// named may be a directory, which all shards need.
+    pub(super) fn is_absent_from_shard(&self, name: &Name, fault: &Fault) -> bool {
+        matches!(fault.why, FaultKind::NotFound | FaultKind::Changed)
+            && !self.is_origin(name)
+            && !name.is_root()
+            && self.shard.is_some_and(|shard| !shard.contains_name(name))
     }
 
     /// Returns whether the user named an object.

@@ -12,4 +12,5 @@ mod rate_limit;
 mod read_order;
 mod requested_entries;
 mod rsync_filters;
+mod shards;
 mod sides;

@@ -4,6 +4,7 @@ use super::records::{file, folder, numbers, prune, to_command_arg, LocalHost};
 use crate::TransferError;
 use numaio_linux::user_files::{self, Durable};
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -40,15 +41,15 @@ struct ActiveJob {
 }
 
 impl JobRecorder {
-    /// Starts recording a new job with its source inodes, unless [`resume`](Self::resume) has set
-    /// one.
+    /// Starts recording a new job with its command line and source inodes, unless
+    /// [`resume`](Self::resume) has set one.
     ///
     /// # Errors
     /// The record cannot be created. The transfer can run without it.
-    pub fn begin(&self, places: Vec<u64>) -> Result<(), TransferError> {
+    pub fn begin(&self, command: Vec<OsString>, places: Vec<u64>) -> Result<(), TransferError> {
         let mut active = self.active();
         if active.is_none() {
-            *active = Some(new_job(places)?);
+            *active = Some(new_job(&command, places)?);
         }
         Ok(())
     }
@@ -164,7 +165,7 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 /// Creates a job with the next free number.
-fn new_job(places: Vec<u64>) -> Result<ActiveJob, TransferError> {
+fn new_job(command: &[OsString], places: Vec<u64>) -> Result<ActiveJob, TransferError> {
     let folder = folder().ok_or(TransferError::NoStateDirectory)?;
     // Commands and file names are private.
     let created = user_files::create_directory(&folder, 0o700);
@@ -176,7 +177,7 @@ fn new_job(places: Vec<u64>) -> Result<ActiveJob, TransferError> {
         schema: JOB_SCHEMA.to_owned(),
         id: numbers(&folder).unwrap_or_default().last().map_or(1, |last| last.saturating_add(1)),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args_os().skip(1).map(|arg| to_command_arg(&arg)).collect(),
+        command: command.iter().map(|arg| to_command_arg(arg)).collect(),
         directory: to_command_arg(directory.as_os_str()),
         environment: environment().collect(),
         places,

@@ -11,8 +11,8 @@ use numaio_mover::filter::SourcePath;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::port::Stamp;
-use numaio_mover::sink::{journal_name, ProtectedPaths, SERIES};
-use numaio_mover_linux::files::{Base, Roots};
+use numaio_mover::sink::{journal_name, shard_journal_name, AbandonedShard, ProtectedPaths, SERIES};
+use numaio_mover_linux::files::{Base, OtherShards, Roots};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -45,10 +45,40 @@ impl TransferRequest {
         Ok(attempt)
     }
 
-    /// Returns the name of the journal, by the sources and names that the user typed.
+    /// Returns the name of the journal, by the sources and names that the user typed, and the
+    /// shard.
     pub(super) fn journal_name(&self) -> Vec<u8> {
+        match self.options.negotiated.shard {
+            Some(shard) => shard_journal_name(self.typed_objects(), shard.number()),
+            None => journal_name(self.typed_objects()),
+        }
+    }
+
+    /// Returns the sources and names that the user typed.
+    fn typed_objects(&self) -> impl Iterator<Item = &[u8]> {
         let listed = self.options.file_list.iter().flat_map(|list| list.names());
-        journal_name(self.from.iter().map(Vec::as_slice).chain(listed))
+        self.from.iter().map(Vec::as_slice).chain(listed)
+    }
+
+    /// Returns the shards of the same sources that ended without completing their files, if this
+    /// run finishes their work.
+    ///
+    /// # Errors
+    /// [`TransferError::ShardRunning`] if one has not ended.
+    pub(super) fn abandoned_shards(&self, roots: &Roots) -> Result<Vec<AbandonedShard>, TransferError> {
+        if !self.options.negotiated.finish {
+            return Ok(Vec::new());
+        }
+        let found = roots.other_shards(&shard_journal_name(self.typed_objects(), 1));
+        let path = || path_of(&self.to);
+        let OtherShards { running, abandoned } =
+            found.map_err(|error| TransferError::File { path: path(), error })?;
+        match running.into_iter().min() {
+            Some(number) => Err(TransferError::ShardRunning { number, path: path() }),
+            // The pass that copies needs them.
+            None if self.options.deletion.only => Ok(Vec::new()),
+            None => Ok(abandoned),
+        }
     }
 
     /// Finds or creates the directory of the destination.
@@ -75,8 +105,13 @@ impl TransferRequest {
         if *dry_run || deletion.only || negotiated.existing {
             return Ok(Destination::default());
         }
-        self.base.make_directory(&path).map_err(|error| TransferError::File { path: path.clone(), error })?;
-        Ok(Destination { root: Some(path), alias: None, made: true })
+        let made = match self.base.make_directory(&path) {
+            // Another shard was faster.
+            Err(_) if negotiated.shard.is_some() && self.base.is_directory(&path) => false,
+            Err(error) => return Err(TransferError::File { path, error }),
+            Ok(()) => true,
+        };
+        Ok(Destination { root: Some(path), alias: None, made })
     }
 
     /// Fails if the parent directory of a path does not exist.

@@ -31,6 +31,8 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--active-files", |options, side| options.active_files == ActiveFiles::Copy && side == Side::Source),
     ("--link-dest", |options, side| !options.negotiated.link_dest.is_empty() && side == Side::Sink),
     ("--backup", |options, side| options.negotiated.backup.is_some() && side == Side::Sink),
+    ("--shard", |options, _| options.negotiated.shard.is_some()),
+    ("--finish", |options, side| options.negotiated.finish && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

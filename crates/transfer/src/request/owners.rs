@@ -1,18 +1,30 @@
 //! The owners and modes that a request sets.
 
 use super::transfer_request::TransferRequest;
+use crate::negotiated_options::NegotiatedOptions;
 use crate::TransferError;
 use numaio_linux::process;
 use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::sink::FixedOwner;
 use numaio_mover_linux::accounts;
 
+/// The change of modes after which the owner of a directory can create entries in it.
+const WRITABLE_DIRECTORIES: &str = "Du+rwx";
+
 impl TransferRequest {
-    /// Returns the requested changes of modes.
+    /// Returns the requested changes of modes. Those of a shard keep directories writable, because
+    /// other shards write to them without being root.
     pub(super) fn mode_changes(&self) -> Result<ModeChanges, TransferError> {
-        let Some(chmod) = &self.options.negotiated.chmod else { return Ok(ModeChanges::default()) };
-        let changes = ModeChanges::parse(&chmod.changes, chmod.umask);
-        changes.map_err(|error| TransferError::InvalidModes { why: error.to_string() })
+        let NegotiatedOptions { chmod, shard, .. } = &self.options.negotiated;
+        let typed = chmod.as_ref().map(|chmod| (chmod.changes.as_str(), chmod.umask));
+        let (changes, umask) = match (typed, shard) {
+            (None, None) => return Ok(ModeChanges::default()),
+            (Some((changes, umask)), None) => (changes.to_owned(), umask),
+            (None, Some(_)) => (WRITABLE_DIRECTORIES.to_owned(), 0),
+            (Some((changes, umask)), Some(_)) => (format!("{changes},{WRITABLE_DIRECTORIES}"), umask),
+        };
+        ModeChanges::parse(&changes, umask)
+            .map_err(|error| TransferError::InvalidModes { why: error.to_string() })
     }
 
     /// Returns the requested owners, by the accounts of this machine.

@@ -119,6 +119,7 @@ impl TransferRequest {
             announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),
+            shard: self.options.negotiated.shard,
             filter: build_filter(&self.options.rules)?,
             rejects_empty: self.options.delete && !self.options.deletion.allow_empty_source,
             skip_directory: None,
@@ -204,7 +205,8 @@ impl TransferRequest {
             groups: self.options.archive && !omitted.groups || owner.group.is_some(),
             xattrs: self.options.archive,
             times: !omitted.times,
-            directory_times: !omitted.directory_times,
+            // Other shards write to the directories after this one has ended.
+            directory_times: !omitted.directory_times && self.options.negotiated.shard.is_none(),
         }
     }
 
@@ -272,6 +274,8 @@ impl TransferRequest {
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
             journal: self.journal_name().into(),
+            is_shard: self.options.negotiated.shard.is_some(),
+            abandoned_shards: self.abandoned_shards(&site.roots)?,
             is_retry: self.is_retry,
             transfer: TransferId(transfer),
         };

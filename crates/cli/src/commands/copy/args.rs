@@ -11,6 +11,7 @@ use super::report_args::ReportArgs;
 use super::restrict_args::RestrictArgs;
 use super::rsync_noop::RsyncNoopArgs;
 use super::selection_args::SelectionArgs;
+use super::shard_args::ShardArgs;
 use super::snapshot_args::SnapshotArgs;
 use super::transfer_options::TransferArgs;
 use crate::options::choice;
@@ -129,6 +130,8 @@ pub struct CopyArgs {
     /// Change nothing, and print what would be done
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub shards: ShardArgs,
     #[command(flatten)]
     pub transfer: TransferArgs,
     #[command(flatten)]

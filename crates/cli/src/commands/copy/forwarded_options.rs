@@ -1,7 +1,8 @@
 //! The typed options of a copy, to forward them to a remote numaio.
 
+use super::shard_args::ShardArgs;
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, Command};
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
 /// Options that are not forwarded: those for local output and job records, those that a remote
@@ -44,6 +45,12 @@ impl ForwardedOptions {
             {
                 continue;
             }
+            if id == "shard" {
+                // Another host has other variables of Slurm.
+                let shard = ShardArgs::from_arg_matches(matches).ok().and_then(ShardArgs::typed_option);
+                options.extend(matches.index_of(id).zip(shard));
+                continue;
+            }
             let is_local = id == "log_file";
             if !is_local && arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE"))
             {
@@ -82,7 +89,6 @@ mod tests {
     use super::super::args::CopyArgs;
     use super::*;
     use clap::Arg;
-    use clap::FromArgMatches;
     use numaio_transfer::options::Compress;
 
     #[test]

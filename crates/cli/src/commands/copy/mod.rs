@@ -21,6 +21,7 @@ mod rsync_noop;
 mod rsync_unsupported;
 mod scp_options;
 mod selection_args;
+mod shard_args;
 mod snapshot_args;
 mod transfer_options;
 mod work_sharing;
@@ -54,7 +55,9 @@ const WILDCARD_HINT: &str = "wildcards in remote names are not expanded; for HOS
 impl CopyArgs {
     /// Checks what clap cannot express.
     fn check(&self) -> Result<(), Failure> {
-        scp_options::check(&std::env::args_os().collect::<Vec<_>>(), &self.paths)?;
+        let words = std::env::args_os().collect::<Vec<_>>();
+        scp_options::check(&words, &self.paths)?;
+        self.shards.check(&words, (self.deletion, &self.selection), self.manifest.as_ref())?;
         if let [only] = &self.paths[..] {
             let words = format!("expected SRC and DST, got only '{}'", only.display());
             return Err(Failure::usage(words).hint("numaio copy SRC... DST"));
@@ -144,13 +147,13 @@ impl CopyArgs {
             io: self.transfer.io,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
-            negotiated: self.negotiated(),
+            negotiated: self.negotiated()?,
         })
     }
 
     /// Returns the options that an older numaio does not know.
-    fn negotiated(&self) -> NegotiatedOptions {
-        NegotiatedOptions {
+    fn negotiated(&self) -> Result<NegotiatedOptions, Failure> {
+        Ok(NegotiatedOptions {
             one_file_system: self.selection.one_file_system,
             copy_links: self.selection.copy_links,
             follow_named: !self.recursive
@@ -165,7 +168,9 @@ impl CopyArgs {
             backup: self.snapshots.backup(),
             existing: self.selection.existing,
             ignore_existing: self.selection.ignore_existing,
-        }
+            shard: self.shards.shard()?,
+            finish: self.shards.finish,
+        })
     }
 }
 
@@ -201,12 +206,13 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         stop_with_stdin();
     }
     if !args.no_job && !args.dry_run {
-        if let Err(error) = args.recorder.begin(args.source_inodes()) {
+        let command = args.shards.resolve_in(std::env::args_os().skip(1));
+        if let Err(error) = args.recorder.begin(command, args.source_inodes()) {
             let why = format!("cannot record this transfer as a job: {error}; --no-job skips it");
             command_output::remark(common, &why);
         }
     }
-    let mut output = CopyOutput::new(common, args, log);
+    let mut output = CopyOutput::new(common, args, transfer.options.negotiated.shard, log);
     // The first line shows the numaio that started this one that its options are known.
     output.alive();
     let ended =

@@ -11,6 +11,7 @@ use crate::options::Common;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
+use numaio_mover::shard::Shard;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
 use numaio_schema::{JobProblem, JobTotals};
@@ -45,6 +46,8 @@ pub struct CopyOutput {
     quiet: bool,
     dry_run: bool,
     archive: bool,
+    /// The part of the files that is copied, if it is not all.
+    shard: Option<Shard>,
     unit: BandwidthUnit,
     began: Instant,
     last_shown: Option<Instant>,
@@ -70,7 +73,7 @@ pub struct CopyOutput {
 
 impl CopyOutput {
     /// The output that the options request, which is also logged to a file if there is one.
-    pub fn new(common: &Common, args: &CopyArgs, log: Option<LogFile>) -> Self {
+    pub fn new(common: &Common, args: &CopyArgs, shard: Option<Shard>, log: Option<LogFile>) -> Self {
         let DisplayArgs { json, progress } = args.display;
         let verbose = common.verbose;
         let watched = !common.quiet && (progress || io::stderr().is_terminal() && !verbose && !json);
@@ -83,6 +86,7 @@ impl CopyOutput {
             quiet: common.quiet,
             dry_run: args.dry_run,
             archive: args.archive,
+            shard,
             unit: common.unit,
             began: Instant::now(),
             last_shown: None,
@@ -168,7 +172,8 @@ impl CopyOutput {
     }
 
     fn summary(&self, EndEvent { totals, seconds, .. }: &EndEvent) -> String {
-        let mut text = transfer_text(totals, *seconds, self.dry_run, self.unit) + "\n";
+        let mut text = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
+        text += &(transfer_text(totals, *seconds, self.dry_run, self.unit) + "\n");
         if totals.failed > MANY_FAILURES {
             text += &format!("All {} failures are listed above.\n", totals.failed);
         }
@@ -223,7 +228,9 @@ impl CopyOutput {
             }
             Event::End(EndEvent { totals, seconds, .. }) => {
                 let (dry_run, unit) = (self.dry_run, self.unit);
-                let text = |log: &mut LogFile| log.add(&transfer_text(totals, *seconds, dry_run, unit));
+                let shard = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
+                let text = transfer_text(totals, *seconds, dry_run, unit);
+                let text = |log: &mut LogFile| log.add(&format!("{shard}{text}"));
                 log.into_iter().for_each(text);
             }
             _ => {}
@@ -243,6 +250,9 @@ impl Observer for CopyOutput {
         }
         match event {
             Event::Progress(progress) => self.show_progress(event, &progress.totals),
+            Event::End(end) if self.json => {
+                self.text += &Event::End(EndEvent { shard: self.shard, ..*end }).line();
+            }
             event if self.json => self.text += &event.line(),
             event => self.show(event),
         }
