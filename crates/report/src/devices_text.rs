@@ -43,9 +43,12 @@ fn table(page: &mut TextPage, devices: &[DeviceDescription]) {
     };
     for device in devices {
         let title = device.kind.value.title();
-        let kind = device.detail.as_ref().map_or_else(|| title.to_owned(), |detail| format!("{title} ({detail})"));
-        let nodes = device.nodes.as_ref().map_or_else(|| "unknown".to_owned(), |nodes| nodes.value.to_string());
-        let threads = one_or_both(device.read_threads.value.to_string(), device.write_threads.value.to_string());
+        let kind =
+            device.detail.as_ref().map_or_else(|| title.to_owned(), |detail| format!("{title} ({detail})"));
+        let nodes =
+            device.nodes.as_ref().map_or_else(|| "unknown".to_owned(), |nodes| nodes.value.to_string());
+        let threads =
+            one_or_both(device.read_threads.value.to_string(), device.write_threads.value.to_string());
         let from = one_or_both(origin(&device.read).to_owned(), origin(&device.write).to_owned());
         table.row([
             short(&device.name).into(),
@@ -97,7 +100,8 @@ fn notes(page: &mut TextPage, device: &DeviceDescription) {
     if let Some(text) = source_note(&device.kind.source) {
         note(format!("kind {text}"));
     }
-    if let Some(text) = source_note(&device.purpose.source).filter(|_| is_configured(&device.purpose.source)) {
+    if let Some(text) = source_note(&device.purpose.source).filter(|_| is_configured(&device.purpose.source))
+    {
         note(format!("purpose {text}"));
     }
     match &device.nodes {
@@ -134,7 +138,7 @@ fn source_note(source: &ValueSource) -> Option<String> {
             Some(format!("measured {} ({document})", date(*measured_at)))
         }
         ValueSource::Model { document, measured_at } => {
-            Some(format!("limited by the copy model of {} ({document})", date(*measured_at)))
+            Some(format!("at most, by the copy model of {} ({document})", date(*measured_at)))
         }
         ValueSource::Link { link } => Some(format!("at most, by the link: {link}")),
         ValueSource::Discovered { .. } => None,

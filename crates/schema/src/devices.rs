@@ -200,7 +200,8 @@ impl DevicesDocument {
 impl DeviceDescription {
     /// Returns whether a text is its name, an alias, or one of its mount points.
     pub fn has_name(&self, text: &str) -> bool {
-        let is_mount = |mount: &String| mount == text || (text.len() > 1 && text.trim_end_matches('/') == mount);
+        let is_mount =
+            |mount: &String| mount == text || (text.len() > 1 && text.trim_end_matches('/') == mount);
         self.name == text
             || self.aliases.iter().any(|alias| alias == text)
             || self.mounts.iter().any(is_mount)

@@ -32,8 +32,8 @@ mod verification;
 mod view;
 
 pub use devices::{
-    DeviceBandwidth, DeviceDescription, DeviceOverride, DevicePurpose, DevicesDocument, OmittedDevice, Sourced,
-    TransferDeviceKind, ValueSource,
+    DeviceBandwidth, DeviceDescription, DeviceOverride, DevicePurpose, DevicesDocument, OmittedDevice,
+    Sourced, TransferDeviceKind, ValueSource,
 };
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
@@ -65,10 +65,10 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    COMPARISON_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
-    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
-    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA,
+    JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
+    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

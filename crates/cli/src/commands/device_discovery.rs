@@ -91,6 +91,9 @@ impl DiscoveredDevices {
         if address.is_unspecified() {
             return if names.is_empty() { Err("no NIC has a link".to_owned()) } else { Ok(names) };
         }
+        if address.is_loopback() {
+            return Err("it is a loopback address".to_owned());
+        }
         let interface = interface_by_address(address);
         let interface = interface.ok_or_else(|| "no interface of this machine has the address".to_owned())?;
         if self.described.devices.iter().any(|device| device.has_name(&interface)) {

@@ -703,7 +703,7 @@ fn check_reports_errors_with_line_numbers() {
         "key = \"FOLDER/key\"\n[root.data]\npath = \"FOLDER\"\nread = \"*\"\n[user.a]\nkeys = \"{}\"\n",
         key.trim()
     );
-    assert_eq!(check(&good).ok(), "serve.toml: no faults; 1 root, 1 user\n");
+    assert!(check(&good).ok().starts_with("serve.toml: no faults; 1 root, 1 user\n\n"));
     let bad =
         good.replace("FOLDER\"\nread = \"*\"", "FOLDER/none\"\nread = [\"*\"]\n").replace("/key", "/other");
     check(&bad).failed(1, &["serve.toml:1: key: ", "serve.toml:3: root \"data\": ", "2 errors"]);
@@ -746,7 +746,7 @@ fn example_configuration_in_help_is_valid() {
         let key = home.run(&["keygen", name]).ok();
         text = text.replacen("ed25519:...", key.trim(), 1);
     }
-    assert_eq!(check(&text).ok(), "serve.toml: no faults; 1 root, 2 users\n");
+    assert!(check(&text).ok().starts_with("serve.toml: no faults; 1 root, 2 users\n\n"));
 }
 
 /// Root bypasses permissions, so this runs as another user, which becomes the owner of the key.

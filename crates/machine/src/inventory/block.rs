@@ -76,7 +76,8 @@ impl<'a> BlockScan<'a> {
         let members = self.disks_below(path);
         let is_below_another = !root.names(&format!("{path}/holders")).is_empty();
         let topology = context.topology;
-        let named = || topology.devices.iter().position(|device| device.moves_data() && device.has_name(name));
+        let named =
+            || topology.devices.iter().position(|device| device.moves_data() && device.has_name(name));
         Some(BlockDevice {
             name: name.to_owned(),
             stack: (!members.is_empty()).then(|| stack_kind(root, path)),
@@ -102,7 +103,9 @@ impl<'a> BlockScan<'a> {
             let Some(volume) = volumes.pop() else { break };
             for member in self.root.names(&format!("{volume}/slaves")) {
                 let disk = self.disk_of_partition.get(&member).cloned().unwrap_or(member);
-                let Some(below) = self.paths.get(&disk).filter(|_| seen.insert(disk.clone())) else { continue };
+                let Some(below) = self.paths.get(&disk).filter(|_| seen.insert(disk.clone())) else {
+                    continue;
+                };
                 match self.root.names(&format!("{below}/slaves")).is_empty() {
                     true => drop(disks.insert(disk)),
                     false => volumes.push(below.clone()),

@@ -130,7 +130,8 @@ pub(super) fn read(context: ResolveContext<'_>, disks: &[BlockDevice]) -> Vec<Fi
 
 /// Returns whether users keep data on a mount.
 fn has_data(mount: &Mount) -> bool {
-    let is_below = |directory: &str| mount.place == directory || mount.place.starts_with(&format!("{directory}/"));
+    let is_below =
+        |directory: &str| mount.place == directory || mount.place.starts_with(&format!("{directory}/"));
     let is_kernel = ["/proc", "/sys", "/dev"].into_iter().any(is_below) && !is_below("/dev/shm");
     !is_kernel && !KERNEL.contains(&mount.kind.as_str())
 }
@@ -165,9 +166,8 @@ fn disks_of(context: ResolveContext<'_>, disks: &[BlockDevice], mount: &Mount) -
         return path.rsplit('/').next().and_then(named).into_iter().collect();
     }
     let files = mount.source.split(':').filter_map(|file| file.strip_prefix("/dev/"));
-    let listed: Vec<String> = files
-        .filter_map(|name| named(name.strip_prefix("mapper/").unwrap_or(name)))
-        .collect();
+    let listed: Vec<String> =
+        files.filter_map(|name| named(name.strip_prefix("mapper/").unwrap_or(name))).collect();
     match (mount.kind.as_str(), listed.first()) {
         ("btrfs", Some(first)) => {
             let of_btrfs = btrfs_disks(context, disks, first);
@@ -233,5 +233,9 @@ pub(super) fn above<'f>(found: &'f [FileSystem], path: &str) -> Option<&'f FileS
         let above = found.mounts.iter().filter(|place| mounts::below(path, place).is_some());
         above.map(String::len).max()
     };
-    found.iter().filter_map(|found| Some((length(found)?, found))).max_by_key(|(length, _)| *length).map(|(_, found)| found)
+    found
+        .iter()
+        .filter_map(|found| Some((length(found)?, found)))
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, found)| found)
 }

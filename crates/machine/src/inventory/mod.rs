@@ -41,7 +41,8 @@ impl Inventory {
 
     /// Returns the file system of an object.
     pub fn file_system_of(&self, facts: &PathFacts) -> Option<&FileSystem> {
-        let by_id = self.file_systems.iter().find(|found| facts.mount.is_some_and(|id| found.ids.contains(&id)));
+        let by_id =
+            self.file_systems.iter().find(|found| facts.mount.is_some_and(|id| found.ids.contains(&id)));
         by_id.or_else(|| self.file_systems.iter().find(|found| found.on == facts.on))
     }
 

@@ -20,7 +20,14 @@ pub(super) fn storage(evidence: &DeviceEvidence<'_>) -> Vec<DeviceDraft> {
         // A network file system may be mounted several times, also with other options.
         match drafts.iter_mut().find(|draft| draft.name == name) {
             Some(draft) => {
-                draft.mounts.extend(found.mounts.iter().filter(|mount| !draft.mounts.contains(mount)).cloned().collect::<Vec<_>>());
+                draft.mounts.extend(
+                    found
+                        .mounts
+                        .iter()
+                        .filter(|mount| !draft.mounts.contains(mount))
+                        .cloned()
+                        .collect::<Vec<_>>(),
+                );
             }
             None => drafts.push(of_file_system(evidence, found, name)),
         }
@@ -45,7 +52,8 @@ pub(super) fn memory(evidence: &DeviceEvidence<'_>) -> DeviceDraft {
 pub(super) fn network(evidence: &DeviceEvidence<'_>) -> (Vec<DeviceDraft>, Vec<OmittedDevice>) {
     let interfaces = || evidence.inventory.interfaces.iter();
     let down = interfaces().filter(|interface| interface.link == LinkState::Down);
-    let omitted = down.map(|interface| OmittedDevice { name: interface.name.clone(), why: "no link".to_owned() });
+    let omitted =
+        down.map(|interface| OmittedDevice { name: interface.name.clone(), why: "no link".to_owned() });
     let up = interfaces().filter(|interface| interface.link != LinkState::Down);
     (up.map(|interface| of_interface(evidence, interface)).collect(), omitted.collect())
 }
@@ -99,7 +107,9 @@ fn of_disk(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> DeviceDraft {
     let names = MeasuredName { names: names.into_iter().flatten().collect(), ..MeasuredName::default() };
     let nodes = nodes_of_disk(evidence, disk);
     let mut rates = evidence.measured(&names, &mounts);
-    if let Some(link) = device.and_then(|device| device.link).filter(|_| kind.value == TransferDeviceKind::Nvme) {
+    if let Some(link) =
+        device.and_then(|device| device.link).filter(|_| kind.value == TransferDeviceKind::Nvme)
+    {
         let name = format!("PCIe {} GT/s x{}", link.gt_per_s, link.lanes);
         rates = with_link(evidence, rates, nodes.as_ref(), link.bytes_per_s(), &name);
     }
@@ -125,12 +135,16 @@ impl DeviceDraft {
 }
 
 /// Returns the kind of a disk or a volume, with details.
-fn disk_kind(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> (Sourced<TransferDeviceKind>, Option<String>) {
+fn disk_kind(
+    evidence: &DeviceEvidence<'_>,
+    disk: &BlockDevice,
+) -> (Sourced<TransferDeviceKind>, Option<String>) {
     use TransferDeviceKind::{Hdd, Memory, Nvme, Other, Ssd};
     if !disk.members.is_empty() {
         let all = evidence.inventory.disks.iter();
         let members = all.filter(|member| disk.members.contains(&member.name) && member.members.is_empty());
-        let kinds: Vec<TransferDeviceKind> = members.map(|member| disk_kind(evidence, member).0.value).collect();
+        let kinds: Vec<TransferDeviceKind> =
+            members.map(|member| disk_kind(evidence, member).0.value).collect();
         let kind = kinds.first().copied().filter(|first| kinds.iter().all(|kind| kind == first));
         let kind = Sourced::discovered(kind.unwrap_or(Other), "the kinds of its members");
         return (kind, disk.stack.clone());
@@ -139,14 +153,15 @@ fn disk_kind(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> (Sourced<Tran
     let is_nvme = device_of(evidence, disk.device).is_some_and(|device| device.kind == DeviceKind::Nvme);
     let is_virtual = disk.name.starts_with("vd") || disk.name.starts_with("xvd");
     let rotational = "queue/rotational";
+    let virtual_disk =
+        || (Sourced::discovered(Other, "the hypervisor hides the medium"), Some("virtual disk".to_owned()));
     match (driver, disk.rotational) {
         _ if is_nvme || disk.name.starts_with("nvme") => (Sourced::discovered(Nvme, "its driver"), None),
         ("zram" | "ram" | "pmem", _) => (Sourced::discovered(Memory, "its driver"), Some(driver.to_owned())),
         (_, Some(false)) => (Sourced::discovered(Ssd, rotational), None),
         // A hypervisor presents any storage as a rotational disk.
-        (_, Some(true)) if is_virtual || evidence.topology.surroundings.virtual_machine => {
-            (Sourced::discovered(Other, "the hypervisor hides the medium"), Some("virtual disk".to_owned()))
-        }
+        (_, Some(true)) if evidence.topology.surroundings.virtual_machine => virtual_disk(),
+        _ if is_virtual => virtual_disk(),
         (_, Some(true)) => (Sourced::discovered(Hdd, rotational), None),
         (_, None) => {
             let why = "the recording does not contain queue/rotational";
@@ -196,7 +211,9 @@ fn with_link(
         let modeled = nodes.and_then(|nodes| evidence.modeled(&nodes.value, direction));
         match modeled.filter(|(rate, _)| *rate < bytes_per_s) {
             Some((bytes_per_s, source)) => DeviceBandwidth::Known { bytes_per_s, source },
-            None => DeviceBandwidth::Known { bytes_per_s, source: ValueSource::Link { link: link.to_owned() } },
+            None => {
+                DeviceBandwidth::Known { bytes_per_s, source: ValueSource::Link { link: link.to_owned() } }
+            }
         }
     };
     let [read, write] = measured;
@@ -212,7 +229,8 @@ fn of_interface(evidence: &DeviceEvidence<'_>, interface: &NetworkInterface) -> 
     let device_name = of_device.map(Device::name);
     let names = [Some(interface.name.as_str()), device_name.as_deref()].into_iter().flatten().collect();
     let names = MeasuredName { names, is_network: true, is_cached: false };
-    let members = evidence.inventory.interfaces.iter().filter(|other| interface.members.contains(&other.name));
+    let members =
+        evidence.inventory.interfaces.iter().filter(|other| interface.members.contains(&other.name));
     let member_nodes = members.filter_map(|member| nodes_of(device_of(evidence, member.device)?));
     let nodes = match device {
         Some(device) => nodes_of(device),
@@ -269,9 +287,7 @@ fn of_file_system(evidence: &DeviceEvidence<'_>, found: &FileSystem, name: Strin
     let names = MeasuredName { names: vec![&name], ..MeasuredName::default() };
     let rates = evidence.measured(&names, &mounts);
     let (kind, members) = match &found.media {
-        Media::Servers { interfaces, .. } => {
-            (TransferDeviceKind::NetworkFileSystem, interfaces.clone())
-        }
+        Media::Servers { interfaces, .. } => (TransferDeviceKind::NetworkFileSystem, interfaces.clone()),
         _ => (TransferDeviceKind::Other, Vec::new()),
     };
     let of_members = evidence.topology.devices.iter().filter(|device| members.contains(&device.name()));

@@ -8,6 +8,12 @@ mod draft;
 mod evidence;
 mod found;
 mod overrides;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../machine/tests/machine/near/machine.rs"]
+mod stacks;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 pub use evidence::{DeviceEvidence, NamedDocument};

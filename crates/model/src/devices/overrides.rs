@@ -5,6 +5,9 @@ use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_schema::{DeviceBandwidth, DeviceOverride, OmittedDevice, Sourced, ValueSource};
 
+/// Maximum number of devices that an error lists.
+const LISTED: usize = 12;
+
 /// A configured table that does not fit the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverrideError {
@@ -29,7 +32,8 @@ pub(super) fn apply(
             let text = format!("device {:?}: {text}", table.name);
             errors.push(OverrideError { line: table.line, text });
         };
-        let named: Vec<usize> = (0..drafts.len()).filter(|index| drafts[*index].has_name(&table.name)).collect();
+        let named: Vec<usize> =
+            (0..drafts.len()).filter(|index| drafts[*index].has_name(&table.name)).collect();
         let index = match named.as_slice() {
             [] => {
                 error(absent(drafts, omitted, &table.name));
@@ -63,8 +67,15 @@ fn absent(drafts: &[DeviceDraft], omitted: &[OmittedDevice], name: &str) -> Stri
     if let Some(omitted) = omitted.iter().find(|omitted| omitted.name == name) {
         return format!("it cannot carry transfers: {}", omitted.why);
     }
-    let known: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
-    format!("this machine does not have it; expected one of {}, or a mount point of one", known.join(", "))
+    let known: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).take(LISTED).collect();
+    let others = match drafts.len() - known.len() {
+        0 => String::new(),
+        others => format!(", {others} others that numaio devices lists"),
+    };
+    format!(
+        "this machine does not have it; expected one of {}{others}, or a mount point of one",
+        known.join(", ")
+    )
 }
 
 /// Sets the configured values of a device.

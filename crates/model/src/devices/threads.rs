@@ -41,9 +41,7 @@ pub fn device_threads(
             };
             Sourced::assumed(threads, why)
         }
-        (Nvme | Nic | Memory | Other, None) => {
-            Sourced::assumed(FEW.min(most), "the bandwidth is unknown")
-        }
+        (Nvme | Nic | Memory | Other, None) => Sourced::assumed(FEW.min(most), "the bandwidth is unknown"),
     }
 }
 
