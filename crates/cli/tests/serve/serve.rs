@@ -754,7 +754,7 @@ fn check_shows_the_devices_of_roots_and_addresses() {
 fn reload_with_a_wrong_device_table_keeps_the_configuration() {
     let (daemon, user) = open("");
     daemon.configure(&format!("{HEAD}{OPEN}{}[device.eth0]\nkind = \"floppy\"\n", user.known_as("bob")));
-    daemon.signal("HUP");
+    daemon.signal("-HUP");
     daemon.wait_for_log("device \"eth0\": kind: expected one of hdd");
     user.copy(&["-a", "src/", &daemon.url("data/a")]).ok();
 }

@@ -65,7 +65,7 @@ fn draft(name: String, kind: TransferDeviceKind, rates: BothWays, measure: &str)
     DeviceDraft {
         name,
         aliases: Vec::new(),
-        kind: Sourced::discovered(kind, "/sys"),
+        kind: Sourced::discovered(kind, "sysfs"),
         detail: None,
         purpose: None,
         nodes: None,
@@ -248,7 +248,7 @@ fn of_interface(evidence: &DeviceEvidence<'_>, interface: &NetworkInterface) -> 
     DeviceDraft {
         detail: (!interface.members.is_empty()).then(|| "bond".to_owned()),
         aliases: device_name.filter(|name| *name != interface.name).into_iter().collect(),
-        kind: Sourced::discovered(kind, "/sys/class/net"),
+        kind: Sourced::discovered(kind, "the network interfaces"),
         nodes,
         members: interface.members.clone(),
         ..draft(interface.name.clone(), kind, rates, "numaio bench net --peer HOST")
@@ -293,7 +293,7 @@ fn of_file_system(evidence: &DeviceEvidence<'_>, found: &FileSystem, name: Strin
     let of_members = evidence.topology.devices.iter().filter(|device| members.contains(&device.name()));
     let nodes = of_members.filter_map(nodes_of).fold(NodeSet::new(), |sum, nodes| sum.union(&nodes.value));
     DeviceDraft {
-        kind: Sourced::discovered(kind, "/proc/self/mountinfo"),
+        kind: Sourced::discovered(kind, "the mounts"),
         detail: Some(found.kind.clone()),
         nodes: (!nodes.is_empty()).then(|| Sourced::discovered(nodes, "the NICs of its routes")),
         members,
