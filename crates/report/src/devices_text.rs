@@ -138,7 +138,7 @@ fn source_note(source: &ValueSource) -> Option<String> {
             Some(format!("measured {} ({document})", date(*measured_at)))
         }
         ValueSource::Model { document, measured_at } => {
-            Some(format!("at most, by the copy model of {} ({document})", date(*measured_at)))
+            Some(format!("by the copy model of {} ({document})", date(*measured_at)))
         }
         ValueSource::Link { link } => Some(format!("at most, by the link: {link}")),
         ValueSource::Discovered { .. } => None,

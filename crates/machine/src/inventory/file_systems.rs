@@ -205,7 +205,7 @@ fn follow_files(found: &mut [FileSystem], disks: &[BlockDevice], mounts: &[Mount
         let FileSystem { kind, media, .. } = &found[index];
         let file = match media {
             Media::Disks(names) => {
-                let disk = disks.iter().find(|disk| names.iter().any(|name| *name == disk.name));
+                let disk = disks.iter().find(|disk| names.contains(&disk.name));
                 disk.and_then(|disk| disk.backing_file.clone())
             }
             _ if kind == "overlay" => {

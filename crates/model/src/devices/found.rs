@@ -95,10 +95,8 @@ fn device_of<'e>(evidence: &'e DeviceEvidence<'_>, index: Option<usize>) -> Opti
 
 fn of_disk(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> DeviceDraft {
     let device = device_of(evidence, disk.device);
-    let mounts = mounts_of(
-        evidence,
-        |media| matches!(media, Media::Disks(disks) if disks.iter().any(|name| *name == disk.name)),
-    );
+    let mounts =
+        mounts_of(evidence, |media| matches!(media, Media::Disks(disks) if disks.contains(&disk.name)));
     let (kind, detail) = disk_kind(evidence, disk);
     let beside = evidence.inventory.disks.iter().filter(|other| other.device == disk.device).count();
     // A record names the controller by its first disk.
