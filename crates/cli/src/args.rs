@@ -70,6 +70,7 @@ impl Args {
             Command::Place(args) => commands::place::run(common, args),
             Command::Run(args) => commands::run::run(common, args),
             Command::Near(args) => commands::near::run(common, args),
+            Command::Devices(args) => commands::devices::run(common, args),
             Command::Status(args) => commands::status::run(common, args),
             Command::Plan(args) => commands::plan::run(common, args),
             Command::Doctor(args) => commands::doctor::run(common, args),
@@ -184,6 +185,7 @@ pub enum Command {
     /// Export measurements to hwloc and to the kernel's weighted interleave
     Export(commands::export::ExportArgs),
     Near(commands::near::ResolveArgs),
+    Devices(commands::devices::DevicesArgs),
     /// Write a report of saved documents of one or several machines
     Report(commands::report::ReportArgs),
     /// Show where tasks that use a device should run, and why

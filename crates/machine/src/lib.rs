@@ -18,6 +18,7 @@ mod finding;
 pub mod findings;
 pub mod ids;
 pub mod interleave;
+pub mod inventory;
 pub mod locate;
 pub mod near;
 pub mod probe;

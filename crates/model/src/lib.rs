@@ -5,6 +5,7 @@
 
 mod classes;
 mod compare;
+mod devices;
 mod diagnose;
 mod fit;
 mod interleave;
@@ -21,6 +22,10 @@ mod views;
 
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
+pub use devices::{
+    describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,
+    MOST_DEVICE_THREADS,
+};
 pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
 pub use fit::{fit, refit, ClassOptions};
 pub use interleave::interleave_weights;

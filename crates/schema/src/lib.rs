@@ -3,6 +3,7 @@
 //! The field `schema` of a stored document names its kind and version, such as `numaio/model/1`.
 //! Within a version, fields are only added, and readers ignore unknown fields.
 
+mod devices;
 mod diagnosis;
 mod document;
 mod interleave;
@@ -30,6 +31,10 @@ mod validation;
 mod verification;
 mod view;
 
+pub use devices::{
+    DeviceBandwidth, DeviceDescription, DeviceOverride, DevicePurpose, DevicesDocument, OmittedDevice,
+    Sourced, TransferDeviceKind, ValueSource,
+};
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
 pub use interleave::{InterleaveWeights, NodeWeight};
@@ -60,10 +65,10 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    COMPARISON_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
-    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA,
-    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA,
+    JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
+    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

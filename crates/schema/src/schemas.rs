@@ -1,5 +1,8 @@
 //! Schemas and versions of all documents.
 
+/// Schema and version of [`DevicesDocument`](crate::DevicesDocument).
+pub const DEVICES_SCHEMA: &str = "numaio/devices/1";
+
 /// Schema and version of [`Diagnosis`](crate::Diagnosis).
 pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 

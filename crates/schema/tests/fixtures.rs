@@ -4,8 +4,9 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    CommandArg, Comparison, Cost, Diagnosis, Document, DocumentError, Job, JobProblem, JobState, Model, Plan,
-    PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage, TopologyDocument, View,
+    CommandArg, Comparison, Cost, DevicePurpose, DevicesDocument, Diagnosis, Document, DocumentError, Job,
+    JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage,
+    TopologyDocument, TransferDeviceKind, ValueSource, View,
 };
 
 #[test]
@@ -44,6 +45,19 @@ fn diagnosis_version_1_round_trips() {
     assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
     assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
     assert_eq!(diagnosis.findings[1].fix.undo, ["sysctl -w kernel.numa_balancing=1"]);
+}
+
+#[test]
+fn devices_version_1_round_trips() {
+    let document = DevicesDocument::from_json(include_str!("fixtures/devices-1.json")).expect("devices");
+    let json = serde_json::to_string(&document).expect("JSON");
+    assert_eq!(DevicesDocument::from_json(&json).expect("the same devices"), document);
+    let [drive, home, nic] = document.devices.as_slice() else { panic!("{document:#?}") };
+    assert_eq!((drive.read.bytes_per_s(), drive.write.bytes_per_s()), (Some(3.2e9), None));
+    assert!(matches!(&drive.read_threads.source, ValueSource::Configuration { line: 12, .. }));
+    assert!(home.has_name("/home/") && home.nodes.is_none() && !home.has_name("/"));
+    assert_eq!((nic.kind.value, nic.purpose.value), (TransferDeviceKind::Nic, DevicePurpose::Network));
+    assert_eq!(document.omitted[0].why, "no link");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 pub mod bench;
 pub mod compare;
 pub mod copy;
+mod device_discovery;
+pub mod devices;
 pub mod doctor;
 pub mod export;
 pub mod generate;

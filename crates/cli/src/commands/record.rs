@@ -10,6 +10,7 @@ use crate::output;
 use clap::Args as ClapArgs;
 use numaio_linux::interrupt;
 use numaio_machine::discover::discover;
+use numaio_machine::inventory::Inventory;
 use numaio_machine::near::{self, Handle, ResolveContext};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::format_size;
@@ -77,6 +78,8 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     for handle in checkup::stacks(&machine).iter().chain(&args.near) {
         near::resolve(context, handle);
     }
+    // Read the files that numaio devices needs in addition.
+    Inventory::read(context);
     let mut measured = Ok(());
     if !args.no_measure {
         let machine = MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source };

@@ -1,12 +1,15 @@
 //! `numaio serve`: a daemon that clients copy to and from without ssh.
 
 use super::copy::ModelPlacer;
+use super::device_discovery::DiscoveredDevices;
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
 use clap::Args as ClapArgs;
-use numaio_transfer::daemon::{self, count, LoadedConfig, Log};
-use std::path::PathBuf;
+use numaio_schema::DeviceDescription;
+use numaio_transfer::daemon::{self, count, Config, LoadedConfig, Log};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run a daemon that serves directories without ssh
@@ -21,7 +24,7 @@ pub struct ServeArgs {
     /// Configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/numaio/serve.toml")]
     pub config: PathBuf,
-    /// Check the configuration file, print all errors in it and exit
+    /// Check the configuration file, print all errors in it, or the devices that it uses, and exit
     #[arg(long)]
     pub check: bool,
     /// Run a session; only the daemon uses this
@@ -64,11 +67,55 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     let loaded = LoadedConfig::read(&args.config).inspect_err(|error| log.errors_of(error))?;
     output::detail(format_args!("read {}", args.config.display()));
     if args.check {
-        let daemon::Config { roots, users, .. } = &loaded.config;
-        let (roots, users) = (count(roots.len(), "root"), count(users.len(), "user"));
-        output::print(&format!("{}: no faults; {roots}, {users}\n", args.config.display()))?;
-    } else {
-        daemon::run(&log, &args.config, loaded)?;
+        return check(common, &log, &args.config, &loaded.config);
     }
+    daemon::run(&log, &args.config, loaded)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the tables of devices, and shows the devices that the daemon uses.
+fn check(common: &Common, log: &Log, path: &Path, config: &Config) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let discovered = DiscoveredDevices::read(common, &machine, Some((path, config)));
+    discovered.check(path).inspect_err(|error| log.errors_of(error))?;
+    let Config { roots, users, .. } = config;
+    let (roots, users) = (count(roots.len(), "root"), count(users.len(), "user"));
+    output::print(&format!("{}: no faults; {roots}, {users}\n", path.display()))?;
+    let (used, lines) = uses(&discovered, &machine, config);
+    let table = numaio_report::devices_text(&used, &[], &output::style(common));
+    output::print(&format!("\n{}\n{table}", lines.concat()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the devices of the roots and addresses, and a line for each root and address.
+fn uses(
+    discovered: &DiscoveredDevices,
+    machine: &Machine,
+    config: &Config,
+) -> (Vec<DeviceDescription>, Vec<String>) {
+    let mut names: Vec<String> = Vec::new();
+    let mut lines = Vec::new();
+    let mut add = |what: String, found: Result<Vec<String>, String>| match found {
+        Ok(found) => {
+            lines.push(format!("{what}: {}\n", found.join(", ")));
+            names.extend(found);
+        }
+        Err(why) => lines.push(format!("{what}: no device: {why}\n")),
+    };
+    for (name, root) in &config.roots {
+        let path = root.path.value.display().to_string();
+        let found = discovered.devices_of_path(machine, &path);
+        add(printable(&format!("root {name}, {path}")), found);
+    }
+    for address in &config.listen {
+        let found = discovered.devices_of_address(machine, address.value.ip());
+        add(format!("listen {}", address.value), found);
+    }
+    let all = discovered.described.devices.iter();
+    (all.filter(|device| names.contains(&device.name)).cloned().collect(), lines)
+}
+
+/// Replaces control characters.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }

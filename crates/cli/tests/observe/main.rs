@@ -1,6 +1,7 @@
-//! `numaio near`, `doctor` and `export` at the command line.
+//! `numaio near`, `devices`, `doctor` and `export` at the command line.
 
 mod consistency;
+mod devices;
 mod doctor;
 mod export;
 mod hwloc_corpus;

@@ -8,7 +8,7 @@ use crate::locate::{DeviceNumber, LocateError, LocateExt, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
 
 /// Mounts of this process.
-const OWN_MOUNTS: &str = "/proc/self/mountinfo";
+pub(crate) const OWN_MOUNTS: &str = "/proc/self/mountinfo";
 /// Major number of NVIDIA's device files, which have no entry in sysfs.
 const NVIDIA: u32 = 195;
 /// Maximum number of overlay layers; the kernel allows 500 (`OVL_MAX_STACK`).

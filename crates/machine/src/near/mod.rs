@@ -7,16 +7,16 @@
 mod block;
 mod chain;
 mod fabric;
-mod file;
+pub(crate) mod file;
 mod gpu;
 mod handle;
 mod host;
-mod mounts;
+pub(crate) mod mounts;
 mod names;
 mod net;
 mod process;
 mod resolved;
-mod servers;
+pub(crate) mod servers;
 mod sockets;
 mod walk;
 

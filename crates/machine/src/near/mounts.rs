@@ -7,7 +7,7 @@ const MAX_MOUNTS: usize = 1 << 16;
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     /// Mount id.
     pub id: u64,
     /// Device number; anonymous for file systems without a single device.
@@ -32,7 +32,7 @@ impl Mount {
 }
 
 /// Parses mountinfo, skipping malformed lines.
-pub(super) fn parse(text: &str) -> Vec<Mount> {
+pub(crate) fn parse(text: &str) -> Vec<Mount> {
     text.lines().take(MAX_MOUNTS).filter_map(parse_line).collect()
 }
 
@@ -79,7 +79,7 @@ pub(super) fn holding<'m>(mounts: &'m [Mount], facts: &PathFacts) -> Option<&'m 
 }
 
 /// Returns the part of `path` below `place`, with its leading slash; empty for `place` itself.
-pub(super) fn below<'p>(path: &'p str, place: &str) -> Option<&'p str> {
+pub(crate) fn below<'p>(path: &'p str, place: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(place.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }

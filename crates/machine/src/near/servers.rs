@@ -2,12 +2,17 @@
 
 use super::handle::split_port;
 use super::mounts::Mount;
-use super::walk::Walk;
+use super::walk::{ResolveContext, Walk};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
 /// Maximum number of servers to follow per file system.
 const MAX_SERVERS: usize = 64;
+
+/// Returns the servers of a mount, outside of a resolution.
+pub(crate) fn of_mount(context: ResolveContext<'_>, mount: &Mount) -> Vec<String> {
+    of(&Walk::new(context), mount)
+}
 
 /// Returns the servers of a network file system; empty for other or unknown file systems.
 pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {

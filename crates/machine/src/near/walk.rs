@@ -183,13 +183,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the device of a sysfs path: the nearest parent that moves data.
     pub fn device_at(&self, path: &str) -> Option<usize> {
-        let holds = |device: &Device| {
-            let rest = path.strip_prefix(device.path.as_str());
-            device.moves_data() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let devices = self.ground.topology.devices.iter().enumerate();
-        let held = devices.filter(|(_, device)| holds(device));
-        held.max_by_key(|(_, device)| device.path.len()).map(|(index, _)| index)
+        self.ground.topology.device_at(path)
     }
 
     /// Returns the devices with a name.

@@ -342,6 +342,17 @@ impl Topology {
         (!domains.is_empty()).then(|| domains.iter().fold(0u64, |sum, cache| sum.saturating_add(cache.bytes)))
     }
 
+    /// Returns the index of the device of a sysfs path: the nearest parent that moves data.
+    pub fn device_at(&self, path: &str) -> Option<usize> {
+        let holds = |device: &Device| {
+            let rest = path.strip_prefix(device.path.as_str());
+            device.moves_data() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let devices = self.devices.iter().enumerate();
+        let held = devices.filter(|(_, device)| holds(device));
+        held.max_by_key(|(_, device)| device.path.len()).map(|(index, _)| index)
+    }
+
     /// Iterates over the devices attached to a node, except bridges.
     pub fn devices_on(&self, id: NodeId) -> impl Iterator<Item = &Device> {
         self.devices.iter().filter(move |device| device.moves_data() && device.locality.node == Some(id))

@@ -31,6 +31,15 @@ impl LoadedConfig {
         loaded.ok_without(path, errors)
     }
 
+    /// Reads a file for its text alone: neither its key nor its roots are opened.
+    ///
+    /// # Errors
+    /// The file cannot be read, or all errors in its text.
+    pub fn read_text(path: &Path) -> Result<Self, DaemonError> {
+        let (loaded, errors) = Self::parse(path)?;
+        loaded.ok_without(path, errors)
+    }
+
     /// Reads a file for a running daemon and checks its key.
     ///
     /// An unusable root does not reject the file: otherwise users who were removed from it would

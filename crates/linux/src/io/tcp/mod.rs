@@ -18,7 +18,7 @@ mod tools;
 
 pub use client::{Peer, PeerError};
 pub use connections::{ControlStreams, IncomingStreams, StreamConnector, StreamEndpoint, StreamListener};
-pub use interface::{locate_interface, InterfaceLocation};
+pub use interface::{by_address as interface_by_address, locate_interface, InterfaceLocation};
 pub use line_connection::ConnectionError;
 pub use protocol::{HostInfo, HostNode, Interface, PROTOCOL};
 pub use session::serve_session;

@@ -237,11 +237,17 @@ impl Machine {
         self.answers.add(LocateQuery::Opened { pid }, Ok(LocateAnswer::Opened(opened)));
     }
 
-    pub fn resolve(&self, handle: &str) -> Resolved {
-        let handle: Handle = handle.parse().unwrap_or_else(|error| panic!("{error}"));
+    /// Returns the files with the mounts of this process, and of another one.
+    pub fn complete_tree(&self) -> Tree {
         let mut tree = self.tree.clone();
         tree.link("/proc/self", "1").file("/proc/1/mountinfo", self.mounts.as_str());
         tree.file("/proc/77/mountinfo", self.mounts.as_str());
+        tree
+    }
+
+    pub fn resolve(&self, handle: &str) -> Resolved {
+        let handle: Handle = handle.parse().unwrap_or_else(|error| panic!("{error}"));
+        let tree = self.complete_tree();
         let topology = discover(&tree);
         resolve(ResolveContext { root: &tree, locate: &self.answers, topology: &topology }, &handle)
     }

@@ -1,5 +1,7 @@
-//! The configuration file of a daemon: addresses, roots, users and their rights.
+//! The configuration file of a daemon: addresses, roots, users and their rights,
+//! devices.
 
+mod device_tables;
 mod listen_addresses;
 mod table_reader;
 #[cfg(test)]
@@ -8,11 +10,13 @@ mod tests;
 pub use table_reader::{ConfigError, Located};
 
 use crate::keys;
+use device_tables::device_overrides;
 use listen_addresses::addresses;
 use numaio_machine::units::parse_size;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::{PublicKey, MAX_STREAMS as MAX_CONNECTIONS};
+use numaio_schema::DeviceOverride;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,6 +47,8 @@ pub struct Config {
     pub roots: BTreeMap<String, Root>,
     /// Users by name.
     pub users: BTreeMap<String, User>,
+    /// Configured values of devices, by line.
+    pub devices: Vec<DeviceOverride>,
 }
 
 /// Limits for all clients together, unauthenticated ones included.
@@ -116,8 +122,9 @@ impl Config {
         if roots.is_empty() && !fields.has("root") {
             fields.error_at(fields.line(), "no root is configured: add [root.NAME] with a path");
         }
+        let devices = device_overrides(&mut fields);
         fields.end();
-        Self { listen, key, as_root, kernel_tls, stop, limits, roots, users }
+        Self { listen, key, as_root, kernel_tls, stop, limits, roots, users, devices }
     }
 
     /// Returns an error if the configured key cannot be read.

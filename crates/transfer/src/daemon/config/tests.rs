@@ -1,4 +1,5 @@
 use super::*;
+use numaio_schema::{DevicePurpose, TransferDeviceKind};
 
 const KEY: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 const OTHER: &str = "ed25519:3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
@@ -76,7 +77,7 @@ sessions = 0x10
         "2: key: expected an absolute path, got \"relative\"",
         "3: as_root: expected true or false",
         "4: stop_seconds: expected an integer from 0 to 86400",
-        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, limits, user, root",
+        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, limits, user, root, device",
         "7: limits: connections: expected an integer from 1 to 4096",
         "8: limits: opening_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
@@ -212,4 +213,50 @@ fn documented_examples_are_valid() {
     for example in examples {
         assert_eq!(Config::parse(example).map(drop), Ok(()), "{example}");
     }
+}
+
+const DEVICES: &str = "key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"KEY\"\n";
+
+#[test]
+fn reads_device_tables_in_the_order_of_their_lines() {
+    let text = format!(
+        "{}[device.vda]\nkind = \"ssd\"\nread = \"500MB\"\nthreads = 3\nnodes = \"0,2-3\"\n[device.\"store1:/home\"]\npurpose = \"storage\"\nwrite = \"1G\"\n",
+        DEVICES.replace("KEY", KEY)
+    );
+    let devices = Config::parse(&text).expect("a valid file").devices;
+    let [disk, home] = devices.as_slice() else { panic!("{devices:?}") };
+    assert_eq!((disk.name.as_str(), disk.line, disk.threads), ("vda", 7, Some(3)));
+    assert_eq!((disk.kind, disk.read), (Some(TransferDeviceKind::Ssd), Some(500_000_000)));
+    assert_eq!(disk.nodes.as_ref().map(ToString::to_string).as_deref(), Some("0,2-3"));
+    assert_eq!((home.name.as_str(), home.purpose), ("store1:/home", Some(DevicePurpose::Storage)));
+    assert_eq!((home.write, home.read, home.threads), (Some(1 << 30), None, None));
+}
+
+#[test]
+fn reports_wrong_device_fields_with_their_lines() {
+    let text = "\
+[device.vda]
+kind = \"floppy\"
+purpose = \"both\"
+read = \"fast\"
+write = \"0\"
+threads = 0
+nodes = \"x\"
+speed = 1
+[device.eth0]
+[device.eth1]
+nodes = [0]
+";
+    let wanted = [
+        "8: device \"vda\": kind: expected one of hdd, ssd, nvme, memory, network-file-system, nic, other, got \"floppy\"",
+        "9: device \"vda\": purpose: expected one of storage, network, got \"both\"",
+        "10: device \"vda\": read: invalid size \"fast\": expected a number with a unit, as in 128K, 1.5GiB or 2TB",
+        "11: device \"vda\": write: expected more than 0; remove it to use what was found",
+        "12: device \"vda\": threads: expected an integer from 1 to 128",
+        "13: device \"vda\": nodes: expected a list of nodes such as \"0\" or \"0,2-3\", got \"x\"",
+        "14: device \"vda\": unknown field \"speed\"; expected one of kind, purpose, read, write, threads, nodes",
+        "15: device \"eth0\": it sets nothing: expected one of kind, purpose, read, write, threads, nodes",
+        "17: device \"eth1\": nodes: expected a string",
+    ];
+    assert_eq!(errors(&format!("{DEVICES}{text}")), wanted);
 }
