@@ -26,8 +26,8 @@ pub enum Event {
     },
     /// It may transfer with this grant. Repeated when the grant changes.
     Granted(TaskId, Grant),
-    /// It must stop transferring, and is in the queue again. Tell the other host, which also gives
-    /// back its threads.
+    /// It must stop transferring, and is in the queue again. Pass it to the other host, which also
+    /// gives back its threads.
     Suspended {
         /// The task.
         id: TaskId,

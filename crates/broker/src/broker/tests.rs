@@ -163,7 +163,7 @@ fn both_hosts_give_back_the_threads_of_a_suspended_transfer() {
     let ordered = |order| Request { order, ..request("a", &[DISK]) };
     first.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::First)).expect("room");
     second.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::Second)).expect("room");
-    assert_eq!(view(&second, SECOND, 1).reason, Some(WaitReason::Peer), "the first host has not begun");
+    assert_eq!(view(&second, SECOND, 1).reason, Some(WaitReason::Peer), "the first host has no threads yet");
     second.peer_offered(SECOND, TaskId(1), 1, Some(60));
     assert_eq!(rate(&second, 1), Some(60));
     first.peer_offered(SECOND, TaskId(1), 1, Some(100));
