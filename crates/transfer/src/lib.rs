@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+pub mod calendar;
 pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
@@ -39,5 +40,6 @@ pub mod restricted;
 mod run;
 pub mod ssh;
 pub mod transfer;
+pub mod transfer_records;
 
 pub use error::TransferError;
