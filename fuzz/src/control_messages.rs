@@ -8,6 +8,7 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
+use numaio_transfer::daemon::session_ipc::MAX_REQUEST_BYTES;
 use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
 use std::net::IpAddr;
@@ -61,8 +62,8 @@ pub fn control_messages(input: &[u8]) {
         }
     }
     if let Some(user) = decode::admission_request(input) {
-        assert!(input.len() <= LONGEST_LINE, "{} bytes", input.len());
-        assert!(json_of(input).is_none_or(|json| json["Admission"] == user), "{user:?}");
+        assert!(input.len() <= MAX_REQUEST_BYTES, "{} bytes", input.len());
+        assert!(json_of(input).is_none_or(|json| json["Admission"]["user"] == user), "{user:?}");
     }
     greeting(input);
     peer_reply(input);
@@ -275,7 +276,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Busy": "later"}),
         json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
-        json!({"Admission": "ada"}),
+        json!({"Admission": {"user": "ada", "root": "data", "direction": "read"}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
             "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],

@@ -206,8 +206,8 @@ pub fn admission_request(received: &[u8]) -> Option<String> {
     let report: Option<SessionReport> =
         session_ipc::receive(&daemon, MAX_REQUEST_BYTES, Some(Duration::from_secs(1))).ok()?;
     match report? {
-        SessionReport::Admission(user) => Some(user),
-        SessionReport::Unauthenticated(_) => None,
+        SessionReport::Admission(request) => Some(request.user),
+        SessionReport::Unauthenticated(_) | SessionReport::DataConnections(_) | SessionReport::End(_) => None,
     }
 }
 

@@ -175,7 +175,7 @@ fn tape(input: &[u8]) {
 /// Parses stored documents.
 fn documents(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let read: [fn(&str); 8] = [
+    let read: [fn(&str); 11] = [
         |text| drop(schema::Model::from_json(text)),
         |text| drop(schema::Record::from_json(text)),
         |text| drop(schema::IoRecord::from_json(text)),
@@ -184,6 +184,9 @@ fn documents(input: &[u8]) {
         |text| drop(schema::PlacementPlan::from_json(text)),
         |text| drop(schema::Receipt::from_json(text)),
         |text| drop(schema::Diagnosis::from_json(text)),
+        |text| drop(schema::TransferRecord::from_json(text)),
+        |text| drop(schema::TransferTotals::from_json(text)),
+        |text| drop(schema::DaemonState::from_json(text)),
     ];
     read.iter().for_each(|read| read(text));
 }

@@ -51,6 +51,10 @@ fn check(config: &Config, lines: usize) {
     assert!(!config.listen.is_empty() && config.listen.iter().all(|at| is_line(at.line)));
     assert!(config.key.value.is_absolute() && is_line(config.key.line));
     assert!(config.stop.as_secs() <= 86_400);
+    if let Some(records) = &config.records {
+        assert!(records.directory.value.is_absolute() && is_line(records.directory.line));
+        assert!((1..=36_500).contains(&records.keep_days));
+    }
     let limits = &config.limits;
     assert!((1..=4_096).contains(&limits.connections) && (1..=4_096).contains(&limits.per_address));
     assert!((1..=600).contains(&limits.opening.as_secs()));
@@ -68,6 +72,7 @@ fn check(config: &Config, lines: usize) {
         );
         assert!((1..=32).contains(&user.streams) && (1..=4_096).contains(&user.sessions));
         assert_ne!(user.bytes_per_second, Some(0));
+        assert!(is_name(&user.class), "{:?}", user.class);
     }
 }
 

@@ -74,6 +74,7 @@ impl Args {
             Command::Status(args) => commands::status::run(common, args),
             Command::Plan(args) => commands::plan::run(common, args),
             Command::Doctor(args) => commands::doctor::run(common, args),
+            Command::Metrics(args) => commands::metrics::run(common, args),
             Command::Irq(args) => commands::irq::run(common, args),
             Command::Undo(args) => commands::undo::run(common, args),
             Command::Generate(args) => commands::generate::run(args, Self::command()),
@@ -203,6 +204,7 @@ pub enum Command {
     /// Plan a transfer: optimal threads and bytes on each node
     Plan(commands::plan::PlanArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Metrics(commands::metrics::MetricsArgs),
     /// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS, XPS
     Irq(commands::irq::IrqArgs),
     Undo(commands::undo::UndoArgs),

@@ -1,4 +1,4 @@
-//! Formats documents as text, SVG, HTML, LaTeX, Markdown, CSV and hwloc XML.
+//! Formats documents as text, SVG, HTML, LaTeX, Markdown, CSV, hwloc XML and OpenMetrics.
 //!
 //! All functions are pure: they read no clock, terminal or file. Names come from firmware, drivers
 //! and recorded tapes, so they are untrusted: the module `style` replaces control characters,
@@ -22,6 +22,7 @@ mod latex;
 mod listing;
 mod markdown;
 mod matrix_text;
+mod metrics;
 mod model_text;
 mod near_text;
 mod net_text;
@@ -61,6 +62,7 @@ pub use latency_text::latency_text;
 pub use latex::latex;
 pub use listing::model_listing;
 pub use markdown::markdown;
+pub use metrics::{metrics_text, DaemonStatus, MetricSources, MetricsFormat};
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;

@@ -27,6 +27,7 @@ mod status;
 mod stream;
 mod summary;
 mod topology;
+mod transfer_record;
 mod validation;
 mod verification;
 mod view;
@@ -65,15 +66,20 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    COMPARISON_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA,
-    JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA,
+    IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
     PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
-    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA,
+    VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use topology::TopologyDocument;
+pub use transfer_record::{
+    ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,
+    TransferTotal, TransferTotals,
+};
 pub use validation::{
     Column, Merge, Role, Split, Spread, ValidatedClass, ValidatedDirection, Validation, Verdict,
 };

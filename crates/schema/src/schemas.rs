@@ -1,5 +1,8 @@
 //! Schemas and versions of all documents.
 
+/// Schema and version of [`DaemonState`](crate::DaemonState).
+pub const DAEMON_STATE_SCHEMA: &str = "numaio/daemon-state/1";
+
 /// Schema and version of [`DevicesDocument`](crate::DevicesDocument).
 pub const DEVICES_SCHEMA: &str = "numaio/devices/1";
 
@@ -53,6 +56,12 @@ pub const STREAM_SCHEMA: &str = "numaio/stream/1";
 
 /// Schema and version of [`TopologyDocument`](crate::TopologyDocument).
 pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
+
+/// Schema and version of [`TransferRecord`](crate::TransferRecord).
+pub const TRANSFER_RECORD_SCHEMA: &str = "numaio/transfer-record/1";
+
+/// Schema and version of [`TransferTotals`](crate::TransferTotals).
+pub const TRANSFER_TOTALS_SCHEMA: &str = "numaio/transfer-totals/1";
 
 /// Schema and version of [`Validation`](crate::Validation).
 pub const VALIDATION_SCHEMA: &str = "numaio/validation/1";

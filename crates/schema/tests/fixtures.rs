@@ -4,9 +4,10 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    CommandArg, Comparison, Cost, DevicePurpose, DevicesDocument, Diagnosis, Document, DocumentError, Job,
-    JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, Stage,
-    TopologyDocument, TransferDeviceKind, ValueSource, View,
+    CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
+    DocumentError, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt,
+    Record, Stage, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult,
+    TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -198,4 +199,33 @@ fn detects_the_kind_of_a_document_by_its_schema() {
     let newer = include_str!("fixtures/record-1.json").replacen("numaio/record/1", "numaio/record/9", 1);
     assert!(error(&newer).contains("a newer numaio"));
     assert!(error("{\"schema\": \"numaio/letter/1\"}").contains("numaio/letter/1"));
+}
+
+#[test]
+fn transfer_record_version_1_round_trips() {
+    let text = include_str!("fixtures/transfer-record-1.json");
+    let record = TransferRecord::from_json(text).expect("a record");
+    assert_eq!(
+        (record.user.as_str(), record.direction, record.result, record.counts.bytes),
+        ("alice", Some(TransferDirection::Write), TransferResult::DoneWithFailures, 6_000_000)
+    );
+    let json = serde_json::to_string(&record).expect("JSON");
+    assert_eq!(json, text.trim_end(), "one line with all fields");
+    assert_eq!(TransferRecord::from_json(&json).expect("the same record"), record);
+}
+
+#[test]
+fn transfer_totals_version_1_round_trip() {
+    let totals = TransferTotals::from_json(include_str!("fixtures/transfer-totals-1.json")).expect("totals");
+    assert_eq!((totals.through_day, totals.totals[0].sessions[&TransferResult::Done]), (20_783, 7));
+    let json = serde_json::to_string(&totals).expect("JSON");
+    assert_eq!(TransferTotals::from_json(&json).expect("the same totals"), totals);
+}
+
+#[test]
+fn daemon_state_version_1_round_trips() {
+    let state = DaemonState::from_json(include_str!("fixtures/daemon-state-1.json")).expect("a state");
+    assert_eq!((state.active[0].sessions, state.lost_records), (2, 3));
+    let json = serde_json::to_string(&state).expect("JSON");
+    assert_eq!(DaemonState::from_json(&json).expect("the same state"), state);
 }

@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+pub mod calendar;
 pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
@@ -40,5 +41,6 @@ mod run;
 mod shard_text;
 pub mod ssh;
 pub mod transfer;
+pub mod transfer_records;
 
 pub use error::TransferError;

@@ -1,11 +1,10 @@
 //! A peer for the owner of an ssh key, confined to one directory: `command=` in authorized_keys.
 
 use crate::line::sanitize;
-use crate::peer::{self, GrantKind, Grants};
+use crate::peer::{self, GrantKind, Grants, ServedTransfer};
 use crate::placement::Placer;
 use crate::TransferError;
 use numaio_linux::interrupt;
-use numaio_mover::report::TransferOutcome;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::confine::confine;
 use numaio_mover_linux::files::{Base, Rights};
@@ -32,7 +31,7 @@ pub fn serve(
     side: Option<Side>,
     command: Option<&OsStr>,
     placer: &dyn Placer,
-) -> Result<(TransferOutcome, u64), TransferError> {
+) -> Result<ServedTransfer, TransferError> {
     let command = command.ok_or(TransferError::NoForcedCommand { variable: COMMAND_VARIABLE })?;
     if !is_peer_command(command) {
         let command = sanitize(&command.to_string_lossy());

@@ -14,6 +14,7 @@ pub mod keygen;
 pub mod latency;
 mod matrix;
 mod measuring;
+pub mod metrics;
 pub mod model;
 pub mod near;
 pub mod peer;

@@ -23,7 +23,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     let ends = StreamPair { from: Box::new(io::stdin()), to: Box::new(io::stdout()) };
     // The other side has received the failure and reports it.
     Ok(match peer::serve(ends, None, None, &ModelPlacer) {
-        Ok((TransferOutcome::Done, _)) => ExitCode::SUCCESS,
+        Ok(served) if served.outcome == TransferOutcome::Done => ExitCode::SUCCESS,
         Ok(_) | Err(_) => ExitCode::FAILURE,
     })
 }

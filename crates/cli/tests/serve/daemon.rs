@@ -43,7 +43,7 @@ impl Daemon {
         });
         let mut daemon = Self { home, port: 0, key, child, log };
         let log = daemon.wait_for_log("listening at ");
-        let address = log.split("listening at ").nth(1).and_then(|rest| rest.lines().next());
+        let address = log.split("listening at ").nth(1).and_then(|rest| rest.split(['\n', '"']).next());
         let port = address.and_then(|address| address.rsplit(':').next()).and_then(|port| port.parse().ok());
         daemon.port = port.expect("a port");
         daemon

@@ -1,5 +1,7 @@
 //! `numaio serve` and its sessions, as a client uses them.
 
+mod accounting;
+mod client;
 mod daemon;
 mod serve;
 #[path = "../support/mod.rs"]

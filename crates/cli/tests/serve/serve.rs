@@ -1,5 +1,6 @@
 //! `numaio serve`: permissions, sessions, limits, configuration, start and stop.
 
+use crate::client::{content, open, same, skipped, User, HEAD, OPEN};
 use crate::daemon::Daemon;
 use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
 use numaio_mover_linux::port::net::control;
@@ -9,78 +10,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
-
-/// Start of the configuration of every daemon in these tests.
-const HEAD: &str = "listen = \"127.0.0.1:0\"\nkey = \"FOLDER/key\"\nas_root = true\n";
-/// A root that every user may read and write.
-const OPEN: &str = "[root.data]\npath = \"FOLDER/data\"\nread = \"*\"\nwrite = \"*\"\n";
-
-/// A user with a home and a key.
-struct User {
-    home: Home,
-    key: String,
-}
-
-impl User {
-    fn new() -> Self {
-        let home = Home::new();
-        let key = home.run(&["keygen"]).ok().trim().to_owned();
-        fs::create_dir_all(home.0.join("src/d")).expect("a folder");
-        for (name, size) in
-            [("src/big", 5_000_001), ("src/d/block", 1 << 20), ("src/d/empty", 0), ("src/small", 99)]
-        {
-            fs::write(home.0.join(name), content(size)).expect("a file");
-        }
-        Self { home, key }
-    }
-
-    /// Configuration lines that authorize this user.
-    fn known_as(&self, name: &str) -> String {
-        format!("[user.{name}]\nkeys = [\"{}\"]\n", self.key)
-    }
-
-    /// Adds the daemon's key to the user's known hosts.
-    fn trust(&self, daemon: &Daemon) {
-        let folder = self.home.0.join(".config/numaio");
-        let line = format!("127.0.0.1:{} {}\n", daemon.port, daemon.key);
-        fs::write(folder.join("known_hosts"), line).expect("a file");
-    }
-
-    fn copy(&self, args: &[&str]) -> CommandOutput {
-        self.home.run(&[&["copy"], args].concat())
-    }
-
-    /// Starts a copy that runs until it is complete or killed.
-    fn copying(&self, args: &[&str]) -> Child {
-        let mut command = self.home.numaio(&[&["copy"], args].concat());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio")
-    }
-}
-
-fn content(size: usize) -> Vec<u8> {
-    (0..size).map(|index| (index * 31 + (index >> 9)) as u8).collect()
-}
-
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
-
-/// A daemon with one open root, and a user that it authorizes.
-fn open(more: &str) -> (Daemon, User) {
-    let user = User::new();
-    let daemon = Daemon::start(&format!("{HEAD}{more}{OPEN}{}", user.known_as("alice")));
-    user.trust(&daemon);
-    (daemon, user)
-}
-
-fn same(home: &Home, one: &str, other: &Path) {
-    let output = home.command("diff", &["-r", one, &other.to_string_lossy()]).limited_output().expect("diff");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-}
 
 #[test]
 fn copies_to_a_root_and_back() {
@@ -110,7 +41,8 @@ fn copies_to_a_root_and_back() {
     same(&user.home, "src", &daemon.home.0.join("data"));
     let output = daemon.log();
     assert!(
-        output.contains("alice writes to data (process ") && output.contains("alice reads data: done"),
+        output.contains("alice writes to data (process ")
+            && output.contains("alice reads data: done; files="),
         "{output}"
     );
 }
@@ -121,10 +53,10 @@ fn log_reports_the_number_of_failed_files() {
     // A file does not replace a directory that is not empty.
     fs::create_dir_all(daemon.home.0.join("data/small/d")).expect("a folder");
     user.copy(&["-r", "src/", &daemon.url("data")]).failed(3, &["small: "]);
-    daemon.wait_for_log("alice writes to data: done, 1 failed\n");
+    daemon.wait_for_log("alice writes to data: done, 1 failed; files=4 ");
     fs::create_dir_all(user.home.0.join("back/d/block/d")).expect("a folder");
     user.copy(&["-r", &daemon.url("data"), "back"]).failed(3, &["d/block: "]);
-    daemon.wait_for_log("alice reads data: done, 1 failed\n");
+    daemon.wait_for_log("alice reads data: done, 1 failed; files=");
 }
 
 #[test]
@@ -390,7 +322,11 @@ fn capture_request(user: &User, args: &[&str]) -> String {
 }
 
 /// Opens a control channel to the daemon, and returns it with the daemon's greeting.
-fn open_control_channel(daemon: &Daemon, own: &KeyPair, hello: &str) -> (control::ControlChannel, String) {
+pub fn open_control_channel(
+    daemon: &Daemon,
+    own: &KeyPair,
+    hello: &str,
+) -> (control::ControlChannel, String) {
     let socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let key: PublicKey = daemon.key.parse().expect("a key");
     let mut channel =
@@ -572,7 +508,7 @@ fn killed_session_is_retried_and_the_daemon_survives() {
     let root = daemon.home.0.join("data");
     until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
     kill("-KILL", session(&daemon));
-    daemon.wait_for_log("was killed by signal 9");
+    daemon.wait_for_log("alice writes to data: killed: signal 9; ");
     // The client reconnects by itself.
     let output = CommandOutput::of(child.limited_output().expect("ended"));
     assert!(output.err.contains("retrying"), "{}", output.err);

@@ -42,9 +42,10 @@ impl Link {
     ) -> io::Result<Self> {
         // A capacity of one suffices: several pending reports mean the same as one.
         let ((packets, queue), (progress, finished)) = (channel(), sync_channel(1));
-        let writer_events = events.clone();
+        let (writer_events, sent) = (events.clone(), activity.clone());
         let write = move || {
-            if let Err(error) = write_packets(ends.to, &queue, &writer_events, &progress) {
+            let reports = (&writer_events, &progress);
+            if let Err(error) = write_packets(ends.to, &queue, &sent, reports) {
                 drop(writer_events.send(Event::Closed(error.to_string())));
             }
             drop(progress);
@@ -93,11 +94,11 @@ impl Drop for Link {
 fn write_packets(
     mut to: Box<dyn Write + Send>,
     queue: &Receiver<Queued>,
-    events: &Sender<Event<Slab>>,
-    progress: &SyncSender<()>,
+    activity: &LinkActivity,
+    (events, progress): (&Sender<Event<Slab>>, &SyncSender<()>),
 ) -> io::Result<()> {
     while let Ok((packet, _counted)) = queue.recv() {
-        write_packet(&mut *to, &[], packet, events)?;
+        activity.add_sent(write_packet(&mut *to, &[], packet, events)?);
         let _ = progress.try_send(());
     }
     Ok(())
@@ -147,7 +148,10 @@ mod tests {
         drop(to);
         let (events, reported) = channel();
         let (progress, _over) = sync_channel(1);
-        write_packets(Box::new(Shared(out.clone())), &queue, &events, &progress).expect("written");
+        let activity = LinkActivity::new(1);
+        let to = Box::new(Shared(out.clone()));
+        write_packets(to, &queue, &activity, (&events, &progress)).expect("written");
+        assert_eq!(activity.sent(), out.lock().expect("a lock").len() as u64);
         drop(events);
         assert!(matches!(reported.iter().collect::<Vec<_>>()[..], [Event::Sent(3)]), "one of them has data");
         let bytes = out.lock().expect("a lock").clone();

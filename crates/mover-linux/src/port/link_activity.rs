@@ -1,4 +1,4 @@
-//! How long the readers of a link have waited for the peer.
+//! How long the readers of a link have waited for the peer, and how many bytes the link has moved.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +10,24 @@ const BUSY: u64 = u64::MAX;
 /// A reader that has stopped.
 const STOPPED: u64 = u64::MAX - 1;
 
-/// Since when each reader of a link waits for the peer.
+/// Since when each reader of a link waits for the peer, and the bytes of all packets.
 #[derive(Debug)]
 pub struct LinkActivity {
     began: Instant,
     /// Milliseconds from `began`, [`BUSY`] or [`STOPPED`].
     waiting_since: Vec<AtomicU64>,
+    /// Bytes received, without TLS and TCP.
+    received: AtomicU64,
+    /// Bytes sent.
+    sent: AtomicU64,
 }
 
 impl LinkActivity {
     /// Creates the state of a link with a number of readers.
     pub fn new(readers: usize) -> Arc<Self> {
         let waiting_since = (0..readers).map(|_| AtomicU64::new(BUSY)).collect();
-        Arc::new(Self { began: Instant::now(), waiting_since })
+        let (received, sent) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { began: Instant::now(), waiting_since, received, sent })
     }
 
     /// Returns how long nothing has arrived while every reader waited; zero while one is busy, or
@@ -33,6 +38,21 @@ impl LinkActivity {
             None | Some(BUSY) => Duration::ZERO,
             Some(since) => self.began.elapsed().saturating_sub(Duration::from_millis(since)),
         }
+    }
+
+    /// Returns the bytes that have been received.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that have been sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Counts a sent packet.
+    pub(super) fn add_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn set(&self, reader: usize, state: u64) {
@@ -62,6 +82,9 @@ impl<R: Read + ?Sized> Read for ObservedReader<'_, R> {
         self.activity.set(self.reader, self.activity.began.elapsed().as_millis() as u64);
         let read = self.from.read(buffer);
         self.activity.set(self.reader, BUSY);
+        if let Ok(bytes) = read {
+            self.activity.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         read
     }
 }
@@ -103,8 +126,10 @@ mod tests {
             drop(sender);
             second.join().expect("no panic").expect("an end");
             wait_for_silence(activity);
+            theirs.try_clone().and_then(|mut far| std::io::Write::write_all(&mut far, &[1])).expect("sent");
             drop(theirs);
         });
         assert_eq!(activity.silence(), Duration::ZERO, "all have stopped");
+        assert_eq!((activity.received(), activity.sent()), (1, 0));
     }
 }

@@ -32,7 +32,7 @@ use crate::files::Roots;
 use backpressure::Backpressure;
 use growth::{busy_time, Growth};
 use link::Link;
-use link_activity::LinkActivity;
+pub use link_activity::LinkActivity;
 use numaio_linux::affinity::Mask;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
@@ -159,6 +159,11 @@ impl FilePort {
             (0..port.worker_groups[group].threads.max(1)).try_for_each(|_| port.spawn_worker(group))?;
         }
         Ok(port)
+    }
+
+    /// Returns the activity of the link, which also counts bytes until the port is dropped.
+    pub fn activity(&self) -> Arc<LinkActivity> {
+        self.activity.clone()
     }
 
     /// Returns how long nothing has arrived from the peer while this side waited for it; zero while

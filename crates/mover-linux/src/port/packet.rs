@@ -32,7 +32,8 @@ pub enum LinkError {
     Failed(io::Error),
 }
 
-/// Writes a packet after a `prefix`, and reports when its data is written.
+/// Writes a packet after a `prefix`, and reports when its data is written. Returns the number of
+/// bytes.
 ///
 /// # Errors
 /// I/O errors of the stream.
@@ -41,11 +42,13 @@ pub fn write_packet<W: Write + ?Sized>(
     prefix: &[u8],
     packet: Packet<Slab>,
     events: &Sender<Event<Slab>>,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let data = packet.data.as_ref().map_or(&[][..], |(slab, length)| &slab.as_ref()[..*length]);
     let (frames, lengths) = (&packet.frames[..], [packet.frames.len(), data.len()]);
     let [frames_length, data_length] = lengths.map(|length| (length as u32).to_be_bytes());
-    to.write_all(&[prefix, &frames_length, &data_length, frames].concat())?;
+    let head = [prefix, &frames_length, &data_length, frames].concat();
+    let length = head.len() + data.len();
+    to.write_all(&head)?;
     to.write_all(data)?;
     to.flush()?;
     if let Some((slab, length)) = packet.data {
@@ -53,7 +56,7 @@ pub fn write_packet<W: Write + ?Sized>(
         drop(slab);
         drop(events.send(Event::Sent(length)));
     }
-    Ok(())
+    Ok(length)
 }
 
 /// Reads a packet; an end of file before its first byte is the error `on_eof`.

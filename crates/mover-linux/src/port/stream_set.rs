@@ -163,10 +163,11 @@ impl StreamSetLink {
         for (index, stream) in to.into_iter().enumerate() {
             let (shared, queue, progress) = (link.shared.clone(), queue.clone(), progress.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), placements.next());
+            let activity = activity.clone();
             Builder::new().name(format!("data out {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
                 let written = stream.into_one_way(StreamDirection::Outgoing).and_then(|mut stream| {
-                    write_stream(&mut *stream, is_short, &queue, (&shared, &progress))
+                    write_stream(&mut *stream, is_short, &queue, (&shared, &progress, &activity))
                 });
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|stream| stream.close()));
                 if let Err(error) = closed {
@@ -307,7 +308,7 @@ fn write_stream(
     stream: &mut dyn DataStream,
     is_short: bool,
     queue: &Mutex<(u64, Receiver<Queued>)>,
-    (shared, progress): (&Shared, &SyncSender<()>),
+    (shared, progress, activity): (&Shared, &SyncSender<()>, &LinkActivity),
 ) -> io::Result<()> {
     let mut unpaced = UnpacedPhase::new(stream.socket(), is_short);
     loop {
@@ -317,7 +318,7 @@ fn write_stream(
             queue.0 += 1;
             (queue.0 - 1, queued)
         };
-        write_packet(stream, &number.to_be_bytes(), packet, &shared.events)?;
+        activity.add_sent(write_packet(stream, &number.to_be_bytes(), packet, &shared.events)?);
         let _ = progress.try_send(());
         unpaced.update(stream.socket());
     }

@@ -1,6 +1,7 @@
 //! The listening process: counts connections, starts a session for each, and passes data
 //! connections to their sessions. It reads only the tickets that clients send.
 
+use super::accounting::{Accounting, SessionStartTime};
 use super::config::Config;
 use super::error::DaemonError;
 use super::loaded_config::LoadedConfig;
@@ -8,7 +9,7 @@ use super::log::{Log, PeerLog};
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
-    receive, send, DataConnectionsRequest, SessionReport, SessionStart, MAX_REQUEST_BYTES,
+    send, AdmissionRequest, LineReader, SessionEnd, SessionReport, SessionStart, MAX_REQUEST_BYTES,
 };
 use super::session_table::{client_network, SessionSlot, SessionTable};
 use numaio_linux::interrupt;
@@ -19,10 +20,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Child;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
@@ -43,27 +44,38 @@ pub fn run(log: &Log, path: &Path, loaded: LoadedConfig) -> Result<(), DaemonErr
     }
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
+    log.configure(loaded.config.log);
     let (sessions, pending) = (Arc::new(SessionTable::default()), Arc::new(PendingConnections::default()));
     let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
+    let (accounting, shared_config) = (Arc::new(Accounting::new(log)), Arc::new(Mutex::new(loaded.clone())));
+    accounting.run_in_background(&sessions, &shared_config);
     for listener in &listeners {
-        log.line(&format!("listening at {}", listener.local_addr()?));
+        log.info(&format!("listening at {}", listener.local_addr()?));
     }
     notify("READY=1");
     while !interrupt::interrupted() {
         if interrupt::hung_up() {
             loaded = reload(log, path, loaded);
+            *shared_config.lock().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
         }
         peers.flush();
         for listener in ready(&listeners, POLL_INTERVAL)? {
             match listener.accept() {
                 Ok((socket, address)) => {
-                    let logs = (log, &peers);
-                    AcceptedConnection::new(logs, &sessions, &pending, &loaded, address).receive(socket);
+                    let daemon = DaemonParts {
+                        log: log.clone(),
+                        peers: peers.clone(),
+                        sessions: sessions.clone(),
+                        pending: pending.clone(),
+                        accounting: accounting.clone(),
+                        loaded: loaded.clone(),
+                    };
+                    AcceptedConnection::new(daemon, address).receive(socket);
                 }
                 // The client has disconnected.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    log.line(&format!("cannot accept connections: {error}"));
+                    log.error(&format!("cannot accept connections: {error}"));
                     thread::sleep(ACCEPT_ERROR_PAUSE);
                 }
             }
@@ -93,19 +105,20 @@ fn reload(log: &Log, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))
             };
             if !same(&old.config, &new.config) {
-                log.line("restart the daemon to apply the new listen");
+                log.warning("restart the daemon to apply the new listen");
             }
             if is_super_user() && !new.config.as_root {
-                log.line("restart the daemon to apply the new as_root: it still runs as root");
+                log.warning("restart the daemon to apply the new as_root: it still runs as root");
             }
-            log.line(&format!("reloaded {}", path.display()));
+            log.configure(new.config.log);
+            log.info(&format!("reloaded {}", path.display()));
             let new = Arc::new(new);
             check_roots(log, path, new.clone());
             new
         }
         Err(error) => {
             log.errors_of(&error);
-            log.line(&format!("{error}; keeping the previous configuration"));
+            log.error(&format!("{error}; keeping the previous configuration"));
             old
         }
     }
@@ -117,45 +130,43 @@ fn check_roots(log: &Log, path: &Path, loaded: Arc<LoadedConfig>) {
     let (ours, path) = (log.clone(), path.to_owned());
     let look = move || loaded.check_roots(&ours, &path);
     if let Err(error) = Builder::new().name("roots".to_owned()).spawn(look) {
-        log.line(&format!("cannot check the roots: no thread: {error}"));
+        log.error(&format!("cannot check the roots: no thread: {error}"));
     }
 }
 
-/// An accepted connection, with the state of the daemon that serves it.
-struct AcceptedConnection {
+/// The state of a daemon that its connections share.
+struct DaemonParts {
     log: Log,
     peers: PeerLog,
     sessions: Arc<SessionTable>,
     pending: Arc<PendingConnections>,
+    accounting: Arc<Accounting>,
     loaded: Arc<LoadedConfig>,
+}
+
+/// An accepted connection, with the state of the daemon that serves it.
+struct AcceptedConnection {
+    daemon: DaemonParts,
     caller: SocketAddr,
 }
 
 impl AcceptedConnection {
-    fn new(
-        (log, peers): (&Log, &PeerLog),
-        sessions: &Arc<SessionTable>,
-        pending: &Arc<PendingConnections>,
-        loaded: &Arc<LoadedConfig>,
-        caller: SocketAddr,
-    ) -> Arc<Self> {
+    fn new(daemon: DaemonParts, caller: SocketAddr) -> Arc<Self> {
         // An IPv6 socket reports IPv4 addresses as IPv6 ones.
         let caller = SocketAddr::new(caller.ip().to_canonical(), caller.port());
-        let (log, peers) = (log.clone(), peers.clone());
-        let (sessions, pending, loaded) = (sessions.clone(), pending.clone(), loaded.clone());
-        Arc::new(Self { log, peers, sessions, pending, loaded, caller })
+        Arc::new(Self { daemon, caller })
     }
 
     /// Logs why the peer was not served.
     fn log(&self, why: &dyn std::fmt::Display) {
-        self.peers.rejected(self.caller, why);
+        self.daemon.peers.rejected(self.caller, why);
     }
 
     fn receive(self: Arc<Self>, socket: TcpStream) {
         let pending_slot = match PendingSlot::take(
-            &self.pending,
+            &self.daemon.pending,
             client_network(self.caller.ip()),
-            &self.loaded.config.limits,
+            &self.daemon.loaded.config.limits,
         ) {
             Ok(pending_slot) => pending_slot,
             // Closing the socket without a reply is cheapest.
@@ -174,7 +185,7 @@ impl AcceptedConnection {
 
     /// Passes a data connection to its session; starts a session for any other connection.
     fn admit(&self, pending_slot: PendingSlot, socket: TcpStream) -> io::Result<()> {
-        let LoadedConfig { config, .. } = &*self.loaded;
+        let LoadedConfig { config, .. } = &*self.daemon.loaded;
         let limit = config.limits.opening;
         let began = Instant::now();
         socket.set_nonblocking(false)?;
@@ -194,7 +205,8 @@ impl AcceptedConnection {
         // does.
         drop(pending_slot);
         let wait_began = Instant::now();
-        let slot = SessionSlot::take(&self.sessions, self.caller.ip(), config).map_err(io::Error::other)?;
+        let slot =
+            SessionSlot::take(&self.daemon.sessions, self.caller.ip(), config).map_err(io::Error::other)?;
         // Waiting for a slot does not count towards the client's time limit.
         self.serve(&slot, socket, began + wait_began.elapsed())
     }
@@ -202,37 +214,57 @@ impl AcceptedConnection {
     /// Runs the session until its process exits. The client's time to authenticate starts at
     /// `began`.
     fn serve(&self, slot: &SessionSlot, socket: TcpStream, began: Instant) -> io::Result<()> {
-        let (ipc, mut child) = start(&self.log, socket)?;
+        let DaemonParts { log, loaded, accounting, .. } = &self.daemon;
+        let start_time = SessionStartTime::now();
+        let (ipc, mut child) = start(log, socket)?;
+        log.debug(&format!("{}: started process {}", self.caller, child.id()));
         // Without pidfds (before Linux 5.3) the session keeps running when the daemon exits.
         if let Ok(running) = ProcessHandle::child(&child) {
             slot.set_process(running);
         }
-        let admitted = admit_session(slot, &ipc, &self.loaded, (self.caller, began));
-        match admitted {
-            // If the session has exited, its exit status is more precise.
-            Ok(()) => drop(self.hand_over_data(&ipc)),
-            Err(_) => child.kill()?,
-        }
-        let status = child.wait()?;
-        match status.signal() {
-            Some(signal) if admitted.is_ok() => {
-                self.log.line(&format!("{}: the session was killed by signal {signal}", self.caller));
+        let mut reports = LineReader::new(&ipc);
+        let first = admit_session(slot, (&ipc, &mut reports), loaded, (self.caller, began));
+        let (admitted, end) = match &first {
+            Ok(FirstReport::Admitted(user)) => (Some(user), self.receive_end(&ipc, reports).ok().flatten()),
+            Ok(FirstReport::Ended(end)) => (None, end.clone()),
+            Err(_) => {
+                child.kill()?;
+                (None, None)
             }
-            _ => {}
-        }
-        admitted
+        };
+        let status = child.wait()?;
+        first.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        accounting.session_ended(loaded, (self.caller, &start_time), admitted, (end, status));
+        Ok(())
     }
 
-    /// Passes a session the data connections that it claims, until it closes its socket.
-    fn hand_over_data(&self, ipc: &UnixStream) -> io::Result<()> {
-        let Some(DataConnectionsRequest { ticket }) = receive(ipc, MAX_REQUEST_BYTES, None)? else {
-            return Ok(());
-        };
-        let Some(claim) = self.pending.claim(Ticket(ticket)) else { return Ok(()) };
-        // The session sends nothing more, so that a readable socket means that it has closed it.
-        while ready(&[ipc], Duration::ZERO)?.is_empty() {
+    /// Receives the reports of an admitted session until its end, and passes it the data
+    /// connections that it requests.
+    fn receive_end(&self, ipc: &UnixStream, mut reports: LineReader<'_>) -> io::Result<Option<SessionEnd>> {
+        loop {
+            match reports.receive(MAX_REQUEST_BYTES, None)? {
+                None => return Ok(None),
+                Some(SessionReport::End(end)) => return Ok(Some(end)),
+                // A session that has closed its socket still reports its end.
+                Some(SessionReport::DataConnections(ticket)) => {
+                    drop(self.hand_over_data(ipc, &reports, Ticket(ticket)));
+                }
+                Some(_) => return Err(io::Error::other("unexpected message of a session")),
+            }
+        }
+    }
+
+    /// Passes a session its data connections, until it closes their socket or reports again.
+    fn hand_over_data(&self, ipc: &UnixStream, reports: &LineReader<'_>, ticket: Ticket) -> io::Result<()> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(self.daemon.loaded.config.limits.opening))?;
+        hand_over(ipc, &theirs)?;
+        drop(theirs);
+        let Some(claim) = self.daemon.pending.claim(ticket) else { return Ok(()) };
+        while !reports.has_more() && ready(&[ipc, &ours], Duration::ZERO)?.is_empty() {
             if let Ok(socket) = claim.connections.recv_timeout(SESSION_END_POLL_INTERVAL) {
-                hand_over(ipc, &socket)?;
+                hand_over(&ours, &socket)?;
+                self.daemon.log.debug(&format!("{}: assigned a data connection", self.caller));
             }
         }
         Ok(())
@@ -248,26 +280,39 @@ fn left(limit: Duration, began: Instant) -> Duration {
     limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1))
 }
 
+/// What a session has reported first.
+enum FirstReport {
+    /// It requested admission of a user, and got a reply.
+    Admitted(AdmissionRequest),
+    /// It has ended.
+    Ended(Option<SessionEnd>),
+}
+
 /// Exchanges messages with a session until its user is admitted or refused.
 fn admit_session(
     slot: &SessionSlot,
-    ipc: &UnixStream,
+    (ipc, reports): (&UnixStream, &mut LineReader<'_>),
     loaded: &LoadedConfig,
     (caller, began): (SocketAddr, Instant),
-) -> io::Result<()> {
+) -> io::Result<FirstReport> {
     let limit = loaded.config.limits.opening;
     ipc.set_write_timeout(Some(limit))?;
     send(ipc, &SessionStart { config: loaded.text.clone(), caller: caller.to_string() })?;
-    let report: Option<SessionReport> =
-        receive(ipc, MAX_REQUEST_BYTES, Some(left(limit, began))).map_err(|error| match error.kind() {
+    let report =
+        reports.receive(MAX_REQUEST_BYTES, Some(left(limit, began))).map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => late(limit),
             _ => error,
         })?;
     match report {
-        Some(SessionReport::Admission(user)) => send(ipc, &slot.admit_user(&user, &loaded.config)),
+        Some(SessionReport::Admission(request)) => {
+            send(ipc, &slot.admit_user(&request.user, &loaded.config))?;
+            Ok(FirstReport::Admitted(request))
+        }
         Some(SessionReport::Unauthenticated(why)) => Err(io::Error::other(why)),
+        Some(SessionReport::End(end)) => Ok(FirstReport::Ended(Some(end))),
+        Some(SessionReport::DataConnections(_)) => Err(io::Error::other("unexpected message of a session")),
         // A session that sends no report has logged the reason.
-        None => Ok(()),
+        None => Ok(FirstReport::Ended(None)),
     }
 }
 

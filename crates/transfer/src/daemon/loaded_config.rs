@@ -5,7 +5,7 @@ use super::error::{count, DaemonError};
 use super::log::Log;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum length of a file: a session gets its text in one message.
 const MAX_BYTES: u64 = 32 << 20;
@@ -28,6 +28,7 @@ impl LoadedConfig {
         let (loaded, mut errors) = Self::parse(path)?;
         errors.extend(loaded.config.check_roots());
         errors.extend(loaded.config.check_key());
+        errors.extend(loaded.config.check_records());
         loaded.ok_without(path, errors)
     }
 
@@ -38,6 +39,15 @@ impl LoadedConfig {
     pub fn read_text(path: &Path) -> Result<Self, DaemonError> {
         let (loaded, errors) = Self::parse(path)?;
         loaded.ok_without(path, errors)
+    }
+
+    /// Reads the directory of records from a file, as a user without access to the key and the
+    /// roots.
+    ///
+    /// # Errors
+    /// The file cannot be read, or all errors in its text.
+    pub fn records_directory(path: &Path) -> Result<Option<PathBuf>, DaemonError> {
+        Ok(Self::read_text(path)?.config.records.map(|records| records.directory.value))
     }
 
     /// Reads a file for a running daemon and checks its key.
@@ -56,7 +66,7 @@ impl LoadedConfig {
         log.config_errors(path, &bad);
         if !bad.is_empty() {
             let (path, bad) = (path.display(), count(bad.len(), "root"));
-            log.line(&format!("{bad} cannot be used as {path} configures"));
+            log.error(&format!("{bad} cannot be used as {path} configures"));
         }
     }
 

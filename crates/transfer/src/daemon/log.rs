@@ -2,12 +2,16 @@
 
 use super::config::ConfigError;
 use super::error::DaemonError;
+use super::log_options::{LogFormat, LogLevel, LogOptions};
+use crate::calendar::utc_time;
 use crate::ssh::stderr_relay::LineSink;
+use numaio_schema::TransferRecord;
+use serde::Serialize;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Interval for which lines about unauthenticated peers are limited.
 const PEER_INTERVAL: Duration = Duration::from_secs(60);
@@ -21,13 +25,34 @@ pub struct Log {
     sink: LineSink,
     /// Whether only errors of the configuration are logged.
     is_quiet: bool,
+    /// Shared by all clones, so that a reload applies to them.
+    options: Arc<Mutex<LogOptions>>,
+}
+
+/// A line of the log in JSON.
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    time: String,
+    level: &'static str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transfer: Option<&'a TransferRecord>,
 }
 
 impl Log {
     /// A log that goes to a sink, which writes each line in one call, because several processes
     /// write to standard error.
     pub fn new(sink: LineSink, is_quiet: bool) -> Self {
-        Self { sink, is_quiet }
+        Self { sink, is_quiet, options: Arc::default() }
+    }
+
+    /// Sets format and level.
+    pub fn configure(&self, options: LogOptions) {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = options;
+    }
+
+    fn options(&self) -> LogOptions {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether only errors of the configuration are logged.
@@ -35,10 +60,30 @@ impl Log {
         self.is_quiet
     }
 
-    /// Logs a line.
-    pub fn line(&self, text: &str) {
+    /// Logs a line that reports that the daemon does not work as configured.
+    pub fn error(&self, text: &str) {
+        self.line(LogLevel::Error, text, None);
+    }
+
+    /// Logs a line about a failed session or connection.
+    pub fn warning(&self, text: &str) {
+        self.line(LogLevel::Warning, text, None);
+    }
+
+    /// Logs a line about a session, or a change of the daemon's state.
+    pub fn info(&self, text: &str) {
+        self.line(LogLevel::Info, text, None);
+    }
+
+    /// Logs a detail.
+    pub fn debug(&self, text: &str) {
+        self.line(LogLevel::Debug, text, None);
+    }
+
+    /// Logs a line with the record of the session that it describes.
+    pub fn line(&self, level: LogLevel, text: &str, transfer: Option<&TransferRecord>) {
         if !self.is_quiet {
-            (self.sink)(&format!("numaio: {text}"));
+            self.write(level, ("numaio: ", text), transfer);
         }
     }
 
@@ -52,7 +97,26 @@ impl Log {
     /// Logs the errors of a configuration file.
     pub(super) fn config_errors(&self, path: &Path, errors: &[ConfigError]) {
         let path = path.display();
-        errors.iter().for_each(|ConfigError { line, text }| (self.sink)(&format!("{path}:{line}: {text}")));
+        for ConfigError { line, text } in errors {
+            self.write(LogLevel::Error, ("", &format!("{path}:{line}: {text}")), None);
+        }
+    }
+
+    /// Writes a line, with a prefix in text.
+    fn write(&self, level: LogLevel, (prefix, text): (&str, &str), transfer: Option<&TransferRecord>) {
+        let options = self.options();
+        if level > options.level {
+            return;
+        }
+        match options.format {
+            LogFormat::Text => (self.sink)(&format!("{prefix}{text}")),
+            LogFormat::Journal => (self.sink)(&format!("<{}>{prefix}{text}", level.priority())),
+            LogFormat::Json => {
+                let time = utc_time(SystemTime::now());
+                let line = JsonLine { time, level: level.name(), message: text, transfer };
+                (self.sink)(&serde_json::to_string(&line).unwrap_or_default());
+            }
+        }
     }
 }
 
@@ -86,7 +150,7 @@ impl PeerLog {
         let mut interval = self.interval.lock().unwrap_or_else(PoisonError::into_inner);
         interval.rejected += 1;
         match interval.rejected <= PEER_LINES {
-            true => self.log.line(&format!("{caller}: {why}")),
+            true => self.log.warning(&format!("{caller}: {why}")),
             false => interval.unlisted = Some(caller),
         }
     }
@@ -104,7 +168,7 @@ impl PeerLog {
         let unlisted = interval.rejected.saturating_sub(PEER_LINES);
         if let Some(last) = interval.unlisted {
             let seconds = PEER_INTERVAL.as_secs();
-            self.log.line(&format!(
+            self.log.warning(&format!(
                 "rejected {unlisted} more connections of unauthenticated peers within {seconds} s, the last from {last}"
             ));
         }
@@ -116,12 +180,57 @@ impl PeerLog {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lines_about_unauthenticated_peers_are_limited() {
+    /// A log with the lines that it writes.
+    fn collected() -> (Log, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = lines.clone();
         let sink: LineSink = Arc::new(move |line| sink.lock().expect("a lock").push(line.to_owned()));
-        let peers = PeerLog::new(&Log::new(sink, false));
+        (Log::new(sink, false), lines)
+    }
+
+    #[test]
+    fn formats_and_levels_apply_to_every_line() {
+        let (log, lines) = collected();
+        let write_all = |format, level| {
+            // A clone shares the options.
+            log.clone().configure(LogOptions { format, level });
+            log.error("e");
+            log.warning("w");
+            log.info("i \"quoted\"");
+            log.debug("d");
+            log.config_errors(Path::new("f"), &[ConfigError::new(3, "c")]);
+            std::mem::take(&mut *lines.lock().expect("a lock"))
+        };
+        assert_eq!(
+            write_all(LogFormat::Text, LogLevel::Info),
+            ["numaio: e", "numaio: w", "numaio: i \"quoted\"", "f:3: c"]
+        );
+        assert_eq!(
+            write_all(LogFormat::Journal, LogLevel::Debug),
+            ["<3>numaio: e", "<4>numaio: w", "<6>numaio: i \"quoted\"", "<7>numaio: d", "<3>f:3: c"]
+        );
+        assert_eq!(write_all(LogFormat::Text, LogLevel::Warning), ["numaio: e", "numaio: w", "f:3: c"]);
+        assert_eq!(write_all(LogFormat::Text, LogLevel::Error), ["numaio: e", "f:3: c"]);
+        let json = write_all(LogFormat::Json, LogLevel::Info);
+        let parsed = json.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let fields: Vec<String> = parsed
+            .map(|line| format!("{} {} {}", line["time"].is_string(), line["level"], line["message"]))
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "true \"error\" \"e\"",
+                "true \"warning\" \"w\"",
+                "true \"info\" \"i \\\"quoted\\\"\"",
+                "true \"error\" \"f:3: c\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_about_unauthenticated_peers_are_limited() {
+        let (log, lines) = collected();
+        let peers = PeerLog::new(&log);
         let reject = |count: u16| {
             (0..count).for_each(|port| peers.rejected(([192, 0, 2, 1], port).into(), &"no key"));
         };

@@ -4,14 +4,17 @@
 //! (`pending_connections`). Each other connection gets its own process ([`session`]), which
 //! authenticates the client and confines itself.
 
+mod accounting;
 pub mod config;
 mod error;
 pub mod hello;
 mod listener;
 mod loaded_config;
 mod log;
+pub mod log_options;
 mod notify;
 mod pending_connections;
+mod record_writer;
 pub mod session;
 pub mod session_ipc;
 mod session_table;

@@ -7,13 +7,14 @@ use super::error::DaemonError;
 use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
 use super::session_ipc::{
-    receive, send, AdmissionReply, DataConnectionsRequest, SessionReport, SessionStart, MAX_START_BYTES,
+    receive, send, AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_START_BYTES,
 };
 use crate::keys;
 use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::DataPath;
-use crate::peer::{serve as serve_transfer, GrantKind, Grants};
+use crate::peer::{serve as serve_transfer, GrantKind, Grants, ServedTransfer};
 use crate::placement::Placer;
+use crate::TransferError;
 use numaio_linux::interrupt;
 use numaio_linux::process::is_super_user;
 use numaio_mover::report::TransferOutcome;
@@ -21,8 +22,9 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::confine::{confine, ConfinementStatus};
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
-use numaio_mover_linux::port::net::{has_kernel_tls, PublicKey};
-use std::cell::Cell;
+use numaio_mover_linux::port::net::{has_kernel_tls, receive_socket, PublicKey};
+use numaio_schema::{TransferCounts, TransferDirection, TransferResult};
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -62,31 +64,127 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
         receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(DaemonError::NotASession)?;
     let Some(SessionStart { config, caller }) = start else { return Ok(false) };
     let config = Config::parse(&config).map_err(|_| DaemonError::InvalidSessionConfig)?;
-    let is_user = Cell::new(false);
-    let done = serve((log, &caller), &config, (&ipc, &socket, &is_user), placer);
-    Ok(match done {
-        Ok(ended) => ended == TransferOutcome::Done,
-        Err(error) => {
-            let why = sanitize(&error.to_string());
-            let is_reported =
-                !is_user.get() && send(&ipc, &SessionReport::Unauthenticated(why.clone())).is_ok();
-            if !is_reported {
-                log.line(&format!("{caller}: {why}"));
-            }
-            false
+    log.configure(config.log);
+    let identity = RefCell::default();
+    let served = serve((log, &caller), &config, (&ipc, &socket, &identity), placer);
+    let is_done = served.as_ref().is_ok_and(|served| served.outcome == TransferOutcome::Done);
+    let report = match (identity.into_inner().user, served) {
+        (Some(identity), served) => SessionReport::End(identity.end(served)),
+        (None, Err(error)) => SessionReport::Unauthenticated(sanitize(&error.to_string())),
+        (None, Ok(_)) => return Ok(is_done),
+    };
+    if send(&ipc, &report).is_err() {
+        // The daemon has exited.
+        let (SessionReport::End(SessionEnd { reason: why, .. }) | SessionReport::Unauthenticated(why)) =
+            report
+        else {
+            return Ok(is_done);
+        };
+        log.warning(&format!("{caller}: the session has ended, and the daemon has exited: {why}"));
+    }
+    Ok(is_done)
+}
+
+/// What a session knows of its client.
+#[derive(Default)]
+struct ClientIdentity {
+    /// Set once the client has authenticated.
+    user: Option<IdentifiedUser>,
+}
+
+/// An authenticated user, with the request as far as it is known.
+struct IdentifiedUser {
+    user: String,
+    /// Name of a configured root; otherwise empty.
+    root: String,
+    direction: Option<TransferDirection>,
+}
+
+impl ClientIdentity {
+    /// Sets the user with a key, if there is one.
+    fn authenticate(&mut self, config: &Config, key: PublicKey) {
+        let user = config.user(key).map(|(user, _)| user.to_owned());
+        self.user = user.map(|user| IdentifiedUser { user, root: String::new(), direction: None });
+    }
+
+    /// Sets the request of the user's hello.
+    fn set_request(&mut self, config: &Config, hello: &str) {
+        let (Some(user), Ok(hello)) = (&mut self.user, serde_json::from_str::<DaemonHello>(hello)) else {
+            return;
+        };
+        user.direction = Some(direction_of(hello.side()));
+        if config.roots.contains_key(&hello.root) {
+            user.root = hello.root;
         }
-    })
+    }
+}
+
+impl IdentifiedUser {
+    /// Returns the report of the end.
+    fn end(self, served: Result<ServedTransfer, DaemonError>) -> SessionEnd {
+        let Self { user, root, direction } = self;
+        let (result, reason) = match &served {
+            Ok(served) => result_of(served),
+            Err(error) => (result_of_error(error), error.to_string()),
+        };
+        let (transfer, is_retry, counts) = match served {
+            Ok(served) => (served.series.clone(), served.is_retry, counts_of(&served)),
+            Err(_) => Default::default(),
+        };
+        let reason = sanitize(reason.trim_start_matches("refused: "));
+        SessionEnd { user, root, direction, result, reason, transfer, is_retry, counts }
+    }
+}
+
+fn result_of(served: &ServedTransfer) -> (TransferResult, String) {
+    let failed = served.totals.failed;
+    match (&served.outcome, failed) {
+        (TransferOutcome::Done, 0) => (TransferResult::Done, String::new()),
+        (TransferOutcome::Done, failed) => (TransferResult::DoneWithFailures, format!("{failed} failed")),
+        (TransferOutcome::Failed, _) if served.is_cut => (TransferResult::Cut, served.reason.clone()),
+        (TransferOutcome::Failed, _) => (TransferResult::Failed, served.reason.clone()),
+    }
+}
+
+fn result_of_error(error: &DaemonError) -> TransferResult {
+    match error {
+        DaemonError::ClientRefused(_) => TransferResult::Refused,
+        DaemonError::Io(_) | DaemonError::Transfer(TransferError::Disconnected | TransferError::Io(_)) => {
+            TransferResult::Cut
+        }
+        _ => TransferResult::Failed,
+    }
+}
+
+fn counts_of(served: &ServedTransfer) -> TransferCounts {
+    let ServedTransfer { totals, entries, received, sent, .. } = served;
+    TransferCounts {
+        files: entries.files,
+        entries: totals.entries,
+        moved: totals.moved,
+        failed: totals.failed,
+        bytes: totals.bytes,
+        received: *received,
+        sent: *sent,
+    }
+}
+
+fn direction_of(side: Side) -> TransferDirection {
+    match side {
+        Side::Source => TransferDirection::Read,
+        Side::Sink => TransferDirection::Write,
+    }
 }
 
 fn serve(
     (log, caller): (&Log, &str),
     config: &Config,
-    (ipc, socket, is_user): (&UnixStream, &TcpStream, &Cell<bool>),
+    (ipc, socket, identity): (&UnixStream, &TcpStream, &RefCell<ClientIdentity>),
     placer: &dyn Placer,
-) -> Result<TransferOutcome, DaemonError> {
+) -> Result<ServedTransfer, DaemonError> {
     let own = keys::read(&config.key.value)?.keys()?;
     // Confine the process before it reads anything from an unauthenticated peer.
-    let unresponsive = |name: &str| log.line(&format!("{caller}: root '{name}' does not respond"));
+    let unresponsive = |name: &str| log.error(&format!("{caller}: root '{name}' does not respond"));
     let roots = open_roots(config, config.limits.opening / 2, open_root, unresponsive);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
@@ -97,8 +195,9 @@ fn serve(
     let limit = 2 * config.limits.opening;
     let mut channel =
         accept(socket, &own, limit).map_err(|error| DaemonError::NoSessionChannel(error.to_string()))?;
-    is_user.set(config.user(channel.peer()).is_some());
+    identity.borrow_mut().authenticate(config, channel.peer());
     let hello = channel.read_line(MAX_LINE_BYTES, limit)?;
+    identity.borrow_mut().set_request(config, &hello);
     let entered = enter_root(config, ipc, &channel, &hello);
     let greeting = match &entered {
         Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
@@ -114,33 +213,29 @@ fn serve(
         }
     };
     let AdmittedUser { user, root, side, .. } = admitted;
-    let does = if side == Side::Source { "reads" } else { "writes to" };
     let without = match confined {
         ConfinementStatus::Full => "",
         ConfinementStatus::Partial => ", confined by an older Landlock",
         ConfinementStatus::Unsupported => ", without Landlock",
     };
+    let does = if side == Side::Source { "reads" } else { "writes to" };
     let process = std::process::id();
-    log.line(&format!("{caller}: {user} {does} {root} (process {process}{without})"));
+    log.info(&format!("{caller}: {user} {does} {root} (process {process}{without})"));
     let daemon = ipc.try_clone()?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams()?;
-    let ended = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
+    let served = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
     drop(carrier);
-    let (ended, failed) = ended?;
-    let how = match (&ended, failed) {
-        (TransferOutcome::Done, 0) => "done".to_owned(),
-        (TransferOutcome::Done, failed) => format!("done, {failed} failed"),
-        (TransferOutcome::Failed, _) => "failed".to_owned(),
-    };
-    log.line(&format!("{caller}: {user} {does} {root}: {how}"));
-    Ok(ended)
+    Ok(served?)
 }
 
-/// Requests the data connections with a ticket from the daemon.
-fn request_connections(ipc: &UnixStream, ticket: [u8; 16]) -> io::Result<()> {
-    ipc.set_read_timeout(None)?;
-    send(ipc, &DataConnectionsRequest { ticket })
+/// Requests the data connections with a ticket from the daemon, and returns the socket over which
+/// they arrive.
+fn request_connections(ipc: &UnixStream, ticket: [u8; 16]) -> io::Result<UnixStream> {
+    ipc.set_read_timeout(Some(DAEMON_REPLY_TIMEOUT))?;
+    send(ipc, &SessionReport::DataConnections(ticket))?;
+    let socket = receive_socket(ipc)?.ok_or_else(|| io::Error::other("the daemon has exited"))?;
+    Ok(socket.into())
 }
 
 /// Opens all roots with `open`, and reports a root that does not respond within `patience`.
@@ -202,7 +297,12 @@ fn enter_root<'c>(
 ) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
     let admitted = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
     let broken = |what: &dyn std::fmt::Display| Denial::Busy(format!("cannot serve: {what}"));
-    send(ipc, &SessionReport::Admission(admitted.user.to_owned())).map_err(|error| broken(&error))?;
+    let request = AdmissionRequest {
+        user: admitted.user.to_owned(),
+        root: admitted.root.to_owned(),
+        direction: direction_of(admitted.side),
+    };
+    send(ipc, &SessionReport::Admission(request)).map_err(|error| broken(&error))?;
     let verdict: Option<AdmissionReply> =
         receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(|error| broken(&error))?;
     verdict.unwrap_or_else(|| Err("the daemon has exited".to_owned())).map_err(Denial::Busy)?;

@@ -76,6 +76,11 @@ impl LimitedPort {
         Self { port, monitor, pace, delayed: DelayedWrites::default(), closed: false, set_id }
     }
 
+    /// Returns whether the link is closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Submits all due operations, and returns the delay of the next one.
     fn release(&mut self) -> Option<Duration> {
         loop {

@@ -79,8 +79,9 @@ pub struct DataPath {
     pub kernel_tls: bool,
     /// IPC socket of the daemon.
     pub daemon: UnixStream,
-    /// Requests the connections with a ticket from the daemon.
-    pub request_connections: fn(&UnixStream, [u8; 16]) -> io::Result<()>,
+    /// Requests the connections with a ticket from the daemon; returns the socket over which they
+    /// arrive.
+    pub request_connections: fn(&UnixStream, [u8; 16]) -> io::Result<UnixStream>,
 }
 
 /// The route of the data, chosen by the local side.
@@ -219,9 +220,8 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
         return Ok((door, DataEndpoint { port, key, address, kernel_tls }));
     };
     let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
-    let asked = (path.request_connections)(&path.daemon, ticket).and_then(|()| path.daemon.try_clone());
-    let door =
-        asked.and_then(|process| DataListener::from_process(lock, process, connection_count(offer.streams)));
+    let door = (path.request_connections)(&path.daemon, ticket)
+        .and_then(|process| DataListener::from_process(lock, process, connection_count(offer.streams)));
     Ok((
         door.map_err(|error| error.to_string())?,
         DataEndpoint { port: None, key, address: None, kernel_tls },

@@ -6,6 +6,9 @@
 pub mod daemon_limits;
 pub mod data_connections;
 pub mod messages;
+mod served_transfer;
+
+pub use served_transfer::ServedTransfer;
 
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
@@ -16,13 +19,13 @@ use daemon_limits::LimitedPort;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
 use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use numaio_mover::drive::{drive, TransferCore};
-use numaio_mover::report::TransferOutcome;
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, Side};
 use numaio_mover_linux::files::{Base, Marker};
 use numaio_mover_linux::port::net::DataListener;
 use numaio_mover_linux::port::{FilePort, StreamPair};
+use served_transfer::EndReason;
 use std::io::{self, BufReader, Write};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -99,7 +102,7 @@ struct ControlStreams {
 ///
 /// At a daemon, data connections arrive by its `data_path`.
 ///
-/// Returns how the transfer ended, and the number of failures.
+/// Returns how the transfer ended, and what it transferred.
 ///
 /// # Errors
 /// Why the transfer did not begin; the other side has received the failure.
@@ -108,12 +111,13 @@ pub fn serve(
     grants: Option<&Grants>,
     data_path: Option<&DataPath>,
     placer: &dyn Placer,
-) -> Result<(TransferOutcome, u64), TransferError> {
+) -> Result<ServedTransfer, TransferError> {
     let mut streams = ControlStreams { from: BufReader::new(ends.from), to: ends.to };
     let request = receive_request(&mut streams.from, grants);
     let mut request = streams.report_failure(request)?;
     let monitor = LinkMonitor::new(request.silence_limit());
-    match &mut request.role {
+    let (series, is_retry) = request.role.transfer().attempt();
+    let served = match &mut request.role {
         PeerRole::Source(transfer) => {
             streams.report_failure(transfer.check_not_marked())?;
             let (site, options) = streams.report_failure(transfer.source(placer))?;
@@ -138,7 +142,8 @@ pub fn serve(
             )?;
             run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (grants, marker))
         }
-    }
+    };
+    Ok(ServedTransfer { series, is_retry, ..served? })
 }
 
 /// Receives a request, and applies the user's grants.
@@ -248,15 +253,16 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     LinkedPort { port, left, to }: LinkedPort,
     monitor: LinkMonitor,
     (grants, mut marker): (Option<&Grants>, Option<Marker>),
-) -> Result<(TransferOutcome, u64), TransferError> {
+) -> Result<ServedTransfer, TransferError> {
     let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
-    let storage = monitor.storage();
+    let (storage, activity) = (monitor.storage(), port.activity());
+    let mut end_reason = EndReason::default();
     let mut port = LimitedPort::new(port, monitor, limit, set_id);
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {
         // The other side receives the reports over the link.
-        drop(core.reports());
+        end_reason.record(&core.reports());
         // The source sends entries only after it has looked for the marker, which changed the time
         // of a directory that is compared next.
         if core.totals().entries > 0 {
@@ -270,8 +276,10 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
             core.stop(Reason::Cancelled, "the control channel was closed");
         }
     });
+    let is_closed = port.is_closed();
+    // Sends the last packets, which are counted too.
     drop(port);
     drop(to);
     drop(marker);
-    Ok((core.outcome().cloned().unwrap_or(TransferOutcome::Failed), core.totals().failed))
+    Ok(ServedTransfer::new(&core, end_reason, is_closed, &activity))
 }

@@ -45,6 +45,13 @@ impl TransferRequest {
         Ok(attempt)
     }
 
+    /// Returns the part of the identity that all attempts share, in hexadecimal digits, and whether
+    /// an earlier attempt was lost.
+    pub fn attempt(&self) -> (String, bool) {
+        let series = self.transfer[..ATTEMPT_BYTES].iter().map(|byte| format!("{byte:02x}"));
+        (series.collect(), self.is_retry)
+    }
+
     /// Returns the name of the journal, by the sources and names that the user typed, and the
     /// shard.
     pub(super) fn journal_name(&self) -> Vec<u8> {

@@ -38,7 +38,7 @@ impl RestrictArgs {
         };
         let command = std::env::var_os(COMMAND_VARIABLE);
         match restricted::serve(directory, side, command.as_deref(), &ModelPlacer) {
-            Ok((TransferOutcome::Done, _)) => Ok(ExitCode::SUCCESS),
+            Ok(served) if served.outcome == TransferOutcome::Done => Ok(ExitCode::SUCCESS),
             Ok(_) => Ok(ExitCode::FAILURE),
             Err(error) => Err(error.into()),
         }

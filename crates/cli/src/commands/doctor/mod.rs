@@ -17,7 +17,7 @@ use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
 use numaio_report::Detail;
-use numaio_schema::{Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
+use numaio_schema::{DiagnosedFinding, Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -96,6 +96,20 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(if diagnosis.has_faults() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Diagnoses all devices of a machine, without its running programs, whose I/O needs time to
+/// measure.
+pub fn diagnose_machine(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    models: &[Model],
+) -> Result<Vec<DiagnosedFinding>, Failure> {
+    let mut symptoms = checkup::check(machine, topology, &conditions::read(machine));
+    symptoms.extend(spanning_stacks(machine, topology));
+    let io = read_measured_io(common, machine, topology)?;
+    Ok(numaio_model::diagnose(&MachineEvidence { topology, models, io: &io }, symptoms))
 }
 
 /// Resolves handles to the indices of their devices, without duplicates.

@@ -29,7 +29,7 @@ pub use net_error::NetError;
 pub use shared_secret::{InvalidSecret, Secret};
 pub(super) use tcp_tuning::{limit_unsent, min_round_trip, UnpacedPhase};
 pub use tcp_tuning::{listen, restore_congestion_control};
-pub use ticket::{hand_over, Ticket};
+pub use ticket::{hand_over, receive_socket, Ticket};
 pub use tls::{has_kernel_tls, InvalidPrivateKey, InvalidPublicKey, KeyPair, PrivateKey, PublicKey};
 
 /// Maximum number of connections of a transfer; fewer than the buffers of a [`super::Pool`].

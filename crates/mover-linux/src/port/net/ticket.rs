@@ -15,7 +15,7 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Ticket {
 ///
 /// # Errors
 /// I/O errors: the process may have exited.
-pub fn hand_over(to: &UnixStream, socket: &TcpStream) -> io::Result<()> {
+pub fn hand_over(to: &UnixStream, socket: &impl AsFd) -> io::Result<()> {
     let sockets = [socket.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -87,6 +87,14 @@ pub fn hand_over(to: &UnixStream, socket: &TcpStream) -> io::Result<()> {
 /// # Errors
 /// I/O errors.
 pub(super) fn take_over(from: &UnixStream) -> io::Result<Option<TcpStream>> {
+    Ok(receive_socket(from)?.map(TcpStream::from))
+}
+
+/// Receives the next socket passed by another process by [`hand_over`]; none at the end.
+///
+/// # Errors
+/// I/O errors.
+pub fn receive_socket(from: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -101,7 +109,7 @@ pub(super) fn take_over(from: &UnixStream) -> io::Result<Option<TcpStream>> {
         _ => None,
     });
     // The descriptor is missing if too many files are open.
-    socket.map(|socket| Some(TcpStream::from(socket))).ok_or_else(|| Errno::MFILE.into())
+    socket.map(Some).ok_or_else(|| Errno::MFILE.into())
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 
 mod device_tables;
 mod listen_addresses;
+mod record_options;
 mod table_reader;
 #[cfg(test)]
 mod tests;
 
+pub use record_options::RecordOptions;
 pub use table_reader::{ConfigError, Located};
 
+use super::log_options::LogOptions;
 use crate::keys;
 use device_tables::device_overrides;
 use listen_addresses::addresses;
@@ -27,6 +30,8 @@ use table_reader::{ConfigText, TableReader};
 const ALL_USERS: &str = "*";
 /// Maximum number of data connections to the sink; one more carries the sink's messages.
 const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
+/// Class of a user without one.
+const DEFAULT_CLASS: &str = "user";
 
 /// A valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +46,10 @@ pub struct Config {
     pub kernel_tls: bool,
     /// How long running sessions may continue when the daemon stops.
     pub stop: Duration,
+    /// Format and level of the log.
+    pub log: LogOptions,
+    /// Records of finished sessions.
+    pub records: Option<RecordOptions>,
     /// Limits for all clients together.
     pub limits: Limits,
     /// Roots by name.
@@ -74,6 +83,8 @@ pub struct Root {
 /// A user with keys and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
+    /// Class of the user in metrics.
+    pub class: String,
     /// Public keys of the user.
     pub keys: Vec<PublicKey>,
     /// Concurrent sessions.
@@ -112,6 +123,11 @@ impl Config {
         let as_root = fields.flag("as_root");
         let kernel_tls = fields.flag("kernel_tls");
         let stop = Duration::from_secs(fields.number("stop_seconds", 0..=86_400, 60).into());
+        let log = LogOptions {
+            format: fields.parsed("log_format", str::parse).map_or_else(Default::default, |log| log.value),
+            level: fields.parsed("log_level", str::parse).map_or_else(Default::default, |log| log.value),
+        };
+        let records = RecordOptions::read(&mut fields, absolute);
         let limits = Limits::read(fields.table("limits"));
         let users = users(&mut fields);
         let roots: BTreeMap<_, _> = fields
@@ -124,7 +140,7 @@ impl Config {
         }
         let devices = device_overrides(&mut fields);
         fields.end();
-        Self { listen, key, as_root, kernel_tls, stop, limits, roots, users, devices }
+        Self { listen, key, as_root, kernel_tls, stop, log, records, limits, roots, users, devices }
     }
 
     /// Returns an error if the configured key cannot be read.
@@ -150,6 +166,22 @@ impl Config {
         let mut errors: Vec<ConfigError> = named.filter_map(error).collect();
         errors.sort();
         errors
+    }
+
+    /// Returns an error if the daemon cannot write records, or if a user could change them.
+    pub fn check_records(&self) -> Option<ConfigError> {
+        let records =
+            self.records.as_ref().filter(|records| !records.directory.value.as_os_str().is_empty())?;
+        let written = self.roots.iter().filter(|(_, root)| root.is_written());
+        let written = written.map(|(name, root)| (name.as_str(), root.path.value.as_path()));
+        let why = records.check(written).err()?;
+        let Located { value: path, line } = &records.directory;
+        Some(ConfigError::new(*line, &format!("records: {}: {why}", path.display())))
+    }
+
+    /// Returns the class of a user.
+    pub fn class_of(&self, user: &str) -> &str {
+        self.users.get(user).map_or(DEFAULT_CLASS, |user| &user.class)
     }
 
     /// Returns the user with a key.
@@ -248,7 +280,12 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
             0 => Err("expected more than 0; remove it for no limit".to_owned()),
             size => Ok(size),
         });
+        let class = fields.parsed("class", |text| match is_plain_name(text) {
+            true => Ok(text.to_owned()),
+            false => Err(NAME_RULE.to_owned()),
+        });
         let user = User {
+            class: class.map_or_else(|| DEFAULT_CLASS.to_owned(), |class| class.value),
             keys,
             sessions: fields.number("sessions", 1..=4096, 4) as usize,
             streams: fields.number("streams", 1..=MAX_STREAMS, 8) as u16,
@@ -260,12 +297,19 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
     users
 }
 
-/// Reports an invalid name: names appear in addresses and in messages.
-fn is_name(name: &str, fields: &TableReader<'_, '_>) {
+/// Names appear in addresses, messages and metrics.
+const NAME_RULE: &str =
+    "expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .";
+
+fn is_plain_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name.starts_with(['.', '-']) {
-        let rule = "expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .";
-        fields.error_at(fields.line(), rule);
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with(['.', '-'])
+}
+
+/// Reports an invalid name of a table.
+fn is_name(name: &str, fields: &TableReader<'_, '_>) {
+    if !is_plain_name(name) {
+        fields.error_at(fields.line(), NAME_RULE);
     }
 }
 

@@ -103,6 +103,12 @@ impl<'p, 't> TableReader<'p, 't> {
         self.table.keys().any(|key| key.get_ref() == name)
     }
 
+    /// Returns the line of a field.
+    pub fn line_of(&self, name: &str) -> Option<usize> {
+        let key = self.table.keys().find(|key| key.get_ref() == name)?;
+        Some(self.text_file.line(key.span()))
+    }
+
     fn get(&mut self, name: &'static str) -> Option<(usize, &'p Spanned<DeValue<'t>>)> {
         self.known.push(name);
         let (key, value) = self.table.iter().find(|(key, _)| key.get_ref() == name)?;

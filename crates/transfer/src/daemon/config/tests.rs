@@ -1,4 +1,5 @@
 use super::*;
+use crate::daemon::log_options::{LogFormat, LogLevel};
 use numaio_schema::{DevicePurpose, TransferDeviceKind};
 
 const KEY: &str = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
@@ -17,6 +18,8 @@ fn defaults_match_the_documentation() {
     let config = Config::parse(&text).expect("a valid file");
     assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
     assert_eq!((config.as_root, config.kernel_tls, config.stop.as_secs()), (false, false, 60));
+    assert_eq!((config.log.format.name(), config.log.level.name()), ("text", "info"));
+    assert_eq!((config.records.clone(), config.class_of("u")), (None, "user"));
     let Limits { connections, per_address, opening } = config.limits;
     assert_eq!((connections, per_address, opening.as_secs()), (64, 16, 10));
     let user = &config.users["u"];
@@ -77,7 +80,7 @@ sessions = 0x10
         "2: key: expected an absolute path, got \"relative\"",
         "3: as_root: expected true or false",
         "4: stop_seconds: expected an integer from 0 to 86400",
-        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, limits, user, root, device",
+        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, device",
         "7: limits: connections: expected an integer from 1 to 4096",
         "8: limits: opening_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
@@ -152,8 +155,8 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     };
     let limits = in_table(&["connections", "per_address", "opening_seconds"]);
     Config::parse(&format!(
-        "key = \"/k\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n{}",
-        in_table(&["stop_seconds"]),
+        "key = \"/k\"\nrecords = \"/records\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n{}",
+        in_table(&["stop_seconds", "keep_days"]),
         in_table(&["sessions", "streams", "bytes_per_second"]),
     ))
 }
@@ -169,6 +172,9 @@ fn documentation_lists_defaults_and_ranges() {
         let left_out = with(field, None);
         assert!(left_out.is_ok());
         let Some((least, most)) = range.split_once(" to ") else {
+            if ["log_format", "log_level", "records", "class"].contains(&field) {
+                continue;
+            }
             assert_eq!((field, default), ("bytes_per_second", "no limit"));
             let limit = |text| with(field, Some(text)).map(|config| config.users["u"].bytes_per_second);
             assert_eq!((limit("\"1M\""), limit("\"2KB\"")), (Ok(Some(1_048_576)), Ok(Some(2000))));
@@ -185,7 +191,8 @@ fn documentation_lists_defaults_and_ranges() {
         }
         numbers.push(field);
     }
-    let all = ["stop_seconds", "connections", "per_address", "opening_seconds", "sessions", "streams"];
+    let all =
+        ["stop_seconds", "keep_days", "connections", "per_address", "opening_seconds", "sessions", "streams"];
     assert_eq!(numbers, all);
 }
 
@@ -259,4 +266,72 @@ nodes = [0]
         "17: device \"eth1\": nodes: expected a string",
     ];
     assert_eq!(errors(&format!("{DEVICES}{text}")), wanted);
+}
+
+#[test]
+fn reads_options_of_the_log_and_of_records() {
+    let parse = |text: &str| {
+        let rest =
+            format!("[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\nclass = \"staff\"\n");
+        Config::parse(&format!("key = \"/k\"\n{text}{rest}"))
+    };
+    for format in LogFormat::ALL {
+        for level in LogLevel::ALL {
+            let text = format!("log_format = \"{}\"\nlog_level = \"{level}\"\n", format.name());
+            assert_eq!(parse(&text).expect("a valid file").log, LogOptions { format, level });
+        }
+    }
+    let config = parse("records = \"/var/lib/r\"\nkeep_days = 7\n").expect("a valid file");
+    let records = config.records.clone().expect("records");
+    assert_eq!((records.directory.value.to_str(), records.directory.line), (Some("/var/lib/r"), 2));
+    assert_eq!((records.keep_days, config.class_of("u"), config.class_of("v")), (7, "staff", "user"));
+    assert_eq!(parse("records = \"/r\"\n").expect("a valid file").records.expect("records").keep_days, 90);
+    for (text, error) in [
+        (
+            "log_format = \"xml\"\n",
+            "log_format: expected one of \"text\", \"json\", \"journal\", got \"xml\"",
+        ),
+        (
+            "log_level = \"trace\"\n",
+            "log_level: expected one of \"error\", \"warning\", \"info\", \"debug\", got \"trace\"",
+        ),
+        ("log_level = 3\n", "log_level: expected a string"),
+        ("records = \"here\"\n", "records: expected an absolute path, got \"here\""),
+        ("keep_days = 7\n", "keep_days: needs records, the directory of the records"),
+        ("records = \"/r\"\nkeep_days = 0\n", "keep_days: expected an integer from 1 to 36500"),
+    ] {
+        let errors = parse(text).expect_err("an error");
+        assert_eq!(errors.iter().map(|error| error.text.as_str()).collect::<Vec<_>>(), [error]);
+        assert_eq!(errors[0].line, 1 + text.lines().count());
+    }
+    let class = errors("key = \"/k\"\n[user.u]\nkeys = \"KEY\"\nclass = \"a b\"\n");
+    assert!(
+        class[0].starts_with("1: no root") && class[1].starts_with("4: user \"u\": class: expected a name")
+    );
+}
+
+#[test]
+fn check_rejects_unusable_directories_of_records() {
+    let directory = std::env::temp_dir().join(format!("numaio-records-check-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("root")).expect("directories");
+    std::fs::write(directory.join("file"), "x").expect("a file");
+    let check = |records: &str, may: &str| {
+        let path = directory.display();
+        let text = format!(
+            "key = \"/k\"\nrecords = \"{path}/{records}\"\n[root.r]\npath = \"{path}/root\"\n{may} = \"*\"\n\
+             [user.u]\nkeys = \"{KEY}\"\n"
+        );
+        let error = Config::parse(&text).expect("a valid file").check_records();
+        error.map(|error| (error.line, error.text.replace(&path.to_string(), "DIR")))
+    };
+    // Missing directories are created later.
+    assert_eq!(check("records", "write"), None);
+    assert_eq!(check("new/records", "write"), None);
+    assert_eq!(check("root/records", "read"), None);
+    let error = |text: &str| Some((2, text.to_owned()));
+    assert_eq!(check("file", "write"), error("records: DIR/file: DIR/file is not a directory"));
+    let why = "it is in root \"r\", whose users could change the records";
+    assert_eq!(check("root", "write"), error(&format!("records: DIR/root: {why}")));
+    assert_eq!(check("root/new", "write"), error(&format!("records: DIR/root/new: {why}")));
+    std::fs::remove_dir_all(directory).expect("removed");
 }

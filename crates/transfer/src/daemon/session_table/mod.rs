@@ -71,7 +71,31 @@ struct Session {
     running: Option<ProcessHandle>,
 }
 
+/// Numbers of open sessions and of waiting connections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionCounts {
+    /// Sessions by admitted user.
+    pub active: BTreeMap<String, u64>,
+    /// Sessions whose user has not been admitted.
+    pub opening: u64,
+    /// Connections that wait for a slot.
+    pub waiting: u64,
+}
+
 impl SessionTable {
+    /// Returns the present counts.
+    pub fn counts(&self) -> SessionCounts {
+        let sessions = self.sessions();
+        let mut counts = SessionCounts { waiting: sessions.waiting.len() as u64, ..SessionCounts::default() };
+        for session in sessions.all.values() {
+            match &session.user {
+                Some(user) => *counts.active.entry(user.clone()).or_default() += 1,
+                None => counts.opening += 1,
+            }
+        }
+        counts
+    }
+
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +131,7 @@ impl SessionTable {
         if self.is_empty_within(patience) {
             return;
         }
-        log.line("interrupting the sessions that still run");
+        log.warning("interrupting the sessions that still run");
         self.each(|running| drop(running.interrupt()));
         if !self.is_empty_within(EXIT_TIMEOUT) {
             self.each(|running| drop(running.kill()));

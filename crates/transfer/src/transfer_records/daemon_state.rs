@@ -1,0 +1,47 @@
+//! The present state of a daemon, in a file beside its records.
+
+use numaio_linux::user_files::{create_directory, replace_file, Durable};
+use numaio_linux::Root;
+use numaio_machine::control::boot_id;
+use numaio_machine::process;
+use numaio_schema::DaemonState;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Maximum length of the file.
+const MAX_BYTES: u64 = 16 << 20;
+
+fn state_file(directory: &Path) -> PathBuf {
+    directory.join("daemon-state.json")
+}
+
+/// Replaces the state.
+///
+/// # Errors
+/// I/O errors; the file keeps its content.
+pub fn write_state(directory: &Path, state: &DaemonState) -> io::Result<()> {
+    create_directory(directory, 0o750)?;
+    // After a power failure no daemon runs.
+    replace_file(&state_file(directory), &serde_json::to_vec(state)?, Durable(false))
+}
+
+/// Reads the state; `None` without one.
+///
+/// # Errors
+/// The file cannot be read, or is not such a document.
+pub fn read_state(directory: &Path) -> io::Result<Option<DaemonState>> {
+    let mut text = String::new();
+    match File::open(state_file(directory)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?.take(MAX_BYTES).read_to_string(&mut text)?,
+    };
+    let state = DaemonState::from_json(&text);
+    state.map(Some).map_err(|error| io::Error::other(format!("{}: {error}", state_file(directory).display())))
+}
+
+/// Returns whether the daemon that wrote a state still runs on this host.
+pub fn is_running(state: &DaemonState) -> bool {
+    let Ok(root) = Root::live() else { return false };
+    boot_id(&root) == state.boot && process::start_time(&root, state.pid) == Some(state.began)
+}
