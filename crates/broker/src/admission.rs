@@ -64,7 +64,7 @@ impl Broker {
         if task.awaits_peer() {
             return Some(WaitReason::Peer);
         }
-        if occupancy.of_user(&task.request.user) >= self.policy.tasks_per_user {
+        if occupancy.of_user(&task.request.user) >= task.request.user_limit {
             return Some(WaitReason::UserLimit);
         }
         let uses = || task.request.uses.iter().copied();

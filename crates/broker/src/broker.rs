@@ -60,20 +60,13 @@ impl Broker {
     /// Enqueues a request.
     ///
     /// # Errors
-    /// [`Refusal`]; the broker is unchanged.
+    /// [`Refusal`]; the request is not part of the broker.
     pub fn submit(&mut self, now: Duration, id: TaskId, mut request: Request) -> Result<(), Refusal> {
         if self.tasks.contains_key(&id) {
             return Err(Refusal::Duplicate);
         }
         if request.uses.iter().any(|resource| resource.0 >= self.resources.len()) {
             return Err(Refusal::UnknownResource);
-        }
-        let queued = || self.tasks.values().filter(|task| task.is_queued());
-        if queued().count() >= self.policy.waiting {
-            return Err(Refusal::QueueFull);
-        }
-        if queued().filter(|task| task.request.user == request.user).count() >= self.policy.waiting_per_user {
-            return Err(Refusal::UserQueueFull);
         }
         request.uses.sort_unstable();
         request.uses.dedup();
@@ -89,9 +82,25 @@ impl Broker {
             grant: None,
             done: 0,
         };
+        let user = task.request.user.clone();
         self.tasks.insert(id, task);
         self.update(now);
+        let refusal = self.tasks[&id].is_queued().then(|| self.queue_refusal(&user)).flatten();
+        if let Some(refusal) = refusal {
+            self.tasks.remove(&id);
+            return Err(refusal);
+        }
         Ok(())
+    }
+
+    /// Returns why the last task of a user may not stay in the queue.
+    fn queue_refusal(&self, user: &str) -> Option<Refusal> {
+        let queued = || self.tasks.values().filter(|task| task.is_queued());
+        let own = queued().filter(|task| *task.request.user == *user).count();
+        if queued().count() > self.policy.waiting {
+            return Some(Refusal::QueueFull);
+        }
+        (own > self.policy.waiting_per_user).then_some(Refusal::UserQueueFull)
     }
 
     /// Removes a task that ended, failed or was cancelled. Unknown tasks are ignored.

@@ -25,6 +25,8 @@ pub struct Resource {
 pub struct Request {
     /// Its user.
     pub user: Box<str>,
+    /// Maximum number of the user's tasks that have threads.
+    pub user_limit: usize,
     /// Tasks of a higher priority start first, and may suspend those of a lower one.
     pub priority: i8,
     /// The resources that it needs at once.
@@ -40,8 +42,6 @@ pub struct Request {
 /// Limits of a broker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// Maximum number of a user's tasks that are not waiting.
-    pub tasks_per_user: usize,
     /// Maximum number of a user's tasks in the queue.
     pub waiting_per_user: usize,
     /// Maximum number of tasks in the queue.
@@ -57,7 +57,6 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            tasks_per_user: 64,
             waiting_per_user: 1_024,
             waiting: 16_384,
             aging: Duration::from_secs(60),

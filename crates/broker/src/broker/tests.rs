@@ -15,7 +15,15 @@ fn broker(disk_threads: u32) -> Broker {
 
 fn request(user: &str, uses: &[ResourceId]) -> Request {
     let uses = uses.to_vec();
-    Request { user: user.into(), priority: 0, uses, rate_limit: None, bytes: None, order: HostOrder::Only }
+    Request {
+        user: user.into(),
+        user_limit: 64,
+        priority: 0,
+        uses,
+        rate_limit: None,
+        bytes: None,
+        order: HostOrder::Only,
+    }
 }
 
 fn view(broker: &Broker, now: Duration, id: u64) -> TaskView {
@@ -109,8 +117,9 @@ fn devices_are_kept_free_for_a_task_that_waited_for_long() {
 #[test]
 fn limits_of_users_and_of_the_queue_are_kept() {
     let mut broker = broker(4);
-    broker.policy = Policy { tasks_per_user: 2, waiting_per_user: 1, waiting: 2, ..Policy::default() };
-    let mut submit = |id, user| broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK]));
+    broker.policy = Policy { waiting_per_user: 1, waiting: 2, ..Policy::default() };
+    let limited = |user| Request { user_limit: 2, ..request(user, &[DISK]) };
+    let mut submit = |id, user| broker.submit(Duration::ZERO, TaskId(id), limited(user));
     assert_eq!([submit(1, "a"), submit(2, "a"), submit(3, "a")], [Ok(()); 3]);
     assert_eq!(submit(3, "b"), Err(Refusal::Duplicate));
     assert_eq!(submit(4, "a"), Err(Refusal::UserQueueFull));

@@ -91,7 +91,15 @@ fn request(chance: &mut Chance, devices: usize) -> Request {
     let uses = (0..1 + chance.below(2)).map(|_| ResourceId(chance.below(devices as u64) as usize)).collect();
     let rate_limit = chance.once_in(4).then(|| 1_000 + chance.below(1_000_000_000));
     let user = format!("user{}", chance.below(4)).into();
-    Request { user, priority: chance.below(3) as i8, uses, rate_limit, bytes: None, order: HostOrder::First }
+    Request {
+        user,
+        user_limit: 64,
+        priority: chance.below(3) as i8,
+        uses,
+        rate_limit,
+        bytes: None,
+        order: HostOrder::First,
+    }
 }
 
 impl World {
@@ -382,7 +390,15 @@ pub fn assert_bounded_waiting(chance: &mut Chance, seed: u64) {
     let submit = |broker: &mut Broker, now, id, user: &str, priority, uses: &[usize]| {
         let uses = uses.iter().copied().map(ResourceId).collect();
         let user = user.into();
-        let request = Request { user, priority, uses, rate_limit: None, bytes: None, order: HostOrder::Only };
+        let request = Request {
+            user,
+            user_limit: 64,
+            priority,
+            uses,
+            rate_limit: None,
+            bytes: None,
+            order: HostOrder::Only,
+        };
         broker.submit(now, TaskId(id), request).expect("room");
     };
     let (mut now, mut next, mut running) = (Duration::ZERO, 1, VecDeque::new());
