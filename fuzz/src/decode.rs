@@ -186,7 +186,7 @@ pub struct Admitted {
 /// The refusal that the daemon replies, as one line.
 pub fn client_hello(config: &Config, key: PublicKey, received: &str) -> Result<Admitted, String> {
     match session::admit(config, key, received) {
-        Ok(it) => Ok(Admitted {
+        Ok((it, _)) => Ok(Admitted {
             user: it.user.to_owned(),
             root: it.root.to_owned(),
             is_source: it.side == Side::Source,

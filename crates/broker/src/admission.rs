@@ -77,6 +77,7 @@ impl Broker {
     /// Returns transfers of lower priority that have had their turn and whose threads would let a
     /// task start; `None` if there are not enough of them.
     fn victims(&self, task: &Task, occupancy: &Occupancy, now: Duration) -> Option<Vec<TaskId>> {
+        let turn = self.policy.turn?;
         let mut victims: Vec<TaskId> = Vec::new();
         for resource in &task.request.uses {
             let frees = |id: &TaskId| self.tasks[id].request.uses.contains(resource);
@@ -87,7 +88,7 @@ impl Broker {
                 other.state == TaskState::Transferring
                     && other.request.priority < task.request.priority
                     && other.request.uses.contains(resource)
-                    && now.saturating_sub(other.since) >= self.policy.turn
+                    && now.saturating_sub(other.since) >= turn
             };
             let lowest = self.tasks.iter().filter(may_suspend);
             victims

@@ -173,7 +173,7 @@ impl Broker {
         let highest = queued().map(|task| task.request.priority).max()?;
         let transferring = self.tasks.values().filter(|task| task.state == TaskState::Transferring);
         let lower = transferring.filter(|task| task.request.priority < highest);
-        let turns = lower.map(|task| task.since + self.policy.turn);
+        let turns = lower.filter_map(|task| Some(task.since + self.policy.turn?));
         let overdue = queued().map(|task| task.since + self.policy.patience);
         turns.chain(overdue).filter(|time| *time > now).min()
     }

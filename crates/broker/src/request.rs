@@ -50,8 +50,8 @@ pub struct Policy {
     pub aging: Duration,
     /// Waiting time after which a task's resources are kept free for it.
     pub patience: Duration,
-    /// How long a task transfers before another one may suspend it.
-    pub turn: Duration,
+    /// How long a task transfers before another one may suspend it; `None` if none may.
+    pub turn: Option<Duration>,
 }
 
 impl Default for Policy {
@@ -61,7 +61,7 @@ impl Default for Policy {
             waiting: 16_384,
             aging: Duration::from_secs(60),
             patience: Duration::from_secs(300),
-            turn: Duration::from_secs(30),
+            turn: Some(Duration::from_secs(30)),
         }
     }
 }

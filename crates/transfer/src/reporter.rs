@@ -63,6 +63,15 @@ pub enum Notice {
         /// How long the wait may take; `None` without a limit.
         limit: Option<Duration>,
     },
+    /// A daemon serves others first.
+    Queued {
+        /// HOST:PORT of the daemon.
+        host: String,
+        /// Position in its queue, from 1.
+        position: u64,
+        /// Why.
+        why: String,
+    },
     /// An older numaio cannot decompress.
     Uncompressed {
         /// Name of the host.
@@ -110,6 +119,9 @@ impl fmt::Display for Notice {
             Self::Waiting { host, limit: None } => write!(f, "waiting for {host} to answer"),
             Self::Waiting { host, limit: Some(limit) } => {
                 write!(f, "waiting for {host} to answer, for up to {} s (--timeout)", limit.as_secs())
+            }
+            Self::Queued { host, position, why } => {
+                write!(f, "waiting in the queue of {host}, position {position}: {why}")
             }
             Self::Uncompressed { host } => {
                 write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")

@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("broker", &[]),
     ("mover-linux", &["machine", "mover", "linux"]),
     ("report", &["machine", "schema"]),
-    ("transfer", &["machine", "schema", "linux", "mover", "mover-linux"]),
+    ("transfer", &["machine", "schema", "linux", "mover", "mover-linux", "broker"]),
     (
         "cli",
         &[

@@ -82,7 +82,7 @@ fn the_user_with_fewer_tasks_is_next() {
 #[test]
 fn higher_priority_suspends_a_transfer_after_its_turn() {
     let mut broker = broker(1);
-    let turn = broker.policy.turn;
+    let turn = broker.policy.turn.expect("a turn");
     broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
     broker.submit(SECOND, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
     broker.poll(SECOND);
@@ -168,7 +168,7 @@ fn start_is_estimated_from_sizes_and_rates() {
 #[test]
 fn both_hosts_give_back_the_threads_of_a_suspended_transfer() {
     let (mut first, mut second) = (broker(1), broker(1));
-    let turn = first.policy.turn;
+    let turn = first.policy.turn.expect("a turn");
     let ordered = |order| Request { order, ..request("a", &[DISK]) };
     first.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::First)).expect("room");
     second.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::Second)).expect("room");

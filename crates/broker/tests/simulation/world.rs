@@ -75,7 +75,7 @@ pub struct World {
 
 fn policy() -> Policy {
     let seconds = Duration::from_secs;
-    Policy { aging: seconds(60), patience: seconds(120), turn: seconds(5), ..Policy::default() }
+    Policy { aging: seconds(60), patience: seconds(120), turn: Some(seconds(5)), ..Policy::default() }
 }
 
 fn resources(chance: &mut Chance, count: usize) -> Vec<Resource> {

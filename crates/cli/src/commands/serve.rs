@@ -7,10 +7,16 @@ use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
 use clap::Args as ClapArgs;
-use numaio_schema::DeviceDescription;
-use numaio_transfer::daemon::{self, count, Config, LoadedConfig, Log};
+use numaio_schema::{DeviceDescription, TransferDeviceKind, ValueSource};
+use numaio_transfer::daemon::{self, count, Config, DeviceLimit, LoadedConfig, Log};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+/// How long the daemon waits for the devices of its roots at the start.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Run a daemon that serves directories without ssh
 ///
@@ -69,8 +75,55 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.check {
         return check(common, &log, &args.config, &loaded.config);
     }
-    daemon::run(&log, &args.config, loaded)?;
+    let devices = device_limits(common, &log, &loaded.config)?;
+    daemon::run(&log, &args.config, loaded, devices)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the devices of the roots that serve a limited number of sessions at once: rotational
+/// disks, and those whose threads are configured.
+fn device_limits(common: &Common, log: &Log, config: &Config) -> Result<Vec<DeviceLimit>, Failure> {
+    let (sender, receiver) = sync_channel(1);
+    let (common, config) = (common.clone(), config.clone());
+    let machine = Machine::pick(&common)?;
+    // A root on a file server that does not respond must not delay the other roots.
+    thread::spawn(move || {
+        let discovered = DiscoveredDevices::read(&common, &machine, Some((Path::new(""), &config)));
+        // Fails if nothing waits any more.
+        let _ = sender.send(limits_of(&discovered, &machine, &config));
+    });
+    Ok(receiver.recv_timeout(DISCOVERY_TIMEOUT).unwrap_or_else(|_| {
+        log.warning(
+            "cannot find the devices of the roots: a file system does not respond; no device limits sessions",
+        );
+        Vec::new()
+    }))
+}
+
+fn limits_of(discovered: &DiscoveredDevices, machine: &Machine, config: &Config) -> Vec<DeviceLimit> {
+    let is_limited = |device: &&DeviceDescription| {
+        let is_configured = matches!(device.read_threads.source, ValueSource::Configuration { .. });
+        is_configured || device.kind.value == TransferDeviceKind::Hdd
+    };
+    let limited: Vec<&DeviceDescription> = discovered.described.devices.iter().filter(is_limited).collect();
+    if limited.is_empty() {
+        return Vec::new();
+    }
+    let roots = config.roots.iter().map(|(name, root)| {
+        let path = root.path.value.display().to_string();
+        (name.clone(), discovered.devices_of_path(machine, &path).unwrap_or_default())
+    });
+    let roots: Vec<(String, Vec<String>)> = roots.collect();
+    let limit = |device: &DeviceDescription| {
+        let on_it = roots.iter().filter(|(_, devices)| devices.contains(&device.name));
+        DeviceLimit {
+            name: device.name.clone(),
+            sessions: device.read_threads.value.max(device.write_threads.value),
+            roots: on_it.map(|(name, _)| name.clone()).collect(),
+        }
+    };
+    let limits = limited.into_iter().map(limit);
+    limits.filter(|limit| !limit.roots.is_empty()).collect()
 }
 
 /// Checks the tables of devices, and shows the devices that the daemon uses.

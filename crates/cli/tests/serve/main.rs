@@ -3,6 +3,7 @@
 mod accounting;
 mod client;
 mod daemon;
+mod queue;
 mod serve;
 #[path = "../support/mod.rs"]
 mod support;

@@ -336,7 +336,7 @@ pub fn open_control_channel(
     (channel, greeting)
 }
 
-fn keys_of(user: &User) -> KeyPair {
+pub fn keys_of(user: &User) -> KeyPair {
     let text = fs::read_to_string(user.home.0.join(".config/numaio/key")).expect("a key");
     let line = text.lines().find(|line| !line.starts_with('#')).expect("a key");
     line.parse::<numaio_mover_linux::port::net::PrivateKey>().expect("a key").keys().expect("a key")
@@ -446,23 +446,6 @@ fn limits_unauthenticated_connections_per_address() {
         || user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).code == Some(0),
         || daemon.log(),
     );
-}
-
-#[test]
-fn limits_sessions_per_user() {
-    let user = User::new();
-    let limited = format!("{}sessions = 1\nstreams = 1\n", user.known_as("alice"));
-    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
-    user.trust(&daemon);
-    let mut first = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data/one")]);
-    daemon.wait_for_log("alice writes to data (process");
-    let why = "alice has 1 sessions already";
-    user.copy(&["-r", "src/", &daemon.url("data/two")]).failed(1, &[why]);
-    daemon.wait_for_log(why);
-    kill("-TERM", first.id());
-    assert_eq!(first.limited_status().expect("ended").code(), Some(130));
-    until(|| user.copy(&["-r", "src/", &daemon.url("data/two")]).code == Some(0), || daemon.log());
-    same(&user.home, "src", &daemon.home.0.join("data/two"));
 }
 
 #[test]

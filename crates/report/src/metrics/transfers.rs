@@ -79,7 +79,7 @@ pub fn add_daemon(table: &mut MetricTable, daemon: DaemonStatus<'_>, by_user: bo
         .gauge("numaio_sessions_opening", None, "Connections that are being authenticated")
         .add(Vec::new(), state.opening);
     table
-        .gauge("numaio_sessions_waiting", None, "Connections that wait for a slot")
+        .gauge("numaio_sessions_waiting", None, "Connections that wait for a slot, and sessions in the queue")
         .add(Vec::new(), state.waiting);
     table
         .counter("numaio_records_lost", None, "Records that the daemon could not write since its start")

@@ -73,7 +73,7 @@ impl Accounting {
         // The daemon knows these of an admitted user.
         let SessionEnd { user, root, direction, .. } = &end;
         let (user, root, direction) = match admitted {
-            Some(AdmissionRequest { user, root, direction }) => (user, root, Some(*direction)),
+            Some(AdmissionRequest { user, root, direction, .. }) => (user, root, Some(*direction)),
             None => (user, root, *direction),
         };
         let config = &loaded.config;

@@ -21,12 +21,16 @@ pub struct DaemonHello {
     /// Whether the client reads files from the root (the daemon is the source).
     #[serde(rename = "take")]
     pub takes_files: bool,
+    /// Whether the client understands [`DaemonGreeting::Queued`]; an older one does not.
+    #[serde(default)]
+    pub can_wait: bool,
 }
 
 impl DaemonHello {
     /// A hello for a root; `daemon` is the daemon's side.
     pub fn new(user: Option<String>, root: &str, daemon: Side) -> Self {
-        Self { numaio_copy: VERSION, user, root: root.to_owned(), takes_files: daemon == Side::Source }
+        let takes_files = daemon == Side::Source;
+        Self { numaio_copy: VERSION, user, root: root.to_owned(), takes_files, can_wait: true }
     }
 
     /// Returns the daemon's side of the transfer.
@@ -47,6 +51,13 @@ pub enum DaemonGreeting {
         /// Maximum number of data connections from the source to the sink.
         streams: u16,
     },
+    /// The session waits in the queue; another greeting follows.
+    Queued {
+        /// Position, from 1.
+        position: u64,
+        /// Why it waits.
+        why: String,
+    },
     /// Permanently refused, with the reason.
     Refused(String),
     /// Currently refused, with the reason.
@@ -59,6 +70,11 @@ impl DaemonGreeting {
     /// The reason may quote the hello, so it is sanitized and truncated to fit in a line of JSON.
     pub fn refused(why: &str) -> Self {
         Self::Refused(sanitize(why))
+    }
+
+    /// Returns a position in the queue, with a reason sanitized and truncated in the same way.
+    pub fn queued(position: u64, why: &str) -> Self {
+        Self::Queued { position, why: sanitize(why) }
     }
 
     /// Returns a temporary refusal, sanitized and truncated in the same way.

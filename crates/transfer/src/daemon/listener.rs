@@ -9,9 +9,11 @@ use super::log::{Log, PeerLog};
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
-    send, AdmissionRequest, LineReader, SessionEnd, SessionReport, SessionStart, MAX_REQUEST_BYTES,
+    send, AdmissionReply, AdmissionRequest, LineReader, SessionEnd, SessionReport, SessionStart,
+    MAX_REQUEST_BYTES,
 };
-use super::session_table::{client_network, SessionSlot, SessionTable};
+use super::session_queue::{DeviceLimit, QueuedSession, SessionQueue, Turn, REPORT_INTERVAL};
+use super::session_table::{client_network, SessionSlot, SessionTable, SLOT_WAIT};
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
@@ -34,18 +36,24 @@ const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause after an error of accept(2), for example too many open files.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until a signal stops the daemon.
+/// Serves until a signal stops the daemon. `devices` are those that serve a limited number of
+/// sessions at once.
 ///
 /// # Errors
 /// The daemon cannot begin to serve.
-pub fn run(log: &Log, path: &Path, loaded: LoadedConfig) -> Result<(), DaemonError> {
+pub fn run(
+    log: &Log,
+    path: &Path,
+    loaded: LoadedConfig,
+    devices: Vec<DeviceLimit>,
+) -> Result<(), DaemonError> {
     if is_super_user() && !loaded.config.as_root {
         return Err(DaemonError::IsRoot);
     }
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     log.configure(loaded.config.log);
-    let (sessions, pending) = (Arc::new(SessionTable::default()), Arc::new(PendingConnections::default()));
+    let (sessions, pending) = (Arc::new(SessionTable::new(devices)), Arc::new(PendingConnections::default()));
     let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
     let (accounting, shared_config) = (Arc::new(Accounting::new(log)), Arc::new(Mutex::new(loaded.clone())));
     accounting.run_in_background(&sessions, &shared_config);
@@ -223,9 +231,16 @@ impl AcceptedConnection {
             slot.set_process(running);
         }
         let mut reports = LineReader::new(&ipc);
-        let first = admit_session(slot, (&ipc, &mut reports), loaded, (self.caller, began));
+        let first = admit_session(
+            (slot, &self.daemon.sessions.queue),
+            (&ipc, &mut reports),
+            loaded,
+            (self.caller, began),
+        );
         let (admitted, end) = match &first {
-            Ok(FirstReport::Admitted(user)) => (Some(user), self.receive_end(&ipc, reports).ok().flatten()),
+            Ok(FirstReport::Answered(session)) => {
+                (Some(&session.request), self.receive_end(&ipc, reports).ok().flatten())
+            }
             Ok(FirstReport::Ended(end)) => (None, end.clone()),
             Err(_) => {
                 child.kill()?;
@@ -281,20 +296,27 @@ fn left(limit: Duration, began: Instant) -> Duration {
 }
 
 /// What a session has reported first.
-enum FirstReport {
+enum FirstReport<'q> {
     /// It requested admission of a user, and got a reply.
-    Admitted(AdmissionRequest),
+    Answered(AnsweredSession<'q>),
     /// It has ended.
     Ended(Option<SessionEnd>),
 }
 
+/// A session that was admitted or refused.
+struct AnsweredSession<'q> {
+    request: AdmissionRequest,
+    /// Its place among the admitted ones, until the session has ended; `None` if it was refused.
+    _place: Option<QueuedSession<'q>>,
+}
+
 /// Exchanges messages with a session until its user is admitted or refused.
-fn admit_session(
-    slot: &SessionSlot,
+fn admit_session<'q>(
+    (slot, queue): (&SessionSlot, &'q SessionQueue),
     (ipc, reports): (&UnixStream, &mut LineReader<'_>),
     loaded: &LoadedConfig,
     (caller, began): (SocketAddr, Instant),
-) -> io::Result<FirstReport> {
+) -> io::Result<FirstReport<'q>> {
     let limit = loaded.config.limits.opening;
     ipc.set_write_timeout(Some(limit))?;
     send(ipc, &SessionStart { config: loaded.text.clone(), caller: caller.to_string() })?;
@@ -305,14 +327,44 @@ fn admit_session(
         })?;
     match report {
         Some(SessionReport::Admission(request)) => {
-            send(ipc, &slot.admit_user(&request.user, &loaded.config))?;
-            Ok(FirstReport::Admitted(request))
+            let queued = queue.enter(&request, &loaded.config);
+            let admitted =
+                queued.and_then(|queued| wait_for_turn(&queued, ipc, request.can_wait).map(|()| queued));
+            let (reply, place) = match admitted {
+                Ok(place) => (AdmissionReply::Admitted, Some(place)),
+                Err(why) => (AdmissionReply::Refused(why), None),
+            };
+            if place.is_some() {
+                slot.set_user(&request.user);
+            }
+            send(ipc, &reply)?;
+            Ok(FirstReport::Answered(AnsweredSession { request, _place: place }))
         }
         Some(SessionReport::Unauthenticated(why)) => Err(io::Error::other(why)),
         Some(SessionReport::End(end)) => Ok(FirstReport::Ended(Some(end))),
         Some(SessionReport::DataConnections(_)) => Err(io::Error::other("unexpected message of a session")),
         // A session that sends no report has logged the reason.
         None => Ok(FirstReport::Ended(None)),
+    }
+}
+
+/// Waits until a session is admitted, and sends it its positions. A client that cannot wait is
+/// refused soon.
+///
+/// # Errors
+/// The reason for the refusal.
+fn wait_for_turn(queued: &QueuedSession<'_>, ipc: &UnixStream, can_wait: bool) -> Result<(), String> {
+    // A client may see its last session end before the daemon does.
+    let mut turn = queued.wait(SLOT_WAIT)?;
+    loop {
+        match turn {
+            Turn::Admitted => return Ok(()),
+            Turn::Waiting(position) if !can_wait => return Err(position.why),
+            Turn::Waiting(position) => {
+                send(ipc, &AdmissionReply::Queued(position)).map_err(|error| error.to_string())?;
+            }
+        }
+        turn = queued.wait(REPORT_INTERVAL)?;
     }
 }
 

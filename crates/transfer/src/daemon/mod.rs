@@ -17,6 +17,7 @@ mod pending_connections;
 mod record_writer;
 pub mod session;
 pub mod session_ipc;
+mod session_queue;
 mod session_table;
 
 pub use config::Config;
@@ -24,3 +25,4 @@ pub use error::{count, DaemonError};
 pub use listener::run;
 pub use loaded_config::LoadedConfig;
 pub use log::Log;
+pub use session_queue::DeviceLimit;

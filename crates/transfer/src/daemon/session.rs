@@ -7,7 +7,8 @@ use super::error::DaemonError;
 use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
 use super::session_ipc::{
-    receive, send, AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_START_BYTES,
+    receive, send, AdmissionReply, AdmissionRequest, QueuePosition, SessionEnd, SessionReport, SessionStart,
+    MAX_START_BYTES,
 };
 use crate::keys;
 use crate::line::{json_line, sanitize};
@@ -198,7 +199,7 @@ fn serve(
     identity.borrow_mut().authenticate(config, channel.peer());
     let hello = channel.read_line(MAX_LINE_BYTES, limit)?;
     identity.borrow_mut().set_request(config, &hello);
-    let entered = enter_root(config, ipc, &channel, &hello);
+    let entered = enter_root(config, ipc, &mut channel, &hello);
     let greeting = match &entered {
         Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
         Err(Denial::Refused(why)) => DaemonGreeting::refused(why),
@@ -292,20 +293,18 @@ enum Denial {
 fn enter_root<'c>(
     config: &'c Config,
     ipc: &UnixStream,
-    channel: &ControlChannel,
+    channel: &mut ControlChannel,
     hello: &str,
 ) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
-    let admitted = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
+    let (admitted, can_wait) = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
     let broken = |what: &dyn std::fmt::Display| Denial::Busy(format!("cannot serve: {what}"));
     let request = AdmissionRequest {
         user: admitted.user.to_owned(),
         root: admitted.root.to_owned(),
         direction: direction_of(admitted.side),
+        can_wait,
     };
-    send(ipc, &SessionReport::Admission(request)).map_err(|error| broken(&error))?;
-    let verdict: Option<AdmissionReply> =
-        receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(|error| broken(&error))?;
-    verdict.unwrap_or_else(|| Err("the daemon has exited".to_owned())).map_err(Denial::Busy)?;
+    wait_for_admission(ipc, request, channel)?;
     let root = &config.roots[admitted.root];
     // The root may be mounted again later.
     let closed = |error| Denial::Busy(format!("cannot open root '{}': {error}", admitted.root));
@@ -324,8 +323,35 @@ fn enter_root<'c>(
     Ok((admitted, grants, confined))
 }
 
-/// Checks whether a user may do what the hello requests; the error is the reason for the refusal.
-pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<AdmittedUser<'c>, String> {
+/// Waits until the daemon admits the user, and informs the client of its place in the queue.
+fn wait_for_admission(
+    ipc: &UnixStream,
+    request: AdmissionRequest,
+    channel: &mut ControlChannel,
+) -> Result<(), Denial> {
+    let broken = |error: io::Error| Denial::Busy(format!("cannot serve: {error}"));
+    send(ipc, &SessionReport::Admission(request)).map_err(broken)?;
+    loop {
+        match receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(broken)? {
+            Some(AdmissionReply::Admitted) => return Ok(()),
+            Some(AdmissionReply::Queued(QueuePosition { position, why })) => {
+                let greeting = json_line(&DaemonGreeting::queued(position, &why)).map_err(broken)?;
+                // Fails if the client has disconnected, which frees its place in the queue.
+                channel.write_line(greeting.trim_end()).map_err(broken)?;
+            }
+            Some(AdmissionReply::Refused(why)) => return Err(Denial::Busy(why)),
+            None => return Err(Denial::Busy("the daemon has exited".to_owned())),
+        }
+    }
+}
+
+/// Checks whether a user may do what the hello requests, and returns also whether the client can
+/// wait; the error is the reason for the refusal.
+pub fn admit<'c>(
+    config: &'c Config,
+    key: PublicKey,
+    hello: &str,
+) -> Result<(AdmittedUser<'c>, bool), String> {
     let (user, limits) =
         config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
     let hello: DaemonHello =
@@ -340,7 +366,7 @@ pub fn admit<'c>(config: &'c Config, key: PublicKey, hello: &str) -> Result<Admi
     });
     let (root, rights) = found.ok_or_else(|| format!("there is no root {:?} for {user}", hello.root))?;
     match (rights.allows(user, side), side) {
-        (true, _) => Ok(AdmittedUser { user, limits, root, side }),
+        (true, _) => Ok((AdmittedUser { user, limits, root, side }, hello.can_wait)),
         (false, Side::Source) => Err(format!("{user} may not read from {root}, only write to it")),
         (false, Side::Sink) => Err(format!("{user} may not write to {root}, only read from it")),
     }

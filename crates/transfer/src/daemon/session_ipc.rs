@@ -41,6 +41,8 @@ pub struct AdmissionRequest {
     pub root: String,
     /// What the user requests.
     pub direction: TransferDirection,
+    /// Whether the client accepts to wait in the queue.
+    pub can_wait: bool,
 }
 
 /// How the session of an authenticated user ended.
@@ -64,8 +66,25 @@ pub struct SessionEnd {
     pub counts: TransferCounts,
 }
 
-/// Whether the daemon admits the user; the error is the reason for the refusal.
-pub type AdmissionReply = Result<(), String>;
+/// A session's place in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuePosition {
+    /// Position, from 1.
+    pub position: u64,
+    /// Why it waits.
+    pub why: String,
+}
+
+/// Whether the daemon admits the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdmissionReply {
+    /// The session may transfer.
+    Admitted,
+    /// It waits; another reply follows.
+    Queued(QueuePosition),
+    /// It is refused for this reason.
+    Refused(String),
+}
 
 /// Maximum length of the line with a [`SessionStart`].
 pub const MAX_START_BYTES: usize = 64 << 20;

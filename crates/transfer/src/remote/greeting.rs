@@ -23,6 +23,8 @@ pub fn check_greeting(
         Some(FirstReply::Reply(DaemonGreeting::Welcome { streams })) => return Ok(Ok(streams)),
         Some(FirstReply::Reply(DaemonGreeting::Refused(why))) => return Err(refused(host_port, &why)),
         Some(FirstReply::Reply(DaemonGreeting::Busy(why))) => return Ok(Err(refused(host_port, &why))),
+        // The caller waits for the next one.
+        Some(FirstReply::Reply(DaemonGreeting::Queued { .. })) => io::ErrorKind::TimedOut,
         Some(FirstReply::Unexpected(beginning)) => {
             return Err(refused(host_port, &format!("expected a greeting, got {beginning}")))
         }

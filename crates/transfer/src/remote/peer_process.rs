@@ -2,12 +2,13 @@
 
 use super::greeting;
 use crate::daemon::hello::{self, DaemonGreeting};
-use crate::line::json_line;
+use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::{self, DataEndpoint, LocalOffer, Offer};
 use crate::peer::messages::{PeerReader, PeerReply, PeerWriter, MAX_LINE_BYTES};
 use crate::remote::first_reply::{self, receive, FirstReply};
 use crate::remote::peer_wait::{PeerWait, WaitFailure};
 use crate::remote::ssh_hostname::HostnameLookup;
+use crate::reporter::Notice;
 use crate::ssh::ManagedProcess;
 use crate::TransferError;
 use numaio_mover_linux::port::net::control::ChannelRelay;
@@ -99,7 +100,15 @@ impl PeerProcess {
         let host_port = host_port.clone();
         let limit = Some(wait.limit.unwrap_or(greeting::GREETING_TIMEOUT).min(greeting::GREETING_TIMEOUT));
         let mut wait = PeerWait { reporter: &mut *wait.reporter, host: wait.host, limit };
-        let received: Option<FirstReply<DaemonGreeting>> = self.receive(hello::MAX_LINE_BYTES, &mut wait);
+        let received = loop {
+            match self.receive(hello::MAX_LINE_BYTES, &mut wait) {
+                Some(FirstReply::Reply(DaemonGreeting::Queued { position, why })) => {
+                    let (host, why) = (host_port.clone(), sanitize(&why));
+                    wait.reporter.notice_once(Notice::Queued { host, position, why });
+                }
+                other => break other,
+            }
+        };
         if received.is_none() {
             self.connection.terminate_on_drop();
         }

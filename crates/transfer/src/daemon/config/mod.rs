@@ -87,8 +87,10 @@ pub struct User {
     pub class: String,
     /// Public keys of the user.
     pub keys: Vec<PublicKey>,
-    /// Concurrent sessions.
+    /// Sessions that transfer at the same time.
     pub sessions: usize,
+    /// Waiting sessions of users with a higher priority start first.
+    pub priority: i8,
     /// Data connections of a session from the source to the sink.
     pub streams: u16,
     /// Maximum rate of each session.
@@ -288,6 +290,7 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
             class: class.map_or_else(|| DEFAULT_CLASS.to_owned(), |class| class.value),
             keys,
             sessions: fields.number("sessions", 1..=4096, 4) as usize,
+            priority: fields.number("priority", 0..=9, 5) as i8,
             streams: fields.number("streams", 1..=MAX_STREAMS, 8) as u16,
             bytes_per_second: size.map(|size| size.value),
         };

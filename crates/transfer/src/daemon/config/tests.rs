@@ -157,7 +157,7 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
     Config::parse(&format!(
         "key = \"/k\"\nrecords = \"/records\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n{}",
         in_table(&["stop_seconds", "keep_days"]),
-        in_table(&["sessions", "streams", "bytes_per_second"]),
+        in_table(&["sessions", "priority", "streams", "bytes_per_second"]),
     ))
 }
 
@@ -191,8 +191,16 @@ fn documentation_lists_defaults_and_ranges() {
         }
         numbers.push(field);
     }
-    let all =
-        ["stop_seconds", "keep_days", "connections", "per_address", "opening_seconds", "sessions", "streams"];
+    let all = [
+        "stop_seconds",
+        "keep_days",
+        "connections",
+        "per_address",
+        "opening_seconds",
+        "sessions",
+        "priority",
+        "streams",
+    ];
     assert_eq!(numbers, all);
 }
 

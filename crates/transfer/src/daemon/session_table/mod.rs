@@ -2,7 +2,7 @@
 
 use super::config::{Config, Limits};
 use super::log::Log;
-use super::session_ipc::AdmissionReply;
+use super::session_queue::{DeviceLimit, SessionQueue};
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a new connection waits for a slot: a client may see its session end before the daemon
 /// does.
-const SLOT_WAIT: Duration = Duration::from_secs(2);
+pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the smallest network assigned to one client: an IPv4 address, or a /64 network of IPv6.
 pub fn client_network(address: IpAddr) -> IpAddr {
@@ -32,12 +32,8 @@ pub struct SessionTable {
     changed: Condvar,
     /// How long a new connection waits for a slot.
     slot_wait: Duration,
-}
-
-impl Default for SessionTable {
-    fn default() -> Self {
-        Self { sessions: Mutex::default(), changed: Condvar::new(), slot_wait: SLOT_WAIT }
-    }
+    /// Which of the sessions may transfer.
+    pub queue: SessionQueue,
 }
 
 #[derive(Default)]
@@ -78,21 +74,31 @@ pub struct SessionCounts {
     pub active: BTreeMap<String, u64>,
     /// Sessions whose user has not been admitted.
     pub opening: u64,
-    /// Connections that wait for a slot.
+    /// Connections that wait for a slot, and sessions in the queue.
     pub waiting: u64,
 }
 
 impl SessionTable {
+    /// A table for sessions that use these devices.
+    pub fn new(devices: Vec<DeviceLimit>) -> Self {
+        let queue = SessionQueue::new(devices);
+        Self { sessions: Mutex::default(), changed: Condvar::new(), slot_wait: SLOT_WAIT, queue }
+    }
+
     /// Returns the present counts.
     pub fn counts(&self) -> SessionCounts {
+        let queued = self.queue.waiting();
         let sessions = self.sessions();
-        let mut counts = SessionCounts { waiting: sessions.waiting.len() as u64, ..SessionCounts::default() };
+        let waiting = sessions.waiting.len() as u64 + queued;
+        let mut counts = SessionCounts { waiting, ..SessionCounts::default() };
         for session in sessions.all.values() {
             match &session.user {
                 Some(user) => *counts.active.entry(user.clone()).or_default() += 1,
                 None => counts.opening += 1,
             }
         }
+        // Sessions in the queue have no user yet.
+        counts.opening = counts.opening.saturating_sub(queued);
         counts
     }
 
@@ -122,6 +128,7 @@ impl SessionTable {
     fn close(&self) {
         self.sessions().closing = true;
         self.changed.notify_all();
+        self.queue.close();
     }
 
     /// Stops accepting connections, waits for all sessions, then interrupts and finally kills the
@@ -201,24 +208,11 @@ impl SessionSlot {
         Ok(Self { table: table.clone(), number })
     }
 
-    /// Checks a user's session limit and assigns the user to this session, waiting if necessary.
-    pub fn admit_user(&self, user: &str, config: &Config) -> AdmissionReply {
-        let Some(most) = config.users.get(user).map(|user| user.sessions) else {
-            return Err(format!("'{user}' is not a user any more"));
-        };
-        let full = |sessions: &Sessions| {
-            if sessions.closing {
-                return Some("the daemon is shutting down".to_owned());
-            }
-            let same = sessions.all.values().filter(|session| session.user.as_deref() == Some(user)).count();
-            (same >= most).then(|| format!("{user} has {most} sessions already, which is the limit"))
-        };
-        let (mut sessions, free) = self.table.wait_until_free(self.table.sessions(), full);
-        free?;
-        if let Some(session) = sessions.all.get_mut(&self.number) {
+    /// Assigns the user to this session, once it is admitted.
+    pub fn set_user(&self, user: &str) {
+        if let Some(session) = self.table.sessions().all.get_mut(&self.number) {
             session.user = Some(user.to_owned());
         }
-        Ok(())
     }
 
     /// Sets the process that serves the session.

@@ -1,0 +1,144 @@
+//! Sessions of `numaio serve` that wait in its queue.
+
+use crate::client::{open, same, skipped, User, HEAD, OPEN};
+use crate::daemon::Daemon;
+use crate::serve::{keys_of, open_control_channel};
+use crate::support::{kill, until, CommandOutput, Limited};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A copy that another one delays, with the lines of its standard error.
+struct Delayed {
+    child: Child,
+    lines: Arc<Mutex<String>>,
+}
+
+impl Delayed {
+    fn start(user: &User, args: &[&str]) -> Self {
+        let mut child = user.copying(args);
+        let lines = Arc::new(Mutex::new(String::new()));
+        let (stderr, text) = (child.stderr.take().expect("a pipe"), lines.clone());
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                text.lock().expect("a lock").push_str(&format!("{line}\n"));
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn text(&self) -> String {
+        self.lines.lock().expect("a lock").clone()
+    }
+
+    /// Waits until it reports its place in the queue with this reason.
+    fn wait_for(&self, why: &str) {
+        let is_queued =
+            || self.text().contains("waiting in the queue of 127.0.0.1:") && self.text().contains(why);
+        until(is_queued, || format!("{why:?} is not in: {}", self.text()));
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.child.limited_status().expect("ended").code()
+    }
+}
+
+/// Starts an upload that takes long, and waits until it is admitted.
+fn slow(daemon: &Daemon, user: &User) -> Child {
+    let child = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data")]);
+    let writes = || fs::read_dir(daemon.home.0.join("data")).expect("a folder").count() > 0;
+    until(writes, || daemon.log());
+    child
+}
+
+#[test]
+fn session_beyond_the_limit_of_its_user_waits() {
+    let user = User::new();
+    let limited = format!("{}sessions = 1\n", user.known_as("alice"));
+    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
+    user.trust(&daemon);
+    let first = slow(&daemon, &user);
+    let to = daemon.url("data/second");
+    let second = Delayed::start(&user, &["-r", "src/", &to]);
+    second.wait_for("position 1: alice has 1 sessions already, which is the limit");
+    kill("-TERM", first.id());
+    CommandOutput::of(first.wait_with_output().expect("ended"));
+    assert_eq!(second.end(), Some(0));
+    same(&user.home, "src", &daemon.home.0.join("data/second"));
+}
+
+#[test]
+fn client_that_cannot_wait_is_refused() {
+    let user = User::new();
+    let limited = format!("{}sessions = 1\n", user.known_as("alice"));
+    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
+    user.trust(&daemon);
+    let first = slow(&daemon, &user);
+    // The hello of an older numaio.
+    let hello = "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true}";
+    let (_channel, greeting) = open_control_channel(&daemon, &keys_of(&user), hello);
+    assert!(greeting.contains("Busy") && greeting.contains("alice has 1 sessions already"), "{greeting}");
+    kill("-TERM", first.id());
+    drop(first.wait_with_output());
+}
+
+/// Returns the name of the device of the root `data`; `None` if it has none.
+fn device_of_data(daemon: &Daemon) -> Option<String> {
+    let output = daemon.home.run(&["serve", "--check", "--config", "serve.toml"]).ok();
+    let line = output.lines().find(|line| line.starts_with("root data, "))?.to_owned();
+    let (_, device) = line.rsplit_once(": ").filter(|_| !line.contains("no device"))?;
+    Some(device.to_owned())
+}
+
+#[test]
+fn sessions_wait_for_a_device_and_a_killed_client_frees_its_place() {
+    let (probed, _) = open("");
+    let Some(device) = device_of_data(&probed) else {
+        return skipped("no device is known for the directory of the test");
+    };
+    let users = [User::new(), User::new()];
+    let known: Vec<String> =
+        users.iter().zip(["alice", "bob"]).map(|(user, name)| user.known_as(name)).collect();
+    let head = format!("{HEAD}records = \"FOLDER/records\"\n{OPEN}[device.{device:?}]\nthreads = 1\n");
+    let daemon = Daemon::start(&format!("{head}{}", known.concat()));
+    users.iter().for_each(|user| user.trust(&daemon));
+    let first = slow(&daemon, &users[0]);
+    let (bobs, to) = (&users[1], daemon.url("data/second"));
+    let why = format!("{device} serves 1 at once");
+    let mut killed = Delayed::start(bobs, &["-r", "src/", &to]);
+    killed.wait_for(&why);
+    let metrics = || bobs.home.run(&["metrics", "--records", &daemon.home.path("records")]).ok();
+    let waiting = |count: u32| metrics().contains(&format!("\nnumaio_sessions_waiting {count}\n"));
+    until(|| waiting(1), metrics);
+    killed.child.kill().expect("killed");
+    drop(killed.child.limited_status());
+    until(|| waiting(0), metrics);
+    let last = Delayed::start(bobs, &["-r", "src/", &to]);
+    last.wait_for(&format!("position 1: {why}"));
+    kill("-TERM", first.id());
+    drop(first.wait_with_output());
+    assert_eq!(last.end(), Some(0));
+    same(&bobs.home, "src", &daemon.home.0.join("data/second"));
+}
+
+#[test]
+fn shutdown_ends_waiting_sessions() {
+    let user = User::new();
+    let limited = format!("stop_seconds = 1\n{OPEN}{}sessions = 1\n", user.known_as("alice"));
+    let mut daemon = Daemon::start(&format!("{HEAD}{limited}"));
+    user.trust(&daemon);
+    let first = slow(&daemon, &user);
+    let second = Delayed::start(&user, &["-r", "--retry", "0", "src/", &daemon.url("data/second")]);
+    second.wait_for("alice has 1 sessions already");
+    daemon.signal("-TERM");
+    assert!(daemon.wait_for_exit().success(), "{}", daemon.log());
+    let text = second.lines.clone();
+    assert_eq!(second.end(), Some(1));
+    let text = text.lock().expect("a lock").clone();
+    assert!(text.contains("the daemon is shutting down"), "{text}");
+    // It would try to connect again.
+    kill("-TERM", first.id());
+    drop(first.wait_with_output());
+}
