@@ -28,7 +28,7 @@ pub struct Job {
     pub process: JobProcess,
     /// The state.
     pub state: JobState,
-    /// The reason for a failure, as text; otherwise empty.
+    /// The reason for a failure or a wait, as text; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
     /// Time of the first start in seconds since 1970.
@@ -78,6 +78,8 @@ pub struct JobProcess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
+    /// The job waits in the queue of a daemon.
+    Waiting,
     /// The job runs.
     Running,
     /// The job runs and was asked to stop.
@@ -142,6 +144,7 @@ impl JobState {
     /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Waiting => "waiting",
             Self::Running => "running",
             Self::Cancelling => "ending",
             Self::Done => "done",
@@ -152,7 +155,7 @@ impl JobState {
 
     /// Returns whether a process still runs the job.
     pub fn is_alive(self) -> bool {
-        matches!(self, Self::Running | Self::Cancelling)
+        matches!(self, Self::Waiting | Self::Running | Self::Cancelling)
     }
 }
 

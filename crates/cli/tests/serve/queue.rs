@@ -63,6 +63,10 @@ fn session_beyond_the_limit_of_its_user_waits() {
     let to = daemon.url("data/second");
     let second = Delayed::start(&user, &["-r", "src/", &to]);
     second.wait_for("position 1: alice has 1 sessions already, which is the limit");
+    let jobs = || user.home.run(&["jobs"]).ok();
+    until(|| jobs().contains(" waiting "), jobs);
+    let job = user.home.run(&["jobs", "show", "2"]).ok();
+    assert!(job.contains("Job 2, waiting: position 1 in the queue of 127.0.0.1:"), "{job}");
     kill("-TERM", first.id());
     CommandOutput::of(first.wait_with_output().expect("ended"));
     assert_eq!(second.end(), Some(0));

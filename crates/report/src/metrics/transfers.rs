@@ -88,8 +88,14 @@ pub fn add_daemon(table: &mut MetricTable, daemon: DaemonStatus<'_>, by_user: bo
 
 /// Adds the jobs of this user.
 pub fn add_jobs(table: &mut MetricTable, jobs: &[Job]) {
-    let states =
-        [JobState::Running, JobState::Cancelling, JobState::Done, JobState::Failed, JobState::Interrupted];
+    let states = [
+        JobState::Waiting,
+        JobState::Running,
+        JobState::Cancelling,
+        JobState::Done,
+        JobState::Failed,
+        JobState::Interrupted,
+    ];
     let mut by_state = table.gauge("numaio_jobs", None, "Recorded jobs by state");
     for state in states {
         let count = jobs.iter().filter(|job| job.state == state).count() as u64;

@@ -77,16 +77,33 @@ impl JobRecorder {
         Ok(())
     }
 
+    /// Records that the transfer waits, and why.
+    pub fn wait(&self, why: &str) {
+        self.change(|active| {
+            let is_first = active.job.state == JobState::Running;
+            if is_first {
+                active.job.state = JobState::Waiting;
+                active.job.add_line(now(), format!("waiting: {why}"));
+            }
+            active.job.why = Job::truncate_text(why.to_owned());
+            is_first
+        });
+    }
+
     /// Records the progress.
     pub fn update(&self, totals: JobTotals) {
         self.change(|active| {
             active.job.totals = totals;
+            let waited = active.job.state == JobState::Waiting;
+            if waited {
+                (active.job.state, active.job.why) = (JobState::Running, String::new());
+            }
             if numaio_linux::interrupt::interrupted() && active.job.state == JobState::Running {
                 active.job.state = JobState::Cancelling;
                 active.job.add_line(now(), "interrupt requested".to_owned());
                 return true;
             }
-            false
+            waited
         });
     }
 

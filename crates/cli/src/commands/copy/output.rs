@@ -259,8 +259,12 @@ impl Observer for CopyOutput {
     }
 
     fn notice(&mut self, notice: &Notice) {
-        if let Notice::KeyRemembered { .. } = notice {
-            return output::detail(notice);
+        match notice {
+            Notice::KeyRemembered { .. } => return output::detail(notice),
+            Notice::Queued { host, position, why } => {
+                self.recorder.wait(&format!("position {position} in the queue of {host}: {why}"));
+            }
+            _ => {}
         }
         let is_detail = matches!(notice, Notice::NoDataConnection { .. });
         if !self.quiet && (!is_detail || self.verbose || self.progress) {
