@@ -276,7 +276,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Busy": "later"}),
         json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
-        json!({"Admission": {"user": "ada", "root": "data", "direction": "read"}}),
+        json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "can_wait": true}}),
+        json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
             "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],
@@ -325,7 +326,8 @@ mod tests {
             let is_granted = |side| {
                 decode::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())
             };
-            let is_refusal = text.starts_with("{\"Refused\"") || text.starts_with("{\"Busy\"");
+            let is_refusal =
+                ["Refused", "Busy", "Queued"].iter().any(|name| text.starts_with(&format!("{{\"{name}\"")));
             is_refusal
                 && decode::greeting(seed).is_err_and(|message| !message.contains("expected a greeting"))
                 || decode::client_hello(&DAEMON, key(ADA), text).is_ok()
