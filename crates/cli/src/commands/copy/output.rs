@@ -171,11 +171,16 @@ impl CopyOutput {
         }
     }
 
-    fn summary(&self, EndEvent { totals, seconds, .. }: &EndEvent) -> String {
-        let mut text = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
-        text += &(transfer_text(totals, *seconds, self.dry_run, self.unit) + "\n");
-        if totals.failed > MANY_FAILURES {
-            text += &format!("All {} failures are listed above.\n", totals.failed);
+    /// Returns the line of the end, with the shard if there is one.
+    fn end_line(&self, end: &EndEvent) -> String {
+        let shard = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
+        shard + &transfer_text(&end.totals, end.seconds, self.dry_run, self.unit)
+    }
+
+    fn summary(&self, end: &EndEvent) -> String {
+        let mut text = self.end_line(end) + "\n";
+        if end.totals.failed > MANY_FAILURES {
+            text += &format!("All {} failures are listed above.\n", end.totals.failed);
         }
         text
     }
@@ -226,12 +231,9 @@ impl CopyOutput {
                 let name = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
                 log.into_iter().for_each(|log| log.add(&format!("numaio: {name}{text} ({side})")));
             }
-            Event::End(EndEvent { totals, seconds, .. }) => {
-                let (dry_run, unit) = (self.dry_run, self.unit);
-                let shard = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
-                let text = transfer_text(totals, *seconds, dry_run, unit);
-                let text = |log: &mut LogFile| log.add(&format!("{shard}{text}"));
-                log.into_iter().for_each(text);
+            Event::End(end) => {
+                let line = self.end_line(end);
+                self.log.iter_mut().for_each(|log| log.add(&line));
             }
             _ => {}
         }
