@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const SECONDS_PER_DAY: u64 = 86_400;
+/// Seconds of a day.
+pub const SECONDS_PER_DAY: u64 = 86_400;
 
 /// A day in UTC, as days since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -8,6 +8,7 @@
 //! The crate makes no system calls and has no `unsafe` code: a machine is the text of its files and
 //! the results of workloads.
 
+pub mod calendar;
 pub mod checkup;
 pub mod conditions;
 pub mod conformance;

@@ -3,6 +3,7 @@
 use crate::phrases;
 use crate::style::clean;
 use crate::text_page::TextPage;
+use numaio_machine::calendar::{Day, SECONDS_PER_DAY};
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::{CopyLoop, Pages};
@@ -179,20 +180,13 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{percent}")
 }
 
+/// Days of the last date that is formatted as it is: later ones are damaged values.
+const MAX_DAYS: u64 = 1 << 40;
+
 /// Formats seconds since 1970 as `2026-11-21 03:24 UTC` (proleptic Gregorian calendar).
 pub(crate) fn date(seconds: u64) -> String {
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years start in March here, so that the leap day is the last; eras have 400 years (146,097
-    // days).
-    let days = days.min(1 << 40) + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60)
+    let (days, of_day) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
+    format!("{} {:02}:{:02} UTC", Day(days.min(MAX_DAYS)), of_day / 3600, of_day / 60 % 60)
 }
 
 #[cfg(test)]

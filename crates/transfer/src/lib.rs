@@ -12,7 +12,6 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
-pub mod calendar;
 pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
@@ -27,6 +26,7 @@ pub mod keep_alive;
 pub mod keys;
 pub mod line;
 mod local;
+mod local_host;
 pub mod negotiated_options;
 pub mod network_options;
 pub mod options;

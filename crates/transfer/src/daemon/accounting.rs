@@ -6,12 +6,10 @@ use super::log_options::LogLevel;
 use super::record_writer::RecordWriter;
 use super::session_ipc::{AdmissionRequest, SessionEnd};
 use super::session_table::{SessionCounts, SessionTable};
-use crate::calendar::{seconds_since_1970, Day};
 use crate::line::sanitize;
+use crate::local_host::LocalHost;
 use crate::transfer_records::write_state;
-use numaio_linux::Root;
-use numaio_machine::control::boot_id;
-use numaio_machine::process;
+use numaio_machine::calendar::{seconds_since_1970, Day};
 use numaio_schema::{
     ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,
     DAEMON_STATE_SCHEMA, TRANSFER_RECORD_SCHEMA,
@@ -158,9 +156,8 @@ struct DaemonProcess {
 
 impl DaemonProcess {
     fn current() -> Self {
-        let root = Root::live().ok();
-        let began = root.as_ref().and_then(|root| process::start_time(root, std::process::id()));
-        Self { began: began.unwrap_or(0), boot: root.as_ref().and_then(|root| boot_id(root)) }
+        let host = LocalHost::current();
+        Self { began: host.start_time(std::process::id()), boot: host.boot }
     }
 
     fn state(&self, loaded: &LoadedConfig, (counts, lost_records): (SessionCounts, u64)) -> DaemonState {

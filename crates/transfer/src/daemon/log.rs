@@ -3,8 +3,8 @@
 use super::config::ConfigError;
 use super::error::DaemonError;
 use super::log_options::{LogFormat, LogLevel, LogOptions};
-use crate::calendar::utc_time;
 use crate::ssh::stderr_relay::LineSink;
+use numaio_machine::calendar::utc_time;
 use numaio_schema::TransferRecord;
 use serde::Serialize;
 use std::fmt::Display;

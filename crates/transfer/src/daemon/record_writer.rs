@@ -2,8 +2,8 @@
 
 use super::config::RecordOptions;
 use super::log::Log;
-use crate::calendar::Day;
 use crate::transfer_records::{append, delete_old, fold, read_totals};
+use numaio_machine::calendar::Day;
 use numaio_schema::TransferRecord;
 use std::io;
 use std::path::{Path, PathBuf};

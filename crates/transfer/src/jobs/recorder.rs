@@ -1,13 +1,15 @@
 //! Records a running transfer as a job.
 
-use super::records::{file, folder, numbers, prune, to_command_arg, LocalHost};
+use super::records::{file, folder, numbers, prune, to_command_arg};
+use crate::local_host::LocalHost;
 use crate::TransferError;
 use numaio_linux::user_files::{self, Durable};
+use numaio_machine::calendar::seconds_since_1970;
 use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How often changes are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
@@ -172,7 +174,7 @@ pub fn json(job: &Job) -> std::io::Result<Vec<u8>> {
 
 /// Returns the current time in seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    seconds_since_1970(SystemTime::now())
 }
 
 /// Returns the environment variables that affect a transfer and are set, with their values.

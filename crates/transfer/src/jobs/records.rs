@@ -3,11 +3,9 @@
 //! Each is `jobs/NUMBER.json` in the state directory. A file is replaced atomically, so that a
 //! killed process leaves a readable one.
 
+use crate::local_host::LocalHost;
 use crate::TransferError;
-use numaio_linux::{interrupt, user_files, Root};
-use numaio_machine::control::boot_id;
-use numaio_machine::process;
-use numaio_machine::topology::hostname;
+use numaio_linux::{interrupt, user_files};
 use numaio_schema::{CommandArg, Job, JobProcess, JobState};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -135,45 +133,30 @@ pub(super) fn prune(folder: &Path, host: &LocalHost) {
         }
         // Running jobs rewrite their file regularly, on any host; an old file belongs to a host
         // that no longer exists.
-        let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != host.host);
+        let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != host.name);
         if !read(&path, host).is_ok_and(|job| job.is_some_and(may_run)) {
             drop(fs::remove_file(path));
         }
     }
 }
 
-/// This host and its current boot.
-pub(super) struct LocalHost {
-    root: Option<Root>,
-    boot: Option<String>,
-    host: String,
-}
-
 impl LocalHost {
-    pub(super) fn current() -> Self {
-        let root = Root::live().ok();
-        let boot = root.as_ref().and_then(|root| boot_id(root));
-        Self { host: root.as_ref().map(|root| hostname(root)).unwrap_or_default(), boot, root }
-    }
-
     /// Returns whether a job's process exists, or runs on another host, which cannot be checked.
     fn may_run(&self, job: &Job) -> bool {
         let JobProcess { pid, began, boot, host } = &job.process;
-        let Some(root) = &self.root else { return true };
-        *host != self.host || *boot == self.boot && process::start_time(root, *pid) == Some(*began)
+        self.is_unknown() || *host != self.name || self.is_running(*pid, *began, boot.as_deref())
     }
 
     /// Returns the process that the user started, which receives the signals of the transfer.
     pub(super) fn process(&self) -> JobProcess {
         let pid = interrupt::started_process();
-        let began = self.root.as_ref().and_then(|root| process::start_time(root, pid)).unwrap_or(0);
-        JobProcess { pid, began, boot: self.boot.clone(), host: self.host.clone() }
+        JobProcess { pid, began: self.start_time(pid), boot: self.boot.clone(), host: self.name.clone() }
     }
 }
 
 /// Returns whether a job's process is on this host.
 pub fn is_local(job: &Job) -> bool {
-    LocalHost::current().host == job.process.host
+    LocalHost::current().name == job.process.host
 }
 
 /// Converts a command-line argument for a job record.

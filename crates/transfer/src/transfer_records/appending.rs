@@ -1,9 +1,9 @@
 //! Appends records to the file of a day.
 
 use super::day_files::day_file;
-use crate::calendar::Day;
 use crate::line::json_line;
 use numaio_linux::user_files::create_directory;
+use numaio_machine::calendar::Day;
 use numaio_schema::TransferRecord;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,9 +1,7 @@
 //! The present state of a daemon, in a file beside its records.
 
+use crate::local_host::LocalHost;
 use numaio_linux::user_files::{create_directory, replace_file, Durable};
-use numaio_linux::Root;
-use numaio_machine::control::boot_id;
-use numaio_machine::process;
 use numaio_schema::DaemonState;
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,6 +40,5 @@ pub fn read_state(directory: &Path) -> io::Result<Option<DaemonState>> {
 
 /// Returns whether the daemon that wrote a state still runs on this host.
 pub fn is_running(state: &DaemonState) -> bool {
-    let Ok(root) = Root::live() else { return false };
-    boot_id(&root) == state.boot && process::start_time(&root, state.pid) == Some(state.began)
+    LocalHost::current().is_running(state.pid, state.began, state.boot.as_deref())
 }

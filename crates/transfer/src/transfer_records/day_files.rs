@@ -1,6 +1,6 @@
 //! Names of the files of days.
 
-use crate::calendar::Day;
+use numaio_machine::calendar::Day;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;

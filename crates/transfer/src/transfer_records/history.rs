@@ -2,8 +2,8 @@
 
 use super::day_files::{day_file, days};
 use super::totals_file::read_totals;
-use crate::calendar::Day;
 use crate::line::sanitize;
+use numaio_machine::calendar::Day;
 use numaio_schema::{TransferRecord, TransferTotals};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -3,8 +3,8 @@
 use super::day_files::{day_file, days};
 use super::history::RecordHistory;
 use super::totals_file::{read_totals, totals_file};
-use crate::calendar::Day;
 use numaio_linux::user_files::{replace_file, Durable};
+use numaio_machine::calendar::Day;
 use std::fs;
 use std::io;
 use std::path::Path;

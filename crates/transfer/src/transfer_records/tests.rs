@@ -1,6 +1,6 @@
 use super::day_files::day_file;
 use super::*;
-use crate::calendar::Day;
+use numaio_machine::calendar::Day;
 use numaio_schema::{DaemonState, TransferCounts, TransferRecord, TransferResult};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
