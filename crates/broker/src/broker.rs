@@ -95,11 +95,11 @@ impl Broker {
 
     /// Returns why the last task of a user may not stay in the queue.
     fn queue_refusal(&self, user: &str) -> Option<Refusal> {
-        let queued = || self.tasks.values().filter(|task| task.is_queued());
-        let own = queued().filter(|task| *task.request.user == *user).count();
-        if queued().count() > self.policy.waiting {
+        if self.waiting() > self.policy.waiting {
             return Some(Refusal::QueueFull);
         }
+        let is_own = |task: &&Task| task.is_queued() && *task.request.user == *user;
+        let own = self.tasks.values().filter(is_own).count();
         (own > self.policy.waiting_per_user).then_some(Refusal::UserQueueFull)
     }
 
@@ -113,14 +113,15 @@ impl Broker {
     /// Records what the other host offers for a task in some turn, in bytes/s; `None` if nothing
     /// limits it. Ignores unknown tasks and earlier turns.
     pub fn peer_offered(&mut self, now: Duration, id: TaskId, turn: u64, offer: Option<u64>) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(task) = self.tasks.get(&id) else { return };
         let is_second = task.request.order == HostOrder::Second;
-        if is_second && turn > task.turn {
+        let is_new_turn = is_second && turn > task.turn;
+        if is_new_turn {
             // The suspension that ended the last turn is on its way, or arrived before.
             self.give_back(id, now);
         }
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if is_second && turn > task.turn {
+        if is_new_turn {
             task.turn = turn;
         }
         if task.turn != turn || !is_second && task.is_queued() {
@@ -149,12 +150,9 @@ impl Broker {
         }
     }
 
-    /// Replaces the bandwidth of a resource, for example by what was observed.
-    pub fn set_bandwidth(&mut self, now: Duration, resource: ResourceId, bandwidth: Option<u64>) {
-        if let Some(resource) = self.resources.get_mut(resource.0) {
-            resource.bandwidth = bandwidth;
-            self.update(now);
-        }
+    /// Returns the number of tasks in the queue.
+    pub fn waiting(&self) -> usize {
+        self.tasks.values().filter(|task| task.is_queued()).count()
     }
 
     /// Returns the events since the last call. Call it after every other call, and at the time that
@@ -206,11 +204,6 @@ impl Broker {
         self.make_offers();
     }
 
-    /// Returns the flow of a task with a limit.
-    fn flow<'a>(&self, task: &'a Task, uses: &'a [usize], limit: f64) -> Flow<'a> {
-        Flow { weight: self.weight(task), limit, uses }
-    }
-
     /// Returns a task's weight: users share a resource evenly, whatever number of tasks they have.
     fn weight(&self, task: &Task) -> f64 {
         let is_own = |other: &&Task| {
@@ -233,16 +226,12 @@ impl Broker {
             |id: &TaskId, task: &Task| task.state == TaskState::Transferring || Some(*id) == unlimited;
         let sharing: Vec<(&TaskId, &Task)> =
             self.tasks.iter().filter(|(id, task)| takes_part(id, task)).collect();
-        let uses: Vec<Vec<usize>> = sharing
-            .iter()
-            .map(|(_, task)| task.request.uses.iter().map(|resource| resource.0).collect())
-            .collect();
         let flows: Vec<Flow<'_>> = sharing
             .iter()
-            .zip(&uses)
-            .map(|((id, task), uses)| {
-                let limit = if Some(**id) == unlimited { task.own_limit() } else { task.limit() };
-                self.flow(task, uses, limit)
+            .map(|(id, task)| Flow {
+                weight: self.weight(task),
+                limit: if Some(**id) == unlimited { task.own_limit() } else { task.limit() },
+                uses: &task.request.uses,
             })
             .collect();
         let rates = fair_rates(&self.bandwidths(), &flows);

@@ -1,5 +1,7 @@
 //! Max-min fair rates.
 
+use crate::request::ResourceId;
+
 /// A flow that uses resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow<'a> {
@@ -7,8 +9,8 @@ pub struct Flow<'a> {
     pub weight: f64,
     /// Its own limit in bytes/s; infinite if it has none.
     pub limit: f64,
-    /// Indices of its resources, each once.
-    pub uses: &'a [usize],
+    /// Its resources, each once.
+    pub uses: &'a [ResourceId],
 }
 
 /// Part of a value below which two rates count as equal.
@@ -27,12 +29,13 @@ pub fn fair_rates(bandwidths: &[f64], flows: &[Flow<'_>]) -> Vec<f64> {
     while !growing.is_empty() {
         let mut weights = vec![0.0; left.len()];
         for flow in growing.iter().map(|index| &flows[*index]) {
-            flow.uses.iter().for_each(|resource| weights[*resource] += flow.weight);
+            flow.uses.iter().for_each(|resource| weights[resource.0] += flow.weight);
         }
         // The level at which a flow stops, in rate per weight above its present rate.
         let stops = |index: usize| {
             let flow = &flows[index];
-            let by_resource = flow.uses.iter().map(|resource| left[*resource].max(0.0) / weights[*resource]);
+            let by_resource =
+                flow.uses.iter().map(|resource| left[resource.0].max(0.0) / weights[resource.0]);
             by_resource.fold((flow.limit - rates[index]).max(0.0) / flow.weight, f64::min)
         };
         let levels: Vec<f64> = growing.iter().map(|index| stops(*index)).collect();
@@ -40,7 +43,7 @@ pub fn fair_rates(bandwidths: &[f64], flows: &[Flow<'_>]) -> Vec<f64> {
         for index in &growing {
             let flow = &flows[*index];
             rates[*index] += level * flow.weight;
-            flow.uses.iter().for_each(|resource| left[*resource] -= level * flow.weight);
+            flow.uses.iter().for_each(|resource| left[resource.0] -= level * flow.weight);
         }
         if level.is_infinite() {
             break;
@@ -57,14 +60,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn flow(uses: &[usize]) -> Flow<'_> {
+    const A: ResourceId = ResourceId(0);
+    const B: ResourceId = ResourceId(1);
+    const C: ResourceId = ResourceId(2);
+
+    fn flow(uses: &[ResourceId]) -> Flow<'_> {
         Flow { weight: 1.0, limit: f64::INFINITY, uses }
     }
 
     #[test]
     fn textbook_example_is_solved() {
         // Bertsekas and Gallager, figure 6.13: five sessions, three links of capacity 1.
-        let flows = [flow(&[0, 1]), flow(&[0]), flow(&[0]), flow(&[1, 2]), flow(&[2])];
+        let flows = [flow(&[A, B]), flow(&[A]), flow(&[A]), flow(&[B, C]), flow(&[C])];
         let rates = fair_rates(&[1.0; 3], &flows);
         let third = 1.0 / 3.0;
         let expected = [third, third, third, 0.5, 0.5];
@@ -74,9 +81,9 @@ mod tests {
     #[test]
     fn limits_and_weights_are_respected() {
         let flows = [
-            Flow { limit: 10.0, ..flow(&[0]) },
-            Flow { weight: 2.0, ..flow(&[0]) },
-            Flow { weight: 1.0, ..flow(&[0]) },
+            Flow { limit: 10.0, ..flow(&[A]) },
+            Flow { weight: 2.0, ..flow(&[A]) },
+            Flow { weight: 1.0, ..flow(&[A]) },
         ];
         assert_eq!(fair_rates(&[100.0], &flows), [10.0, 60.0, 30.0]);
         assert_eq!(fair_rates(&[f64::INFINITY], &flows), [10.0, f64::INFINITY, f64::INFINITY]);
@@ -91,9 +98,9 @@ mod tests {
             bandwidths in prop::collection::vec(1.0..1e10f64, 1..9),
             seeds in prop::collection::vec((1u32..8, 0.0..2e10f64, 1u32..255, any::<bool>()), 0..24),
         ) {
-            let uses: Vec<Vec<usize>> = seeds
+            let uses: Vec<Vec<ResourceId>> = seeds
                 .iter()
-                .map(|(.., mask, _)| (0..bandwidths.len()).filter(|bit| mask >> bit & 1 == 1).collect())
+                .map(|(.., mask, _)| (0..bandwidths.len()).filter(|bit| mask >> bit & 1 == 1).map(ResourceId).collect())
                 .collect();
             let flows: Vec<Flow<'_>> = seeds
                 .iter()
@@ -106,17 +113,17 @@ mod tests {
                 .collect();
             let rates = fair_rates(&bandwidths, &flows);
             let used = |resource: usize| -> f64 {
-                flows.iter().zip(&rates).filter(|(flow, _)| flow.uses.contains(&resource)).map(|(_, rate)| rate).sum()
+                flows.iter().zip(&rates).filter(|(flow, _)| flow.uses.contains(&ResourceId(resource))).map(|(_, rate)| rate).sum()
             };
             for (resource, bandwidth) in bandwidths.iter().enumerate() {
                 prop_assert!(used(resource) <= bandwidth * (1.0 + 1e-9));
             }
             for (flow, rate) in flows.iter().zip(&rates) {
                 let is_at_limit = *rate >= flow.limit * (1.0 - 1e-9);
-                let is_bottleneck = |resource: &usize| {
+                let is_bottleneck = |resource: &ResourceId| {
                     let most = flows.iter().zip(&rates).filter(|(other, _)| other.uses.contains(resource));
                     let most = most.map(|(other, rate)| rate / other.weight).fold(0.0, f64::max);
-                    used(*resource) >= bandwidths[*resource] * (1.0 - 1e-9)
+                    used(resource.0) >= bandwidths[resource.0] * (1.0 - 1e-9)
                         && rate / flow.weight >= most * (1.0 - 1e-9)
                 };
                 let is_unlimited = flow.uses.is_empty() && rate.is_infinite();

@@ -26,3 +26,14 @@ impl HostOrder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_hosts_is_first() {
+        let orders = [HostOrder::of(b"a", b"b"), HostOrder::of(b"b", b"a")];
+        assert_eq!(orders, [HostOrder::First, HostOrder::Second]);
+    }
+}

@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use crate::occupancy::Occupancy;
 use crate::request::{ResourceId, TaskId};
-use crate::task::{Grant, TaskState};
+use crate::task::{Grant, Task, TaskState};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -42,28 +42,35 @@ impl Broker {
     pub fn tasks(&self, now: Duration) -> Vec<TaskView> {
         let occupancy = Occupancy::of(self);
         let queue = self.queue(now, &occupancy);
-        let position = |id: &TaskId| queue.iter().position(|other| other == id);
-        let view = |(id, task): (&TaskId, &crate::task::Task)| {
-            let position = position(id);
-            let reason = match task.state {
-                TaskState::Transferring => None,
-                TaskState::Active => Some(WaitReason::Peer),
-                TaskState::Waiting | TaskState::Suspended => {
-                    // All that can start have started: a task without another obstacle waits for
-                    // threads that are kept free.
-                    let kept_free = || task.request.uses.first().copied().map(WaitReason::KeptFree);
-                    self.obstacle(task, &occupancy, &BTreeSet::new()).or_else(kept_free)
-                }
-            };
-            TaskView {
-                id: *id,
-                state: task.state,
-                grant: task.grant.clone(),
-                position: position.map(|index| index + 1),
-                reason,
-                starts_in: position.and_then(|index| self.starts_in(&queue[..index], *id, &occupancy)),
+        self.tasks.iter().map(|(id, task)| self.view(*id, task, &queue, &occupancy)).collect()
+    }
+
+    /// Returns a task; `None` if there is none with this number.
+    pub fn task(&self, now: Duration, id: TaskId) -> Option<TaskView> {
+        let task = self.tasks.get(&id)?;
+        let occupancy = Occupancy::of(self);
+        Some(self.view(id, task, &self.queue(now, &occupancy), &occupancy))
+    }
+
+    fn view(&self, id: TaskId, task: &Task, queue: &[TaskId], occupancy: &Occupancy) -> TaskView {
+        let position = queue.iter().position(|other| *other == id);
+        let reason = match task.state {
+            TaskState::Transferring => None,
+            TaskState::Active => Some(WaitReason::Peer),
+            TaskState::Waiting | TaskState::Suspended => {
+                // All that can start have started: a task without another obstacle waits for
+                // threads that are kept free.
+                let kept_free = || task.request.uses.first().copied().map(WaitReason::KeptFree);
+                self.obstacle(task, occupancy, &BTreeSet::new()).or_else(kept_free)
             }
         };
-        self.tasks.iter().map(view).collect()
+        TaskView {
+            id,
+            state: task.state,
+            grant: task.grant.clone(),
+            position: position.map(|index| index + 1),
+            reason,
+            starts_in: position.and_then(|index| self.starts_in(&queue[..index], id, occupancy)),
+        }
     }
 }

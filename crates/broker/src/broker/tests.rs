@@ -27,7 +27,7 @@ fn request(user: &str, uses: &[ResourceId]) -> Request {
 }
 
 fn view(broker: &Broker, now: Duration, id: u64) -> TaskView {
-    broker.tasks(now).into_iter().find(|view| view.id == TaskId(id)).expect("a task")
+    broker.task(now, TaskId(id)).expect("a task")
 }
 
 fn rate(broker: &Broker, id: u64) -> Option<u64> {

@@ -2,9 +2,7 @@
 
 use super::config::Config;
 use super::session_ipc::{AdmissionRequest, QueuePosition};
-use numaio_broker::{
-    Broker, HostOrder, Policy, Refusal, Request, Resource, ResourceId, TaskId, TaskView, WaitReason,
-};
+use numaio_broker::{Broker, HostOrder, Policy, Request, Resource, ResourceId, TaskId, TaskView, WaitReason};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,10 +86,7 @@ impl SessionQueue {
         }
         state.next += 1;
         let id = TaskId(state.next);
-        state
-            .broker
-            .submit(self.began.elapsed(), id, task)
-            .map_err(|refusal: Refusal| refusal.to_string())?;
+        state.broker.submit(self.began.elapsed(), id, task).map_err(|refusal| refusal.to_string())?;
         drop(state);
         let user_limit = user.sessions;
         Ok(QueuedSession { queue: self, id, user: request.user.clone(), user_limit })
@@ -105,8 +100,7 @@ impl SessionQueue {
 
     /// Returns the number of waiting sessions.
     pub fn waiting(&self) -> u64 {
-        let tasks = self.state().broker.tasks(self.began.elapsed());
-        tasks.iter().filter(|task| !task.state.has_threads()).count() as u64
+        self.state().broker.waiting() as u64
     }
 }
 
@@ -137,10 +131,10 @@ impl QueuedSession<'_> {
             let now = self.queue.began.elapsed();
             // The sessions see their states; the broker has no other use of these events here.
             drop(state.broker.poll(now));
-            let view = state.broker.tasks(now).into_iter().find(|view| view.id == self.id);
             if state.is_closed {
                 return Err(SHUTTING_DOWN.to_owned());
             }
+            let view = state.broker.task(now, self.id);
             let Some(view) = view.filter(|view| !view.state.has_threads()) else { return Ok(Turn::Admitted) };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
