@@ -19,16 +19,7 @@ pub(super) fn storage(evidence: &DeviceEvidence<'_>) -> Vec<DeviceDraft> {
         let Some(name) = name_of_file_system(found) else { continue };
         // A network file system may be mounted several times, also with other options.
         match drafts.iter_mut().find(|draft| draft.name == name) {
-            Some(draft) => {
-                draft.mounts.extend(
-                    found
-                        .mounts
-                        .iter()
-                        .filter(|mount| !draft.mounts.contains(mount))
-                        .cloned()
-                        .collect::<Vec<_>>(),
-                );
-            }
+            Some(draft) => add_mounts(&mut draft.mounts, &found.mounts),
             None => drafts.push(of_file_system(evidence, found, name)),
         }
     }
@@ -77,15 +68,20 @@ fn draft(name: String, kind: TransferDeviceKind, rates: BothWays, measure: &str)
     }
 }
 
-/// Returns the mount points of file systems on some media.
-fn mounts_of(evidence: &DeviceEvidence<'_>, is_held: impl Fn(&Media) -> bool) -> Vec<String> {
-    let mut mounts: Vec<String> = Vec::new();
-    let held = evidence.inventory.file_systems.iter().filter(|found| is_held(&found.media));
-    for mount in held.flat_map(|found| &found.mounts) {
+/// Adds mount points that are missing.
+fn add_mounts(mounts: &mut Vec<String>, more: &[String]) {
+    for mount in more {
         if !mounts.contains(mount) {
             mounts.push(mount.clone());
         }
     }
+}
+
+/// Returns the mount points of file systems on some media.
+fn mounts_of(evidence: &DeviceEvidence<'_>, is_held: impl Fn(&Media) -> bool) -> Vec<String> {
+    let mut mounts: Vec<String> = Vec::new();
+    let held = evidence.inventory.file_systems.iter().filter(|found| is_held(&found.media));
+    held.for_each(|found| add_mounts(&mut mounts, &found.mounts));
     mounts
 }
 
@@ -115,20 +111,15 @@ fn of_disk(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> DeviceDraft {
         Some(mount) => format!("numaio bench disk --file {mount}"),
         None => format!("numaio bench disk --device {} --direction read", disk.name),
     };
+    let base = draft(disk.name.clone(), kind.value, rates, &measure);
     DeviceDraft {
         aliases: disk.alias.iter().cloned().collect(),
+        kind,
         detail,
         nodes,
         members: disk.members.clone(),
         mounts,
-        ..draft(disk.name.clone(), kind.value, rates, &measure)
-    }
-    .with_kind(kind)
-}
-
-impl DeviceDraft {
-    fn with_kind(self, kind: Sourced<TransferDeviceKind>) -> Self {
-        Self { kind, ..self }
+        ..base
     }
 }
 
