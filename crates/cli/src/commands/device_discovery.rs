@@ -38,9 +38,24 @@ impl DiscoveredDevices {
     /// configuration.
     pub fn read(common: &Common, machine: &Machine, config: Option<(&Path, &Config)>) -> Self {
         let topology = discover(machine);
+        let known = StoredMeasurements::read(common, machine, &topology);
+        Self::describe(machine, topology, &known, config)
+    }
+
+    /// Describes the devices of a machine without its measurements, for kinds and configured
+    /// values.
+    pub fn unmeasured(machine: &Machine, config: (&Path, &Config)) -> Self {
+        Self::describe(machine, discover(machine), &StoredMeasurements::default(), Some(config))
+    }
+
+    fn describe(
+        machine: &Machine,
+        topology: Topology,
+        known: &StoredMeasurements,
+        config: Option<(&Path, &Config)>,
+    ) -> Self {
         let context = ResolveContext { root: machine, locate: machine, topology: &topology };
         let inventory = Inventory::read(context);
-        let known = StoredMeasurements::read(common, machine, &topology);
         let evidence = DeviceEvidence {
             topology: &topology,
             inventory: &inventory,

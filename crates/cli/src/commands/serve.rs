@@ -84,11 +84,10 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
 /// disks, and those whose threads are configured.
 fn device_limits(common: &Common, log: &Log, config: &Config) -> Result<Vec<DeviceLimit>, Failure> {
     let (sender, receiver) = sync_channel(1);
-    let (common, config) = (common.clone(), config.clone());
-    let machine = Machine::pick(&common)?;
+    let (machine, config) = (Machine::pick(common)?, config.clone());
     // A root on a file server that does not respond must not delay the other roots.
     thread::spawn(move || {
-        let discovered = DiscoveredDevices::read(&common, &machine, Some((Path::new(""), &config)));
+        let discovered = DiscoveredDevices::unmeasured(&machine, (Path::new(""), &config));
         // Fails if nothing waits any more.
         let _ = sender.send(limits_of(&discovered, &machine, &config));
     });
