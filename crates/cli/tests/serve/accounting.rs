@@ -106,8 +106,7 @@ fn session(daemon: &Daemon) -> u32 {
 fn records_a_killed_session_and_its_retry() {
     let (daemon, user) = recording("");
     let directory = daemon.home.0.join("records");
-    let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &daemon.url("data")]);
-    until(|| fs::read_dir(daemon.home.0.join("data")).expect("a folder").count() > 0, || daemon.log());
+    let mut child = user.copying_slowly(&daemon, "2M");
     let metrics = || user.home.run(&["metrics", "--records", &directory.to_string_lossy()]).ok();
     until(|| metrics().contains("numaio_sessions_active{user_class=\"user\"} 1\n"), metrics);
     kill("-KILL", session(&daemon));
@@ -128,8 +127,7 @@ fn records_a_killed_session_and_its_retry() {
 #[test]
 fn interrupted_session_is_cut() {
     let (daemon, user) = recording("");
-    let mut child = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data")]);
-    until(|| fs::read_dir(daemon.home.0.join("data")).expect("a folder").count() > 0, || daemon.log());
+    let mut child = user.copying_slowly(&daemon, "100K");
     kill("-TERM", child.id());
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
     let cut = wait_for_records(&daemon.home.0.join("records"), 1, &daemon).remove(0);

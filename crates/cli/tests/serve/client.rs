@@ -1,7 +1,7 @@
 //! Users of a daemon, and the configurations of daemons.
 
 use crate::daemon::Daemon;
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{until, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -51,6 +51,14 @@ impl User {
     pub fn copying(&self, args: &[&str]) -> Child {
         let mut command = self.home.numaio(&[&["copy"], args].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio")
+    }
+
+    /// Starts an upload at a rate, and waits until the daemon writes.
+    pub fn copying_slowly(&self, daemon: &Daemon, rate: &str) -> Child {
+        let child = self.copying(&["-r", "--bwlimit", rate, "src/", &daemon.url("data")]);
+        let writes = || fs::read_dir(daemon.home.0.join("data")).expect("a folder").count() > 0;
+        until(writes, || daemon.log());
+        child
     }
 }
 

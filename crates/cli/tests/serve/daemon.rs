@@ -17,6 +17,18 @@ pub struct Daemon {
     log: Arc<Mutex<String>>,
 }
 
+/// Returns the lines that a process writes to its standard error, as they arrive.
+pub fn error_lines(child: &mut Child) -> Arc<Mutex<String>> {
+    let log = Arc::new(Mutex::new(String::new()));
+    let (stderr, lines) = (child.stderr.take().expect("a pipe"), log.clone());
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            lines.lock().expect("a lock").push_str(&format!("{line}\n"));
+        }
+    });
+    log
+}
+
 impl Daemon {
     /// Starts a daemon with this configuration. FOLDER in the text stands for the daemon's
     /// directory, which contains the directories `data` and `outside`.
@@ -34,13 +46,7 @@ impl Daemon {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         change(&mut command);
         let mut child = command.spawn().expect("numaio");
-        let log = Arc::new(Mutex::new(String::new()));
-        let (stderr, lines) = (child.stderr.take().expect("a pipe"), log.clone());
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                lines.lock().expect("a lock").push_str(&format!("{line}\n"));
-            }
-        });
+        let log = error_lines(&mut child);
         let mut daemon = Self { home, port: 0, key, child, log };
         let log = daemon.wait_for_log("listening at ");
         let address = log.split("listening at ").nth(1).and_then(|rest| rest.split(['\n', '"']).next());

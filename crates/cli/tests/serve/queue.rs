@@ -1,14 +1,11 @@
 //! Sessions of `numaio serve` that wait in its queue.
 
 use crate::client::{open, same, skipped, User, HEAD, OPEN};
-use crate::daemon::Daemon;
+use crate::daemon::{error_lines, Daemon};
 use crate::serve::{keys_of, open_control_channel};
 use crate::support::{kill, until, CommandOutput, Limited};
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 /// A copy that another one delays, with the lines of its standard error.
 struct Delayed {
@@ -19,13 +16,7 @@ struct Delayed {
 impl Delayed {
     fn start(user: &User, args: &[&str]) -> Self {
         let mut child = user.copying(args);
-        let lines = Arc::new(Mutex::new(String::new()));
-        let (stderr, text) = (child.stderr.take().expect("a pipe"), lines.clone());
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                text.lock().expect("a lock").push_str(&format!("{line}\n"));
-            }
-        });
+        let lines = error_lines(&mut child);
         Self { child, lines }
     }
 
@@ -45,21 +36,13 @@ impl Delayed {
     }
 }
 
-/// Starts an upload that takes long, and waits until it is admitted.
-fn slow(daemon: &Daemon, user: &User) -> Child {
-    let child = user.copying(&["-r", "--bwlimit", "100K", "src/", &daemon.url("data")]);
-    let writes = || fs::read_dir(daemon.home.0.join("data")).expect("a folder").count() > 0;
-    until(writes, || daemon.log());
-    child
-}
-
 #[test]
 fn session_beyond_the_limit_of_its_user_waits() {
     let user = User::new();
     let limited = format!("{}sessions = 1\n", user.known_as("alice"));
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
     user.trust(&daemon);
-    let first = slow(&daemon, &user);
+    let first = user.copying_slowly(&daemon, "100K");
     let to = daemon.url("data/second");
     let second = Delayed::start(&user, &["-r", "src/", &to]);
     second.wait_for("position 1: alice has 1 sessions already, which is the limit");
@@ -79,7 +62,7 @@ fn client_that_cannot_wait_is_refused() {
     let limited = format!("{}sessions = 1\n", user.known_as("alice"));
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
     user.trust(&daemon);
-    let first = slow(&daemon, &user);
+    let first = user.copying_slowly(&daemon, "100K");
     // The hello of an older numaio.
     let hello = "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true}";
     let (_channel, greeting) = open_control_channel(&daemon, &keys_of(&user), hello);
@@ -108,7 +91,7 @@ fn sessions_wait_for_a_device_and_a_killed_client_frees_its_place() {
     let head = format!("{HEAD}records = \"FOLDER/records\"\n{OPEN}[device.{device:?}]\nthreads = 1\n");
     let daemon = Daemon::start(&format!("{head}{}", known.concat()));
     users.iter().for_each(|user| user.trust(&daemon));
-    let first = slow(&daemon, &users[0]);
+    let first = users[0].copying_slowly(&daemon, "100K");
     let (bobs, to) = (&users[1], daemon.url("data/second"));
     let why = format!("{device} serves 1 at once");
     let mut killed = Delayed::start(bobs, &["-r", "src/", &to]);
@@ -134,7 +117,7 @@ fn shutdown_ends_waiting_sessions() {
     let limited = format!("stop_seconds = 1\n{OPEN}{}sessions = 1\n", user.known_as("alice"));
     let mut daemon = Daemon::start(&format!("{HEAD}{limited}"));
     user.trust(&daemon);
-    let first = slow(&daemon, &user);
+    let first = user.copying_slowly(&daemon, "100K");
     let second = Delayed::start(&user, &["-r", "--retry", "0", "src/", &daemon.url("data/second")]);
     second.wait_for("alice has 1 sessions already");
     daemon.signal("-TERM");
