@@ -40,7 +40,7 @@ impl Broker {
             match self.obstacle(task, &occupancy, &kept_free) {
                 None => return Some(id),
                 Some(WaitReason::Threads(_)) => {
-                    if let Some(victims) = self.victims(task, &occupancy, now) {
+                    if let Some(victims) = self.victims(task, &occupancy, is_overdue, now) {
                         victims.into_iter().for_each(|victim| self.give_back(victim, now));
                         return Some(id);
                     }
@@ -71,22 +71,33 @@ impl Broker {
         if let Some(resource) = uses().find(|resource| kept_free.contains(resource)) {
             return Some(WaitReason::KeptFree(resource));
         }
-        uses().find(|resource| occupancy.free_threads(self, *resource) == 0).map(WaitReason::Threads)
+        uses().find(|resource| occupancy.free_places(self, *resource) == 0).map(WaitReason::Threads)
     }
 
-    /// Returns transfers of lower priority that have had their turn and whose threads would let a
-    /// task start; `None` if there are not enough of them.
-    fn victims(&self, task: &Task, occupancy: &Occupancy, now: Duration) -> Option<Vec<TaskId>> {
+    /// Returns transfers that have had their turn and whose threads would let a task start: those of
+    /// lower priority, and for an overdue task those of other users with the same one. `None` if
+    /// there are not enough of them.
+    fn victims(
+        &self,
+        task: &Task,
+        occupancy: &Occupancy,
+        is_overdue: bool,
+        now: Duration,
+    ) -> Option<Vec<TaskId>> {
+        let yields = |other: &Task| {
+            let (theirs, ours) = (other.request.priority, task.request.priority);
+            theirs < ours || is_overdue && theirs == ours && other.request.user != task.request.user
+        };
         let turn = self.policy.turn?;
         let mut victims: Vec<TaskId> = Vec::new();
         for resource in &task.request.uses {
             let frees = |id: &TaskId| self.tasks[id].request.uses.contains(resource);
-            if occupancy.free_threads(self, *resource) > 0 || victims.iter().any(frees) {
+            if occupancy.free_places(self, *resource) > 0 || victims.iter().any(frees) {
                 continue;
             }
             let may_suspend = |(_, other): &(&TaskId, &Task)| {
                 other.state == TaskState::Transferring
-                    && other.request.priority < task.request.priority
+                    && yields(other)
                     && other.request.uses.contains(resource)
                     && now.saturating_sub(other.since) >= turn
             };

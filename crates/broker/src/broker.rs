@@ -81,6 +81,8 @@ impl Broker {
             offer: None,
             grant: None,
             done: 0,
+            measurement: None,
+            demand: f64::INFINITY,
         };
         let user = task.request.user.clone();
         self.tasks.insert(id, task);
@@ -143,10 +145,11 @@ impl Broker {
         }
     }
 
-    /// Records how many bytes a task has transferred, for estimates.
-    pub fn progressed(&mut self, id: TaskId, done: u64) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.done = done;
+    /// Records how many bytes a task has transferred by now, for estimates and for its demand: what
+    /// a task leaves unused of its rate goes to others.
+    pub fn progressed(&mut self, now: Duration, id: TaskId, done: u64) {
+        if self.tasks.get_mut(&id).is_some_and(|task| task.measure(now, done)) {
+            self.update(now);
         }
     }
 
@@ -164,14 +167,14 @@ impl Broker {
         std::mem::take(&mut self.events)
     }
 
-    /// Returns when a waiting task may start without another call: when a transfer of lower
+    /// Returns when a waiting task may start without another call: when a transfer of no higher
     /// priority has had its turn, or a task has waited for long.
     pub fn wake(&self, now: Duration) -> Option<Duration> {
         let queued = || self.tasks.values().filter(|task| task.is_queued());
         let highest = queued().map(|task| task.request.priority).max()?;
         let transferring = self.tasks.values().filter(|task| task.state == TaskState::Transferring);
-        let lower = transferring.filter(|task| task.request.priority < highest);
-        let turns = lower.filter_map(|task| Some(task.since + self.policy.turn?));
+        let may_yield = transferring.filter(|task| task.request.priority <= highest);
+        let turns = may_yield.filter_map(|task| Some(task.since + self.policy.turn?));
         let overdue = queued().map(|task| task.since + self.policy.patience);
         turns.chain(overdue).filter(|time| *time > now).min()
     }
@@ -193,6 +196,7 @@ impl Broker {
         (task.peer_offer, task.offer) = (None, None);
         if task.state.has_threads() {
             (task.state, task.since, task.grant) = (TaskState::Suspended, now, None);
+            task.forget_demand();
             self.events.push(Event::Suspended { id, turn: task.turn });
         }
     }

@@ -21,7 +21,7 @@ impl Broker {
     fn free_in(&self, resource: ResourceId, before: &[TaskId], occupancy: &Occupancy) -> Option<Duration> {
         let uses = |id: &&TaskId| self.tasks[id].request.uses.contains(&resource);
         let ahead = before.iter().filter(uses).count();
-        let free = occupancy.free_threads(self, resource) as usize;
+        let free = occupancy.free_places(self, resource) as usize;
         if ahead < free {
             return Some(Duration::ZERO);
         }

@@ -27,7 +27,7 @@ impl Occupancy {
     }
 
     /// Returns the number of tasks that a resource can still have.
-    pub fn free_threads(&self, broker: &Broker, resource: ResourceId) -> u32 {
-        broker.resources[resource.0].threads.saturating_sub(self.by_resource[resource.0])
+    pub fn free_places(&self, broker: &Broker, resource: ResourceId) -> u32 {
+        broker.resources[resource.0].tasks.saturating_sub(self.by_resource[resource.0])
     }
 }

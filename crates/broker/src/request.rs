@@ -16,8 +16,11 @@ pub struct ResourceId(pub usize);
 pub struct Resource {
     /// Bandwidth in bytes/s; `None` if it is unknown, and then it limits nothing.
     pub bandwidth: Option<u64>,
-    /// Threads that serve it, at least 1. As many tasks may use it at once.
+    /// Threads that serve it, at least 1.
     pub threads: u32,
+    /// Maximum number of tasks that use it at once, at least 1. If there are more tasks than
+    /// threads, each has one thread.
+    pub tasks: u32,
 }
 
 /// A transfer's request for some resources.

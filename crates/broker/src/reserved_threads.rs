@@ -5,7 +5,6 @@
 /// least 1.
 ///
 /// Rounding up may exceed the number of threads; then the largest reservations give some back.
-/// There are at most as many tasks as threads.
 pub fn reserved_threads(threads: u32, parts: &[f64]) -> Vec<u32> {
     let reserve =
         |part: &f64| (f64::from(threads) * part - 1e-9).ceil().clamp(1.0, f64::from(threads)) as u32;

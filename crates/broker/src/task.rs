@@ -4,6 +4,15 @@ use crate::host_order::HostOrder;
 use crate::request::Request;
 use std::time::Duration;
 
+/// Shortest time over which a rate is measured.
+const MEASURED_TIME: Duration = Duration::from_secs(1);
+/// Part of its grant that a task uses if nothing else limits it.
+const FULL_USE: f64 = 0.9;
+/// What a task that uses less is granted, relative to what it used: it can grow.
+const HEADROOM: f64 = 1.5;
+/// Least grant of a task that could use more, in bytes/s, so that one that was idle can grow.
+const LEAST_DEMAND: f64 = 1_048_576.0;
+
 /// States of a task, as in the dissertation (6.2): `waiting → active → transferring`, and
 /// `suspended` in between if tasks of a higher priority need its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +43,16 @@ pub struct Grant {
     pub threads: Vec<u32>,
 }
 
+/// When the measurement of a rate began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measurement {
+    since: Duration,
+    /// Bytes that were transferred by then.
+    before: u64,
+    /// The granted rate by then; `None` if nothing limited it.
+    granted: Option<u64>,
+}
+
 /// A task.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
@@ -54,12 +73,43 @@ pub(crate) struct Task {
     pub grant: Option<Grant>,
     /// Bytes that were transferred.
     pub done: u64,
+    /// The measurement of its rate.
+    pub measurement: Option<Measurement>,
+    /// What it probably can use in bytes/s; infinite if it uses all that it is granted.
+    pub demand: f64,
 }
 
 impl Task {
-    /// Returns its own limit and that of the other host.
+    /// Returns the least of its own limit, that of the other host, and what it can use.
     pub fn limit(&self) -> f64 {
-        self.own_limit().min(self.peer_offer.unwrap_or(f64::INFINITY))
+        self.own_limit().min(self.peer_offer.unwrap_or(f64::INFINITY)).min(self.demand)
+    }
+
+    /// Records how many bytes were transferred by now, and returns whether its demand changed.
+    ///
+    /// Something that no broker knows may limit a transfer: the other host's devices, the network,
+    /// small files. What it leaves unused belongs to others.
+    pub fn measure(&mut self, now: Duration, done: u64) -> bool {
+        self.done = done;
+        let granted = self.grant.as_ref().and_then(|grant| grant.rate);
+        let next = Measurement { since: now, before: done, granted };
+        let last = *self.measurement.get_or_insert(next);
+        let passed = now.saturating_sub(last.since);
+        if passed < MEASURED_TIME {
+            return false;
+        }
+        self.measurement = Some(next);
+        let rate = done.saturating_sub(last.before) as f64 / passed.as_secs_f64();
+        // The grant may have changed meanwhile.
+        let granted = [granted, last.granted].into_iter().flatten().min();
+        let is_full = granted.is_none_or(|granted| rate >= FULL_USE * granted as f64);
+        let demand = if is_full { f64::INFINITY } else { (HEADROOM * rate).max(LEAST_DEMAND) };
+        std::mem::replace(&mut self.demand, demand) != demand
+    }
+
+    /// Forgets what was measured, because the grant has ended.
+    pub fn forget_demand(&mut self) {
+        (self.measurement, self.demand) = (None, f64::INFINITY);
     }
 
     /// Returns its own limit.

@@ -9,7 +9,7 @@ const NIC: ResourceId = ResourceId(1);
 
 /// A disk of 100 bytes/s, and a network interface of 1,000 bytes/s.
 fn broker(disk_threads: u32) -> Broker {
-    let resource = |bandwidth, threads| Resource { bandwidth: Some(bandwidth), threads };
+    let resource = |bandwidth, threads| Resource { bandwidth: Some(bandwidth), threads, tasks: threads };
     Broker::new(vec![resource(100, disk_threads), resource(1_000, 8)], Policy::default())
 }
 
@@ -47,7 +47,7 @@ fn users_share_a_device_evenly_whatever_number_of_tasks_they_have() {
 
 #[test]
 fn task_without_limits_has_no_rate() {
-    let mut broker = Broker::new(vec![Resource { bandwidth: None, threads: 3 }], Policy::default());
+    let mut broker = Broker::new(vec![Resource { bandwidth: None, threads: 3, tasks: 3 }], Policy::default());
     broker.submit(SECOND, TaskId(1), request("a", &[DISK])).expect("room");
     assert_eq!(broker.poll(SECOND), [Event::Granted(TaskId(1), Grant { rate: None, threads: vec![3] })]);
 }
@@ -94,10 +94,58 @@ fn higher_priority_suspends_a_transfer_after_its_turn() {
     assert_eq!(view(&broker, turn, 1).state, TaskState::Suspended);
     broker.end(2 * turn, TaskId(2));
     assert_eq!(view(&broker, turn, 1).state, TaskState::Transferring);
-    // Equals do not suspend each other.
-    broker.submit(3 * turn, TaskId(3), request("b", &[DISK])).expect("room");
-    broker.poll(100 * turn);
-    assert_eq!(view(&broker, 100 * turn, 3).state, TaskState::Waiting);
+}
+
+#[test]
+fn users_of_one_priority_take_turns_of_their_patience() {
+    let mut broker = broker(1);
+    let patience = broker.policy.patience;
+    for (id, user) in [(1, "a"), (2, "a"), (3, "b")] {
+        broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK])).expect("room");
+    }
+    broker.poll(patience - SECOND);
+    assert_eq!(view(&broker, SECOND, 1).state, TaskState::Transferring);
+    let states = |broker: &Broker, now| [1, 2, 3].map(|id| view(broker, now, id).state);
+    assert_eq!(broker.wake(patience - SECOND), Some(patience));
+    broker.poll(patience);
+    let (waiting, running) = (TaskState::Waiting, TaskState::Transferring);
+    assert_eq!(states(&broker, patience), [TaskState::Suspended, waiting, running]);
+    // The second task of the first user waited for longer than its first one.
+    broker.poll(2 * patience);
+    assert_eq!(states(&broker, 2 * patience), [TaskState::Suspended, running, TaskState::Suspended]);
+}
+
+#[test]
+fn what_a_slow_transfer_leaves_unused_goes_to_others() {
+    let resource = Resource { bandwidth: Some(100 << 20), threads: 8, tasks: 8 };
+    let mut broker = Broker::new(vec![resource], Policy::default());
+    for (id, user) in [(1, "slow"), (2, "fast")] {
+        broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK])).expect("room");
+    }
+    let rates = |broker: &Broker| [1, 2].map(|id| rate(broker, id).expect("a rate") >> 20);
+    assert_eq!(rates(&broker), [50, 50]);
+    let moved = |broker: &mut Broker, seconds: u32, slow: u64, fast: u64| {
+        broker.progressed(seconds * SECOND, TaskId(1), slow << 20);
+        broker.progressed(seconds * SECOND, TaskId(2), fast << 20);
+    };
+    moved(&mut broker, 1, 0, 0);
+    moved(&mut broker, 2, 10, 50);
+    assert_eq!(rates(&broker), [15, 85]);
+    // It uses all that it got, so that it may grow.
+    moved(&mut broker, 3, 25, 135);
+    assert_eq!(rates(&broker), [50, 50]);
+}
+
+#[test]
+fn more_tasks_than_threads_have_one_each() {
+    let resource = Resource { bandwidth: Some(90), threads: 2, tasks: 3 };
+    let mut broker = Broker::new(vec![resource], Policy::default());
+    for id in 1..=4 {
+        broker.submit(Duration::ZERO, TaskId(id), request("a", &[DISK])).expect("room");
+    }
+    let grant = |id| view(&broker, SECOND, id).grant;
+    assert_eq!(grant(3), Some(Grant { rate: Some(30), threads: vec![1] }));
+    assert_eq!(grant(4), None);
 }
 
 #[test]
@@ -105,7 +153,7 @@ fn devices_are_kept_free_for_a_task_that_waited_for_long() {
     let mut broker = broker(1);
     let patience = broker.policy.patience;
     broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
-    broker.submit(Duration::ZERO, TaskId(2), request("b", &[DISK, NIC])).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), request("a", &[DISK, NIC])).expect("room");
     broker.submit(patience, TaskId(3), request("c", &[NIC])).expect("room");
     let waits = view(&broker, patience, 3);
     assert_eq!((waits.state, waits.reason), (TaskState::Waiting, Some(WaitReason::KeptFree(NIC))));
@@ -158,7 +206,7 @@ fn start_is_estimated_from_sizes_and_rates() {
     broker.submit(Duration::ZERO, TaskId(1), sized(1_000)).expect("room");
     broker.submit(Duration::ZERO, TaskId(2), sized(500)).expect("room");
     broker.submit(Duration::ZERO, TaskId(3), sized(500)).expect("room");
-    broker.progressed(TaskId(1), 400);
+    broker.progressed(SECOND, TaskId(1), 400);
     assert_eq!(view(&broker, SECOND, 2).starts_in, Some(6 * SECOND));
     assert_eq!(view(&broker, SECOND, 3).starts_in, None, "it starts when another one has ended");
     broker.end(SECOND, TaskId(2));

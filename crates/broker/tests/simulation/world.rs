@@ -82,7 +82,7 @@ fn resources(chance: &mut Chance, count: usize) -> Vec<Resource> {
     let one = |_| {
         let threads = if chance.once_in(3) { 1 } else { 1 + chance.below(16) as u32 };
         let bandwidth = (!chance.once_in(8)).then(|| 1_000_000 + chance.below(10_000_000_000));
-        Resource { bandwidth, threads }
+        Resource { bandwidth, threads, tasks: threads + chance.below(2) as u32 * 8 }
     };
     (0..count).map(one).collect()
 }
@@ -297,7 +297,7 @@ impl World {
                 let uses = |id: TaskId| self.transfers[&id].requests[host].uses.contains(&ResourceId(index));
                 let on_it: Vec<_> = views.iter().filter(|view| uses(view.id)).collect();
                 let holding = on_it.iter().filter(|view| view.state.has_threads()).count();
-                assert!(holding <= resource.threads as usize, "seed {}: {holding} tasks", self.seed);
+                assert!(holding <= resource.tasks as usize, "seed {}: {holding} tasks", self.seed);
                 let used: f64 = on_it.iter().filter_map(|view| Some(view.grant.as_ref()?.rate? as f64)).sum();
                 let most = resource.bandwidth.map_or(f64::INFINITY, |most| most as f64);
                 assert!(used <= most * 1.01 + 1.0, "seed {}: {used} of {most} bytes/s", self.seed);
@@ -384,7 +384,7 @@ impl World {
 /// often as they end.
 pub fn assert_bounded_waiting(chance: &mut Chance, seed: u64) {
     let policy = policy();
-    let resource = |threads| Resource { bandwidth: Some(1_000_000), threads };
+    let resource = |threads| Resource { bandwidth: Some(1_000_000), threads, tasks: threads };
     let threads = 1 + chance.below(4) as u32;
     let mut broker = Broker::new(vec![resource(threads), resource(threads)], policy.clone());
     let submit = |broker: &mut Broker, now, id, user: &str, priority, uses: &[usize]| {

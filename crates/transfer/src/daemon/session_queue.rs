@@ -49,7 +49,11 @@ pub enum Turn {
 impl SessionQueue {
     /// A queue for sessions that use these devices.
     pub fn new(devices: Vec<DeviceLimit>) -> Self {
-        let resource = |device: &DeviceLimit| Resource { bandwidth: None, threads: device.sessions.max(1) };
+        let resource = |device: &DeviceLimit| Resource {
+            bandwidth: None,
+            threads: device.sessions.max(1),
+            tasks: device.sessions.max(1),
+        };
         let resources = devices.iter().map(resource).collect();
         // Connections limit the queue. Sessions do not stop for others.
         let (waiting, waiting_per_user) = (usize::MAX, usize::MAX);
