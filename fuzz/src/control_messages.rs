@@ -65,6 +65,12 @@ pub fn control_messages(input: &[u8]) {
         assert!(input.len() <= MAX_REQUEST_BYTES, "{} bytes", input.len());
         assert!(json_of(input).is_none_or(|json| json["Admission"]["user"] == user), "{user:?}");
     }
+    if decode::capacity_request(input).is_some() {
+        assert!(input.len() <= MAX_REQUEST_BYTES, "{} bytes", input.len());
+    }
+    if let Some(notice) = decode::capacity_reply(input) {
+        assert!(is_displayable(&notice), "{notice:?}");
+    }
     greeting(input);
     peer_reply(input);
     event(input);
@@ -184,6 +190,7 @@ fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<Decode
         streams: STREAMS,
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
+        capacity: None,
     };
     let decoded = decode::peer_request(input, &grants);
     if let Ok(decoded) = &decoded {
@@ -278,6 +285,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
         json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "can_wait": true}}),
         json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
+        json!({"Submit": {"file_systems": [[7, "read"]], "network": ["192.0.2.9", "write"], "rate_limit": null}}),
+        json!({"Progress": 7}),
+        json!({"Lent": {"state": "waiting", "position": 1, "why": "sda serves 1 at once", "starts_in": 9}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
             "block_bytes": 4096, "depth": 2, "slice_ns": 1_000_000, "slices": 5, "placement": ["0-3", 1],
@@ -322,6 +332,7 @@ mod tests {
                 streams: STREAMS,
                 bytes_per_second: None,
                 set_id: false,
+                capacity: None,
             };
             let is_granted = |side| {
                 decode::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())
@@ -339,6 +350,8 @@ mod tests {
                 || decode::event(seed).is_some()
                 || decode::remote_system(text).is_some()
                 || decode::admission_request(seed).is_some()
+                || decode::capacity_request(seed).is_some()
+                || decode::capacity_reply(seed).is_some()
                 || decode::bench_request(text).is_some()
                 || decode::bench_answer(text).is_some()
                 || is_granted(Side::Source)

@@ -6,13 +6,15 @@ use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
+use numaio_transfer::capacity::messages::{self, CapacityReply, CapacityRequest};
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::{self, DaemonGreeting};
 use numaio_transfer::daemon::session;
-use numaio_transfer::daemon::session_ipc::{self, SessionReport, MAX_REQUEST_BYTES};
+use numaio_transfer::daemon::session_ipc::{SessionReport, MAX_REQUEST_BYTES};
 use numaio_transfer::daemon_address::DaemonAddress;
 use numaio_transfer::event::{self, Event};
 use numaio_transfer::jobs;
+use numaio_transfer::json_lines;
 use numaio_transfer::keys::{self, KnownDaemons};
 use numaio_transfer::line::{json_line, sanitize};
 use numaio_transfer::options::Placement;
@@ -23,7 +25,9 @@ use numaio_transfer::placement::KernelPlacer;
 use numaio_transfer::remote::bootstrap::RemoteSystem;
 use numaio_transfer::remote::first_reply::{self, FirstReply};
 use numaio_transfer::remote::greeting::check_greeting;
+use numaio_transfer::reporter::Notice;
 use numaio_transfer::TransferError;
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::{BufReader, Cursor, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -199,16 +203,34 @@ pub fn client_hello(config: &Config, key: PublicKey, received: &str) -> Result<A
 ///
 /// `received` is limited to the buffer of a local socket.
 pub fn admission_request(received: &[u8]) -> Option<String> {
-    let (mut session, daemon) = UnixStream::pair().ok()?;
-    session.set_nonblocking(true).ok()?;
-    session.write_all(received).ok()?;
-    session.shutdown(Shutdown::Write).ok()?;
-    let report: Option<SessionReport> =
-        session_ipc::receive(&daemon, MAX_REQUEST_BYTES, Some(Duration::from_secs(1))).ok()?;
-    match report? {
+    match local_message(received, MAX_REQUEST_BYTES)? {
         SessionReport::Admission(request) => Some(request.user),
         SessionReport::Unauthenticated(_) | SessionReport::DataConnections(_) | SessionReport::End(_) => None,
     }
+}
+
+/// Decodes a message of a local transfer to its daemon; `None` if it is invalid.
+pub fn capacity_request(received: &[u8]) -> Option<CapacityRequest> {
+    local_message(received, messages::MAX_REQUEST_BYTES)
+}
+
+/// Decodes what a daemon lends to a local transfer, and returns the notice about it; `None` if it
+/// is invalid.
+pub fn capacity_reply(received: &[u8]) -> Option<String> {
+    match local_message::<CapacityReply>(received, messages::MAX_REPLY_BYTES)?.sanitized() {
+        CapacityReply::Lent(lent) => Some(Notice::Lent(lent).to_string()),
+        CapacityReply::Refused(why) => Some(Notice::NoCapacity { why }.to_string()),
+        CapacityReply::Transfers(_) => None,
+    }
+}
+
+/// Decodes a line from a Unix socket, whose buffer limits it.
+fn local_message<T: DeserializeOwned>(received: &[u8], most: usize) -> Option<T> {
+    let (mut sender, receiver) = UnixStream::pair().ok()?;
+    sender.set_nonblocking(true).ok()?;
+    sender.write_all(received).ok()?;
+    sender.shutdown(Shutdown::Write).ok()?;
+    json_lines::receive(&receiver, most, Some(Duration::from_secs(1))).ok()?
 }
 
 /// Returns a daemon's keys in a list of known daemons, by HOST:PORT.

@@ -74,9 +74,9 @@ impl Broker {
         uses().find(|resource| occupancy.free_places(self, *resource) == 0).map(WaitReason::Threads)
     }
 
-    /// Returns transfers that have had their turn and whose threads would let a task start: those of
-    /// lower priority, and for an overdue task those of other users with the same one. `None` if
-    /// there are not enough of them.
+    /// Returns transfers that have had their turn and whose threads would let a task start; `None`
+    /// if there are not enough of them. They have a lower priority, or for an overdue task the same
+    /// one and another user.
     fn victims(
         &self,
         task: &Task,

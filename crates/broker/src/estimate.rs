@@ -13,6 +13,10 @@ impl Broker {
     /// it starts.
     pub(crate) fn starts_in(&self, before: &[TaskId], id: TaskId, occupancy: &Occupancy) -> Option<Duration> {
         let task = self.tasks.get(&id)?;
+        if occupancy.of_user(&task.request.user) >= task.request.user_limit {
+            // Which of the user's tasks ends first depends on the user.
+            return None;
+        }
         let waits = task.request.uses.iter().map(|resource| self.free_in(*resource, before, occupancy));
         waits.collect::<Option<Vec<Duration>>>()?.into_iter().max()
     }

@@ -6,6 +6,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -93,6 +94,24 @@ pub(crate) fn reinstate_ignored_sigchld() {
         // SAFETY: it sets no handler.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     }
+}
+
+/// A process at the other end of a Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketPeer {
+    /// Its effective user id when it connected.
+    pub user: u32,
+    /// Its process id.
+    pub process: u32,
+}
+
+/// Returns the process that connected a Unix socket (SO_PEERCRED, unix(7)).
+///
+/// # Errors
+/// I/O error of the kernel.
+pub fn socket_peer(socket: &UnixStream) -> io::Result<SocketPeer> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    Ok(SocketPeer { user: peer.uid.as_raw(), process: peer.pid.as_raw_nonzero().get() as u32 })
 }
 
 /// Returns whether this process runs as root.

@@ -7,7 +7,7 @@ use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use numaio_machine::units::format_size;
-use numaio_schema::{CommandArg, Job, JobProblem, JobState};
+use numaio_schema::{CommandArg, Job, JobProblem, JobState, LentCapacity, QueuedTransfer};
 use std::borrow::Cow;
 
 /// Formats jobs as a table, in the given order.
@@ -32,7 +32,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
         let failed = if job.totals.failed == 0 { String::new() } else { job.totals.failed.to_string() };
         table.row([
             Cell::from(job.id.to_string()),
-            job.state.name().into(),
+            job.shown_state().into(),
             date(job.started_at).into(),
             job.totals.moved.to_string().into(),
             data(job).into(),
@@ -49,7 +49,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
 pub fn job_text(job: &Job, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let why = if job.why.is_empty() { String::new() } else { format!(": {}", job.why) };
-    page.heading(&format!("Job {}, {}{why}", job.id, job.state.name()));
+    page.heading(&format!("Job {}, {}{why}", job.id, job.shown_state()));
     let runs = if job.runs > 1 { format!(", run {}", job.runs) } else { String::new() };
     let environment: Vec<String> =
         job.environment.iter().map(|(name, value)| format!("{name}={}", quoted(value))).collect();
@@ -65,6 +65,9 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
         format!("Process {} on {}, numaio {}", job.process.pid, job.process.host, job.numaio),
         found_line(job),
         moved_line(job, style),
+        job.capacity
+            .as_ref()
+            .map_or_else(String::new, |lent| format!("This host's daemon: {}", lent_text(lent))),
     ] {
         page.paragraph(2, 2, &line);
     }
@@ -82,6 +85,56 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
         job.log.iter().for_each(|line| page.paragraph(2, 2, &format!("{}  {}", date(line.at), line.text)));
     }
     page.into_text()
+}
+
+/// Formats the transfers of a daemon as a table.
+pub fn queue_text(transfers: &[QueuedTransfer], style: &TextStyle) -> String {
+    let mut page = TextPage::new(style);
+    if transfers.is_empty() {
+        page.heading("No transfers.");
+        return page.into_text();
+    }
+    let columns = [
+        ("USER", Align::Left),
+        ("TRANSFER", Align::Left),
+        ("STATE", Align::Left),
+        ("SHARE", Align::Right),
+        ("THREADS", Align::Right),
+        ("DATA", Align::Right),
+        ("DEVICES", Align::Left),
+    ];
+    let mut table = Table::new(columns).shrink_first("DEVICES");
+    for QueuedTransfer { user, what, devices, bytes, capacity } in transfers {
+        table.row([
+            Cell::from(user.clone()),
+            what.clone().into(),
+            capacity.state.name().into(),
+            share(capacity).into(),
+            capacity.threads.map_or_else(String::new, |threads| threads.to_string()).into(),
+            format_size(*bytes).into(),
+            devices.join(", ").into(),
+        ]);
+    }
+    page.table(0, &table.without_empty_columns());
+    let waiting = transfers.iter().filter(|transfer| transfer.capacity.position.is_some());
+    waiting.for_each(|QueuedTransfer { user, what, capacity, .. }| {
+        page.paragraph(0, 2, &format!("{user}, {what}: {}", lent_text(capacity)));
+    });
+    page.into_text()
+}
+
+/// Describes what a daemon lends: `suspended, position 1: sda serves 1 at once`.
+fn lent_text(lent: &LentCapacity) -> String {
+    let position =
+        lent.position.map_or_else(String::new, |position| format!("position {position}: {}", lent.why));
+    let threads = lent.threads.map_or_else(String::new, |threads| count(threads as usize, "thread"));
+    let starts = lent.starts_in.map_or_else(String::new, |time| format!("probably starts in {time} s"));
+    joined([lent.state.name().to_owned(), share(lent), threads, position, starts], ", ")
+}
+
+/// Returns the share of the devices, if it is limited.
+fn share(lent: &LentCapacity) -> String {
+    lent.rate.filter(|_| lent.is_limited).map_or_else(String::new, |rate| format!("{}/s", format_size(rate)))
 }
 
 fn found_line(job: &Job) -> String {

@@ -57,7 +57,7 @@ pub use hwloc::{hwloc_annotate, hwloc_xml, MeasurementSet};
 pub use interleave_text::interleave_text;
 pub use io_text::{io_agreement, io_text};
 pub use irq_text::{irq_text, irqbalance_ban, receipts_text};
-pub use jobs_text::{job_text, jobs_text};
+pub use jobs_text::{job_text, jobs_text, queue_text};
 pub use latency_text::latency_text;
 pub use latex::latex;
 pub use listing::model_listing;

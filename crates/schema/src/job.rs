@@ -1,5 +1,6 @@
 //! A record of a transfer, for `numaio jobs` to list, cancel and resume.
 
+use crate::capacity::{CapacityState, LentCapacity};
 use crate::read::{read, DocumentError};
 use crate::schemas::JOB_SCHEMA;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Job {
     /// The reason for a failure or a wait, as text; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// What the daemon of this host lends, while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<LentCapacity>,
     /// Time of the first start in seconds since 1970.
     #[serde(rename = "began")]
     pub started_at: u64,
@@ -171,6 +175,16 @@ impl Job {
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         read(text, JOB_SCHEMA)
+    }
+
+    /// Returns the state for users: a running job may be suspended.
+    pub fn shown_state(&self) -> &'static str {
+        let suspended = CapacityState::Suspended;
+        let is_suspended = self.capacity.as_ref().is_some_and(|capacity| capacity.state == suspended);
+        match self.state {
+            JobState::Running if is_suspended => suspended.name(),
+            state => state.name(),
+        }
     }
 
     /// Maximum bytes of a name as JSON: a name has up to 4,095 bytes, and each may be shown as

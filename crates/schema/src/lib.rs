@@ -3,6 +3,7 @@
 //! The field `schema` of a stored document names its kind and version, such as `numaio/model/1`.
 //! Within a version, fields are only added, and readers ignore unknown fields.
 
+mod capacity;
 mod devices;
 mod diagnosis;
 mod document;
@@ -32,6 +33,7 @@ mod validation;
 mod verification;
 mod view;
 
+pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
 pub use devices::{
     DeviceBandwidth, DeviceDescription, DeviceOverride, DevicePurpose, DevicesDocument, OmittedDevice,
     Sourced, TransferDeviceKind, ValueSource,

@@ -109,6 +109,14 @@ impl TransferDirection {
             Self::Write => "write",
         }
     }
+
+    /// Returns the other direction: a device that files are read from, and the one they go to.
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Read => Self::Write,
+            Self::Write => Self::Read,
+        }
+    }
 }
 
 /// How a session of a daemon ended.

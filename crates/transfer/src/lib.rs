@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+pub mod capacity;
 pub mod changed_item;
 pub mod daemon;
 pub mod daemon_address;
@@ -22,6 +23,7 @@ pub mod event;
 pub mod file_list;
 pub mod filters;
 pub mod jobs;
+pub mod json_lines;
 pub mod keep_alive;
 pub mod keys;
 pub mod line;

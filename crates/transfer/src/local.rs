@@ -1,6 +1,9 @@
 //! Transfers within this machine.
 
+use crate::capacity::link::CurrentRate;
+use crate::capacity::paced_port::{PacedPort, PortLimits};
 use crate::event::job_totals;
+use crate::keep_alive::LinkMonitor;
 use crate::options::Reflink;
 use crate::placement::Placer;
 use crate::reporter::{Reporter, TransferEnd};
@@ -12,6 +15,7 @@ use numaio_mover::sink::{CloneSources, Sink};
 use numaio_mover::source::{LocalDestination, Source};
 use numaio_mover_linux::port::FilePort;
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -20,6 +24,7 @@ pub fn run(
     request: &TransferRequest,
     mut reporter: Reporter<'_>,
     placer: &dyn Placer,
+    lent: Option<Arc<CurrentRate>>,
 ) -> Result<TransferEnd, TransferError> {
     if let Some((path, why)) = request.source_loss() {
         return Err(TransferError::SourceIsDestination { path, why });
@@ -47,7 +52,9 @@ pub fn run(
     let mut source = Source::new(source)?;
     let mut sink = Sink::new(sink);
     let settings = (from.setting(None, Some(&mut reporter)), to.setting(None, Some(&mut reporter)));
-    let (mut from, mut to) = FilePort::pair(settings.0, settings.1).map_err(TransferError::Io)?;
+    let (from, mut to) = FilePort::pair(settings.0, settings.1).map_err(TransferError::Io)?;
+    // What is read is written.
+    let mut from = PacedPort::new(from, LinkMonitor::new(None), PortLimits::lent(lent.clone()));
     let began = Instant::now();
     let clock = || began.elapsed();
     let moved: io::Result<()> = thread::scope(|scope| {
@@ -55,7 +62,10 @@ pub fn run(
             // The sink reports everything, also what the source reports to it.
             drive(&mut source, &mut from, clock, |source| drop(source.reports()));
         })?;
-        drive(&mut sink, &mut to, clock, |sink| reporter.update(sink));
+        drive(&mut sink, &mut to, clock, |sink| {
+            reporter.update(sink);
+            reporter.lent(lent.as_deref());
+        });
         reporter.update(&mut sink);
         drop(to);
         Ok(())

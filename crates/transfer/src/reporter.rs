@@ -1,13 +1,14 @@
 //! What a transfer reports while it runs: events, notices and manifest entries, for any number of
 //! readers.
 
+use crate::capacity::link::{CurrentRate, LinkNews};
 use crate::changed_item::{ChangedItem, EntryStatistics};
 use crate::event::{self, add_totals, job_totals, Change, EndEvent, Event, Progress};
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::drive::TransferCore;
 use numaio_mover::report::Report;
 use numaio_mover::wire::{DisplayText, ManifestEntry, Problem, ProblemSubject, Reason, Side, SinkChange};
-use numaio_schema::JobTotals;
+use numaio_schema::{JobTotals, LentCapacity};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,6 +72,15 @@ pub enum Notice {
         position: u64,
         /// Why.
         why: String,
+        /// Seconds until it probably starts, if that is known.
+        starts_in: Option<u64>,
+    },
+    /// What the broker of this host lends has changed.
+    Lent(LentCapacity),
+    /// The broker of this host cannot be used, or has ended.
+    NoCapacity {
+        /// Why.
+        why: String,
     },
     /// An older numaio cannot decompress.
     Uncompressed {
@@ -120,9 +130,15 @@ impl fmt::Display for Notice {
             Self::Waiting { host, limit: Some(limit) } => {
                 write!(f, "waiting for {host} to answer, for up to {} s (--timeout)", limit.as_secs())
             }
-            Self::Queued { host, position, why } => {
-                write!(f, "waiting in the queue of {host}, position {position}: {why}")
+            Self::Queued { host, position, why, starts_in } => {
+                write!(f, "waiting in the queue of {host}, position {position}: {why}")?;
+                starts_in.map_or(Ok(()), |seconds| write!(f, "; probably starts in {seconds} s"))
             }
+            Self::Lent(LentCapacity { state, why, position, .. }) => {
+                write!(f, "{state}")?;
+                position.map_or(Ok(()), |position| write!(f, " in the queue of this host's daemon, position {position}: {why}"))
+            }
+            Self::NoCapacity { why } => write!(f, "continuing without this host's daemon: {why}"),
             Self::Uncompressed { host } => {
                 write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")
             }
@@ -314,6 +330,15 @@ impl<'a> Reporter<'a> {
         if self.last_notice.as_ref() != Some(&notice) {
             self.observer.notice(&notice);
             self.last_notice = Some(notice);
+        }
+    }
+
+    /// Reports what this host's broker has changed.
+    pub fn lent(&mut self, current: Option<&CurrentRate>) {
+        match current.and_then(CurrentRate::take_news) {
+            None => {}
+            Some(LinkNews::Lent(lent)) => self.notice(Notice::Lent(lent)),
+            Some(LinkNews::Closed) => self.notice(Notice::NoCapacity { why: "it has ended".to_owned() }),
         }
     }
 

@@ -49,6 +49,7 @@ pub fn serve(
         kind: GrantKind::SshKey(side),
         streams: MAX_STREAMS as u16,
         bytes_per_second: None,
+        capacity: None,
         // A program with set-ID bits would grant the rights of this account to other users.
         set_id: false,
     };

@@ -1,5 +1,7 @@
 //! Runs a transfer: within this host, with another host, or between two other hosts.
 
+use crate::capacity::borrow;
+use crate::capacity::link::CapacityLink;
 use crate::deletion_pass::DeletionPass;
 use crate::endpoint::{Endpoint, Host};
 use crate::local;
@@ -51,10 +53,18 @@ impl Transfer {
         let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
         let mut reporter = Reporter::new(observer, self.options.dry_run);
         reporter.sends = self.destination.host.is_some();
-        let remote =
-            |host, is_source| RemoteTransfer { transfer: self, request: &request, host, is_source, placer };
+        let capacity = borrow(self, &mut reporter)?;
+        let lent = capacity.as_ref().map(CapacityLink::current);
+        let remote = |host, is_source| RemoteTransfer {
+            transfer: self,
+            request: &request,
+            host,
+            is_source,
+            placer,
+            lent: lent.clone(),
+        };
         match (Endpoint::common_host(&self.sources)?, &self.destination.host) {
-            (None, None) => local::run(&request, reporter, placer),
+            (None, None) => local::run(&request, reporter, placer, lent),
             (Some(host), None) => remote(&host, false).run(reporter),
             (None, Some(host)) => remote(host, true).run(reporter),
             (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(self, &request, &host, reporter),

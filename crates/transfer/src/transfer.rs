@@ -6,6 +6,7 @@ use crate::options::CopyOptions;
 use crate::placement::SidePlan;
 use crate::ssh::stderr_relay::LineSink;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// A transfer as the user requested it.
 pub struct Transfer {
@@ -25,6 +26,8 @@ pub struct Transfer {
     pub attached: bool,
     /// Whether it continues an attempt that was lost.
     pub is_retry: bool,
+    /// Socket of this host's broker, which lends capacity; `None` to transfer without it.
+    pub broker: Option<PathBuf>,
     /// Whether messages of other hosts are held back while the events describe all failures.
     pub quiet: bool,
 }

@@ -13,7 +13,7 @@ use numaio_machine::locate::LocateExt;
 use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_model::{describe_devices, DescribedDevices, DeviceEvidence, NamedDocument};
-use numaio_schema::{DevicePurpose, Document, IoRecord, Model, StreamRecord};
+use numaio_schema::{DeviceDescription, DevicePurpose, Document, IoRecord, Model, StreamRecord};
 use numaio_transfer::daemon::config::ConfigError;
 use numaio_transfer::daemon::{Config, DaemonError};
 use std::cmp::Reverse;
@@ -40,12 +40,6 @@ impl DiscoveredDevices {
         let topology = discover(machine);
         let known = StoredMeasurements::read(common, machine, &topology);
         Self::describe(machine, topology, &known, config)
-    }
-
-    /// Describes the devices of a machine without its measurements, for kinds and configured
-    /// values.
-    pub fn unmeasured(machine: &Machine, config: (&Path, &Config)) -> Self {
-        Self::describe(machine, discover(machine), &StoredMeasurements::default(), Some(config))
     }
 
     fn describe(
@@ -98,11 +92,14 @@ impl DiscoveredDevices {
         Ok(names)
     }
 
+    /// Returns the devices that send and receive.
+    fn network_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
+        self.described.devices.iter().filter(|device| device.purpose.value == DevicePurpose::Network)
+    }
+
     /// Returns the names of the devices of an address to listen on, or why there are none.
     pub fn devices_of_address(&self, machine: &Machine, address: IpAddr) -> Result<Vec<String>, String> {
-        let network = self.described.devices.iter();
-        let network = network.filter(|device| device.purpose.value == DevicePurpose::Network);
-        let names: Vec<String> = network.map(|device| device.name.clone()).collect();
+        let names: Vec<String> = self.network_devices().map(|device| device.name.clone()).collect();
         if address.is_unspecified() {
             return if names.is_empty() { Err("no NIC has a link".to_owned()) } else { Ok(names) };
         }
@@ -111,14 +108,19 @@ impl DiscoveredDevices {
         }
         let interface = interface_by_address(address);
         let interface = interface.ok_or_else(|| "no interface of this machine has the address".to_owned())?;
-        if self.described.devices.iter().any(|device| device.has_name(&interface)) {
-            return Ok(vec![interface]);
+        self.devices_of_interface(machine, &interface)
+    }
+
+    /// Returns the names of the devices that carry the data of an interface, or why there are none.
+    pub fn devices_of_interface(&self, machine: &Machine, interface: &str) -> Result<Vec<String>, String> {
+        if self.described.devices.iter().any(|device| device.has_name(interface)) {
+            return Ok(vec![interface.to_owned()]);
         }
         // A VLAN or a bridge leads to the devices below it.
         let context = ResolveContext { root: machine, locate: machine, topology: &self.topology };
-        let below = resolve(context, &Handle::Name(interface.clone())).devices;
-        let below: Vec<String> =
-            below.into_iter().map(|device| device.name).filter(|name| names.contains(name)).collect();
+        let below = resolve(context, &Handle::Name(interface.to_owned())).devices;
+        let is_described = |name: &String| self.network_devices().any(|device| device.name == *name);
+        let below: Vec<String> = below.into_iter().map(|device| device.name).filter(is_described).collect();
         if below.is_empty() {
             return Err(format!("the interface {interface} has none"));
         }

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use numaio_linux::process::ProcessHandle;
 use numaio_linux::{interrupt, Root};
 use numaio_schema::{Job, JobState};
+use numaio_transfer::capacity::local_broker;
 use numaio_transfer::jobs;
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,6 +35,11 @@ pub struct JobsArgs {
 pub enum JobAction {
     /// List all jobs; the default
     List,
+    /// List the transfers that this host's daemon serves, or that wait for it
+    ///
+    /// Root and the daemon's user see all transfers, other users their own. The daemon needs a
+    /// [local] section.
+    Queue,
     /// Show one job with its failures
     Show {
         /// Number of the job; the newest by default
@@ -67,6 +73,7 @@ pub fn run(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
     }
     match args.action.unwrap_or(JobAction::List) {
         JobAction::List => list(common, args),
+        JobAction::Queue => queue(common, args),
         JobAction::Show { id } => show(common, args, id),
         JobAction::Cancel { id } => cancel(common, args, id),
         JobAction::Resume { .. } if args.json => Err(Failure::usage("--json applies to list and show only")
@@ -87,6 +94,20 @@ fn list(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
     let text = match args.json {
         true => json(&jobs)?,
         false => numaio_report::jobs_text(&jobs, &output::style(common)),
+    };
+    output::print(&text).map(|()| ExitCode::SUCCESS)
+}
+
+fn queue(common: &Common, args: &JobsArgs) -> Result<ExitCode, Failure> {
+    let no_daemon = || Failure::usage("NUMAIO_BROKER is empty: no daemon is asked").hint("unset it");
+    let socket = local_broker::socket().ok_or_else(no_daemon)?;
+    let transfers = local_broker::list(&socket).map_err(|error| {
+        Failure::new(format!("cannot ask the daemon at {}: {error}", socket.display()))
+            .hint("numaio serve needs a [local] section; NUMAIO_BROKER names another socket")
+    })?;
+    let text = match args.json {
+        true => json(&transfers)?,
+        false => numaio_report::queue_text(&transfers, &output::style(common)),
     };
     output::print(&text).map(|()| ExitCode::SUCCESS)
 }

@@ -7,8 +7,11 @@ use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
 use clap::Args as ClapArgs;
-use numaio_schema::{DeviceDescription, TransferDeviceKind, ValueSource};
-use numaio_transfer::daemon::{self, count, Config, DeviceLimit, LoadedConfig, Log};
+use numaio_machine::inventory::interface_names;
+use numaio_schema::{DeviceBandwidth, DeviceDescription, Sourced, TransferDeviceKind, ValueSource};
+use numaio_transfer::daemon::{self, count, Config, DeviceCapacity, DirectionCapacity, LoadedConfig, Log};
+use std::fs::metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
@@ -75,54 +78,84 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.check {
         return check(common, &log, &args.config, &loaded.config);
     }
-    let devices = device_limits(common, &log, &loaded.config)?;
+    let devices = device_capacities(common, &log, &args.config, &loaded.config)?;
     daemon::run(&log, &args.config, loaded, devices)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the devices of the roots that serve a limited number of sessions at once: rotational
-/// disks, and those whose threads are configured.
-fn device_limits(common: &Common, log: &Log, config: &Config) -> Result<Vec<DeviceLimit>, Failure> {
+/// Returns what the devices of this machine can carry.
+fn device_capacities(
+    common: &Common,
+    log: &Log,
+    path: &Path,
+    config: &Config,
+) -> Result<Vec<DeviceCapacity>, Failure> {
     let (sender, receiver) = sync_channel(1);
-    let (machine, config) = (Machine::pick(common)?, config.clone());
+    let (machine, common, path, config) =
+        (Machine::pick(common)?, common.clone(), path.to_owned(), config.clone());
     // A root on a file server that does not respond must not delay the other roots.
     thread::spawn(move || {
-        let discovered = DiscoveredDevices::unmeasured(&machine, (Path::new(""), &config));
+        let discovered = DiscoveredDevices::read(&common, &machine, Some((&path, &config)));
         // Fails if nothing waits any more.
-        let _ = sender.send(limits_of(&discovered, &machine, &config));
+        let _ = sender.send(capacities_of(&discovered, &machine, &config));
     });
     Ok(receiver.recv_timeout(DISCOVERY_TIMEOUT).unwrap_or_else(|_| {
         log.warning(
-            "cannot find the devices of the roots: a file system does not respond; no device limits sessions",
+            "cannot find the devices of the roots: a file system does not respond; transfers do not share devices",
         );
         Vec::new()
     }))
 }
 
-fn limits_of(discovered: &DiscoveredDevices, machine: &Machine, config: &Config) -> Vec<DeviceLimit> {
-    let is_limited = |device: &&DeviceDescription| {
-        let is_configured = matches!(device.read_threads.source, ValueSource::Configuration { .. });
-        is_configured || device.kind.value == TransferDeviceKind::Hdd
-    };
-    let limited: Vec<&DeviceDescription> = discovered.described.devices.iter().filter(is_limited).collect();
-    if limited.is_empty() {
-        return Vec::new();
-    }
+fn capacities_of(discovered: &DiscoveredDevices, machine: &Machine, config: &Config) -> Vec<DeviceCapacity> {
     let roots = config.roots.iter().map(|(name, root)| {
         let path = root.path.value.display().to_string();
         (name.clone(), discovered.devices_of_path(machine, &path).unwrap_or_default())
     });
     let roots: Vec<(String, Vec<String>)> = roots.collect();
-    let limit = |device: &DeviceDescription| {
-        let on_it = roots.iter().filter(|(_, devices)| devices.contains(&device.name));
-        DeviceLimit {
+    let interfaces = interface_names(machine).into_iter().map(|name| {
+        let devices = discovered.devices_of_interface(machine, &name).unwrap_or_default();
+        (name, devices)
+    });
+    let interfaces: Vec<(String, Vec<String>)> = interfaces.collect();
+    let capacity = |device: &DeviceDescription| {
+        let with = |all: &[(String, Vec<String>)]| {
+            let on_it = all.iter().filter(|(_, devices)| devices.contains(&device.name));
+            on_it.map(|(name, _)| name.clone()).collect()
+        };
+        DeviceCapacity {
             name: device.name.clone(),
-            sessions: device.read_threads.value.max(device.write_threads.value),
-            roots: on_it.map(|(name, _)| name.clone()).collect(),
+            read: direction_capacity(&device.read, &device.read_threads),
+            write: direction_capacity(&device.write, &device.write_threads),
+            transfers: transfer_limit(device),
+            roots: with(&roots),
+            file_systems: device
+                .mounts
+                .iter()
+                .filter_map(|mount| Some(metadata(mount).ok()?.dev()))
+                .collect(),
+            interfaces: with(&interfaces),
         }
     };
-    let limits = limited.into_iter().map(limit);
-    limits.filter(|limit| !limit.roots.is_empty()).collect()
+    discovered.described.devices.iter().map(capacity).collect()
+}
+
+fn direction_capacity(bandwidth: &DeviceBandwidth, threads: &Sourced<u32>) -> DirectionCapacity {
+    let is_configured =
+        matches!(bandwidth, DeviceBandwidth::Known { source: ValueSource::Configuration { .. }, .. });
+    DirectionCapacity {
+        bandwidth: bandwidth.bytes_per_s().map(|rate| rate as u64),
+        is_configured,
+        threads: threads.value,
+    }
+}
+
+/// Returns how many transfers a device serves at once: a rotational disk only as many as it has
+/// threads, and so does any device whose threads are configured.
+fn transfer_limit(device: &DeviceDescription) -> Option<u32> {
+    let is_configured = matches!(device.read_threads.source, ValueSource::Configuration { .. });
+    let is_limited = is_configured || device.kind.value == TransferDeviceKind::Hdd;
+    is_limited.then(|| device.read_threads.value.max(device.write_threads.value))
 }
 
 /// Checks the tables of devices, and shows the devices that the daemon uses.

@@ -198,9 +198,16 @@ impl From<DaemonError> for Failure {
             DaemonError::CannotListen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
                 failure.hint("another daemon may use the address; listen configures the addresses")
             }
+            DaemonError::CannotServeLocally { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                failure.hint("another daemon serves this host; socket in [local] configures the path")
+            }
+            DaemonError::CannotServeLocally { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                failure.hint("create the directory for the daemon's user, as RuntimeDirectory= of systemd does")
+            }
             DaemonError::Transfer(error) => error.into(),
             DaemonError::ConfigIsNotText { .. }
             | DaemonError::CannotListen { .. }
+            | DaemonError::CannotServeLocally { .. }
             | DaemonError::NotASession(_)
             | DaemonError::InvalidSessionConfig
             | DaemonError::NoSessionChannel(_)

@@ -72,7 +72,7 @@ fn client_that_cannot_wait_is_refused() {
 }
 
 /// Returns the name of the device of the root `data`; `None` if it has none.
-fn device_of_data(daemon: &Daemon) -> Option<String> {
+pub fn device_of_data(daemon: &Daemon) -> Option<String> {
     let output = daemon.home.run(&["serve", "--check", "--config", "serve.toml"]).ok();
     let line = output.lines().find(|line| line.starts_with("root data, "))?.to_owned();
     let (_, device) = line.rsplit_once(": ").filter(|_| !line.contains("no device"))?;

@@ -33,6 +33,11 @@ pub enum LinkState {
     Unknown,
 }
 
+/// Returns the names of all interfaces, virtual ones included.
+pub fn interface_names(root: &dyn Sysfs) -> Vec<String> {
+    root.names(NET)
+}
+
 /// Reads the interfaces of devices, and the bonds, by name.
 pub(super) fn read(context: ResolveContext<'_>) -> Vec<NetworkInterface> {
     let root = context.root;

@@ -9,7 +9,7 @@ mod interfaces;
 
 pub use block::BlockDevice;
 pub use file_systems::{FileSystem, Media};
-pub use interfaces::{LinkState, NetworkInterface};
+pub use interfaces::{interface_names, LinkState, NetworkInterface};
 
 use crate::locate::PathFacts;
 use crate::near::ResolveContext;

@@ -42,6 +42,14 @@ pub enum DaemonError {
         /// Error of the kernel.
         error: io::Error,
     },
+    /// A daemon cannot create the socket for programs of its host.
+    #[error("cannot listen at {path}: {error}")]
+    CannotServeLocally {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Error of the kernel.
+        error: io::Error,
+    },
     /// A session process was not started by a daemon.
     #[error("only numaio serve starts sessions: {0}")]
     NotASession(io::Error),

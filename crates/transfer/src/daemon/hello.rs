@@ -4,6 +4,7 @@
 use crate::line::sanitize;
 use crate::request::VERSION;
 use numaio_mover::wire::Side;
+use numaio_schema::LentCapacity;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of either line.
@@ -57,6 +58,9 @@ pub enum DaemonGreeting {
         position: u64,
         /// Why it waits.
         why: String,
+        /// Seconds until it probably starts; `None` if unknown, or at an older daemon.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        starts_in: Option<u64>,
     },
     /// Permanently refused, with the reason.
     Refused(String),
@@ -72,9 +76,10 @@ impl DaemonGreeting {
         Self::Refused(sanitize(why))
     }
 
-    /// Returns a position in the queue, with a reason sanitized and truncated in the same way.
-    pub fn queued(position: u64, why: &str) -> Self {
-        Self::Queued { position, why: sanitize(why) }
+    /// Returns a place in the queue, with a reason sanitized and truncated in the same way.
+    pub fn queued(lent: &LentCapacity) -> Self {
+        let LentCapacity { position, starts_in, .. } = *lent;
+        Self::Queued { position: position.unwrap_or(1), why: sanitize(&lent.why), starts_in }
     }
 
     /// Returns a temporary refusal, sanitized and truncated in the same way.

@@ -2,24 +2,27 @@
 //! connections to their sessions. It reads only the tickets that clients send.
 
 use super::accounting::{Accounting, SessionStartTime};
+use super::capacity_queue::{CapacityQueue, QueuedTransferPlace, REPORT_INTERVAL};
 use super::config::Config;
+use super::device_capacity::DeviceCapacity;
 use super::error::DaemonError;
 use super::loaded_config::LoadedConfig;
+use super::local_users;
 use super::log::{Log, PeerLog};
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
-    send, AdmissionReply, AdmissionRequest, LineReader, SessionEnd, SessionReport, SessionStart,
-    MAX_REQUEST_BYTES,
+    AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_REQUEST_BYTES,
 };
-use super::session_queue::{DeviceLimit, QueuedSession, SessionQueue, Turn, REPORT_INTERVAL};
 use super::session_table::{client_network, SessionSlot, SessionTable, SLOT_WAIT};
+use crate::json_lines::{send, LineReader};
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
 use numaio_mover_linux::port::net::{self, hand_over, NetError, Ticket};
+use numaio_schema::{CapacityState, LentCapacity};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -36,8 +39,7 @@ const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause after an error of accept(2), for example too many open files.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until a signal stops the daemon. `devices` are those that serve a limited number of
-/// sessions at once.
+/// Serves until a signal stops the daemon, and lends its `devices` to the transfers.
 ///
 /// # Errors
 /// The daemon cannot begin to serve.
@@ -45,7 +47,7 @@ pub fn run(
     log: &Log,
     path: &Path,
     loaded: LoadedConfig,
-    devices: Vec<DeviceLimit>,
+    devices: Vec<DeviceCapacity>,
 ) -> Result<(), DaemonError> {
     if is_super_user() && !loaded.config.as_root {
         return Err(DaemonError::IsRoot);
@@ -53,10 +55,20 @@ pub fn run(
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     log.configure(loaded.config.log);
-    let (sessions, pending) = (Arc::new(SessionTable::new(devices)), Arc::new(PendingConnections::default()));
+    let (sessions, pending) = (
+        Arc::new(SessionTable::new(devices, &loaded.config.limits)),
+        Arc::new(PendingConnections::default()),
+    );
     let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
     let (accounting, shared_config) = (Arc::new(Accounting::new(log)), Arc::new(Mutex::new(loaded.clone())));
     accounting.run_in_background(&sessions, &shared_config);
+    sessions.queue.run_in_background()?;
+    let local = loaded.config.local.clone();
+    if let Some(local) = &local {
+        let path = local.socket.value.clone();
+        local_users::serve(log, local, &sessions.queue)
+            .map_err(|error| DaemonError::CannotServeLocally { path, error })?;
+    }
     for listener in &listeners {
         log.info(&format!("listening at {}", listener.local_addr()?));
     }
@@ -90,6 +102,9 @@ pub fn run(
         }
     }
     drop(listeners);
+    if let Some(local) = local {
+        local_users::close(&local.socket.value);
+    }
     notify("STOPPING=1");
     sessions.shut_down(log, loaded.config.stop);
     Ok(())
@@ -114,6 +129,12 @@ fn reload(log: &Log, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
             };
             if !same(&old.config, &new.config) {
                 log.warning("restart the daemon to apply the new listen");
+            }
+            let local = |config: &Config| {
+                config.local.as_ref().map(|local| (local.socket.value.clone(), local.limits()))
+            };
+            if local(&old.config) != local(&new.config) {
+                log.warning("restart the daemon to apply the new [local]");
             }
             if is_super_user() && !new.config.as_root {
                 log.warning("restart the daemon to apply the new as_root: it still runs as root");
@@ -224,7 +245,8 @@ impl AcceptedConnection {
     fn serve(&self, slot: &SessionSlot, socket: TcpStream, began: Instant) -> io::Result<()> {
         let DaemonParts { log, loaded, accounting, .. } = &self.daemon;
         let start_time = SessionStartTime::now();
-        let (ipc, mut child) = start(log, socket)?;
+        let address = socket.local_addr().ok().map(|address| address.ip().to_canonical());
+        let (ipc, changes, mut child) = start(log, socket)?;
         log.debug(&format!("{}: started process {}", self.caller, child.id()));
         // Without pidfds (before Linux 5.3) the session keeps running when the daemon exits.
         if let Ok(running) = ProcessHandle::child(&child) {
@@ -235,11 +257,11 @@ impl AcceptedConnection {
             (slot, &self.daemon.sessions.queue),
             (&ipc, &mut reports),
             loaded,
-            (self.caller, began),
+            (self.caller, address, began),
         );
         let (admitted, end) = match &first {
             Ok(FirstReport::Answered(session)) => {
-                (Some(&session.request), self.receive_end(&ipc, reports).ok().flatten())
+                (Some(&session.request), self.run_admitted(session, (&ipc, &changes), reports))
             }
             Ok(FirstReport::Ended(end)) => (None, end.clone()),
             Err(_) => {
@@ -253,9 +275,34 @@ impl AcceptedConnection {
         Ok(())
     }
 
+    /// Serves an admitted session until its end, and returns its last report.
+    fn run_admitted(
+        &self,
+        session: &AnsweredSession,
+        (ipc, changes): (&UnixStream, &UnixStream),
+        reports: LineReader<&UnixStream>,
+    ) -> Option<SessionEnd> {
+        thread::scope(|scope| {
+            if let Some(place) = &session.place {
+                let exchange = || drop(place.exchange(changes, None));
+                if let Err(error) = Builder::new().name("rates".to_owned()).spawn_scoped(scope, exchange) {
+                    self.daemon.log.error(&format!("cannot start a thread: {error}"));
+                }
+            }
+            let end = self.receive_end(ipc, reports).ok().flatten();
+            // Ends the other thread; fails if the session has exited.
+            let _ = changes.shutdown(Shutdown::Both);
+            end
+        })
+    }
+
     /// Receives the reports of an admitted session until its end, and passes it the data
     /// connections that it requests.
-    fn receive_end(&self, ipc: &UnixStream, mut reports: LineReader<'_>) -> io::Result<Option<SessionEnd>> {
+    fn receive_end(
+        &self,
+        ipc: &UnixStream,
+        mut reports: LineReader<&UnixStream>,
+    ) -> io::Result<Option<SessionEnd>> {
         loop {
             match reports.receive(MAX_REQUEST_BYTES, None)? {
                 None => return Ok(None),
@@ -270,7 +317,12 @@ impl AcceptedConnection {
     }
 
     /// Passes a session its data connections, until it closes their socket or reports again.
-    fn hand_over_data(&self, ipc: &UnixStream, reports: &LineReader<'_>, ticket: Ticket) -> io::Result<()> {
+    fn hand_over_data(
+        &self,
+        ipc: &UnixStream,
+        reports: &LineReader<&UnixStream>,
+        ticket: Ticket,
+    ) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(self.daemon.loaded.config.limits.opening))?;
         hand_over(ipc, &theirs)?;
@@ -296,27 +348,27 @@ fn left(limit: Duration, began: Instant) -> Duration {
 }
 
 /// What a session has reported first.
-enum FirstReport<'q> {
+enum FirstReport {
     /// It requested admission of a user, and got a reply.
-    Answered(AnsweredSession<'q>),
+    Answered(AnsweredSession),
     /// It has ended.
     Ended(Option<SessionEnd>),
 }
 
 /// A session that was admitted or refused.
-struct AnsweredSession<'q> {
+struct AnsweredSession {
     request: AdmissionRequest,
     /// Its place among the admitted ones, until the session has ended; `None` if it was refused.
-    _place: Option<QueuedSession<'q>>,
+    place: Option<QueuedTransferPlace>,
 }
 
 /// Exchanges messages with a session until its user is admitted or refused.
-fn admit_session<'q>(
-    (slot, queue): (&SessionSlot, &'q SessionQueue),
-    (ipc, reports): (&UnixStream, &mut LineReader<'_>),
+fn admit_session(
+    (slot, queue): (&SessionSlot, &Arc<CapacityQueue>),
+    (ipc, reports): (&UnixStream, &mut LineReader<&UnixStream>),
     loaded: &LoadedConfig,
-    (caller, began): (SocketAddr, Instant),
-) -> io::Result<FirstReport<'q>> {
+    (caller, address, began): (SocketAddr, Option<IpAddr>, Instant),
+) -> io::Result<FirstReport> {
     let limit = loaded.config.limits.opening;
     ipc.set_write_timeout(Some(limit))?;
     send(ipc, &SessionStart { config: loaded.text.clone(), caller: caller.to_string() })?;
@@ -327,19 +379,20 @@ fn admit_session<'q>(
         })?;
     match report {
         Some(SessionReport::Admission(request)) => {
-            let queued = queue.enter(&request, &loaded.config);
-            let admitted =
-                queued.and_then(|queued| wait_for_turn(&queued, ipc, request.can_wait).map(|()| queued));
-            let (reply, place) = match admitted {
-                Ok(place) => (AdmissionReply::Admitted, Some(place)),
-                Err(why) => (AdmissionReply::Refused(why), None),
+            let queued = queue.enter_session(&request, address, &loaded.config);
+            let admitted = queued
+                .and_then(|queued| wait_for_turn(&queued, ipc, request.can_wait).map(|lent| (queued, lent)));
+            let (place, lent) = match admitted {
+                Ok(admitted) => admitted,
+                Err(why) => {
+                    // Fails if the session has ended, which it reports itself.
+                    let _ = send(ipc, &AdmissionReply::Refused(why));
+                    return Ok(FirstReport::Answered(AnsweredSession { request, place: None }));
+                }
             };
-            if place.is_some() {
-                slot.set_user(&request.user);
-            }
-            // Fails if the session has ended, which it reports itself.
-            let _ = send(ipc, &reply);
-            Ok(FirstReport::Answered(AnsweredSession { request, _place: place }))
+            slot.set_user(&request.user);
+            let _ = send(ipc, &AdmissionReply::Admitted(lent));
+            Ok(FirstReport::Answered(AnsweredSession { request, place: Some(place) }))
         }
         Some(SessionReport::Unauthenticated(why)) => Err(io::Error::other(why)),
         Some(SessionReport::End(end)) => Ok(FirstReport::Ended(Some(end))),
@@ -354,24 +407,29 @@ fn admit_session<'q>(
 ///
 /// # Errors
 /// The reason for the refusal.
-fn wait_for_turn(queued: &QueuedSession<'_>, ipc: &UnixStream, can_wait: bool) -> Result<(), String> {
+fn wait_for_turn(
+    queued: &QueuedTransferPlace,
+    ipc: &UnixStream,
+    can_wait: bool,
+) -> Result<LentCapacity, String> {
     // A client may see its last session end before the daemon does.
-    let mut turn = queued.wait(SLOT_WAIT)?;
+    let mut lent = queued.wait(SLOT_WAIT)?;
     loop {
-        match turn {
-            Turn::Admitted => return Ok(()),
-            Turn::Waiting(position) if !can_wait => return Err(position.why),
-            Turn::Waiting(position) => {
-                send(ipc, &AdmissionReply::Queued(position)).map_err(|error| error.to_string())?;
-            }
+        match lent.state {
+            CapacityState::Transferring | CapacityState::Active => return Ok(lent),
+            _ if !can_wait => return Err(lent.why),
+            _ => send(ipc, &AdmissionReply::Queued(lent)).map_err(|error| error.to_string())?,
         }
-        turn = queued.wait(REPORT_INTERVAL)?;
+        lent = queued.wait(REPORT_INTERVAL)?;
     }
 }
 
 /// Starts a session process with the connection as its stdout and an IPC socket as its stdin.
-fn start(log: &Log, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
-    let (ipc, theirs) = UnixStream::pair()?;
+/// Returns the IPC socket, and one for changes of what the daemon lends.
+fn start(log: &Log, socket: TcpStream) -> io::Result<(UnixStream, UnixStream, Child)> {
+    let ((ipc, theirs), (changes, their_changes)) = (UnixStream::pair()?, UnixStream::pair()?);
+    // Before the first line, of which a reader could take it for a part.
+    hand_over(&ipc, &their_changes)?;
     let mut command = this_program();
     // A separate process group: Ctrl-C interrupts only the daemon, which then stops its sessions.
     command.args(["serve", "--session"]).env_clear().process_group(0);
@@ -379,5 +437,5 @@ fn start(log: &Log, socket: TcpStream) -> io::Result<(UnixStream, Child)> {
         command.arg("--quiet");
     }
     command.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(socket));
-    Ok((ipc, command.spawn()?))
+    Ok((ipc, changes, command.spawn()?))
 }

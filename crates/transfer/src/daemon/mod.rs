@@ -5,11 +5,14 @@
 //! authenticates the client and confines itself.
 
 mod accounting;
+mod capacity_queue;
 pub mod config;
+mod device_capacity;
 mod error;
 pub mod hello;
 mod listener;
 mod loaded_config;
+mod local_users;
 mod log;
 pub mod log_options;
 mod notify;
@@ -17,12 +20,11 @@ mod pending_connections;
 mod record_writer;
 pub mod session;
 pub mod session_ipc;
-mod session_queue;
 mod session_table;
 
 pub use config::Config;
+pub use device_capacity::{DeviceCapacity, DirectionCapacity};
 pub use error::{count, DaemonError};
 pub use listener::run;
 pub use loaded_config::LoadedConfig;
 pub use log::Log;
-pub use session_queue::DeviceLimit;

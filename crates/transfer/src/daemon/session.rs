@@ -7,9 +7,10 @@ use super::error::DaemonError;
 use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
 use super::session_ipc::{
-    receive, send, AdmissionReply, AdmissionRequest, QueuePosition, SessionEnd, SessionReport, SessionStart,
-    MAX_START_BYTES,
+    AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_START_BYTES,
 };
+use crate::capacity::link::CapacityLink;
+use crate::json_lines::{receive, send, LineReader};
 use crate::keys;
 use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::DataPath;
@@ -51,6 +52,13 @@ pub struct AdmittedUser<'a> {
     pub side: Side,
 }
 
+/// Sockets of a session to its daemon.
+struct DaemonSockets {
+    ipc: UnixStream,
+    /// For changes of what the daemon lends.
+    changes: UnixStream,
+}
+
 /// Serves the connection on stdout; stdin is the IPC socket of the daemon.
 ///
 /// Returns whether the transfer is done.
@@ -61,20 +69,24 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
     interrupt::install()?;
     let ipc = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let socket = TcpStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    ipc.set_read_timeout(Some(DAEMON_REPLY_TIMEOUT))?;
+    let Some(changes) = receive_socket(&ipc).map_err(DaemonError::NotASession)? else { return Ok(false) };
+    let daemon = DaemonSockets { ipc, changes: changes.into() };
+    let ipc = &daemon.ipc;
     let start: Option<SessionStart> =
-        receive(&ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(DaemonError::NotASession)?;
+        receive(ipc, MAX_START_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(DaemonError::NotASession)?;
     let Some(SessionStart { config, caller }) = start else { return Ok(false) };
     let config = Config::parse(&config).map_err(|_| DaemonError::InvalidSessionConfig)?;
     log.configure(config.log);
     let identity = RefCell::default();
-    let served = serve((log, &caller), &config, (&ipc, &socket, &identity), placer);
+    let served = serve((log, &caller), &config, (&daemon, &socket, &identity), placer);
     let is_done = served.as_ref().is_ok_and(|served| served.outcome == TransferOutcome::Done);
     let report = match (identity.into_inner().user, served) {
         (Some(identity), served) => SessionReport::End(identity.end(served)),
         (None, Err(error)) => SessionReport::Unauthenticated(sanitize(&error.to_string())),
         (None, Ok(_)) => return Ok(is_done),
     };
-    if send(&ipc, &report).is_err() {
+    if send(ipc, &report).is_err() {
         // The daemon has exited.
         let (SessionReport::End(SessionEnd { reason: why, .. }) | SessionReport::Unauthenticated(why)) =
             report
@@ -180,7 +192,7 @@ fn direction_of(side: Side) -> TransferDirection {
 fn serve(
     (log, caller): (&Log, &str),
     config: &Config,
-    (ipc, socket, identity): (&UnixStream, &TcpStream, &RefCell<ClientIdentity>),
+    (daemon, socket, identity): (&DaemonSockets, &TcpStream, &RefCell<ClientIdentity>),
     placer: &dyn Placer,
 ) -> Result<ServedTransfer, DaemonError> {
     let own = keys::read(&config.key.value)?.keys()?;
@@ -199,7 +211,7 @@ fn serve(
     identity.borrow_mut().authenticate(config, channel.peer());
     let hello = channel.read_line(MAX_LINE_BYTES, limit)?;
     identity.borrow_mut().set_request(config, &hello);
-    let entered = enter_root(config, ipc, &mut channel, &hello);
+    let entered = enter_root(config, daemon, &mut channel, &hello);
     let greeting = match &entered {
         Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
         Err(Denial::Refused(why)) => DaemonGreeting::refused(why),
@@ -222,7 +234,7 @@ fn serve(
     let does = if side == Side::Source { "reads" } else { "writes to" };
     let process = std::process::id();
     log.info(&format!("{caller}: {user} {does} {root} (process {process}{without})"));
-    let daemon = ipc.try_clone()?;
+    let daemon = daemon.ipc.try_clone()?;
     let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
     let (ends, carrier) = channel.into_streams()?;
     let served = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
@@ -292,7 +304,7 @@ enum Denial {
 /// Authorizes the client and opens the root. Afterwards this process cannot access anything else.
 fn enter_root<'c>(
     config: &'c Config,
-    ipc: &UnixStream,
+    daemon: &DaemonSockets,
     channel: &mut ControlChannel,
     hello: &str,
 ) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
@@ -304,7 +316,7 @@ fn enter_root<'c>(
         direction: direction_of(admitted.side),
         can_wait,
     };
-    wait_for_admission(ipc, request, channel)?;
+    let capacity = wait_for_admission(daemon, request, channel)?;
     let root = &config.roots[admitted.root];
     // The root may be mounted again later.
     let closed = |error| Denial::Busy(format!("cannot open root '{}': {error}", admitted.root));
@@ -319,23 +331,28 @@ fn enter_root<'c>(
         // On a daemon that does not run as root, set-ID bits would grant the rights of its user.
         set_id: config.as_root && is_super_user(),
         base: entered,
+        capacity: Some(capacity),
     };
     Ok((admitted, grants, confined))
 }
 
 /// Waits until the daemon admits the user, and informs the client of its place in the queue.
+/// Returns what the daemon lends.
 fn wait_for_admission(
-    ipc: &UnixStream,
+    DaemonSockets { ipc, changes }: &DaemonSockets,
     request: AdmissionRequest,
     channel: &mut ControlChannel,
-) -> Result<(), Denial> {
+) -> Result<CapacityLink, Denial> {
     let broken = |error: io::Error| Denial::Busy(format!("cannot serve: {error}"));
     send(ipc, &SessionReport::Admission(request)).map_err(broken)?;
     loop {
         match receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(broken)? {
-            Some(AdmissionReply::Admitted) => return Ok(()),
-            Some(AdmissionReply::Queued(QueuePosition { position, why })) => {
-                let greeting = json_line(&DaemonGreeting::queued(position, &why)).map_err(broken)?;
+            Some(AdmissionReply::Admitted(lent)) => {
+                let changes = changes.try_clone().map_err(broken)?;
+                return CapacityLink::start(LineReader::new(changes), Some(lent)).map_err(broken);
+            }
+            Some(AdmissionReply::Queued(lent)) => {
+                let greeting = json_line(&DaemonGreeting::queued(&lent)).map_err(broken)?;
                 // Fails if the client has disconnected, which frees its place in the queue.
                 channel.write_line(greeting.trim_end()).map_err(broken)?;
             }

@@ -5,7 +5,7 @@ use crate::local_host::LocalHost;
 use crate::TransferError;
 use numaio_linux::user_files::{self, Durable};
 use numaio_machine::calendar::seconds_since_1970;
-use numaio_schema::{Job, JobProblem, JobState, JobTotals, JOB_SCHEMA};
+use numaio_schema::{Job, JobProblem, JobState, JobTotals, LentCapacity, JOB_SCHEMA};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,6 +68,7 @@ impl JobRecorder {
         job.environment = environment().collect();
         job.state = JobState::Running;
         job.why = String::new();
+        job.capacity = None;
         job.runs = job.runs.saturating_add(1);
         job.totals = JobTotals::default();
         job.problems.clear();
@@ -89,6 +90,18 @@ impl JobRecorder {
             }
             active.job.why = Job::truncate_text(why.to_owned());
             is_first
+        });
+    }
+
+    /// Records what this host's daemon lends.
+    pub fn lent(&self, lent: &LentCapacity) {
+        self.change(|active| {
+            let before = active.job.capacity.replace(lent.clone());
+            let is_new = before.map(|before| before.state) != Some(lent.state);
+            if is_new {
+                active.job.add_line(now(), lent.state.name().to_owned());
+            }
+            is_new
         });
     }
 
@@ -134,6 +147,7 @@ impl JobRecorder {
             let (state, why) = end_state(outcome, &active.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             active.job.state = state;
+            active.job.capacity = None;
             active.job.why = Job::truncate_text(why);
             active.job.add_line(now(), line);
             true
@@ -203,6 +217,7 @@ fn new_job(command: &[OsString], places: Vec<u64>) -> Result<ActiveJob, Transfer
         process: host.process(),
         state: JobState::Running,
         why: String::new(),
+        capacity: None,
         started_at: now(),
         written_at: now(),
         seconds: 0.0,

@@ -3,19 +3,19 @@
 //! The control channel (standard streams, or the connection to the daemon) carries the request.
 //! Data uses separate connections or the same channel.
 
-pub mod daemon_limits;
 pub mod data_connections;
 pub mod messages;
 mod served_transfer;
 
 pub use served_transfer::ServedTransfer;
 
+use crate::capacity::link::CapacityLink;
+use crate::capacity::paced_port::{PacedPort, PortLimits};
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
 use crate::request::{Capabilities, VERSION};
 use crate::TransferError;
-use daemon_limits::LimitedPort;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
 use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use numaio_mover::drive::{drive, TransferCore};
@@ -52,6 +52,8 @@ pub struct Grants {
     pub bytes_per_second: Option<u64>,
     /// Whether files may get set-ID bits.
     pub set_id: bool,
+    /// What the daemon lends.
+    pub capacity: Option<CapacityLink>,
 }
 
 /// Why a peer is confined.
@@ -64,6 +66,15 @@ pub enum GrantKind {
 }
 
 impl Grants {
+    /// Returns the limits of the port.
+    fn port_limits(&self) -> PortLimits {
+        PortLimits {
+            lent: self.capacity.as_ref().map(CapacityLink::current),
+            writes_per_second: self.bytes_per_second,
+            set_id: self.set_id,
+        }
+    }
+
     fn apply(&self, request: &mut PeerRequest) -> Result<(), TransferError> {
         let side = request.role.side();
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
@@ -254,10 +265,10 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     monitor: LinkMonitor,
     (grants, mut marker): (Option<&Grants>, Option<Marker>),
 ) -> Result<ServedTransfer, TransferError> {
-    let (limit, set_id) = grants.map_or((None, true), |grants| (grants.bytes_per_second, grants.set_id));
+    let limits = grants.map_or_else(|| PortLimits::lent(None), Grants::port_limits);
     let (storage, activity) = (monitor.storage(), port.activity());
     let mut end_reason = EndReason::default();
-    let mut port = LimitedPort::new(port, monitor, limit, set_id);
+    let mut port = PacedPort::new(port, monitor, limits);
     let began = Instant::now();
     let clock = || began.elapsed();
     drive(&mut core, &mut port, clock, |core| {

@@ -13,6 +13,8 @@ mod retry;
 mod silence_clock;
 mod ssh_hostname;
 
+use crate::capacity::link::CurrentRate;
+use crate::capacity::paced_port::{PacedPort, PortLimits};
 use crate::endpoint::Host;
 use crate::event::job_totals;
 use crate::keep_alive::LinkMonitor;
@@ -39,8 +41,8 @@ use numaio_schema::JobTotals;
 use peer_process::{PeerConnection, PeerProcess};
 use peer_target::PeerTarget;
 use peer_wait::{PeerWait, WaitFailure};
-use retry::WatchedPort;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A transfer with one side on another host.
@@ -55,6 +57,8 @@ pub struct RemoteTransfer<'a> {
     pub is_source: bool,
     /// Decides what needs a model of the machine.
     pub placer: &'a dyn Placer,
+    /// What this host's broker lends.
+    pub lent: Option<Arc<CurrentRate>>,
 }
 
 /// A peer that waits for the first packet.
@@ -171,19 +175,21 @@ impl RemoteTransfer<'_> {
         let monitor = LinkMonitor::new(peer.silence_limit);
         // A user at a terminal can interrupt a transfer whose local storage does not respond.
         let storage = self.transfer.attached.then(|| monitor.storage());
-        let mut port = WatchedPort { port: port.map_err(TransferError::Io)?, closed: false, monitor };
+        let limits = PortLimits::lent(self.lent.clone());
+        let mut port = PacedPort::new(port.map_err(TransferError::Io)?, monitor, limits);
         let began = Instant::now();
         let each = |core: &mut C| {
             reporter.update(core);
+            reporter.lent(self.lent.as_deref());
             if let Some(storage) = &storage {
                 storage.stop(core);
             }
         };
         drive(&mut core, &mut port, || began.elapsed(), each);
         reporter.update(&mut core);
-        let closed = port.closed;
+        let closed = port.is_closed();
         let ours = self.local_side();
-        if port.monitor.is_silent() {
+        if port.is_silent() {
             // The port would wait for its last packets to be written.
             peer.connection.abort();
         }

@@ -1,10 +1,7 @@
 //! Retries after a lost connection: when to try again, and the totals of all attempts.
 
 use crate::event::add_totals;
-use crate::keep_alive::LinkMonitor;
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::port::{Event, Operation, Packet, Port, Ticket};
-use numaio_mover_linux::port::{FilePort, Slab};
 use numaio_schema::JobTotals;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,34 +76,6 @@ pub fn wait_for_retry(pause: Duration, mut each: impl FnMut()) {
     while began.elapsed() < pause && !interrupted() {
         each();
         thread::sleep(POLL_INTERVAL.min(pause));
-    }
-}
-
-/// A port that records whether its link was closed, and closes that of a silent peer.
-#[derive(Debug)]
-pub struct WatchedPort {
-    pub port: FilePort,
-    pub closed: bool,
-    pub monitor: LinkMonitor,
-}
-
-impl Port for WatchedPort {
-    type Buffer = Slab;
-
-    fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
-        self.port.submit(ticket, operation);
-    }
-
-    fn send(&mut self, packet: Packet<Slab>) {
-        self.monitor.sent();
-        self.port.send(packet);
-    }
-
-    fn wait(&mut self, limit: Duration, events: &mut Vec<Event<Slab>>) {
-        let had = events.len();
-        self.port.wait(limit, events);
-        self.monitor.check(&mut self.port, events);
-        self.closed |= events[had..].iter().any(|event| matches!(event, Event::Closed(_)));
     }
 }
 

@@ -166,6 +166,13 @@ pub struct CopyArgs {
     /// Do not record this transfer as a job of numaio jobs
     #[arg(long)]
     pub no_job: bool,
+    /// Do not ask this host's daemon for capacity
+    ///
+    /// Where numaio serve runs with a [local] section, transfers of this host wait for their turn
+    /// and share the devices with those of others. NUMAIO_BROKER names another socket than
+    /// /run/numaio/broker.
+    #[arg(long)]
+    pub no_broker: bool,
     /// Print help, as -h alone does
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

@@ -33,6 +33,7 @@ use crate::failure::Failure;
 use crate::options::Common;
 use crate::output as command_output;
 use log_file::LogFile;
+use numaio_transfer::capacity::local_broker;
 use numaio_transfer::endpoint::Endpoint;
 use numaio_transfer::filters::build_filter;
 use numaio_transfer::negotiated_options::NegotiatedOptions;
@@ -109,6 +110,7 @@ impl CopyArgs {
             },
             attached: self.attached,
             is_retry: self.attached_options.is_retry,
+            broker: local_broker::socket().filter(|_| !self.no_broker && !self.dry_run),
             quiet: common.quiet,
         })
     }

@@ -14,7 +14,7 @@ use numaio_machine::units::BandwidthUnit;
 use numaio_mover::shard::Shard;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
-use numaio_schema::{JobProblem, JobTotals};
+use numaio_schema::{CapacityState, JobProblem, JobTotals};
 use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
 };
@@ -67,6 +67,8 @@ pub struct CopyOutput {
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
     attached: bool,
+    /// The place in a queue, or the state at this host's daemon, that was shown last.
+    last_place: String,
     /// First failure to write output.
     failure: Option<Failure>,
 }
@@ -99,8 +101,20 @@ impl CopyOutput {
             log,
             recorder: args.recorder.clone(),
             attached: args.attached,
+            last_place: CapacityState::Transferring.name().to_owned(),
             failure,
         }
+    }
+
+    /// Returns whether a notice only repeats the place of a transfer: estimates and rates change
+    /// often.
+    fn is_known_place(&mut self, notice: &Notice) -> bool {
+        let place = match notice {
+            Notice::Queued { host, position, why, .. } => format!("{host} {position} {why}"),
+            Notice::Lent(lent) => lent.state.name().to_owned(),
+            _ => return false,
+        };
+        std::mem::replace(&mut self.last_place, place.clone()) == place
     }
 
     /// Shows the progress, unless it was shown a moment ago.
@@ -263,10 +277,18 @@ impl Observer for CopyOutput {
     fn notice(&mut self, notice: &Notice) {
         match notice {
             Notice::KeyRemembered { .. } => return output::detail(notice),
-            Notice::Queued { host, position, why } => {
-                self.recorder.wait(&format!("position {position} in the queue of {host}: {why}"));
+            Notice::Queued { host, position, why, starts_in } => {
+                let starts =
+                    starts_in.map_or_else(String::new, |seconds| format!("; probably starts in {seconds} s"));
+                self.recorder.wait(&format!("position {position} in the queue of {host}: {why}{starts}"));
             }
             _ => {}
+        }
+        if let Notice::Lent(lent) = notice {
+            self.recorder.lent(lent);
+        }
+        if self.is_known_place(notice) {
+            return;
         }
         let is_detail = matches!(notice, Notice::NoDataConnection { .. });
         if !self.quiet && (!is_detail || self.verbose || self.progress) {

@@ -12,6 +12,7 @@ pub use record_options::RecordOptions;
 pub use table_reader::{ConfigError, Located};
 
 use super::log_options::LogOptions;
+use crate::capacity::local_broker::DEFAULT_SOCKET;
 use crate::keys;
 use device_tables::device_overrides;
 use listen_addresses::addresses;
@@ -56,11 +57,13 @@ pub struct Config {
     pub roots: BTreeMap<String, Root>,
     /// Users by name.
     pub users: BTreeMap<String, User>,
+    /// Programs on this host to which the daemon lends capacity.
+    pub local: Option<LocalUsers>,
     /// Configured values of devices, by line.
     pub devices: Vec<DeviceOverride>,
 }
 
-/// Limits for all clients together, unauthenticated ones included.
+/// Limits for all clients together, unauthenticated ones included, and their turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Concurrent connections.
@@ -69,6 +72,37 @@ pub struct Limits {
     pub per_address: usize,
     /// How long a client may take to authenticate.
     pub opening: Duration,
+    /// How long a session transfers before one of higher priority may suspend it.
+    pub turn: Duration,
+    /// How long a session waits before it suspends those of other users with the same priority.
+    pub patience: Duration,
+}
+
+/// Programs of local users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalUsers {
+    /// Path of the socket.
+    pub socket: Located<PathBuf>,
+    /// Transfers of one user at the same time.
+    pub transfers: usize,
+    /// Their priority among the users of the daemon.
+    pub priority: i8,
+}
+
+impl LocalUsers {
+    fn read(mut fields: TableReader<'_, '_>) -> Self {
+        let default = Located { value: DEFAULT_SOCKET.into(), line: fields.line() };
+        let socket = fields.parsed("socket", absolute).unwrap_or(default);
+        let transfers = fields.number("transfers", 1..=4096, 4) as usize;
+        let priority = fields.number("priority", 0..=9, 5) as i8;
+        fields.end();
+        Self { socket, transfers, priority }
+    }
+
+    /// Returns the maximum number of transfers of one user, and their priority.
+    pub fn limits(&self) -> (usize, i8) {
+        (self.transfers, self.priority)
+    }
 }
 
 /// A directory with its users' rights.
@@ -140,9 +174,10 @@ impl Config {
         if roots.is_empty() && !fields.has("root") {
             fields.error_at(fields.line(), "no root is configured: add [root.NAME] with a path");
         }
+        let local = fields.table("local").map(LocalUsers::read);
         let devices = device_overrides(&mut fields);
         fields.end();
-        Self { listen, key, as_root, kernel_tls, stop, log, records, limits, roots, users, devices }
+        Self { listen, key, as_root, kernel_tls, stop, log, records, limits, roots, users, local, devices }
     }
 
     /// Returns an error if the configured key cannot be read.
@@ -195,11 +230,23 @@ impl Config {
 
 impl Limits {
     fn read(fields: Option<TableReader<'_, '_>>) -> Self {
-        let mut limits = Self { connections: 64, per_address: 16, opening: Duration::from_secs(10) };
-        let Some(mut fields) = fields else { return limits };
-        limits.connections = fields.number("connections", 1..=4096, 64) as usize;
-        limits.per_address = fields.number("per_address", 1..=4096, 16) as usize;
-        limits.opening = Duration::from_secs(fields.number("opening_seconds", 1..=600, 10).into());
+        let seconds = |number: u32| Duration::from_secs(number.into());
+        let Some(mut fields) = fields else {
+            return Self {
+                connections: 64,
+                per_address: 16,
+                opening: seconds(10),
+                turn: seconds(30),
+                patience: seconds(300),
+            };
+        };
+        let limits = Self {
+            connections: fields.number("connections", 1..=4096, 64) as usize,
+            per_address: fields.number("per_address", 1..=4096, 16) as usize,
+            opening: seconds(fields.number("opening_seconds", 1..=600, 10)),
+            turn: seconds(fields.number("turn_seconds", 1..=86_400, 30)),
+            patience: seconds(fields.number("patience_seconds", 1..=86_400, 300)),
+        };
         fields.end();
         limits
     }

@@ -20,8 +20,10 @@ fn defaults_match_the_documentation() {
     assert_eq!((config.as_root, config.kernel_tls, config.stop.as_secs()), (false, false, 60));
     assert_eq!((config.log.format.name(), config.log.level.name()), ("text", "info"));
     assert_eq!((config.records.clone(), config.class_of("u")), (None, "user"));
-    let Limits { connections, per_address, opening } = config.limits;
-    assert_eq!((connections, per_address, opening.as_secs()), (64, 16, 10));
+    let Limits { connections, per_address, opening, turn, patience } = config.limits;
+    assert_eq!((connections, per_address), (64, 16));
+    assert_eq!([opening, turn, patience].map(|limit| limit.as_secs()), [10, 30, 300]);
+    assert_eq!(config.local, None);
     let user = &config.users["u"];
     assert_eq!((user.sessions, user.streams, user.bytes_per_second), (4, 8, None));
     let root = &config.roots["r"];
@@ -80,7 +82,7 @@ sessions = 0x10
         "2: key: expected an absolute path, got \"relative\"",
         "3: as_root: expected true or false",
         "4: stop_seconds: expected an integer from 0 to 86400",
-        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, device",
+        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, local, device",
         "7: limits: connections: expected an integer from 1 to 4096",
         "8: limits: opening_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
@@ -153,10 +155,12 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
         // Keeps the number of lines, so that the results are comparable.
         None => "\n".to_owned(),
     };
-    let limits = in_table(&["connections", "per_address", "opening_seconds"]);
+    let limits =
+        in_table(&["connections", "per_address", "opening_seconds", "turn_seconds", "patience_seconds"]);
     Config::parse(&format!(
-        "key = \"/k\"\nrecords = \"/records\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n{}",
+        "key = \"/k\"\nrecords = \"/records\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[local]\n{}[user.u]\nkeys = \"{KEY}\"\n{}",
         in_table(&["stop_seconds", "keep_days"]),
+        in_table(&["transfers"]),
         in_table(&["sessions", "priority", "streams", "bytes_per_second"]),
     ))
 }
@@ -172,7 +176,7 @@ fn documentation_lists_defaults_and_ranges() {
         let left_out = with(field, None);
         assert!(left_out.is_ok());
         let Some((least, most)) = range.split_once(" to ") else {
-            if ["log_format", "log_level", "records", "class"].contains(&field) {
+            if ["log_format", "log_level", "records", "class", "socket"].contains(&field) {
                 continue;
             }
             assert_eq!((field, default), ("bytes_per_second", "no limit"));
@@ -197,6 +201,9 @@ fn documentation_lists_defaults_and_ranges() {
         "connections",
         "per_address",
         "opening_seconds",
+        "turn_seconds",
+        "patience_seconds",
+        "transfers",
         "sessions",
         "priority",
         "streams",

@@ -1,8 +1,9 @@
 //! Open sessions with their client addresses, users and processes.
 
+use super::capacity_queue::CapacityQueue;
 use super::config::{Config, Limits};
+use super::device_capacity::DeviceCapacity;
 use super::log::Log;
-use super::session_queue::{DeviceLimit, SessionQueue};
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,7 +34,7 @@ pub struct SessionTable {
     /// How long a new connection waits for a slot.
     slot_wait: Duration,
     /// Which of the sessions may transfer.
-    pub queue: SessionQueue,
+    pub queue: Arc<CapacityQueue>,
 }
 
 #[derive(Default)]
@@ -80,8 +81,8 @@ pub struct SessionCounts {
 
 impl SessionTable {
     /// A table for sessions that use these devices.
-    pub fn new(devices: Vec<DeviceLimit>) -> Self {
-        let queue = SessionQueue::new(devices);
+    pub fn new(devices: Vec<DeviceCapacity>, limits: &Limits) -> Self {
+        let queue = CapacityQueue::new(devices, limits);
         Self { sessions: Mutex::default(), changed: Condvar::new(), slot_wait: SLOT_WAIT, queue }
     }
 

@@ -17,7 +17,7 @@ const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 const LONG: Duration = Duration::from_secs(300);
 
 fn table(slot_wait: Duration) -> Arc<SessionTable> {
-    Arc::new(SessionTable { slot_wait, ..SessionTable::new(Vec::new()) })
+    Arc::new(SessionTable { slot_wait, ..SessionTable::new(Vec::new(), &config(ALICE).limits) })
 }
 
 fn config(text: &str) -> Config {

@@ -1,0 +1,102 @@
+//! Borrows capacity of this host's broker for a transfer, and waits until it may begin.
+
+use super::link::CapacityLink;
+use super::local_broker::SubmittedTransfer;
+use super::messages::LocalTransfer;
+use crate::endpoint::{Endpoint, Host};
+use crate::reporter::{Notice, Reporter};
+use crate::transfer::Transfer;
+use crate::TransferError;
+use numaio_linux::interrupt::interrupted;
+use numaio_schema::{CapacityState, TransferDirection};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often the wait looks for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Name of the broker in messages.
+const THIS_HOST: &str = "this host's daemon";
+
+/// Waits until this host's broker lets the transfer begin; `None` if there is no broker.
+///
+/// # Errors
+/// An interrupt.
+pub fn borrow(
+    transfer: &Transfer,
+    reporter: &mut Reporter<'_>,
+) -> Result<Option<CapacityLink>, TransferError> {
+    let Some(path) = &transfer.broker else { return Ok(None) };
+    let link = SubmittedTransfer::submit(path, &description(transfer))
+        .and_then(|submitted| wait_for_turn(submitted, reporter));
+    match link {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.kind() == ErrorKind::Interrupted => {
+            Err(TransferError::InterruptedBeforeReply { host: THIS_HOST.to_owned() })
+        }
+        // Nothing listens there: the usual case.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => {
+            reporter.notice(Notice::NoCapacity { why: error.to_string() });
+            Ok(None)
+        }
+    }
+}
+
+fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) -> io::Result<CapacityLink> {
+    loop {
+        let reply = submitted.next(POLL_INTERVAL)?;
+        if interrupted() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        reporter.alive();
+        let Some(reply) = reply else { continue };
+        let lent = reply.map_err(io::Error::other)?;
+        if matches!(lent.state, CapacityState::Transferring | CapacityState::Active) {
+            return submitted.begin(lent);
+        }
+        let (host, position) = (THIS_HOST.to_owned(), lent.position.unwrap_or(1));
+        reporter.notice(Notice::Queued { host, position, why: lent.why, starts_in: lent.starts_in });
+    }
+}
+
+/// Describes what a transfer uses of this host.
+fn description(transfer: &Transfer) -> LocalTransfer {
+    let local = |ends: &[Endpoint], direction| -> Vec<(u64, TransferDirection)> {
+        let local = ends.iter().filter(|end| end.host.is_none());
+        local.filter_map(|end| Some((file_system(&end.path)?, direction))).collect()
+    };
+    let mut file_systems = local(&transfer.sources, TransferDirection::Read);
+    file_systems.extend(local(std::slice::from_ref(&transfer.destination), TransferDirection::Write));
+    file_systems.dedup();
+    LocalTransfer { file_systems, network: network(transfer), rate_limit: transfer.options.bytes_per_second }
+}
+
+/// Returns the number of the file system of a path or, if it does not exist yet, of its directory.
+fn file_system(path: &[u8]) -> Option<u64> {
+    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
+    path.ancestors().find_map(|path: &Path| path.metadata().ok()).map(|metadata| metadata.dev())
+}
+
+/// Returns the address from which this host would reach the other one, and the direction.
+fn network(transfer: &Transfer) -> Option<(IpAddr, TransferDirection)> {
+    let (host, direction) = match (&transfer.destination.host, transfer.sources.first()?.host.as_ref()) {
+        (Some(host), _) => (host, TransferDirection::Write),
+        (None, Some(host)) => (host, TransferDirection::Read),
+        (None, None) => return None,
+    };
+    let mut addresses = match host {
+        Host::Daemon(address) => (address.host.as_str(), address.port).to_socket_addrs().ok()?,
+        Host::Ssh(name) => (name.rsplit('@').next()?, 22).to_socket_addrs().ok()?,
+    };
+    let to = addresses.next()?;
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // The kernel chooses the route when a datagram socket is connected; it sends nothing.
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some((socket.local_addr().ok()?.ip(), direction))
+}

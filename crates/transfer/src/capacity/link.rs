@@ -1,0 +1,201 @@
+//! The connection of a transfer to the daemon that lends capacity to it.
+
+use super::messages::{CapacityReply, CapacityRequest, MAX_REPLY_BYTES};
+use crate::json_lines::{is_timeout, send, LineReader};
+use numaio_schema::{CapacityState, LentCapacity};
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Value of the rate if there is no limit.
+const NO_LIMIT: u64 = u64::MAX;
+
+/// What a transfer may use at the moment.
+#[derive(Debug)]
+pub struct CurrentRate {
+    /// Bytes/s; 0 while it is suspended, [`NO_LIMIT`] without a limit.
+    rate: AtomicU64,
+    /// Bytes of data so far.
+    moved: AtomicU64,
+    /// The last message of the daemon, until it is taken.
+    news: Mutex<Option<LinkNews>>,
+}
+
+/// What happened on the connection to the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkNews {
+    /// The daemon lends this.
+    Lent(LentCapacity),
+    /// The daemon has exited or closed the connection. The transfer continues without limits.
+    Closed,
+}
+
+impl CurrentRate {
+    /// No limits.
+    fn unlimited() -> Self {
+        Self { rate: NO_LIMIT.into(), moved: 0.into(), news: Mutex::default() }
+    }
+
+    /// Returns the rate in bytes/s, 0 while the transfer is suspended; `None` without a limit.
+    pub fn bytes_per_second(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != NO_LIMIT)
+    }
+
+    /// Counts bytes of data that were read or written.
+    pub fn count(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the last news, once.
+    pub fn take_news(&self) -> Option<LinkNews> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set(&self, lent: LentCapacity) {
+        let rate = match lent.state {
+            CapacityState::Transferring if lent.is_limited => lent.rate.unwrap_or(NO_LIMIT),
+            CapacityState::Transferring => NO_LIMIT,
+            CapacityState::Waiting | CapacityState::Active | CapacityState::Suspended => 0,
+        };
+        self.rate.store(rate, Ordering::Relaxed);
+        self.report(LinkNews::Lent(lent));
+    }
+
+    fn release(&self) {
+        self.rate.store(NO_LIMIT, Ordering::Relaxed);
+        self.report(LinkNews::Closed);
+    }
+
+    fn report(&self, news: LinkNews) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
+    }
+}
+
+/// A connection to a daemon; closed when it is dropped, which gives back the capacity.
+#[derive(Debug)]
+pub struct CapacityLink {
+    socket: UnixStream,
+    current: Arc<CurrentRate>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for CapacityLink {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Fails if the daemon has exited.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+impl CapacityLink {
+    /// Receives messages of a daemon that has `lent` something, in a thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(replies: LineReader<UnixStream>, lent: Option<LentCapacity>) -> io::Result<Self> {
+        let (current, is_over) = (Arc::new(CurrentRate::unlimited()), Arc::new(AtomicBool::new(false)));
+        lent.into_iter().for_each(|lent| current.set(lent));
+        let (socket, rate, ended) = (replies.socket().try_clone()?, current.clone(), is_over.clone());
+        thread::Builder::new().name("capacity".to_owned()).spawn(move || {
+            // A daemon that has exited, or that sends nonsense, limits nothing.
+            let _ = receive_all(replies, &rate);
+            if !ended.load(Ordering::Relaxed) {
+                rate.release();
+            }
+        })?;
+        Ok(Self { socket, current, is_over })
+    }
+
+    /// Returns the rate that the daemon sets.
+    pub fn current(&self) -> Arc<CurrentRate> {
+        self.current.clone()
+    }
+}
+
+/// Receives messages until the daemon closes the connection, and reports the progress.
+fn receive_all(mut replies: LineReader<UnixStream>, current: &CurrentRate) -> io::Result<()> {
+    let mut next_report = Instant::now() + PROGRESS_INTERVAL;
+    loop {
+        let left = next_report.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            send(replies.socket(), &CapacityRequest::Progress(current.moved.load(Ordering::Relaxed)))?;
+            next_report += PROGRESS_INTERVAL;
+            continue;
+        }
+        let reply = replies.receive::<CapacityReply>(MAX_REPLY_BYTES, Some(left));
+        match reply.map(|reply| reply.map(CapacityReply::sanitized)) {
+            Ok(Some(CapacityReply::Lent(lent))) => current.set(lent),
+            Ok(Some(CapacityReply::Refused(_) | CapacityReply::Transfers(_))) => {}
+            Ok(None) => return Ok(()),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(state: CapacityState, rate: Option<u64>, is_limited: bool) -> LentCapacity {
+        LentCapacity {
+            state,
+            rate,
+            is_limited,
+            threads: None,
+            position: None,
+            why: String::new(),
+            starts_in: None,
+        }
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_daemon_sets_the_rate_until_it_exits() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let link = CapacityLink::start(
+            LineReader::new(ours),
+            Some(lent(CapacityState::Transferring, Some(7), true)),
+        )
+        .expect("a link");
+        let current = link.current();
+        assert_eq!(current.bytes_per_second(), Some(7));
+        for (state, rate, is_limited, expected) in [
+            (CapacityState::Suspended, None, false, Some(0)),
+            (CapacityState::Transferring, Some(9), false, None),
+            (CapacityState::Transferring, Some(9), true, Some(9)),
+        ] {
+            send(&theirs, &CapacityReply::Lent(lent(state, rate, is_limited))).expect("sent");
+            until(|| current.bytes_per_second() == expected);
+        }
+        assert!(matches!(current.take_news(), Some(LinkNews::Lent(_))));
+        drop(theirs);
+        until(|| current.bytes_per_second().is_none());
+        until(|| current.take_news() == Some(LinkNews::Closed));
+    }
+
+    #[test]
+    fn progress_is_reported() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let link = CapacityLink::start(LineReader::new(ours), None).expect("a link");
+        link.current().count(11);
+        let report = LineReader::new(&theirs).receive::<CapacityRequest>(MAX_REPLY_BYTES, None);
+        assert_eq!(report.expect("a message"), Some(CapacityRequest::Progress(11)));
+        drop(link);
+        assert!(LineReader::new(&theirs)
+            .receive::<CapacityRequest>(MAX_REPLY_BYTES, None)
+            .expect("closed")
+            .is_none());
+    }
+}

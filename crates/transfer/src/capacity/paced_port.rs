@@ -1,0 +1,359 @@
+//! The port of a transfer on this host: within the rate that a daemon lends, the write rate of a
+//! daemon's user, and without set-ID bits where these are not permitted. It watches the link, too.
+//!
+//! Delayed reads and writes are submitted when their bytes could have been transferred at the rate.
+//! Delayed writes keep their buffers; without free buffers the link stops reading, which slows the
+//! source down. Delayed writes are dropped when the link closes or the process stops: otherwise a
+//! client that aborts each transfer early would bypass the rate.
+
+use super::link::CurrentRate;
+use crate::keep_alive::LinkMonitor;
+use numaio_linux::interrupt::interrupted;
+use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
+use numaio_mover_linux::port::{FilePort, Slab};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Set-user-ID and set-group-ID bits, which grant the rights of a program's owner (inode(7)).
+const SET_ID: u32 = 0o6000;
+/// How often a suspended transfer looks whether it may continue.
+const SUSPENDED_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time for which unused bytes are credited, so that late wake-ups do not lower the rate.
+const LONGEST_CREDIT: Duration = Duration::from_millis(200);
+
+/// A port with optional limits.
+pub struct PacedPort {
+    port: FilePort,
+    monitor: LinkMonitor,
+    limits: PortLimits,
+    delayed: DelayedOperations,
+    /// Whether the link is closed.
+    closed: bool,
+}
+
+/// Limits of a port.
+#[derive(Debug, Clone)]
+pub struct PortLimits {
+    /// What a daemon lends.
+    pub lent: Option<Arc<CurrentRate>>,
+    /// Maximum bytes per second that are written.
+    pub writes_per_second: Option<u64>,
+    /// Whether files may get set-ID bits.
+    pub set_id: bool,
+}
+
+impl PortLimits {
+    /// Those of a transfer to which a daemon may lend capacity.
+    pub fn lent(lent: Option<Arc<CurrentRate>>) -> Self {
+        Self { lent, writes_per_second: None, set_id: true }
+    }
+
+    /// Returns the rate of an operation in bytes/s; `None` without a limit.
+    fn rate(&self, operation: &Operation<Slab>) -> Option<u64> {
+        let lent = self.lent.as_ref().and_then(|lent| lent.bytes_per_second());
+        let own = self.writes_per_second.filter(|_| matches!(operation, Operation::Write { .. }));
+        lent.into_iter().chain(own).min()
+    }
+}
+
+/// Delayed operations in order.
+///
+/// Even the first one is delayed, so that reconnecting does not increase the rate.
+#[derive(Default)]
+struct DelayedOperations {
+    queue: VecDeque<(Ticket, Operation<Slab>)>,
+    /// When the bytes of the operation before the first one were due.
+    since: Option<Instant>,
+}
+
+impl DelayedOperations {
+    /// Adds an operation. Idle time is not credited.
+    fn push(&mut self, ticket: Ticket, operation: Operation<Slab>, now: Instant) {
+        if self.queue.is_empty() {
+            self.since = Some(self.since.map_or(now, |since| since.max(now)));
+        }
+        self.queue.push_back((ticket, operation));
+    }
+
+    /// Returns the first operation if it is due, else the remaining delay; `None` if there are
+    /// none.
+    fn next(
+        &mut self,
+        limits: &PortLimits,
+        now: Instant,
+    ) -> Option<Result<(Ticket, Operation<Slab>), Duration>> {
+        let (_, operation) = self.queue.front()?;
+        let since = self.since.unwrap_or(now);
+        let due = match limits.rate(operation) {
+            None => since,
+            Some(0) => return Some(Err(SUSPENDED_POLL_INTERVAL)),
+            Some(rate) => since + Duration::from_secs_f64(data_bytes(operation) as f64 / rate as f64),
+        };
+        let wait = due.saturating_duration_since(now);
+        if !wait.is_zero() {
+            return Some(Err(wait));
+        }
+        self.since = Some(now.checked_sub(LONGEST_CREDIT).map_or(due, |earliest| due.max(earliest)));
+        self.queue.pop_front().map(Ok)
+    }
+
+    /// Fails all delayed writes, and returns all delayed reads.
+    fn fail(&mut self, why: &str, events: &mut Vec<Event<Slab>>) -> Vec<(Ticket, Operation<Slab>)> {
+        let (reads, writes): (Vec<_>, Vec<_>) =
+            self.queue.drain(..).partition(|(_, operation)| matches!(operation, Operation::Read { .. }));
+        events.extend(writes.into_iter().map(|(ticket, operation)| {
+            let count = if let Operation::Write { puts, .. } = &operation { puts.len() } else { 0 };
+            Event::Done(ticket, Outcome::Results(vec![Err(Fault::new(FaultKind::Cancelled, why)); count]))
+        }));
+        reads
+    }
+}
+
+impl PacedPort {
+    /// Limits a port.
+    pub fn new(port: FilePort, monitor: LinkMonitor, limits: PortLimits) -> Self {
+        let delayed = DelayedOperations { queue: VecDeque::new(), since: Some(Instant::now()) };
+        Self { port, monitor, limits, delayed, closed: false }
+    }
+
+    /// Returns whether the link is closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns whether the other side was silent for too long.
+    pub fn is_silent(&self) -> bool {
+        self.monitor.is_silent()
+    }
+
+    /// Submits an operation that may proceed now.
+    fn submit_now(&mut self, ticket: Ticket, operation: Operation<Slab>) {
+        if let Some(lent) = &self.limits.lent {
+            lent.count(data_bytes(&operation));
+        }
+        self.port.submit(ticket, operation);
+    }
+
+    /// Submits all due operations, and returns the delay of the next one.
+    fn release(&mut self) -> Option<Duration> {
+        loop {
+            match self.delayed.next(&self.limits, Instant::now())? {
+                Ok((ticket, operation)) => self.submit_now(ticket, operation),
+                Err(wait) => return Some(wait),
+            }
+        }
+    }
+
+    /// Returns why delayed operations must not wait any more.
+    fn stop_reason(&self) -> Option<&'static str> {
+        match (interrupted(), self.closed) {
+            (true, _) => Some("it was interrupted"),
+            (false, true) => Some("the connection to the other side was lost"),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Returns the bytes of data that an operation reads or writes.
+fn data_bytes(operation: &Operation<Slab>) -> u64 {
+    match operation {
+        Operation::Read { pieces, .. } => pieces.iter().map(|piece| piece.length as u64).sum(),
+        Operation::Write { data: Some(_), puts, .. } => {
+            puts.iter().flat_map(|put| &put.parts).map(|part| part.bytes.len() as u64).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// Clears [`SET_ID`] in all modes that an operation sets.
+fn without_set_id<B>(operation: &mut Operation<B>) {
+    let clear = |attributes: &mut Attributes| {
+        attributes.mode = attributes.mode.map(|mode| mode & !SET_ID);
+    };
+    match operation {
+        Operation::Write { puts, .. } => {
+            puts.iter_mut().filter_map(|put| put.settle.as_mut()).for_each(|to| clear(&mut to.attributes));
+        }
+        Operation::Create(makings) => makings.iter_mut().for_each(|making| clear(&mut making.attributes)),
+        Operation::SetAttributes(all) => all.iter_mut().for_each(|(_, attributes)| clear(attributes)),
+        _ => {}
+    }
+}
+
+impl Port for PacedPort {
+    type Buffer = Slab;
+
+    fn submit(&mut self, ticket: Ticket, mut operation: Operation<Slab>) {
+        if !self.limits.set_id {
+            without_set_id(&mut operation);
+        }
+        let is_data = data_bytes(&operation) > 0;
+        let is_limited = is_data && self.limits.rate(&operation).is_some();
+        // Data operations keep their order.
+        match is_limited || is_data && !self.delayed.queue.is_empty() {
+            true => self.delayed.push(ticket, operation, Instant::now()),
+            false => self.submit_now(ticket, operation),
+        }
+    }
+
+    fn send(&mut self, packet: Packet<Slab>) {
+        self.monitor.sent();
+        self.port.send(packet);
+    }
+
+    fn wait(&mut self, most: Duration, events: &mut Vec<Event<Slab>>) {
+        let had = events.len();
+        if let Some(why) = self.stop_reason() {
+            let reads = self.delayed.fail(why, events);
+            reads.into_iter().for_each(|(ticket, operation)| self.submit_now(ticket, operation));
+        }
+        let most = self.release().map_or(most, |wait| wait.min(most));
+        // Report failures without waiting.
+        self.port.wait(if events.len() == had { most } else { Duration::ZERO }, events);
+        self.monitor.check(&mut self.port, events);
+        self.closed |= events[had..].iter().any(|event| matches!(event, Event::Closed(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::CapacityLink;
+    use super::super::messages::CapacityReply;
+    use super::*;
+    use crate::json_lines::{self, LineReader};
+    use numaio_mover::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
+    use numaio_mover_linux::files::Roots;
+    use numaio_mover_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
+    use numaio_schema::{CapacityState, LentCapacity};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    #[test]
+    fn removes_set_id_bits_from_all_modes() {
+        let at = || FilePath::new(0, *b"f");
+        let attributes = || Attributes { mode: Some(0o7755), ..Attributes::default() };
+        let settle = FileCompletion { size: 0, attributes: attributes(), name: at(), sync: false };
+        let put = FileWrite {
+            at: at(),
+            begin: OpenMode::Fresh,
+            held: Vec::new(),
+            check: Vec::new(),
+            parts: Vec::new(),
+            sparse: false,
+            settle: Some(settle),
+        };
+        let making = NewObject { at: at(), object: Object::Directory, attributes: attributes() };
+        let mut operations: [Operation<Vec<u8>>; 3] = [
+            Operation::Write { puts: vec![put], data: None, packed: None, hash: |_| Default::default() },
+            Operation::Create(vec![making]),
+            Operation::SetAttributes(vec![(at(), attributes()), (at(), Attributes::default())]),
+        ];
+        operations.iter_mut().for_each(without_set_id);
+        let shown = format!("{operations:?}");
+        let set = format!("mode: Some({})", 0o1755);
+        assert_eq!((shown.matches(&set).count(), shown.matches("mode: Some").count()), (3, 3), "{shown}");
+    }
+
+    fn limits(writes_per_second: u64) -> PortLimits {
+        PortLimits { lent: None, writes_per_second: Some(writes_per_second), set_id: true }
+    }
+
+    #[test]
+    fn limits_the_rate_and_does_not_credit_idle_time() {
+        let (pool, begin, limits) = (Pool::new(4), Instant::now(), limits(1000));
+        let after = |millis| begin + Duration::from_millis(millis);
+        let mut delayed = DelayedOperations { queue: VecDeque::new(), since: Some(begin) };
+        let push = |delayed: &mut DelayedOperations, bytes, at| delayed.push(0, write(&pool, "a", bytes), at);
+        let is_due =
+            |delayed: &mut DelayedOperations, at| delayed.next(&limits, at).is_some_and(|next| next.is_ok());
+        push(&mut delayed, 500, begin);
+        push(&mut delayed, 500, begin);
+        assert!(!is_due(&mut delayed, after(499)), "the first bytes are delayed, too");
+        assert!(is_due(&mut delayed, after(500)) && !is_due(&mut delayed, after(999)));
+        assert!(is_due(&mut delayed, after(1_000)));
+        push(&mut delayed, 2_000, after(10_000));
+        assert!(!is_due(&mut delayed, after(11_999)) && is_due(&mut delayed, after(12_000)));
+    }
+
+    #[test]
+    fn a_lent_rate_applies_when_it_changes() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let lent = |state, rate| LentCapacity {
+            state,
+            rate: Some(rate),
+            is_limited: true,
+            threads: None,
+            position: None,
+            why: String::new(),
+            starts_in: None,
+        };
+        let link = CapacityLink::start(LineReader::new(ours), Some(lent(CapacityState::Transferring, 1_000)))
+            .expect("a link");
+        let (pool, begin) = (Pool::new(4), Instant::now());
+        let (limits, after) =
+            (PortLimits::lent(Some(link.current())), |millis| begin + Duration::from_millis(millis));
+        let until = |rate| {
+            while link.current().bytes_per_second() != Some(rate) {
+                thread::yield_now()
+            }
+        };
+        let mut delayed = DelayedOperations { queue: VecDeque::new(), since: Some(begin) };
+        (0..3).for_each(|ticket| delayed.push(ticket, write(&pool, "a", 1_000), begin));
+        assert!(delayed.next(&limits, after(1_000)).is_some_and(|next| next.is_ok()));
+        for (state, rate, seen) in [(CapacityState::Suspended, 1, 0), (CapacityState::Transferring, 500, 500)]
+        {
+            json_lines::send(&theirs, &CapacityReply::Lent(lent(state, rate))).expect("sent");
+            until(seen);
+            assert!(delayed.next(&limits, after(1_100)).is_some_and(|next| next.is_err()));
+        }
+        assert!(delayed.next(&limits, after(3_000)).is_some_and(|next| next.is_ok()));
+        let mut events = Vec::new();
+        assert!(delayed.fail("why", &mut events).is_empty() && events.len() == 1);
+    }
+
+    /// A write of a number of bytes.
+    fn write(pool: &Arc<Pool>, name: &str, bytes: usize) -> Operation<Slab> {
+        let part = Part { bytes: 0..bytes, offset: 0 };
+        let put = FileWrite {
+            parts: vec![part],
+            ..FileWrite::new(FilePath::new(0, name.as_bytes()), OpenMode::Fresh)
+        };
+        Operation::Write { puts: vec![put], data: pool.take(), packed: None, hash: |_| Default::default() }
+    }
+
+    /// Delayed writes fail and free their buffers.
+    #[test]
+    fn drops_delayed_writes_when_the_link_closes() {
+        let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
+        let setting = Setting {
+            roots: Roots::open(&[]).expect("nothing to open"),
+            worker_groups: vec![WorkerGroup { threads: 1, cpus: None, pool: pool.clone() }],
+            most_threads: 1,
+            rings: false,
+            pool: pool.clone(),
+            share: |_, _| None,
+            sparing: false,
+            may_pause: true,
+            network: Vec::new(),
+        };
+        let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
+        // Delays each write by a year.
+        let port = FilePort::over(setting, ends).expect("a port");
+        let mut port = PacedPort::new(port, LinkMonitor::new(None), limits(1));
+        port.delayed.since = Some(Instant::now() + Duration::from_secs(365 * 86_400));
+        let names = ["a", "b", "c"];
+        (0..).zip(names).for_each(|(ticket, name)| port.submit(ticket, write(&pool, name, 7)));
+        drop(theirs);
+        let mut events = Vec::new();
+        while events.len() < 1 + names.len() {
+            port.wait(Duration::from_secs(1), &mut events);
+        }
+        let is_cancelled = |event: &&Event<Slab>| {
+            let Event::Done(_, Outcome::Results(results)) = event else { return false };
+            matches!(&results[..], [Err(fault)] if fault.why == FaultKind::Cancelled)
+        };
+        assert_eq!(events.iter().filter(is_cancelled).count(), names.len(), "{events:?}");
+        assert_eq!(std::iter::from_fn(|| pool.take_free()).collect::<Vec<_>>().len(), 4);
+    }
+}
