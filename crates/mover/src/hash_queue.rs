@@ -48,6 +48,11 @@ impl<K> HashQueue<K> {
         }
     }
 
+    /// Returns whether the ticket is a read in flight.
+    pub fn is_reading(&self, ticket: Ticket) -> bool {
+        self.in_flight.contains_key(&ticket)
+    }
+
     /// Records a finished read; returns the hash or the fault when the file is complete.
     pub fn completed(
         &mut self,

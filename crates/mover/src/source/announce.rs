@@ -78,7 +78,8 @@ impl<B: AsRef<[u8]>> Source<B> {
         if let Kind::File(content) = &inode.kind {
             let data = blocks_with_data(content, &found).filter(|_| self.options.holes);
             let identity = found.metadata.identity();
-            let file = AnnouncedFile::new(path, name.clone(), identity, content.clone(), data);
+            let device = self.options.storage.device_of(path.root);
+            let file = AnnouncedFile::new((device, path), name.clone(), identity, content.clone(), data);
             self.files.insert(self.announcements.next(), file);
         }
         self.send_entry(Entry { name, object: Object::New(inode) });

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 /// Invariant: `wanted` is set once, and `sent` never exceeds it.
 #[derive(Debug)]
 pub(super) struct AnnouncedFile {
+    /// Index of the storage device that holds it.
+    device: usize,
     path: FilePath,
     name: Name,
     identity: Identity,
@@ -41,16 +43,17 @@ pub(super) struct StartedFile {
 }
 
 impl AnnouncedFile {
-    /// Creates a file that the sink has not requested; `data` are its blocks with data if its entry
-    /// omits holes.
+    /// Creates a file of a device that the sink has not requested; `data` are its blocks with data
+    /// if its entry omits holes.
     pub fn new(
-        path: FilePath,
+        (device, path): (usize, FilePath),
         name: Name,
         identity: Identity,
         content: Content,
         data: Option<ExtentSet>,
     ) -> Self {
         Self {
+            device,
             path,
             name,
             identity,
@@ -62,6 +65,11 @@ impl AnnouncedFile {
             read_as_it_is: ExtentSet::default(),
             history: CompressionHistory::default(),
         }
+    }
+
+    /// Returns the index of the storage device that holds it.
+    pub fn device(&self) -> usize {
+        self.device
     }
 
     /// Returns the path at the source.
@@ -115,40 +123,54 @@ impl AnnouncedFile {
 
 /// The announced files, by number.
 ///
-/// Invariant: a file is removed when it failed, is not needed, or is completely sent, and nothing
-/// of it is sent afterwards.
+/// Invariants: a file is removed when it failed, is not needed, or is completely sent, and nothing
+/// of it is sent afterwards; `on_device` counts the files of each device.
 #[derive(Debug, Default)]
-pub(super) struct AnnouncedFiles(HashMap<FileNumber, AnnouncedFile>);
+pub(super) struct AnnouncedFiles {
+    files: HashMap<FileNumber, AnnouncedFile>,
+    on_device: Vec<usize>,
+}
 
 impl AnnouncedFiles {
     /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     /// Returns the number of files.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.files.len()
+    }
+
+    /// Returns the number of files of a device.
+    pub fn on_device(&self, device: usize) -> usize {
+        self.on_device.get(device).copied().unwrap_or_default()
     }
 
     /// Returns a file.
     pub fn get_mut(&mut self, number: FileNumber) -> Option<&mut AnnouncedFile> {
-        self.0.get_mut(&number)
+        self.files.get_mut(&number)
     }
 
     /// Returns a file.
     pub fn get(&self, number: FileNumber) -> Option<&AnnouncedFile> {
-        self.0.get(&number)
+        self.files.get(&number)
     }
 
     /// Adds a file.
     pub fn insert(&mut self, number: FileNumber, file: AnnouncedFile) {
-        self.0.insert(number, file);
+        if self.on_device.len() <= file.device {
+            self.on_device.resize(file.device + 1, 0);
+        }
+        self.on_device[file.device] += 1;
+        self.files.insert(number, file);
     }
 
     /// Removes a file that failed or cannot be announced.
     pub fn remove(&mut self, number: FileNumber) -> Option<AnnouncedFile> {
-        self.0.remove(&number)
+        let file = self.files.remove(&number)?;
+        self.on_device[file.device] -= 1;
+        Some(file)
     }
 
     /// Removes a file that the sink does not need; returns the requested bytes that are not sent.
@@ -177,7 +199,7 @@ impl AnnouncedFiles {
         number: FileNumber,
         extents: Option<&Vec<Extent>>,
     ) -> Result<StartedFile, WireError> {
-        let file = self.0.get_mut(&number).filter(|file| file.wanted.is_none());
+        let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::InvalidValue("a request for an entry without data"))?;
         file.begin(number, extents).ok_or(WireError::InvalidValue("an empty request"))
     }
@@ -185,7 +207,7 @@ impl AnnouncedFiles {
     /// Starts sending a file that was just announced. A file without data needs nothing more and is
     /// removed.
     pub fn begin_eager(&mut self, number: FileNumber) -> Option<StartedFile> {
-        let started = self.0.get_mut(&number)?.begin(number, None);
+        let started = self.files.get_mut(&number)?.begin(number, None);
         if started.is_none() {
             self.remove(number);
         }
@@ -197,7 +219,7 @@ impl AnnouncedFiles {
     /// # Errors
     /// [`WireError::InvalidValue`] if its hash or data was requested before.
     pub fn request_hash(&mut self, number: FileNumber) -> Result<Option<(FilePath, Identity)>, WireError> {
-        let Some(file) = self.0.get_mut(&number) else { return Ok(None) };
+        let Some(file) = self.files.get_mut(&number) else { return Ok(None) };
         if file.wanted.is_some() || std::mem::replace(&mut file.hash_requested, true) {
             return Err(WireError::InvalidValue("a repeated or late request for a hash"));
         }
@@ -207,14 +229,14 @@ impl AnnouncedFiles {
     /// Returns the compression history of the file, if the pieces are part of a single large one.
     pub fn history(&mut self, pieces: &[(FileNumber, Extent)]) -> Option<&mut CompressionHistory> {
         let [(number, _)] = pieces else { return None };
-        let file = self.0.get_mut(number).filter(|file| file.content.size() > BLOCK as u64)?;
+        let file = self.files.get_mut(number).filter(|file| file.content.size() > BLOCK as u64)?;
         Some(&mut file.history)
     }
 
     /// Records that an extent was sent. Removes the file if it is complete, and returns the
     /// announcement of its end; a file sent as a single part needs none.
     pub fn record_sent(&mut self, number: FileNumber, extent: Extent) -> Option<FileSent> {
-        let file = self.0.get_mut(&number)?;
+        let file = self.files.get_mut(&number)?;
         file.sent += extent.length();
         if file.wanted.is_none_or(|wanted| file.sent < wanted) {
             return None;

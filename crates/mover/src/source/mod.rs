@@ -8,9 +8,11 @@ mod announce;
 mod announced_files;
 mod announcements;
 mod bandwidth;
+mod device_reads;
 mod hard_links;
 mod hash_index;
 mod inode;
+mod merged_directories;
 mod options;
 mod read;
 mod read_pace;
@@ -19,9 +21,11 @@ mod receive;
 mod request_counts;
 mod scan;
 mod select;
+mod storage;
 mod stored_files;
 
 pub use options::{Origin, SourceOptions};
+pub use storage::{SourceDevice, SourceStorage};
 pub use stored_files::LocalDestination;
 
 use crate::accounts::Accounts;
@@ -34,12 +38,11 @@ use crate::port::{Event, Outcome, Ticket};
 use crate::report::{EntryCounts, Report, Totals, TransferOutcome};
 use crate::unpreserved::UnpreservedAttributes;
 use crate::wire::{EndTotals, Frame, ProblemSubject, Reason, Side};
-use addresses::AddressLookup;
 use announced_files::AnnouncedFiles;
 use announcements::Announcements;
 use bandwidth::BandwidthLimit;
+use device_reads::DeviceReads;
 use hard_links::HardLinks;
-use read_queue::ReadQueue;
 use request_counts::RequestCounts;
 use scan::Scan;
 use std::time::Duration;
@@ -47,6 +50,9 @@ use stored_files::StoredFiles;
 
 /// Maximum entries that are unanswered, or whose data is not sent yet.
 pub const WINDOW: u64 = 16_384;
+/// Minimum part of the window for each storage device: a slow one must not stop the scan of the
+/// others.
+const MIN_WINDOW_SHARE: u64 = 1_024;
 
 /// The source of a transfer: the side that reads files.
 ///
@@ -59,14 +65,14 @@ pub const WINDOW: u64 = 16_384;
 ///   (`announcements`).
 /// - *Requests.* For each regular file (`announced_files`) the sink answers which data it needs, or
 ///   requests a hash first. In eager mode the source sends all data without waiting.
-/// - *Reading.* Requested files are sorted by disk position (`addresses`, `read_queue`), read in
-///   blocks or bundles within a bandwidth limit (`bandwidth`), optionally compressed
-///   ([`CompressionPolicy`]), and sent with a hash per part (`read`). A file that changes while it
-///   is read fails; the others continue.
+/// - *Reading.* Requested files are queued for their storage device (`device_reads`), sorted by disk
+///   position (`addresses`, `read_queue`), read in blocks or bundles within a bandwidth limit
+///   (`bandwidth`), optionally compressed ([`CompressionPolicy`]), and sent with a hash per part
+///   (`read`). A file that changes while it is read fails; the others continue.
 /// - *End.* When everything is answered and sent, it sends an end frame and waits for the sink's.
 ///
-/// Flow control: at most [`WINDOW`] entries are unanswered or have unsent data, and at most `reads`
-/// buffers are in use. Memory is independent of the number of files, except for a few bytes per
+/// Flow control: at most [`WINDOW`] entries are unanswered or have unsent data, an equal part of them
+/// on each storage device, and at most as many buffers are in use as the devices have reads. Memory is independent of the number of files, except for a few bytes per
 /// hard link, and per name if origins overlap.
 #[derive(Debug)]
 pub struct Source<B> {
@@ -78,9 +84,9 @@ pub struct Source<B> {
     announcements: Announcements,
     files: AnnouncedFiles,
     requests: RequestCounts,
-    hash_queue: HashQueue<FileNumber>,
-    addresses: AddressLookup,
-    reading: ReadQueue,
+    /// Files to hash, of each storage device.
+    hash_queues: Vec<HashQueue<FileNumber>>,
+    reading: DeviceReads,
     bandwidth: BandwidthLimit,
     compression: CompressionPolicy,
     unpreserved: UnpreservedAttributes,
@@ -105,9 +111,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             announcements: Announcements::new(),
             files: AnnouncedFiles::default(),
             requests: RequestCounts::default(),
-            hash_queue: HashQueue::default(),
-            addresses: AddressLookup::new(options.by_address),
-            reading: ReadQueue::new(&options)?,
+            hash_queues: options.storage.devices().iter().map(|_| HashQueue::default()).collect(),
+            reading: DeviceReads::new(&options)?,
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),
             unpreserved: UnpreservedAttributes::default(),
@@ -132,8 +137,8 @@ impl<B: AsRef<[u8]>> Source<B> {
                 scanned.into_iter().for_each(|scanned| self.add_scanned(scanned));
             }
             Outcome::Stat(found) => {
-                if let Some(jobs) = self.addresses.completed(ticket, &found) {
-                    return jobs.into_iter().for_each(|job| self.reading.push(job));
+                if self.reading.looked_up(ticket, &found) {
+                    return;
                 }
                 let scanned = self.scan.looked_up(ticket, found);
                 scanned.into_iter().for_each(|scanned| self.add_scanned(scanned));
@@ -145,10 +150,18 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Continues the scan if the window has space for its results.
+    /// Continues the scan of each device if the window has space for its results.
     fn submit_scan(&mut self) {
-        while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) <= WINDOW {
-            if !self.scan.submit_next(&mut self.peer) {
+        let devices = self.options.storage.devices().len();
+        let share = (WINDOW / devices as u64).max(MIN_WINDOW_SHARE);
+        (0..devices).for_each(|device| self.submit_scan_of(device, share));
+    }
+
+    fn submit_scan_of(&mut self, device: usize, share: u64) {
+        while self.files.len() as u64 + self.unanswered() + (self.scan.expected() as u64) <= WINDOW
+            && self.files.on_device(device) as u64 + (self.scan.expected_of(device) as u64) <= share
+        {
+            if !self.scan.submit_next(device, &mut self.peer) {
                 return;
             }
         }
@@ -209,12 +222,12 @@ impl<B: AsRef<[u8]>> TransferCore<B> for Source<B> {
 
     fn poll(&mut self, now: Duration) -> Option<PortCommand<B>> {
         self.compression.link.update(now);
-        self.addresses.update(now);
+        self.reading.update(now);
         if self.peer.commands.is_empty() && self.peer.outcome.is_none() {
             self.submit_scan();
             self.flush_batch();
-            self.hash_queue.submit_reads(&mut self.peer);
-            self.addresses.submit(&self.files, &mut self.peer);
+            self.hash_queues.iter_mut().for_each(|queue| queue.submit_reads(&mut self.peer));
+            self.reading.submit_lookups(&self.files, &mut self.peer);
             self.submit_reads(now);
             self.end_if_complete();
         }

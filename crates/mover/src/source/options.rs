@@ -1,5 +1,6 @@
 //! The options of a source.
 
+use super::storage::SourceStorage;
 use super::stored_files::LocalDestination;
 use crate::accounts::AccountLookup;
 use crate::chunk::ChunkPolicy;
@@ -73,11 +74,8 @@ pub struct SourceOptions {
     pub policy: ChunkPolicy,
     /// Whether files that change while they are read are sent as they were read, and reported.
     pub active_files: bool,
-    /// Maximum read operations in flight.
-    pub reads: usize,
-    /// Whether the files are on a rotational disk: they are read in the order of their physical
-    /// addresses, as far as known, instead of their inode numbers.
-    pub by_address: bool,
+    /// The devices that hold the roots, with the limit of reads in flight of each.
+    pub storage: SourceStorage,
     /// Bandwidth limit in bytes per second, after compression.
     pub limit: Option<u64>,
     /// When to compress data. The sink must accept compressed data unless it is

@@ -20,28 +20,20 @@ impl<B: AsRef<[u8]>> Source<B> {
             }
         }
         self.peer.totals.size = self.peer.totals.size.saturating_add(job.bytes());
-        match self.addresses.is_worthwhile() {
-            _ if job.bytes() == 0 => {
-                let done = self.files.complete(job.file());
-                self.send_end_of_file(done);
-            }
-            true => self.addresses.push(job),
-            false => self.reading.push(job),
+        if job.bytes() == 0 {
+            let done = self.files.complete(job.file());
+            return self.send_end_of_file(done);
+        }
+        if let Some(file) = self.files.get(job.file()) {
+            self.reading.push(file.device(), job);
         }
     }
 
     /// Submits reads up to the limit of operations in flight.
     pub(super) fn submit_reads(&mut self, now: Duration) {
-        while self.reading.has_capacity() && self.bandwidth.may_read(now) {
-            let more_comes = !self.addresses.is_idle();
-            let Some(mut pieces) = self.reading.next(more_comes) else { return };
-            // Files may have failed meanwhile.
-            pieces.retain(|(file, _)| self.files.get(*file).is_some());
-            if pieces.is_empty() {
-                // The iterator of a huge file would be long.
-                self.reading.skip_file();
-                continue;
-            }
+        while self.bandwidth.may_read(now) {
+            let next = self.reading.next(|file| self.files.get(file).is_some());
+            let Some((device, pieces)) = next else { return };
             let bytes = pieces.iter().map(|(_, extent)| extent.length()).sum();
             self.bandwidth.spend(bytes, now);
             let packs = self.compression.should_compress(self.files.history(&pieces), bytes);
@@ -53,7 +45,7 @@ impl<B: AsRef<[u8]>> Source<B> {
                 hash: self.options.hash.function(),
                 pack: packs.then_some(compression::compress as CompressFn),
             };
-            self.reading.submitted(self.peer.submit(operation), pieces);
+            self.reading.submitted(device, self.peer.submit(operation), pieces);
         }
     }
 
@@ -66,7 +58,6 @@ impl<B: AsRef<[u8]>> Source<B> {
         packed: Option<CompressionResult>,
     ) {
         let Some(pieces) = self.reading.completed(ticket) else { return };
-        self.addresses.record_read(pieces.len());
         let history = self.files.history(&pieces);
         let mut parts = Vec::new();
         let mut faults = Vec::new();
@@ -113,9 +104,9 @@ impl<B: AsRef<[u8]>> Source<B> {
             Err(()) => return self.fail(number, fault),
         }
         let Some(file) = self.files.get(number) else { return };
-        let pieces = vec![file.read_piece(extent)];
+        let (device, pieces) = (file.device(), vec![file.read_piece(extent)]);
         let operation = Operation::Read { pieces, hash: self.options.hash.function(), pack: None };
-        self.reading.submitted(self.peer.submit(operation), vec![(number, extent)]);
+        self.reading.submitted(device, self.peer.submit(operation), vec![(number, extent)]);
     }
 
     /// Sends parts of files: `length` bytes, or `packed` bytes if they are compressed.
@@ -151,7 +142,8 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Handles a step of hashing a file; sends the hash when it is complete.
     pub(super) fn hashed(&mut self, ticket: Ticket, outcome: Result<ContentHash, Fault>) {
-        match self.hash_queue.completed(ticket, outcome) {
+        let queue = self.hash_queues.iter_mut().find(|queue| queue.is_reading(ticket));
+        match queue.and_then(|queue| queue.completed(ticket, outcome)) {
             Some((file, Ok(digest))) => self.peer.send(&Frame::FileHash(FileHash { file, digest })),
             Some((file, Err(fault))) => self.fail(file, &fault),
             None => {}

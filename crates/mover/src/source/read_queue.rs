@@ -1,7 +1,6 @@
 //! Requested data: files that wait to be read, and reads in flight.
 
-use super::options::SourceOptions;
-use crate::chunk::{ChunkPolicyError, Chunker, ReadJob};
+use crate::chunk::{ChunkPolicy, ChunkPolicyError, Chunker, ReadJob};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
 use crate::port::Ticket;
@@ -30,17 +29,17 @@ impl std::fmt::Debug for ReadQueue {
 }
 
 impl ReadQueue {
-    /// Creates an empty queue.
+    /// Creates an empty queue with a maximum of reads in flight.
     ///
     /// # Errors
     /// A [`ChunkPolicyError`] if the policy is out of range.
-    pub fn new(options: &SourceOptions) -> Result<Self, ChunkPolicyError> {
+    pub fn new(policy: &ChunkPolicy, max_reads: usize) -> Result<Self, ChunkPolicyError> {
         Ok(Self {
             waiting: VecDeque::new(),
-            chunker: Chunker::new(options.policy.clone())?,
+            chunker: Chunker::new(policy.clone())?,
             pieces: None,
             in_flight: BTreeMap::new(),
-            max_reads: options.reads.max(1),
+            max_reads: max_reads.max(1),
         })
     }
 

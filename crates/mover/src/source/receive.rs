@@ -62,7 +62,10 @@ impl<B: AsRef<[u8]>> Source<B> {
                 }
                 NeededData::Hash => {
                     if let Some((path, identity)) = self.files.request_hash(number)? {
-                        self.hash_queue.push(number, path, Some(identity));
+                        let queue = self.hash_queues.get_mut(self.options.storage.device_of(path.root));
+                        if let Some(queue) = queue {
+                            queue.push(number, path, Some(identity));
+                        }
                     }
                 }
             }

@@ -1,7 +1,9 @@
 //! The scan of the source: directories are listed depth first, several at a time and large ones in
 //! parts, so that the complete list of files is never in memory.
 
+use super::merged_directories::{MergeNumber, MergedDirectories, MergedPart};
 use super::options::{Origin, SourceOptions};
+use super::storage::SourceStorage;
 use crate::drive::PeerState;
 use crate::name::Name;
 use crate::name_set::NameSet;
@@ -10,7 +12,7 @@ use crate::port::{Details, Fault, FaultKind, FileInfo, FilePath, FileStat, Listi
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Maximum listings in flight.
+/// Maximum listings of a device in flight.
 const MAX_LISTINGS: usize = 4;
 /// Maximum names per listing.
 const NAMES_PER_LISTING: usize = 512;
@@ -39,6 +41,8 @@ pub(super) struct ListedDirectory {
     /// Its file system.
     pub volume: u64,
     inode: u64,
+    /// The merged directory that it is part of.
+    pub merged: Option<MergeNumber>,
     /// The directory that contains it; only known if links are followed.
     parent: Option<Arc<Self>>,
 }
@@ -55,32 +59,49 @@ impl ListedDirectory {
 enum ScanStep {
     /// Look up the entries at which origins start.
     Start(Vec<Origin>),
+    /// List a directory.
     List(FilePath, Name, Arc<ListedDirectory>),
     More(u64, FilePath, Name, Arc<ListedDirectory>),
 }
 
-/// The depth-first scan of all origins.
+/// How origins with the same names are scanned: the first of them with a name wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OriginOrder {
+    /// No name occurs twice.
+    Disjoint,
+    /// Each origin is completed before the next one starts.
+    Sequential,
+    /// Origins on several devices are scanned side by side, but a directory that several of them
+    /// have is listed in their order.
+    Merged,
+}
+
+/// The scan of all origins, depth first on each storage device.
 ///
-/// Invariants: every object to list is in `stack` or in flight until its entries are returned, so
-/// that each is returned once; at most [`MAX_LISTINGS`] operations are in flight.
+/// Invariants: every object to list is in `starts`, in a stack, in `merges` or in flight until its
+/// entries are returned, so that each is returned once; at most [`MAX_LISTINGS`] operations of each
+/// device are in flight.
 #[derive(Debug)]
 pub(super) struct Scan {
     details: Details,
     recursive: bool,
     /// Whether links are followed, so that directories may contain themselves.
     follow_links: bool,
-    /// Pending steps; the next one is last.
-    stack: Vec<ScanStep>,
-    in_flight: BTreeMap<Ticket, ScanStep>,
+    storage: SourceStorage,
+    /// Origins to look up; the next ones are last.
+    starts: Vec<Vec<Origin>>,
+    /// Pending steps of each device; the next one is last.
+    stacks: Vec<Vec<ScanStep>>,
+    /// Steps in flight, with their device.
+    in_flight: BTreeMap<Ticket, (usize, ScanStep)>,
+    merges: MergedDirectories,
     /// The origins, if an empty one is a fault.
     must_have_entries: Vec<FilePath>,
     /// The names found so far; only kept if origins may overlap.
     seen_names: Option<NameSet<14>>,
     /// The parent directories of origins found so far.
     visited_parents: NameSet<14>,
-    /// Whether each origin is completed before the next starts, so that precedence is
-    /// deterministic.
-    sequential_origins: bool,
+    order: OriginOrder,
 }
 
 /// What the scan has found before under a name.
@@ -98,10 +119,8 @@ impl Scan {
     pub fn new(options: &SourceOptions) -> Self {
         let origins = &options.origins;
         let seen_names = may_overlap(origins).then(NameSet::default);
-        // Origins with the same root have the same objects.
-        let sequential_origins =
-            seen_names.is_some() && origins.windows(2).any(|two| two[0].root != two[1].root);
-        let origins_per_step = if sequential_origins { 1 } else { NAMES_PER_LISTING };
+        let order = OriginOrder::of(origins, &options.storage);
+        let origins_per_step = if order == OriginOrder::Sequential { 1 } else { NAMES_PER_LISTING };
         Self {
             details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
             recursive: options.recursive,
@@ -112,19 +131,23 @@ impl Scan {
             follow_links: options.follow_links,
             seen_names,
             visited_parents: NameSet::default(),
-            sequential_origins,
-            stack: origins
-                .chunks(origins_per_step)
-                .rev()
-                .map(|some| ScanStep::Start(some.to_vec()))
-                .collect(),
+            order,
+            starts: origins.chunks(origins_per_step).rev().map(<[Origin]>::to_vec).collect(),
+            stacks: options.storage.devices().iter().map(|_| Vec::new()).collect(),
             in_flight: BTreeMap::new(),
+            merges: MergedDirectories::default(),
+            storage: options.storage.clone(),
         }
     }
 
     /// Returns whether the scan is complete.
     pub fn is_finished(&self) -> bool {
-        self.stack.is_empty() && self.in_flight.is_empty()
+        self.starts.is_empty() && self.has_no_listings() && self.merges.is_empty()
+    }
+
+    /// Returns whether no listing is pending or in flight.
+    fn has_no_listings(&self) -> bool {
+        self.stacks.iter().all(Vec::is_empty) && self.in_flight.is_empty()
     }
 
     /// Returns the number of names that listings in flight and one more may return.
@@ -132,16 +155,22 @@ impl Scan {
         (self.in_flight.len() + 1) * NAMES_PER_LISTING
     }
 
-    /// Submits the next operation; returns `false` if none can be submitted now.
-    pub fn submit_next<B: AsRef<[u8]>>(&mut self, peer: &mut PeerState<B>) -> bool {
-        if self.in_flight.len() == MAX_LISTINGS || self.must_wait() {
+    /// Returns that number for the listings of a device.
+    pub fn expected_of(&self, device: usize) -> usize {
+        (self.in_flight_on(device) + 1) * NAMES_PER_LISTING
+    }
+
+    fn in_flight_on(&self, device: usize) -> usize {
+        self.in_flight.values().filter(|(on, _)| *on == device).count()
+    }
+
+    /// Submits the next operation of a device; returns `false` if none can be submitted now.
+    pub fn submit_next<B: AsRef<[u8]>>(&mut self, device: usize, peer: &mut PeerState<B>) -> bool {
+        self.enter_merged();
+        if self.in_flight_on(device) >= MAX_LISTINGS {
             return false;
         }
-        let step = match self.stack.pop() {
-            Some(ScanStep::Start(origins)) => ScanStep::Start(self.with_parents_of(origins)),
-            Some(step) => step,
-            None => return false,
-        };
+        let Some(step) = self.next_step(device) else { return false };
         let (most, details) = (NAMES_PER_LISTING, self.details);
         let operation = match &step {
             ScanStep::Start(origins) => {
@@ -151,8 +180,37 @@ impl Scan {
             ScanStep::List(path, ..) => Operation::List { directory: path.clone(), most, details },
             ScanStep::More(listing, ..) => Operation::ListMore { listing: *listing, most, details },
         };
-        self.in_flight.insert(peer.submit(operation), step);
+        self.in_flight.insert(peer.submit(operation), (device, step));
         true
+    }
+
+    /// Takes the next step of a device. Origins are looked up when it has no directory to list, so
+    /// that directories do not accumulate.
+    fn next_step(&mut self, device: usize) -> Option<ScanStep> {
+        if let Some(step) = self.stacks.get_mut(device).and_then(Vec::pop) {
+            return Some(step);
+        }
+        if self.must_wait() {
+            return None;
+        }
+        let origins = self.starts.pop()?;
+        Some(ScanStep::Start(self.with_parents_of(origins)))
+    }
+
+    /// Schedules the contents of directories that all their origins have listed.
+    fn enter_merged(&mut self) {
+        let may_close_origins =
+            self.order == OriginOrder::Merged && self.starts.is_empty() && !self.is_starting();
+        for part in self.merges.take_listable(may_close_origins) {
+            self.list(part);
+        }
+    }
+
+    fn list(&mut self, MergedPart { path, name, directory }: MergedPart) {
+        let device = self.storage.device_of(path.root);
+        if let Some(stack) = self.stacks.get_mut(device) {
+            stack.push(ScanStep::List(path, name, Arc::new(directory)));
+        }
     }
 
     /// Returns the first of some origins, preceded by their parent directories not found yet, and
@@ -173,17 +231,20 @@ impl Scan {
         }
         let others: Vec<Origin> = origins.collect();
         if !others.is_empty() {
-            self.stack.push(ScanStep::Start(others));
+            self.starts.push(others);
         }
         all
     }
 
-    /// Returns whether the next origins must wait, because lookups or listings in flight may return
-    /// their parents or the same names.
+    /// Returns whether the next origins must wait, because lookups or listings may return their
+    /// parents or the same names.
     fn must_wait(&self) -> bool {
-        let begins = |step: &ScanStep| matches!(step, ScanStep::Start(_));
-        self.stack.last().is_some_and(begins)
-            && self.in_flight.values().any(|step| self.sequential_origins || begins(step))
+        self.is_starting() || self.order == OriginOrder::Sequential && !self.has_no_listings()
+    }
+
+    /// Returns whether a lookup of origins is in flight.
+    fn is_starting(&self) -> bool {
+        self.in_flight.values().any(|(_, step)| matches!(step, ScanStep::Start(_)))
     }
 
     /// Handles a lookup; returns the entries, none if the ticket is not part of the scan.
@@ -192,7 +253,7 @@ impl Scan {
         ticket: Ticket,
         found: Vec<Result<Option<FileInfo>, Fault>>,
     ) -> Vec<ScannedEntry> {
-        let Some(ScanStep::Start(origins)) = self.in_flight.remove(&ticket) else { return Vec::new() };
+        let Some((_, ScanStep::Start(origins))) = self.in_flight.remove(&ticket) else { return Vec::new() };
         let scanned = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
             let absent = || Fault::new(FaultKind::NotFound, "no such file or directory");
@@ -206,11 +267,14 @@ impl Scan {
     /// Handles a listing; returns its entries, or the directory with the fault if it failed.
     pub fn listed(&mut self, ticket: Ticket, listing: Result<Listing, Fault>) -> Vec<ScannedEntry> {
         let (path, name, directory, is_first) = match self.in_flight.remove(&ticket) {
-            Some(ScanStep::List(path, name, directory)) => (path, name, directory, true),
-            Some(ScanStep::More(_, path, name, directory)) => (path, name, directory, false),
+            Some((_, ScanStep::List(path, name, directory))) => (path, name, directory, true),
+            Some((_, ScanStep::More(_, path, name, directory))) => (path, name, directory, false),
             _ => return Vec::new(),
         };
         let listed_in = Some(directory.clone());
+        if !listing.as_ref().is_ok_and(|listing| listing.more.is_some()) {
+            self.merges.listed(directory.merged);
+        }
         let is_empty = |listing: &Listing| is_first && listing.found.is_empty() && listing.more.is_none();
         let listing = match listing {
             Ok(listing) if is_empty(&listing) && self.must_have_entries.contains(&path) => {
@@ -224,7 +288,11 @@ impl Scan {
             }
         };
         if let Some(more) = listing.more {
-            self.stack.push(ScanStep::More(more, path.clone(), name.clone(), directory));
+            let device = self.storage.device_of(path.root);
+            let more = ScanStep::More(more, path.clone(), name.clone(), directory);
+            if let Some(stack) = self.stacks.get_mut(device) {
+                stack.push(more);
+            }
         }
         let entries = listing.found.into_iter().filter(|(component, _)| !is_own_file(component));
         entries
@@ -256,10 +324,18 @@ impl Scan {
         metadata: &FileStat,
         listed_in: Option<Arc<ListedDirectory>>,
     ) {
-        if self.recursive {
-            let parent = listed_in.filter(|_| self.follow_links);
-            let directory = ListedDirectory { volume: metadata.volume, inode: metadata.inode, parent };
-            self.stack.push(ScanStep::List(path, name, Arc::new(directory)));
+        if !self.recursive {
+            return;
+        }
+        let merged_in = listed_in.as_ref().map(|above| above.merged);
+        let parent = listed_in.filter(|_| self.follow_links);
+        let directory =
+            ListedDirectory { volume: metadata.volume, inode: metadata.inode, merged: None, parent };
+        let part = MergedPart { path, name, directory };
+        match merged_in {
+            None if self.order == OriginOrder::Merged => self.merges.add_origin(part),
+            Some(Some(above)) => self.merges.add(above, part),
+            None | Some(None) => self.list(part),
         }
     }
 
@@ -290,18 +366,42 @@ pub(super) fn as_change(fault: Fault) -> Fault {
     }
 }
 
+impl OriginOrder {
+    fn of(origins: &[Origin], storage: &SourceStorage) -> Self {
+        // Origins with the same root have the same objects.
+        let is_one_root = origins.windows(2).all(|two| two[0].root == two[1].root);
+        if is_one_root || !may_overlap(origins) {
+            return Self::Disjoint;
+        }
+        let is_one_device =
+            origins.windows(2).all(|two| storage.device_of(two[0].root) == storage.device_of(two[1].root));
+        // A name inside another one is found by a listing, after its own origin was looked up.
+        match is_one_device || is_one_inside_another(origins) {
+            true => Self::Sequential,
+            false => Self::Merged,
+        }
+    }
+}
+
 /// Returns whether two origins are equal or one is inside another.
 fn may_overlap(origins: &[Origin]) -> bool {
+    let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
+    names.len() < origins.len() || is_one_inside_another(origins)
+}
+
+/// Returns whether an origin is inside another one.
+fn is_one_inside_another(origins: &[Origin]) -> bool {
     let names: HashSet<Option<&Name>> = origins.iter().map(|origin| origin.only.as_ref()).collect();
     let is_below = |name: &Name| {
         let mut above = std::iter::successors(name.parent(), Name::parent);
         names.contains(&None) || above.any(|above| names.contains(&Some(&above)))
     };
-    names.len() < origins.len() || names.iter().any(|name| name.is_some_and(is_below))
+    names.iter().any(|name| name.is_some_and(is_below))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::storage::SourceDevice;
     use super::*;
 
     #[test]
@@ -329,12 +429,15 @@ mod tests {
             details: Details::default(),
             recursive: false,
             follow_links: false,
-            stack: Vec::new(),
+            storage: SourceStorage::single(SourceDevice { reads: 1, by_address: false }),
+            starts: Vec::new(),
+            stacks: vec![Vec::new()],
+            merges: MergedDirectories::default(),
             in_flight: BTreeMap::new(),
             must_have_entries: Vec::new(),
             seen_names: None,
             visited_parents: NameSet::default(),
-            sequential_origins: false,
+            order: OriginOrder::Disjoint,
         };
         let listed = ["a/b/c", "a/d", "e", "a/b"].map(origin).to_vec();
         let shown = |origin: Origin| (origin.only.expect("a name").to_string(), origin.enter);
@@ -349,7 +452,7 @@ mod tests {
         loop {
             count += some.len();
             assert!(some.len() < NAMES_PER_LISTING + 1_000 && some.last().is_some_and(|last| last.enter));
-            let Some(ScanStep::Start(others)) = scan.stack.pop() else { break };
+            let Some(others) = scan.starts.pop() else { break };
             some = scan.with_parents_of(others);
         }
         assert_eq!(count, 10_000);

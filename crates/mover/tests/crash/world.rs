@@ -15,7 +15,7 @@ use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::{SinkChange, TransferId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -507,8 +507,7 @@ fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
         hash: options.hash,
         policy,
         active_files: options.active_files,
-        reads: 4,
-        by_address: options.by_address,
+        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: options.by_address }),
         limit: None,
         compress: options.compress,
         eager: options.eager,

@@ -18,7 +18,7 @@ use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
     SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::io::Write;
 use std::time::Duration;
@@ -195,8 +195,7 @@ fn source_options(case: Case) -> SourceOptions {
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(),
         active_files: false,
-        reads: 4,
-        by_address: true,
+        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: true }),
         limit: None,
         compress: CompressMode::None,
         eager: false,

@@ -13,7 +13,7 @@ use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
 
@@ -45,8 +45,7 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() },
         active_files: false,
-        reads: 2,
-        by_address,
+        storage: SourceStorage::single(SourceDevice { reads: 2, by_address }),
         limit: None,
         compress: CompressMode::None,
         eager,
