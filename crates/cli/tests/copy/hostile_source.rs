@@ -97,7 +97,8 @@ fn port(home: &Home, link: UnixStream) -> FilePort {
     let pool = Pool::new(4);
     let setting = Setting {
         roots,
-        worker_groups: vec![WorkerGroup { threads: 2, cpus: None, pool: pool.clone() }],
+        worker_groups: vec![WorkerGroup::new(2, None, pool.clone())],
+        root_devices: Vec::new(),
         pool,
         share: |_, _| None,
         most_threads: 2,

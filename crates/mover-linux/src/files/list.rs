@@ -26,17 +26,19 @@ impl Roots {
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
         let names = root.map_or(NameMatching::Exact, |root| names_in(&opened, root));
         let directory = Dir::new(opened).map_err(fault("list directory"))?;
-        self.part((directory, names), most, details)
+        self.part(at.root, (directory, names), most, details)
     }
 
     pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {
         let directory = self.listings.take(listing);
         let absent = || Fault::new(FaultKind::Other, "unknown listing");
-        self.part(directory.ok_or_else(absent)?, most, details)
+        let (root, directory) = directory.ok_or_else(absent)?;
+        self.part(root, directory, most, details)
     }
 
     fn part(
         &self,
+        root: u32,
         (mut directory, taken_for_one): OpenListing,
         most: usize,
         details: Details,
@@ -70,7 +72,7 @@ impl Roots {
                 Ok(one) => found.push((name, Ok(one))),
             }
         }
-        let more = more.then(|| self.listings.keep((directory, taken_for_one)));
+        let more = more.then(|| self.listings.keep(root, (directory, taken_for_one)));
         Ok(Listing { found, more, names: taken_for_one })
     }
 }

@@ -37,12 +37,12 @@ impl Growth {
         threads < self.max_threads && now.saturating_duration_since(self.since) >= CHECK_INTERVAL
     }
 
-    /// Returns whether the number of threads should double, given [`busy_time`] and whether
+    /// Returns whether the number of threads should grow by some, given [`busy_time`] and whether
     /// operations are queued. CPU time of other threads counts as well, which makes this
     /// conservative.
-    pub fn should_double(
+    pub fn should_grow(
         &mut self,
-        threads: usize,
+        (threads, added): (usize, usize),
         now: Instant,
         busy_time: Duration,
         is_behind: bool,
@@ -51,7 +51,7 @@ impl Growth {
         let worked = busy_time.saturating_sub(self.busy_time);
         let was_behind = std::mem::replace(&mut self.was_behind, is_behind);
         (self.since, self.busy_time) = (now, busy_time);
-        was_behind && is_behind && worked < passed / 4 && 2 * threads <= self.max_threads
+        was_behind && is_behind && worked < passed / 4 && threads + added <= self.max_threads
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
             now += CHECK_INTERVAL;
             busy_time += (CHECK_INTERVAL * threads as u32).mul_f64(part);
             if growth.is_due(threads, now)
-                && growth.should_double(threads, now, busy_time, always || look % 2 == 0)
+                && growth.should_grow((threads, threads), now, busy_time, always || look % 2 == 0)
             {
                 threads *= 2;
             }
@@ -118,9 +118,9 @@ mod tests {
         let mut growth = Growth::new(7, now);
         let later = now + CHECK_INTERVAL;
         assert!(growth.is_due(4, later) && !growth.is_due(7, later));
-        assert!(!growth.should_double(4, later, Duration::ZERO, true));
+        assert!(!growth.should_grow((4, 4), later, Duration::ZERO, true));
         assert!(
-            !growth.should_double(4, later + CHECK_INTERVAL, Duration::ZERO, true),
+            !growth.should_grow((4, 4), later + CHECK_INTERVAL, Duration::ZERO, true),
             "eight exceed the limit"
         );
     }

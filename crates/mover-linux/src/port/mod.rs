@@ -53,6 +53,8 @@ pub struct Setting {
     pub roots: Roots,
     /// Groups of worker threads, at least one.
     pub worker_groups: Vec<WorkerGroup>,
+    /// Index of the storage device of each root; roots without one are on the first.
+    pub root_devices: Vec<usize>,
     /// Maximum number of threads while threads wait for storage; the configured number if that is
     /// larger.
     pub most_threads: usize,
@@ -142,7 +144,7 @@ impl FilePort {
     ) -> io::Result<Self> {
         let mut port = Self {
             roots: Arc::new(setting.roots),
-            work: Arc::new(WorkQueue::new(&setting.worker_groups, setting.share)),
+            work: Arc::new(WorkQueue::new(&setting.worker_groups, setting.root_devices, setting.share)),
             events,
             link: Some(link),
             activity,
@@ -206,7 +208,7 @@ impl FilePort {
             mask: group.cpus.as_ref().map(Mask::of),
             may_use_ring: self.rings,
         };
-        let name = format!("files {}", self.workers.len());
+        let name = format!("{} {}", group.name.as_deref().unwrap_or("files"), self.workers.len());
         let started = Builder::new().name(name).spawn(move || worker.run());
         let failed = |error: io::Error| {
             let message = format!("cannot start thread {}: {error}", self.workers.len());
@@ -217,7 +219,7 @@ impl FilePort {
         Ok(())
     }
 
-    /// Doubles every worker group if its threads wait for storage while operations are queued.
+    /// Doubles the worker groups with queued operations if threads wait for storage.
     fn grow(&mut self) {
         let (threads, now) = (self.workers.len(), Instant::now());
         if !self.growth.is_due(threads, now) {
@@ -225,10 +227,17 @@ impl FilePort {
         }
         // Buffers run short where the link is slow: more threads would wait for buffers, too.
         let is_short = self.work.was_short_of_buffers();
-        if !self.growth.should_double(threads, now, busy_time(), self.work.has_backlog() && !is_short) {
+        let is_growing = |(number, group): &(usize, &WorkerGroup)| {
+            2 * group.threads.max(1) <= group.max_threads && self.work.has_backlog(*number)
+        };
+        let growing = self.worker_groups.iter().enumerate().filter(is_growing);
+        let growing: Vec<usize> = growing.map(|(number, _)| number).collect();
+        let added = growing.iter().map(|number| self.worker_groups[*number].threads.max(1)).sum();
+        let is_behind = !growing.is_empty() && !is_short;
+        if !self.growth.should_grow((threads, added), now, busy_time(), is_behind) {
             return;
         }
-        for number in 0..self.worker_groups.len() {
+        for number in growing {
             let threads = self.worker_groups[number].threads.max(1);
             // If no more threads can be started, the port keeps its current ones.
             if (0..threads).try_for_each(|_| self.spawn_worker(number)).is_err() {
@@ -246,7 +255,8 @@ impl Port for FilePort {
     fn submit(&mut self, ticket: Ticket, operation: Operation<Slab>) {
         self.storage.submitted(ticket, &operation);
         let exclusive = self.roots.exclusive_file(&operation, || self.work.is_behind()).cloned();
-        self.work.add(ticket, operation, exclusive);
+        let root = self.roots.root_read_by(&operation);
+        self.work.add(ticket, operation, (root, exclusive));
     }
 
     fn send(&mut self, packet: Packet<Slab>) {

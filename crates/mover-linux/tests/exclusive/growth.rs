@@ -14,7 +14,8 @@ fn setting(folder: &Path, most_threads: usize) -> Setting {
     let pool = Pool::new(8);
     Setting {
         roots: Roots::open(&[folder]).expect("a root"),
-        worker_groups: vec![WorkerGroup { threads: 1, cpus: None, pool: pool.clone() }],
+        worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
+        root_devices: Vec::new(),
         most_threads,
         rings: true,
         pool,

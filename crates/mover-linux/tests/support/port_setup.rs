@@ -31,7 +31,8 @@ pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Se
     let pool = Pool::new(buffers);
     Setting {
         roots: Roots::open(&[folder]).expect("a root"),
-        worker_groups: vec![WorkerGroup { threads, cpus: None, pool: pool.clone() }],
+        worker_groups: vec![WorkerGroup::new(threads, None, pool.clone())],
+        root_devices: Vec::new(),
         most_threads: threads,
         rings,
         pool,

@@ -328,7 +328,8 @@ mod tests {
         let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
         let setting = Setting {
             roots: Roots::open(&[]).expect("nothing to open"),
-            worker_groups: vec![WorkerGroup { threads: 1, cpus: None, pool: pool.clone() }],
+            worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
+            root_devices: Vec::new(),
             most_threads: 1,
             rings: false,
             pool: pool.clone(),

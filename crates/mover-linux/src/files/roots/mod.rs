@@ -11,7 +11,7 @@ use super::flush::volume_without_close_errors;
 use super::path::LinkScope;
 use super::proc::path_of_fd;
 use in_place::InPlace;
-use numaio_mover::port::FilePath;
+use numaio_mover::port::{FilePath, Operation};
 use open_listings::OpenListings;
 use page_cache::CachePolicy;
 use rustix::fd::OwnedFd;
@@ -105,6 +105,19 @@ impl Roots {
     /// I/O errors.
     pub fn paths(&self) -> io::Result<Vec<PathBuf>> {
         self.roots.iter().map(path_of_fd).collect()
+    }
+
+    /// Returns the root of the files that an operation reads; `None` if it changes files or reads
+    /// none.
+    pub(crate) fn root_read_by<B>(&self, operation: &Operation<B>) -> Option<u32> {
+        match operation {
+            Operation::List { directory, .. } => Some(directory.root),
+            Operation::ListMore { listing, .. } => self.listings.root(*listing),
+            Operation::Stat { at, .. } => at.first().map(|at| at.root),
+            Operation::Read { pieces, .. } => pieces.first().map(|piece| piece.at.root),
+            Operation::HashFile(hash) => Some(hash.at.root),
+            _ => None,
+        }
     }
 
     /// Returns the open journal.
