@@ -98,6 +98,9 @@ pub struct PlacedGroup {
     /// The CPUs of the threads; any CPU if `None`.
     #[serde(serialize_with = "as_list")]
     pub cpus: Option<CpuSet>,
+    /// The storage device that they read, if the side has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Number of threads.
     pub threads: usize,
 }

@@ -114,7 +114,7 @@ mod tests {
         let setting = Setting {
             roots: Roots::open(&[]).expect("nothing to open"),
             worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
-        root_devices: Vec::new(),
+            root_devices: Vec::new(),
             most_threads: 1,
             rings: false,
             pool,

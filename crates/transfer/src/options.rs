@@ -78,6 +78,9 @@ pub struct CopyOptions {
     /// Direct I/O; unknown to an older numaio, which uses threads only.
     #[serde(default)]
     pub io: Io,
+    /// Whether idle threads help the groups of other devices and nodes; unknown to an older numaio.
+    #[serde(default = "default_work_sharing")]
+    pub work_sharing: bool,
     /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
     #[serde(default = "most_streams")]
     pub streams: u16,
@@ -150,6 +153,10 @@ pub struct DeletionLimits {
     pub ignore_errors: bool,
     /// Remove everything from a directory that is empty at the source.
     pub allow_empty_source: bool,
+}
+
+fn default_work_sharing() -> bool {
+    true
 }
 
 fn most_streams() -> u16 {

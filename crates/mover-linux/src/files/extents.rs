@@ -3,7 +3,7 @@
 use super::roots::Roots;
 use numaio_linux::io::device_number;
 use numaio_machine::locate::DeviceNumber;
-use numaio_machine::storage::{attachment, is_rotational};
+use numaio_machine::storage::attachment;
 use numaio_machine::sysfs::Sysfs;
 use rustix::fd::{AsRawFd, OwnedFd};
 
@@ -32,11 +32,6 @@ struct FirstExtent {
 }
 
 impl Roots {
-    /// Returns whether the device of any root is a rotational disk, according to `sysfs`.
-    pub fn is_rotational(&self, sysfs: &dyn Sysfs) -> bool {
-        self.devices().any(|device| is_rotational(sysfs, device))
-    }
-
     /// Returns the attachments of the roots' disks, where known.
     pub fn attachments(&self, sysfs: &dyn Sysfs) -> Vec<u64> {
         self.devices().filter_map(|device| attachment(sysfs, device)).collect()

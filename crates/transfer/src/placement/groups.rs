@@ -2,11 +2,13 @@
 
 use super::machine_view::MachineView;
 use super::side_options::SideOptions;
-use super::worker_group::GroupPlacement;
+use super::storage::{storage_devices, StorageDevice};
+use super::worker_group::{GroupDevice, GroupPlacement};
 use crate::options::Placement;
 use numaio_machine::devices::Device;
 use numaio_machine::near::{Handle, Resolved};
 use numaio_machine::topology::Topology;
+use numaio_mover::wire::Side;
 use numaio_schema::PlacementPlan;
 use std::fs;
 use std::path::Path;
@@ -19,8 +21,13 @@ const MAX_DEFAULT_THREADS: usize = 8;
 pub struct PlacedGroups {
     pub by: &'static str,
     pub worker_groups: Vec<GroupPlacement>,
+    /// The storage devices, if there are several; groups name them by their index.
+    pub devices: Vec<StorageDevice>,
     pub notes: Vec<String>,
 }
+
+/// What decides a placement.
+const BY_KERNEL: &str = "the kernel";
 
 /// Chooses the placement of a side's threads.
 pub fn place_groups(
@@ -33,32 +40,77 @@ pub fn place_groups(
     let available = std::thread::available_parallelism()
         .map_or(MIN_DEFAULT_THREADS, usize::from)
         .clamp(MIN_DEFAULT_THREADS, MAX_DEFAULT_THREADS);
-    let threads = options.threads.map_or(available, |threads| threads as usize);
-    let free = |notes| PlacedGroups {
-        by: "the kernel",
-        worker_groups: vec![GroupPlacement { threads, node: None, cpus: None }],
-        notes,
-    };
-    let Some(machine) = machine else { return free(Vec::new()) };
-    let found = |path: &&Path| Some(machine.found(&Handle::Path(canonical_text(path)?)));
-    if let Some(planned) = options.plan {
+    if let Some((machine, planned)) = machine.zip(options.plan) {
+        let found = |path: &&Path| Some(machine.found(&Handle::Path(canonical_text(path)?)));
         let found: Vec<Resolved> = paths.iter().filter_map(found).collect();
         let devices: Vec<&Device> = found.iter().flat_map(|found| machine.devices(found)).collect();
         let (worker_groups, note) = planned.worker_groups(&machine.topology, &devices);
-        return PlacedGroups { by: "the plan", worker_groups, notes: note.into_iter().collect() };
+        let notes = note.into_iter().collect();
+        return PlacedGroups { by: "the plan", worker_groups, devices: Vec::new(), notes };
     }
-    let Some(path) = paths.first() else { return free(Vec::new()) };
+    let configured = options.threads.map(|threads| threads as usize);
+    // Only sources may be on several devices.
+    let devices = match options.side {
+        Side::Source => storage_devices(paths, options.placer),
+        Side::Sink => Vec::new(),
+    };
+    if devices.is_empty() {
+        return place_path(paths.first().copied(), configured.unwrap_or(available), options, machine);
+    }
+    place_devices(paths, devices, (configured, available), (options, machine))
+}
+
+/// Places the threads of each storage device.
+fn place_devices(
+    paths: &[&Path],
+    devices: Vec<StorageDevice>,
+    (configured, available): (Option<usize>, usize),
+    (options, machine): (&SideOptions<'_>, Option<&MachineView>),
+) -> PlacedGroups {
+    let share = configured.map(|threads| (threads / devices.len()).max(1));
+    let mut all =
+        PlacedGroups { by: BY_KERNEL, worker_groups: Vec::new(), devices: Vec::new(), notes: Vec::new() };
+    for (index, device) in devices.iter().enumerate() {
+        let (threads, max_threads) = device.thread_counts(share, available);
+        let path = device.roots.first().and_then(|root| paths.get(*root)).copied();
+        let PlacedGroups { by, worker_groups, notes, .. } = place_path(path, threads, options, machine);
+        if by != BY_KERNEL {
+            all.by = by;
+        }
+        let parts = worker_groups.len().max(1);
+        let on_device = |group: GroupPlacement| {
+            let max_threads = (max_threads / parts).max(group.threads);
+            let device = GroupDevice { index, name: device.name.clone(), max_threads };
+            GroupPlacement { device: Some(device), ..group }
+        };
+        all.worker_groups.extend(worker_groups.into_iter().map(on_device));
+        all.notes.extend(notes);
+    }
+    PlacedGroups { devices, ..all }
+}
+
+/// Places the threads of one storage device, which holds a path.
+fn place_path(
+    path: Option<&Path>,
+    threads: usize,
+    options: &SideOptions<'_>,
+    machine: Option<&MachineView>,
+) -> PlacedGroups {
+    let placed = |by, worker_groups, notes| PlacedGroups { by, worker_groups, devices: Vec::new(), notes };
+    let free = |notes| {
+        let group = GroupPlacement { threads, node: None, cpus: None, device: None };
+        placed(BY_KERNEL, vec![group], notes)
+    };
+    let Some((machine, path)) = machine.zip(path) else { return free(Vec::new()) };
     if options.placement == Placement::Model {
         return match by_model(&machine.topology, path, options, threads) {
-            Ok((worker_groups, notes)) => PlacedGroups { by: "the model", worker_groups, notes },
+            Ok((worker_groups, notes)) => placed("the model", worker_groups, notes),
             Err(why) => free(vec![format!("placed by the kernel: {why}")]),
         };
     }
-    let group = found(path).and_then(|found| on_storage_node(&machine.topology, &found, threads));
-    group.map_or_else(
-        || free(Vec::new()),
-        |group| PlacedGroups { by: "the storage's node", worker_groups: vec![group], notes: Vec::new() },
-    )
+    let found = canonical_text(path).map(|path| machine.found(&Handle::Path(path)));
+    let group = found.and_then(|found| on_storage_node(&machine.topology, &found, threads));
+    group.map_or_else(|| free(Vec::new()), |group| placed("the storage's node", vec![group], Vec::new()))
 }
 
 fn canonical_text(path: &Path) -> Option<String> {
@@ -70,7 +122,7 @@ fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Opt
     let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
     let cpus = topology.usable_cpus(most.node);
     let usable = !cpus.is_empty() && topology.memory_nodes().contains(most.node);
-    usable.then_some(GroupPlacement { threads, node: Some(most.node), cpus: Some(cpus) })
+    usable.then_some(GroupPlacement { threads, node: Some(most.node), cpus: Some(cpus), device: None })
 }
 
 /// Places threads as `numaio run --near file:PATH` places a program: one group on each of its
@@ -90,7 +142,7 @@ fn by_model(
         let cpus = task.cpus.intersection(&topology.usable_cpus(node));
         let memory = if task.memory.nodes.contains(node) { Some(node) } else { task.memory.nodes.first() };
         let threads = (threads * cpus.len() / all).max(1);
-        worker_groups.push(GroupPlacement { threads, node: memory, cpus: Some(cpus) });
+        worker_groups.push(GroupPlacement { threads, node: memory, cpus: Some(cpus), device: None });
     }
     Ok((worker_groups, compromises))
 }

@@ -8,6 +8,7 @@ mod placer;
 mod plan;
 mod side;
 mod side_options;
+mod storage;
 mod worker_group;
 
 pub use placer::{KernelPlacer, Placer};

@@ -3,7 +3,8 @@
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
-use numaio_schema::PlacementPlan;
+use numaio_schema::{DeviceDescription, PlacementPlan};
+use std::path::Path;
 
 /// Decides placements that need a model of the machine.
 pub trait Placer {
@@ -12,6 +13,9 @@ pub trait Placer {
     /// # Errors
     /// Why it has no placement.
     fn by_model(&self, topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, String>;
+
+    /// Describes the storage devices that hold each path; none where they are unknown.
+    fn storage_devices(&self, paths: &[&Path]) -> Vec<Vec<DeviceDescription>>;
 
     /// Returns the function that chooses the group which an idle group helps, given the loads of
     /// all groups and the index of the idle one.
@@ -24,6 +28,10 @@ pub struct KernelPlacer;
 impl Placer for KernelPlacer {
     fn by_model(&self, _: &Topology, _: String, _: Side) -> Result<PlacementPlan, String> {
         Err("there is no model".to_owned())
+    }
+
+    fn storage_devices(&self, _: &[&Path]) -> Vec<Vec<DeviceDescription>> {
+        Vec::new()
     }
 
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {

@@ -41,7 +41,12 @@ impl SidePlan {
         let (threads, note) = self.threads(PoolSide::Storage, devices);
         let group = |(node, threads)| {
             let own = self.cpus(topology, node);
-            GroupPlacement { threads, node: Some(node), cpus: Some(cores(topology, &own, threads)) }
+            GroupPlacement {
+                threads,
+                node: Some(node),
+                cpus: Some(cores(topology, &own, threads)),
+                device: None,
+            }
         };
         (threads.into_iter().map(group).collect(), note)
     }

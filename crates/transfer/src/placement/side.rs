@@ -4,19 +4,18 @@ use super::groups::{place_groups, PlacedGroups};
 use super::machine_view::MachineView;
 use super::network::place_connections;
 use super::side_options::SideOptions;
+use super::storage::{rotational, StorageDevice, THREAD_GROWTH};
 use super::worker_group::MAX_BUFFERS;
 use crate::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
 use crate::options::Io;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_machine::set::CpuSet;
+use numaio_mover::source::{SourceDevice, SourceStorage};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Roots};
 use numaio_mover_linux::port::{has_io_uring, Pool, Setting, StreamSet, WorkerGroup};
 use std::path::{Path, PathBuf};
-
-/// Maximum factor by which the default number of threads grows while threads wait for storage.
-const THREAD_GROWTH: usize = 4;
 
 /// Directories, threads and buffers of a side of a transfer.
 pub struct SideSetup<'a> {
@@ -25,6 +24,10 @@ pub struct SideSetup<'a> {
     /// Initial number of threads.
     pub threads: usize,
     worker_groups: Vec<WorkerGroup>,
+    /// The storage devices of the directories, if there are several.
+    devices: Vec<StorageDevice>,
+    /// Whether the disk below each directory is rotational.
+    rotational: Vec<bool>,
     by: &'static str,
     notes: Vec<String>,
     options: SideOptions<'a>,
@@ -32,8 +35,14 @@ pub struct SideSetup<'a> {
 }
 
 impl<'a> SideSetup<'a> {
-    /// Opens directories, and places threads and buffers.
-    pub fn new(roots: &[PathBuf], base: &Base, options: SideOptions<'a>) -> Result<Self, TransferError> {
+    /// Opens directories, and places threads and buffers for the files at `places`, one in each
+    /// directory.
+    pub fn new(
+        (roots, places): (&[PathBuf], &[PathBuf]),
+        base: &Base,
+        options: SideOptions<'a>,
+    ) -> Result<Self, TransferError> {
+        let all_roots = roots;
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
         let side = side_name(options.side);
         let closed = |(path, error)| TransferError::CannotOpenRoot { path, error, side };
@@ -41,14 +50,25 @@ impl<'a> SideSetup<'a> {
         if options.side == Side::Sink {
             roots.track_write_errors();
         }
-        let paths: Vec<PathBuf> = paths.iter().map(|path| base.on_host(path)).collect();
-        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        let on_host = |(root, place): (&PathBuf, &PathBuf)| {
+            // A missing file fails later, alone.
+            let place = base.on_host(place);
+            if place.exists() {
+                place
+            } else {
+                base.on_host(root)
+            }
+        };
+        let places: Vec<PathBuf> = all_roots.iter().zip(places).map(on_host).collect();
+        let paths: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
+        let rotational = rotational(&paths);
         let machine = MachineView::new(&options);
-        let PlacedGroups { by, worker_groups, mut notes } = place_groups(&paths, &options, machine.as_ref());
+        let PlacedGroups { by, worker_groups, devices, mut notes } =
+            place_groups(&paths, &options, machine.as_ref());
         let threads = worker_groups.iter().map(|group| group.threads).sum();
         let worker_groups =
             worker_groups.iter().map(|group| group.create(threads, options.streams, &mut notes)).collect();
-        Ok(Self { roots, threads, worker_groups, by, notes, options, machine })
+        Ok(Self { roots, threads, worker_groups, devices, rotational, by, notes, options, machine })
     }
 
     /// Adds a remark for the user, if this is a local side.
@@ -69,12 +89,16 @@ impl<'a> SideSetup<'a> {
         let pool = most.map_or_else(|| Pool::new(MAX_BUFFERS), |group| group.pool.clone());
         let most_threads = self.most_threads();
         Setting {
+            root_devices: self.root_devices(),
             roots: self.roots,
             worker_groups: self.worker_groups,
             most_threads,
             rings: self.options.io == Io::Auto,
             pool,
-            share: self.options.placer.group_to_help(),
+            share: match self.options.work_sharing {
+                true => self.options.placer.group_to_help(),
+                false => |_, _| None,
+            },
             sparing: self.options.may_use_fewer_streams,
             may_pause: self.options.side == Side::Sink,
             network: network.map(|network| network.cpus).unwrap_or_default(),
@@ -84,11 +108,38 @@ impl<'a> SideSetup<'a> {
     /// Returns the maximum number of threads, which exceeds the initial one only by default.
     pub fn most_threads(&self) -> usize {
         let is_explicit = self.options.threads.is_some() || self.options.plan.is_some();
-        if is_explicit {
-            self.threads
-        } else {
-            THREAD_GROWTH * self.threads
+        match is_explicit {
+            true => self.threads,
+            false if self.devices.is_empty() => THREAD_GROWTH * self.threads,
+            false => self.worker_groups.iter().map(|group| group.max_threads).sum(),
         }
+    }
+
+    /// Returns the index of the storage device of each directory; none if there is one device.
+    fn root_devices(&self) -> Vec<usize> {
+        let roots = self.devices.iter().map(|device| device.roots.len()).sum();
+        let device_of = |root| self.devices.iter().position(|device| device.roots.contains(&root));
+        (0..roots).map(|root| device_of(root).unwrap_or_default()).collect()
+    }
+
+    /// Returns the storage devices, as the source of a transfer reads them.
+    pub fn source_storage(&self) -> SourceStorage {
+        let single = SourceDevice {
+            reads: self.most_threads().max(2 * self.threads),
+            by_address: self.rotational.contains(&true),
+        };
+        let device = |(index, device): (usize, &StorageDevice)| {
+            let groups = || self.worker_groups.iter().filter(|group| group.device == index);
+            let threads: usize = groups().map(|group| group.threads).sum();
+            let max_threads: usize = groups().map(|group| group.max_threads).sum();
+            let is_rotational = |root: &usize| self.rotational.get(*root).copied().unwrap_or_default();
+            SourceDevice {
+                reads: max_threads.max(2 * threads),
+                by_address: device.roots.iter().any(is_rotational),
+            }
+        };
+        let devices = self.devices.iter().enumerate().map(device).collect();
+        SourceStorage::new(devices, self.root_devices()).unwrap_or_else(|| SourceStorage::single(single))
     }
 
     /// Places the threads of connections, and returns a note for the user.
@@ -104,6 +155,7 @@ impl<'a> SideSetup<'a> {
             threads: group.threads,
             cpus: group.cpus.clone(),
             node: group.pool.node(),
+            device: group.name.clone(),
         };
         PlacementEvent {
             side: side_name(self.options.side),

@@ -20,6 +20,8 @@ pub struct SideOptions<'a> {
     pub streams: u16,
     /// Whether fewer connections may be used.
     pub may_use_fewer_streams: bool,
+    /// Whether threads of one group may help another one.
+    pub work_sharing: bool,
     /// The plan for this side.
     pub plan: Option<&'a SidePlan>,
     /// Decides what needs a model of the machine.

@@ -13,6 +13,17 @@ const BUFFERS_PER_THREAD: usize = 6;
 /// Maximum number of block buffers of a side (64 MiB).
 pub const MAX_BUFFERS: usize = 64;
 
+/// The storage device of a group, if a side has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupDevice {
+    /// Its index among the devices of the side.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Maximum number of threads that the group grows to.
+    pub max_threads: usize,
+}
+
 /// Placement of a group of threads and their buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupPlacement {
@@ -21,6 +32,8 @@ pub struct GroupPlacement {
     pub node: Option<NodeId>,
     /// CPUs of the threads; any CPU if `None`.
     pub cpus: Option<CpuSet>,
+    /// The only storage device that it reads; the side's only one if `None`.
+    pub device: Option<GroupDevice>,
 }
 
 impl GroupPlacement {
@@ -49,6 +62,10 @@ impl GroupPlacement {
             }
         });
         let pool = bound.unwrap_or_else(|| Pool::new(count));
-        WorkerGroup { threads: self.threads, cpus, pool }
+        let group = WorkerGroup::new(self.threads, cpus, pool);
+        match &self.device {
+            Some(device) => group.on_device(device.index, device.name.clone(), device.max_threads),
+            None => group,
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
-use numaio_linux::{process, Root};
+use numaio_linux::process;
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::filter::SourcePath;
@@ -54,9 +54,20 @@ impl TransferRequest {
 
     /// Returns the options of the threads of a side.
     fn side_options<'a>(&'a self, side: Side, placer: &'a dyn Placer) -> SideOptions<'a> {
-        let CopyOptions { placement, threads, io, streams, may_use_fewer_streams, .. } = self.options;
+        let CopyOptions { placement, threads, io, streams, may_use_fewer_streams, work_sharing, .. } =
+            self.options;
         let plan = self.plans.iter().flatten().find(|plan| plan.side() == side);
-        SideOptions { side, placement, threads, io, streams, may_use_fewer_streams, plan, placer }
+        SideOptions {
+            side,
+            placement,
+            threads,
+            io,
+            streams,
+            may_use_fewer_streams,
+            work_sharing,
+            plan,
+            placer,
+        }
     }
 
     /// Returns the directories to open, and where reading begins in them.
@@ -93,7 +104,14 @@ impl TransferRequest {
     ) -> Result<(SideSetup<'a>, Vec<source::Origin>), TransferError> {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
-        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        let place = |(root, origin): (&PathBuf, &source::Origin)| match &origin.only {
+            // The named directory may be a mount point.
+            Some(name) if self.options.file_list.is_none() => root.join(path_of(name.as_bytes())),
+            _ => root.clone(),
+        };
+        let places: Vec<PathBuf> = roots.iter().zip(&origins).map(place).collect();
+        let options = self.side_options(Side::Source, placer);
+        let mut site = SideSetup::new((&roots, &places), &self.base, options)?;
         if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
@@ -126,8 +144,7 @@ impl TransferRequest {
             hash: self.options.hash.kind(),
             active_files: self.options.active_files == ActiveFiles::Copy,
             policy: ChunkPolicy::for_port(),
-            reads: site.most_threads().max(2 * site.threads),
-            by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),
+            storage: site.source_storage(),
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),
             eager: sink.eager_data,
@@ -223,7 +240,8 @@ impl TransferRequest {
         let (snapshots, missing) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Sink, placer))?;
+        let options = self.side_options(Side::Sink, placer);
+        let mut site = SideSetup::new((&roots, &roots), &self.base, options)?;
         missing.into_iter().for_each(|note| site.add_note(note));
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;

@@ -48,6 +48,7 @@ pub use rsync_unsupported::{remove_unsupported_suggestion, with_unsupported_opti
 pub use scp_options::tip as scp_tip;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use transfer_options::WorkSharing;
 
 /// Hint after a failed transfer from a remote source with wildcards.
 const WILDCARD_HINT: &str = "wildcards in remote names are not expanded; for HOST:DIR/*.csv use -r \
@@ -147,6 +148,7 @@ impl CopyArgs {
             placement: self.transfer.placement,
             threads: self.transfer.threads,
             io: self.transfer.io,
+            work_sharing: self.transfer.work_sharing == WorkSharing::On,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
             negotiated: self.negotiated()?,

@@ -173,7 +173,7 @@ impl CopyOutput {
                 // Errors are printed even with --quiet.
                 let _ = writeln!(io::stderr(), "numaio: {name}: {text} ({side})");
             }
-            Event::Placement(placement) => output::detail(placement_line(placement)),
+            Event::Placement(placement) => placement_lines(placement).into_iter().for_each(output::detail),
             Event::End(end) => {
                 let statistics = self.counts.map(|counts| counts.statistics(&end.totals));
                 self.text += &statistics.map_or(String::new(), |it| statistics_text(&it, end.seconds));
@@ -347,18 +347,28 @@ fn problem_status(problems: &ProblemCounts, archive: bool) -> u8 {
     }
 }
 
-/// Returns a placement as text.
-fn placement_line(placement: &PlacementEvent) -> String {
-    let group = |PlacedGroup { threads, cpus, node }: &PlacedGroup| {
-        let cpus = cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
-        let node = node.map_or("anywhere".to_owned(), |node| format!("on node {node}"));
-        let s = if *threads == 1 { "" } else { "s" };
-        format!("{threads} thread{s} on {cpus}, buffers {node}")
-    };
+/// Returns a placement as text: a line for each storage device, if there are several.
+fn placement_lines(placement: &PlacementEvent) -> Vec<String> {
     let PlacementEvent { side, by, groups, io, network } = placement;
-    let parts = groups.iter().map(group).chain([format!("large blocks by {io}")]);
-    let parts: Vec<String> = parts.chain(network.as_ref().map(connections_text)).collect();
-    format!("{side}, placed by {by}: {}", parts.join("; "))
+    let mut devices: Vec<Option<&str>> = groups.iter().map(|group| group.device.as_deref()).collect();
+    devices.dedup();
+    let line = |(index, device): (usize, &Option<&str>)| {
+        let groups = groups.iter().filter(|group| group.device.as_deref() == *device);
+        let parts = groups.map(group_text).chain([format!("large blocks by {io}")]);
+        // The threads of data connections serve all devices.
+        let network = network.as_ref().filter(|_| index == 0).map(connections_text);
+        let parts: Vec<String> = parts.chain(network).collect();
+        let device = device.map(|device| format!(" {device}")).unwrap_or_default();
+        format!("{side}{device}, placed by {by}: {}", parts.join("; "))
+    };
+    devices.iter().enumerate().map(line).collect()
+}
+
+fn group_text(PlacedGroup { threads, cpus, node, .. }: &PlacedGroup) -> String {
+    let cpus = cpus.as_ref().map_or("any CPU".to_owned(), cpus_text);
+    let node = node.map_or("anywhere".to_owned(), |node| format!("on node {node}"));
+    let s = if *threads == 1 { "" } else { "s" };
+    format!("{threads} thread{s} on {cpus}, buffers {node}")
 }
 
 fn connections_text(PlacedConnections { by, cpus }: &PlacedConnections) -> String {

@@ -1,6 +1,7 @@
 //! Placement by the saved models of this machine, for transfers.
 
 use super::work_sharing::pick_group_to_help;
+use crate::commands::device_discovery::DiscoveredDevices;
 use crate::commands::placement::{self, PlacementArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -10,8 +11,9 @@ use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
-use numaio_schema::PlacementPlan;
+use numaio_schema::{DeviceDescription, PlacementPlan};
 use numaio_transfer::placement::Placer;
+use std::path::Path;
 
 /// Places as `numaio run --near file:PATH` does.
 pub struct ModelPlacer;
@@ -19,6 +21,18 @@ pub struct ModelPlacer;
 impl Placer for ModelPlacer {
     fn by_model(&self, topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, String> {
         plan(topology, path, side).map_err(|failure| failure.message)
+    }
+
+    fn storage_devices(&self, paths: &[&Path]) -> Vec<Vec<DeviceDescription>> {
+        let Ok(kernel) = Kernel::new() else { return Vec::new() };
+        let machine = Machine::Live(kernel);
+        let discovered = DiscoveredDevices::read(&Common::silent(), &machine, None);
+        let of_path = |path: &&Path| {
+            let names = path.to_str().and_then(|path| discovered.devices_of_path(&machine, path).ok());
+            let all = discovered.described.devices.iter();
+            all.filter(|device| names.iter().flatten().any(|name| *name == device.name)).cloned().collect()
+        };
+        paths.iter().map(of_path).collect()
     }
 
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {

@@ -1,13 +1,22 @@
 //! Options for how files are transferred.
 
 use crate::options::{choice, integer};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use numaio_transfer::options::{Compress, Fsync, Hash, Io, Placement};
 use std::path::PathBuf;
 
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.
 const MAX_THREADS: u32 = 128;
+
+/// Whether threads help other groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorkSharing {
+    /// They help.
+    On,
+    /// They serve their own device and node only.
+    Off,
+}
 
 /// Options of the transfer of data.
 #[derive(Debug, Args)]
@@ -49,6 +58,9 @@ pub struct TransferArgs {
     /// up to fourfold while they wait for storage; maximum 128, at a daemon 64
     #[arg(long, value_name = "N", value_parser = integer(1..=MAX_THREADS))]
     pub threads: Option<u32>,
+    /// Whether idle threads help other storage devices and nodes where everything then ends sooner
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    pub work_sharing: WorkSharing,
     /// Direct I/O on large files: auto uses io_uring with many blocks in flight if available,
     /// threads uses one block per thread
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = choice::<Io>())]
