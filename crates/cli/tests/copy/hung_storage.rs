@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Serves the file `file` of 1 MiB (include/uapi/linux/fuse.h), and never answers a read, or with
-/// the argument `open` the opening of the root directory.
+/// Serves files of 1 MiB whose names are `file` and a number (include/uapi/linux/fuse.h), and never
+/// answers a read, or with the argument `open` the opening of the root directory.
 const SERVER: &str = "
 import ctypes, os, struct, sys
 path, hung = sys.argv[1], sys.argv[2]
@@ -34,8 +34,10 @@ while True:
         body = struct.pack('=IIIIII', 7, 12, 0, 0, 0, 1 << 16)
         print('mounted', flush=True)
     elif opcode == 1:
-        if request[40:].rstrip(b'\\0') == b'file':
-            body = struct.pack('=QQQQII', 2, 0, 0, 0, 0, 0) + attributes(2)
+        name = request[40:].rstrip(b'\\0')
+        if name.startswith(b'file'):
+            found = 2 + int(name[4:] or 0)
+            body = struct.pack('=QQQQII', found, 0, 0, 0, 0, 0) + attributes(found)
         else:
             error = -2
     elif opcode == 3:

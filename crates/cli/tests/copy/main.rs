@@ -34,6 +34,7 @@ mod slow_copy;
 mod slurm;
 mod snapshots;
 mod sshd;
+mod storage_devices;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeouts;

@@ -14,3 +14,4 @@ mod requested_entries;
 mod rsync_filters;
 mod shards;
 mod sides;
+mod storage_devices;
