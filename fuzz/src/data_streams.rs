@@ -132,9 +132,10 @@ pub fn data_streams(input: &[u8]) {
 fn deliver(received: Vec<Vec<u8>>) -> (Vec<DeliveredPacket>, String) {
     // Each port needs its own pool, because it closes the pool at its end.
     let pool = Pool::new(32);
-    let group = WorkerGroup { threads: 1, cpus: None, pool: pool.clone() };
+    let group = WorkerGroup::new(1, None, pool.clone());
     let setting = Setting {
         roots: Roots::open(&[]).expect("no roots"),
+        root_devices: Vec::new(),
         worker_groups: vec![group],
         pool,
         most_threads: 1,

@@ -14,7 +14,7 @@ use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceOptions};
+use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -55,8 +55,7 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(),
         active_files: false,
-        reads: 4,
-        by_address: true,
+        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: true }),
         limit: None,
         compress: CompressMode::Zstd,
         eager,

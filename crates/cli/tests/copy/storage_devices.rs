@@ -87,7 +87,8 @@ fn each_device_of_the_sources_has_its_own_threads() {
     let events = output.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let placed: Vec<Value> = events.filter(|event| event["event"] == "placement").collect();
     let devices = |index: usize| -> Vec<Option<String>> {
-        let groups = placed[index]["crews"].as_array().expect("groups");
+        let fields = placed[index].as_object().expect("an object");
+        let groups = fields.values().find_map(Value::as_array).expect("worker groups");
         groups.iter().map(|group| group["device"].as_str().map(str::to_owned)).collect()
     };
     let [Some(disk), Some(other)] = &devices(0)[..] else { panic!("{placed:?}") };

@@ -77,9 +77,8 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         if let Kind::File(content) = &inode.kind {
             let data = blocks_with_data(content, &found).filter(|_| self.options.holes);
-            let identity = found.metadata.identity();
-            let device = self.options.storage.device_of(path.root);
-            let file = AnnouncedFile::new((device, path), name.clone(), identity, content.clone(), data);
+            let at = (self.options.storage.device_of(path.root), path);
+            let file = AnnouncedFile::new(at, name.clone(), found.metadata.identity(), content.clone(), data);
             self.files.insert(self.announcements.next(), file);
         }
         self.send_entry(Entry { name, object: Object::New(inode) });

@@ -3,13 +3,10 @@
 //! The first origin with a name wins. So the origins list such a directory one after the other, and
 //! its subdirectories are entered when all have listed it. Everything else is scanned side by side.
 
-use super::scan::ListedDirectory;
+use super::listed_directory::{ListedDirectory, MergeNumber};
 use crate::name::Name;
 use crate::port::FilePath;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Identifies a merged directory.
-pub(super) type MergeNumber = u64;
 
 /// The directory of one origin, to be listed.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod device_reads;
 mod hard_links;
 mod hash_index;
 mod inode;
+mod listed_directory;
 mod merged_directories;
 mod options;
 mod read;
@@ -65,15 +66,16 @@ const MIN_WINDOW_SHARE: u64 = 1_024;
 ///   (`announcements`).
 /// - *Requests.* For each regular file (`announced_files`) the sink answers which data it needs, or
 ///   requests a hash first. In eager mode the source sends all data without waiting.
-/// - *Reading.* Requested files are queued for their storage device (`device_reads`), sorted by disk
-///   position (`addresses`, `read_queue`), read in blocks or bundles within a bandwidth limit
+/// - *Reading.* Requested files are queued for their storage device (`device_reads`), sorted by
+///   disk position (`addresses`, `read_queue`), read in blocks or bundles within a bandwidth limit
 ///   (`bandwidth`), optionally compressed ([`CompressionPolicy`]), and sent with a hash per part
 ///   (`read`). A file that changes while it is read fails; the others continue.
 /// - *End.* When everything is answered and sent, it sends an end frame and waits for the sink's.
 ///
-/// Flow control: at most [`WINDOW`] entries are unanswered or have unsent data, an equal part of them
-/// on each storage device, and at most as many buffers are in use as the devices have reads. Memory is independent of the number of files, except for a few bytes per
-/// hard link, and per name if origins overlap.
+/// Flow control: at most [`WINDOW`] entries are unanswered or have unsent data, an equal part of
+/// them on each storage device, and at most as many buffers are in use as the devices have reads.
+/// Memory is independent of the number of files, except for a few bytes per hard link, and per name
+/// if origins overlap.
 #[derive(Debug)]
 pub struct Source<B> {
     options: SourceOptions,

@@ -1,7 +1,8 @@
 //! The scan of the source: directories are listed depth first, several at a time and large ones in
 //! parts, so that the complete list of files is never in memory.
 
-use super::merged_directories::{MergeNumber, MergedDirectories, MergedPart};
+use super::listed_directory::ListedDirectory;
+use super::merged_directories::{MergedDirectories, MergedPart};
 use super::options::{Origin, SourceOptions};
 use super::storage::SourceStorage;
 use crate::drive::PeerState;
@@ -33,26 +34,6 @@ pub(super) struct ScannedEntry {
     pub listed_in: Option<Arc<ListedDirectory>>,
     /// The object.
     pub found: Result<FileInfo, Fault>,
-}
-
-/// A directory that is listed.
-#[derive(Debug)]
-pub(super) struct ListedDirectory {
-    /// Its file system.
-    pub volume: u64,
-    inode: u64,
-    /// The merged directory that it is part of.
-    pub merged: Option<MergeNumber>,
-    /// The directory that contains it; only known if links are followed.
-    parent: Option<Arc<Self>>,
-}
-
-impl ListedDirectory {
-    /// Returns whether an object is this directory, or a known one that contains it.
-    pub fn is_or_is_within(&self, metadata: &FileStat) -> bool {
-        let mut above = std::iter::successors(Some(self), |directory| directory.parent.as_deref());
-        above.any(|directory| (directory.volume, directory.inode) == (metadata.volume, metadata.inode))
-    }
 }
 
 #[derive(Debug)]

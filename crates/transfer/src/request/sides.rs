@@ -240,8 +240,7 @@ impl TransferRequest {
         let (snapshots, missing) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let options = self.side_options(Side::Sink, placer);
-        let mut site = SideSetup::new((&roots, &roots), &self.base, options)?;
+        let mut site = SideSetup::new((&roots, &roots), &self.base, self.side_options(Side::Sink, placer))?;
         missing.into_iter().for_each(|note| site.add_note(note));
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
