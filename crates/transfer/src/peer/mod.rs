@@ -11,6 +11,7 @@ pub use served_transfer::ServedTransfer;
 
 use crate::capacity::link::CapacityLink;
 use crate::capacity::paced_port::{PacedPort, PortLimits};
+use crate::daemon::hello::CapacityExchange;
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
@@ -54,6 +55,8 @@ pub struct Grants {
     pub set_id: bool,
     /// What the daemon lends.
     pub capacity: Option<CapacityLink>,
+    /// What is exchanged with the client about it.
+    pub exchange: CapacityExchange,
 }
 
 /// Why a peer is confined.
@@ -70,6 +73,7 @@ impl Grants {
     fn port_limits(&self) -> PortLimits {
         PortLimits {
             lent: self.capacity.as_ref().map(CapacityLink::current),
+            has_peer: self.exchange != CapacityExchange::None,
             writes_per_second: self.bytes_per_second,
             set_id: self.set_id,
         }
@@ -268,6 +272,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     let limits = grants.map_or_else(|| PortLimits::lent(None), Grants::port_limits);
     let (storage, activity) = (monitor.storage(), port.activity());
     let mut end_reason = EndReason::default();
+    let lent = limits.lent.clone();
     let mut port = PacedPort::new(port, monitor, limits);
     let began = Instant::now();
     let clock = || began.elapsed();
@@ -278,6 +283,9 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
         // of a directory that is compared next.
         if core.totals().entries > 0 {
             marker = None;
+        }
+        if let Some(lent) = &lent {
+            lent.report_to_peer();
         }
         storage.stop(core);
         if numaio_linux::interrupt::interrupted() {

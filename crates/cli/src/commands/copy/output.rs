@@ -14,13 +14,14 @@ use numaio_machine::units::BandwidthUnit;
 use numaio_mover::shard::Shard;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
-use numaio_schema::{CapacityState, JobProblem, JobTotals};
+use numaio_schema::{CapacityState, JobProblem, JobTotals, LentCapacity};
 use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
 };
 use numaio_transfer::jobs::JobRecorder;
 use numaio_transfer::reporter::{Notice, Observer, ProblemCounts, TransferEnd};
 use std::io::{self, IsTerminal, Write};
+use std::mem::replace;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -67,10 +68,27 @@ pub struct CopyOutput {
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
     attached: bool,
-    /// The place in a queue, or the state at this host's daemon, that was shown last.
-    last_place: String,
+    /// What was shown last of the places in queues.
+    shown: ShownPlaces,
     /// First failure to write output.
     failure: Option<Failure>,
+}
+
+/// What was shown last of the places of a transfer in queues.
+struct ShownPlaces {
+    /// In a queue before the transfer.
+    queue: String,
+    /// At this host's daemon.
+    here: CapacityState,
+    /// At the daemon of the other host.
+    there: CapacityState,
+}
+
+impl Default for ShownPlaces {
+    fn default() -> Self {
+        let state = CapacityState::Transferring;
+        Self { queue: String::new(), here: state, there: state }
+    }
 }
 
 impl CopyOutput {
@@ -101,7 +119,7 @@ impl CopyOutput {
             log,
             recorder: args.recorder.clone(),
             attached: args.attached,
-            last_place: CapacityState::Transferring.name().to_owned(),
+            shown: ShownPlaces::default(),
             failure,
         }
     }
@@ -109,12 +127,21 @@ impl CopyOutput {
     /// Returns whether a notice only repeats the place of a transfer: estimates and rates change
     /// often.
     fn is_known_place(&mut self, notice: &Notice) -> bool {
-        let place = match notice {
-            Notice::Queued { host, position, why, .. } => format!("{host} {position} {why}"),
-            Notice::Lent(lent) => lent.state.name().to_owned(),
-            _ => return false,
-        };
-        std::mem::replace(&mut self.last_place, place.clone()) == place
+        match notice {
+            Notice::Queued { host, position, why, .. } => {
+                let place = format!("{host} {position} {why}");
+                replace(&mut self.shown.queue, place.clone()) == place
+            }
+            // Both hosts are about to begin.
+            Notice::Lent(lent) | Notice::PeerLent(lent)
+                if lent.state == CapacityState::Active || lent.why == LentCapacity::AWAITS_PEER =>
+            {
+                true
+            }
+            Notice::Lent(lent) => replace(&mut self.shown.here, lent.state) == lent.state,
+            Notice::PeerLent(lent) => replace(&mut self.shown.there, lent.state) == lent.state,
+            _ => false,
+        }
     }
 
     /// Shows the progress, unless it was shown a moment ago.
@@ -284,8 +311,10 @@ impl Observer for CopyOutput {
             }
             _ => {}
         }
-        if let Notice::Lent(lent) = notice {
-            self.recorder.lent(lent);
+        match notice {
+            Notice::Lent(lent) => self.recorder.lent(lent),
+            Notice::PeerLent(lent) => self.recorder.peer_lent(lent),
+            _ => {}
         }
         if self.is_known_place(notice) {
             return;
