@@ -321,13 +321,17 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
-    use numaio_mover::port::{FileWrite, OpenMode};
+    use numaio_mover::port::{BlockSize, FileWrite, OpenMode};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn placed(count: usize, node: Option<NodeId>) -> Arc<Pool> {
+        Pool::placed(count, node, BlockSize::default())
+    }
+
     fn worker_groups() -> Vec<WorkerGroup> {
-        let group = |node| WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(3, Some(NodeId(node))) };
+        let group = |node| WorkerGroup { threads: 2, cpus: None, pool: placed(3, Some(NodeId(node))) };
         vec![group(0), group(1)]
     }
 
@@ -385,7 +389,7 @@ mod tests {
 
     #[test]
     fn exclusive_tasks_of_one_file_run_one_at_a_time() {
-        let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let group = WorkerGroup { threads: 2, cpus: None, pool: placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         let files = ["a", "a", "b", "", "a"]
             .map(|name| (!name.is_empty()).then(|| FilePath::new(0, name.as_bytes())));
@@ -402,7 +406,7 @@ mod tests {
 
     #[test]
     fn queue_is_behind_when_writes_exceed_threads() {
-        let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let group = WorkerGroup { threads: 2, cpus: None, pool: placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         (0..3).for_each(|ticket| work.add(ticket, Operation::Sync { root: 0 }, None));
         let mut is_behind = [false; 4];
@@ -417,7 +421,7 @@ mod tests {
 
     #[test]
     fn busy_worker_takes_only_tasks_that_idle_workers_leave() {
-        let group = WorkerGroup { threads: 2, cpus: None, pool: Pool::placed(9, None) };
+        let group = WorkerGroup { threads: 2, cpus: None, pool: placed(9, None) };
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         let block = |put: FileWrite| match write(&group.pool) {
             Operation::Write { data, hash, packed, .. } => {
@@ -452,8 +456,8 @@ mod tests {
 
     #[test]
     fn single_group_owns_all_tasks() {
-        let group = WorkerGroup { threads: 1, cpus: None, pool: Pool::placed(2, Some(NodeId(0))) };
-        let other = Pool::placed(1, Some(NodeId(5)));
+        let group = WorkerGroup { threads: 1, cpus: None, pool: placed(2, Some(NodeId(0))) };
+        let other = placed(1, Some(NodeId(5)));
         let work = WorkQueue::new(std::slice::from_ref(&group), |_, _| None);
         work.add(0, write(&other), None);
         work.add(1, write(&group.pool), None);

@@ -5,7 +5,7 @@ use crate::compression::CompressionHistory;
 use crate::entry::{Content, FileNumber};
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
-use crate::port::{FilePath, Identity, ReadPiece, BLOCK};
+use crate::port::{FilePath, Identity, ReadPiece};
 use crate::wire::{FileSent, NeededData, WireError};
 use std::collections::HashMap;
 
@@ -94,12 +94,19 @@ impl AnnouncedFile {
 
     /// Starts sending the file, or some of its extents, in complete blocks. Returns `None` if there
     /// is nothing to send.
-    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<StartedFile> {
+    fn begin(
+        &mut self,
+        number: FileNumber,
+        extents: Option<&Vec<Extent>>,
+        block: u64,
+    ) -> Option<StartedFile> {
         let size = self.content.size();
         let mut blocks = ExtentSet::default();
         match extents {
-            None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
-            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+            None => in_blocks(self.content.extents(), size, block).for_each(|block| blocks.insert(block)),
+            Some(extents) => {
+                in_blocks(extents.iter().copied(), size, block).for_each(|block| blocks.insert(block));
+            }
         }
         let holes: Vec<Extent> = match &self.data {
             None => Vec::new(),
@@ -117,38 +124,46 @@ impl AnnouncedFile {
 ///
 /// Invariant: a file is removed when it failed, is not needed, or is completely sent, and nothing
 /// of it is sent afterwards.
-#[derive(Debug, Default)]
-pub(super) struct AnnouncedFiles(HashMap<FileNumber, AnnouncedFile>);
+#[derive(Debug)]
+pub(super) struct AnnouncedFiles {
+    files: HashMap<FileNumber, AnnouncedFile>,
+    block: u64,
+}
 
 impl AnnouncedFiles {
+    /// Creates an empty set of files that are sent in blocks of this size.
+    pub fn new(block: u64) -> Self {
+        Self { files: HashMap::new(), block }
+    }
+
     /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     /// Returns the number of files.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.files.len()
     }
 
     /// Returns a file.
     pub fn get_mut(&mut self, number: FileNumber) -> Option<&mut AnnouncedFile> {
-        self.0.get_mut(&number)
+        self.files.get_mut(&number)
     }
 
     /// Returns a file.
     pub fn get(&self, number: FileNumber) -> Option<&AnnouncedFile> {
-        self.0.get(&number)
+        self.files.get(&number)
     }
 
     /// Adds a file.
     pub fn insert(&mut self, number: FileNumber, file: AnnouncedFile) {
-        self.0.insert(number, file);
+        self.files.insert(number, file);
     }
 
     /// Removes a file that failed or cannot be announced.
     pub fn remove(&mut self, number: FileNumber) -> Option<AnnouncedFile> {
-        self.0.remove(&number)
+        self.files.remove(&number)
     }
 
     /// Removes a file that the sink does not need; returns the requested bytes that are not sent.
@@ -177,15 +192,15 @@ impl AnnouncedFiles {
         number: FileNumber,
         extents: Option<&Vec<Extent>>,
     ) -> Result<StartedFile, WireError> {
-        let file = self.0.get_mut(&number).filter(|file| file.wanted.is_none());
+        let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::InvalidValue("a request for an entry without data"))?;
-        file.begin(number, extents).ok_or(WireError::InvalidValue("an empty request"))
+        file.begin(number, extents, self.block).ok_or(WireError::InvalidValue("an empty request"))
     }
 
     /// Starts sending a file that was just announced. A file without data needs nothing more and is
     /// removed.
     pub fn begin_eager(&mut self, number: FileNumber) -> Option<StartedFile> {
-        let started = self.0.get_mut(&number)?.begin(number, None);
+        let started = self.files.get_mut(&number)?.begin(number, None, self.block);
         if started.is_none() {
             self.remove(number);
         }
@@ -197,7 +212,7 @@ impl AnnouncedFiles {
     /// # Errors
     /// [`WireError::InvalidValue`] if its hash or data was requested before.
     pub fn request_hash(&mut self, number: FileNumber) -> Result<Option<(FilePath, Identity)>, WireError> {
-        let Some(file) = self.0.get_mut(&number) else { return Ok(None) };
+        let Some(file) = self.files.get_mut(&number) else { return Ok(None) };
         if file.wanted.is_some() || std::mem::replace(&mut file.hash_requested, true) {
             return Err(WireError::InvalidValue("a repeated or late request for a hash"));
         }
@@ -207,14 +222,14 @@ impl AnnouncedFiles {
     /// Returns the compression history of the file, if the pieces are part of a single large one.
     pub fn history(&mut self, pieces: &[(FileNumber, Extent)]) -> Option<&mut CompressionHistory> {
         let [(number, _)] = pieces else { return None };
-        let file = self.0.get_mut(number).filter(|file| file.content.size() > BLOCK as u64)?;
+        let file = self.files.get_mut(number).filter(|file| file.content.size() > self.block)?;
         Some(&mut file.history)
     }
 
     /// Records that an extent was sent. Removes the file if it is complete, and returns the
     /// announcement of its end; a file sent as a single part needs none.
     pub fn record_sent(&mut self, number: FileNumber, extent: Extent) -> Option<FileSent> {
-        let file = self.0.get_mut(&number)?;
+        let file = self.files.get_mut(&number)?;
         file.sent += extent.length();
         if file.wanted.is_none_or(|wanted| file.sent < wanted) {
             return None;

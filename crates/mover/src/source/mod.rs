@@ -13,6 +13,7 @@ mod hash_index;
 mod inode;
 mod options;
 mod read;
+mod read_order;
 mod read_pace;
 mod read_queue;
 mod receive;
@@ -22,6 +23,7 @@ mod select;
 mod stored_files;
 
 pub use options::{Origin, SourceOptions};
+pub use read_order::{ReadMode, ReadOrder};
 pub use stored_files::LocalDestination;
 
 use crate::accounts::Accounts;
@@ -103,10 +105,10 @@ impl<B: AsRef<[u8]>> Source<B> {
             accounts: Accounts::new(options.accounts),
             links: HardLinks::default(),
             announcements: Announcements::new(),
-            files: AnnouncedFiles::default(),
+            files: AnnouncedFiles::new(options.policy.block),
             requests: RequestCounts::default(),
             hash_queue: HashQueue::default(),
-            addresses: AddressLookup::new(options.by_address),
+            addresses: AddressLookup::new(options.order),
             reading: ReadQueue::new(&options)?,
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),

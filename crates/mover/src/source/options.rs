@@ -1,5 +1,6 @@
 //! The options of a source.
 
+use super::read_order::{ReadMode, ReadOrder};
 use super::stored_files::LocalDestination;
 use crate::accounts::AccountLookup;
 use crate::chunk::ChunkPolicy;
@@ -69,15 +70,16 @@ pub struct SourceOptions {
     pub skip_directory: Option<(u64, u64)>,
     /// The hash function.
     pub hash: HashKind,
-    /// How to split files.
+    /// How to split files, into blocks of the size of both sides.
     pub policy: ChunkPolicy,
     /// Whether files that change while they are read are sent as they were read, and reported.
     pub active_files: bool,
     /// Maximum read operations in flight.
     pub reads: usize,
-    /// Whether the files are on a rotational disk: they are read in the order of their physical
-    /// addresses, as far as known, instead of their inode numbers.
-    pub by_address: bool,
+    /// The order in which requested files are read.
+    pub order: ReadOrder,
+    /// How threads share the files.
+    pub mode: ReadMode,
     /// Bandwidth limit in bytes per second, after compression.
     pub limit: Option<u64>,
     /// When to compress data. The sink must accept compressed data unless it is

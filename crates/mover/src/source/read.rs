@@ -36,10 +36,11 @@ impl<B: AsRef<[u8]>> Source<B> {
             let more_comes = !self.addresses.is_idle();
             let Some(mut pieces) = self.reading.next(more_comes) else { return };
             // Files may have failed meanwhile.
+            let first = pieces.first().map(|(file, _)| *file);
             pieces.retain(|(file, _)| self.files.get(*file).is_some());
             if pieces.is_empty() {
                 // The iterator of a huge file would be long.
-                self.reading.skip_file();
+                first.into_iter().for_each(|file| self.reading.skip_file(file));
                 continue;
             }
             let bytes = pieces.iter().map(|(_, extent)| extent.length()).sum();

@@ -87,6 +87,9 @@ impl Grants {
         if is_read_only && side == Side::Source && transfer.options.negotiated.remove_source_files {
             return Err(TransferError::SourceNotRemovable);
         }
+        if transfer.options.negotiated.remote_plan.is_some() {
+            return Err(TransferError::RemotePlanNotAllowed);
+        }
         match self.kind {
             GrantKind::Daemon(announced) if announced != side => return Err(TransferError::OtherSide),
             GrantKind::SshKey(Some(allowed)) if allowed != side => {
@@ -135,6 +138,7 @@ pub fn serve(
     let served = match &mut request.role {
         PeerRole::Source(transfer) => {
             streams.report_failure(transfer.check_not_marked())?;
+            streams.report_failure(transfer.read_remote_plan(Side::Source, placer))?;
             let (site, options) = streams.report_failure(transfer.source(placer))?;
             let source = streams.report_failure(Source::new(options).map_err(TransferError::ChunkPolicy))?;
             let channel = DataChannel::negotiate(
@@ -147,6 +151,8 @@ pub fn serve(
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
+            transfer.choose_block();
+            streams.report_failure(transfer.read_remote_plan(Side::Sink, placer))?;
             let marker = streams.report_failure(transfer.mark_destination())?;
             let (site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             let channel = DataChannel::negotiate(

@@ -1,5 +1,6 @@
 //! What placement needs from a model of the machine.
 
+use super::plan::SidePlan;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
@@ -13,6 +14,12 @@ pub trait Placer {
     /// Why it has no placement.
     fn by_model(&self, topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, String>;
 
+    /// Reads a plan that another host sent for threads of this one.
+    ///
+    /// # Errors
+    /// Why it is not a valid plan of this machine.
+    fn plan(&self, text: &str) -> Result<SidePlan, String>;
+
     /// Returns the function that chooses the group which an idle group helps, given the loads of
     /// all groups and the index of the idle one.
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize>;
@@ -24,6 +31,10 @@ pub struct KernelPlacer;
 impl Placer for KernelPlacer {
     fn by_model(&self, _: &Topology, _: String, _: Side) -> Result<PlacementPlan, String> {
         Err("there is no model".to_owned())
+    }
+
+    fn plan(&self, _: &str) -> Result<SidePlan, String> {
+        Err("there are no plans".to_owned())
     }
 
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {

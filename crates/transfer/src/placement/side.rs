@@ -4,12 +4,13 @@ use super::groups::{place_groups, PlacedGroups};
 use super::machine_view::MachineView;
 use super::network::place_connections;
 use super::side_options::SideOptions;
-use super::worker_group::MAX_BUFFERS;
+use super::worker_group::{with_blocks, MAX_BUFFERS};
 use crate::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
 use crate::options::Io;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_machine::set::CpuSet;
+use numaio_mover::port::BlockSize;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Roots};
 use numaio_mover_linux::port::{has_io_uring, Pool, Setting, StreamSet, WorkerGroup};
@@ -26,6 +27,7 @@ pub struct SideSetup<'a> {
     pub threads: usize,
     worker_groups: Vec<WorkerGroup>,
     by: &'static str,
+    block: BlockSize,
     notes: Vec<String>,
     options: SideOptions<'a>,
     machine: Option<MachineView>,
@@ -48,7 +50,16 @@ impl<'a> SideSetup<'a> {
         let threads = worker_groups.iter().map(|group| group.threads).sum();
         let worker_groups =
             worker_groups.iter().map(|group| group.create(threads, options.streams, &mut notes)).collect();
-        Ok(Self { roots, threads, worker_groups, by, notes, options, machine })
+        Ok(Self { roots, threads, worker_groups, by, block: BlockSize::default(), notes, options, machine })
+    }
+
+    /// Replaces the buffers if the block size of the transfer is another one.
+    pub fn use_blocks(&mut self, block: BlockSize) {
+        if std::mem::replace(&mut self.block, block) != block {
+            let (notes, streams) = (&mut self.notes, self.options.streams);
+            let groups = std::mem::take(&mut self.worker_groups).into_iter();
+            self.worker_groups = groups.map(|group| with_blocks(group, block, streams, notes)).collect();
+        }
     }
 
     /// Adds a remark for the user, if this is a local side.
@@ -108,6 +119,7 @@ impl<'a> SideSetup<'a> {
         PlacementEvent {
             side: side_name(self.options.side),
             by: self.by,
+            block: self.block.length(),
             groups: self.worker_groups.iter().map(group).collect(),
             io: if self.options.io == Io::Auto && has_io_uring() { "io_uring" } else { "threads" },
             network,

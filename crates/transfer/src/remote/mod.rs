@@ -136,24 +136,27 @@ impl RemoteTransfer<'_> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
             request.inspect_destination();
+            request.choose_block();
             let marker = request.mark_destination()?;
             let peer = match self.start(reporter, target, PeerRole::Source(request.clone()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
             drop(marker);
+            // An older peer has its own block size, and a daemon may limit it.
+            request.capabilities.block = peer.capabilities.block;
             let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
             reporter.begin(earlier);
             return self.run_transfer(reporter, Sink::new(options), site, peer);
         }
-        let (site, origins) = request.source_site(self.placer)?;
+        let (mut site, origins) = request.source_site(self.placer)?;
         let peer =
             match self.start(reporter, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
         request.check_not_marked()?;
-        let mut options = request.source_options(&site, origins, peer.capabilities)?;
+        let mut options = request.source_options(&mut site, origins, peer.capabilities)?;
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }

@@ -55,7 +55,8 @@ impl TransferRequest {
     /// Returns the options of the threads of a side.
     fn side_options<'a>(&'a self, side: Side, placer: &'a dyn Placer) -> SideOptions<'a> {
         let CopyOptions { placement, threads, io, streams, may_use_fewer_streams, .. } = self.options;
-        let plan = self.plans.iter().flatten().find(|plan| plan.side() == side);
+        let plans = self.plans.iter().flatten().chain(&self.remote_plan);
+        let plan = plans.into_iter().find(|plan| plan.side() == side);
         SideOptions { side, placement, threads, io, streams, may_use_fewer_streams, plan, placer }
     }
 
@@ -81,8 +82,8 @@ impl TransferRequest {
         &'a self,
         placer: &'a dyn Placer,
     ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
-        let (site, origins) = self.source_site(placer)?;
-        let options = self.source_options(&site, origins, self.capabilities)?;
+        let (mut site, origins) = self.source_site(placer)?;
+        let options = self.source_options(&mut site, origins, self.capabilities)?;
         Ok((site, options))
     }
 
@@ -94,19 +95,22 @@ impl TransferRequest {
         require_proc(self.options.archive)?;
         let (roots, origins) = self.origins()?;
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
+        site.roots.set_direct_io(self.options.direct.kind());
         if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
         Ok((site, origins))
     }
 
-    /// Returns the options of the source for a sink with these capabilities.
+    /// Returns the options of the source for a sink with these capabilities, whose block size the
+    /// buffers get.
     pub fn source_options(
         &self,
-        site: &SideSetup<'_>,
+        site: &mut SideSetup<'_>,
         origins: Vec<source::Origin>,
         sink: Capabilities,
     ) -> Result<SourceOptions, TransferError> {
+        site.use_blocks(sink.block_size());
         Ok(SourceOptions {
             origins,
             recursive: self.options.recursive,
@@ -125,9 +129,13 @@ impl TransferRequest {
             skip_directory: None,
             hash: self.options.hash.kind(),
             active_files: self.options.active_files == ActiveFiles::Copy,
-            policy: ChunkPolicy::for_port(),
+            policy: ChunkPolicy::for_port(sink.block_size()),
             reads: site.most_threads().max(2 * site.threads),
-            by_address: Root::live().is_ok_and(|root| site.roots.is_rotational(&root)),
+            order: self
+                .options
+                .order
+                .kind(|| Root::live().is_ok_and(|root| site.roots.is_rotational(&root))),
+            mode: self.options.mode.kind(),
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),
             eager: sink.eager_data,
@@ -225,6 +233,8 @@ impl TransferRequest {
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Sink, placer))?;
         missing.into_iter().for_each(|note| site.add_note(note));
+        site.use_blocks(self.capabilities.block_size());
+        site.roots.set_direct_io(self.options.direct.kind());
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
@@ -269,6 +279,7 @@ impl TransferRequest {
             alias,
             in_place: self.options.in_place,
             sync: self.sync(&site.roots),
+            block: self.capabilities.block_size(),
             hash: self.options.hash.kind(),
             accept_compressed: self.options.compress != Compress::None,
             acls: self.capabilities.named_acls,

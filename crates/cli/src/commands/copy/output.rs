@@ -11,6 +11,7 @@ use crate::options::Common;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
+use numaio_mover::port::BlockSize;
 use numaio_mover::shard::Shard;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
@@ -384,8 +385,9 @@ fn placement_line(placement: &PlacementEvent) -> String {
         let s = if *threads == 1 { "" } else { "s" };
         format!("{threads} thread{s} on {cpus}, buffers {node}")
     };
-    let PlacementEvent { side, by, groups, io, network } = placement;
-    let parts = groups.iter().map(group).chain([format!("large blocks by {io}")]);
+    let PlacementEvent { side, by, block, groups, io, network } = placement;
+    let block = BlockSize::new(*block).unwrap_or_default();
+    let parts = groups.iter().map(group).chain([format!("blocks of {block} by {io}")]);
     let parts: Vec<String> = parts.chain(network.as_ref().map(connections_text)).collect();
     format!("{side}, placed by {by}: {}", parts.join("; "))
 }

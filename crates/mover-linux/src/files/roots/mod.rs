@@ -14,6 +14,7 @@ use in_place::InPlace;
 use numaio_mover::port::FilePath;
 use open_listings::OpenListings;
 use page_cache::CachePolicy;
+pub use page_cache::DirectIo;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -70,6 +71,11 @@ impl Roots {
             umask: umask(),
             followed: None,
         }
+    }
+
+    /// Sets which blocks are read and written past the page cache.
+    pub fn set_direct_io(&mut self, direct: DirectIo) {
+        self.cache.direct = direct;
     }
 
     /// Returns whether this process runs as root.
