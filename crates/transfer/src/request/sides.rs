@@ -4,7 +4,7 @@ use super::capabilities::Capabilities;
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
-use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync};
+use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync, Order};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
@@ -96,6 +96,9 @@ impl TransferRequest {
         let (roots, origins) = self.origins()?;
         let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Source, placer))?;
         site.roots.set_direct_io(self.options.direct.kind());
+        if self.options.order == Order::None {
+            site.roots.keep_listing_order();
+        }
         if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
