@@ -289,7 +289,8 @@ mod tests {
         let mut data = ExtentSet::default();
         let extents = (0..4_000).filter_map(|n| Extent::at(n << 22, 1 << 20));
         extents.chain(Extent::at((1 << 62) + 5, 1 << 60)).for_each(|extent| data.insert(extent));
-        let tasks = tasks(&ChunkPolicy::for_port(BlockSize::default()), &[ReadJob::remaining(file(0), 0, &data)]);
+        let tasks =
+            tasks(&ChunkPolicy::for_port(BlockSize::default()), &[ReadJob::remaining(file(0), 0, &data)]);
         assert_eq!(tasks.len(), 1);
         let first: Vec<_> = tasks[0].clone().into_pieces().take(4_001).collect();
         assert!(first[..4_000].iter().all(|(_, piece)| piece.end() <= 4_000 << 22));
@@ -299,7 +300,8 @@ mod tests {
     #[test]
     fn window_is_sorted_and_small_files_are_bundled() {
         let small = |number, key| dense(number, key, 1_000);
-        let policy = ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port(BlockSize::default()) };
+        let policy =
+            ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port(BlockSize::default()) };
         let jobs = [small(0, 9), small(1, 3), dense(2, 5, 1 << 20), small(3, 1), small(4, 0)];
         let found: Vec<Vec<u64>> =
             tasks(&policy, &jobs).iter().map(|task| task.files().map(FileNumber::get).collect()).collect();

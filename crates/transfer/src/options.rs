@@ -228,12 +228,8 @@ pub enum Order {
 }
 
 impl Choice for Order {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("inode", Self::Inode),
-        ("physical", Self::Physical),
-        ("none", Self::None),
-    ];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("inode", Self::Inode), ("physical", Self::Physical), ("none", Self::None)];
 }
 
 impl Order {

@@ -2,7 +2,9 @@
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
-use numaio_mover::port::{BlockSize, CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome};
+use numaio_mover::port::{
+    BlockSize, CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome,
+};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
 use std::sync::Arc;

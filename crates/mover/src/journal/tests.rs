@@ -242,7 +242,9 @@ fn reads_hashes_without_a_length() {
     let mut journal = Journal::new(ID);
     let mut log = journal.take_pending();
     let mut record = vec![DEFAULT_BLOCK_HASH];
-    [1, 2 << 20, u64::from(HashKind::Xxh3.code()), 7].iter().for_each(|&value| put_number(&mut record, value));
+    [1, 2 << 20, u64::from(HashKind::Xxh3.code()), 7]
+        .iter()
+        .for_each(|&value| put_number(&mut record, value));
     record.extend_from_slice(&checksum(last_checksum(&log), &record).to_be_bytes());
     log.extend_from_slice(&record);
     let (again, valid) = replay(&log).expect("a journal");

@@ -7,7 +7,9 @@ use crate::entry::{Content, FileNumber, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::BlockHash;
 use crate::name::Name;
-use crate::port::{Attributes, BlockSize, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp};
+use crate::port::{
+    Attributes, BlockSize, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp,
+};
 use crate::wire::{Itemized, NeededData, WireError};
 use std::ops::Range;
 
@@ -87,7 +89,8 @@ impl FileTarget {
 
     /// Widens the data of the file to complete blocks, as it is sent and recorded.
     fn in_whole_blocks(&self) -> Content {
-        Content::from_extents(self.content.size(), self.blocks().iter()).unwrap_or_else(|_| self.content.clone())
+        Content::from_extents(self.content.size(), self.blocks().iter())
+            .unwrap_or_else(|_| self.content.clone())
     }
 }
 

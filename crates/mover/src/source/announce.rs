@@ -76,7 +76,8 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
         }
         if let Kind::File(content) = &inode.kind {
-            let data = blocks_with_data(content, &found, self.options.policy.block).filter(|_| self.options.holes);
+            let data =
+                blocks_with_data(content, &found, self.options.policy.block).filter(|_| self.options.holes);
             let identity = found.metadata.identity();
             let file = AnnouncedFile::new(path, name.clone(), identity, content.clone(), data);
             self.files.insert(self.announcements.next(), file);

@@ -172,7 +172,10 @@ fn file_is_resumed_with_any_block_size() {
         oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
     });
     let is_single = std::env::var("NUMAIO_SEED").is_ok();
-    assert!(is_single || resumed > 400 << 20 && changes > 60, "{resumed} bytes were resumed, {changes} changes");
+    assert!(
+        is_single || resumed > 400 << 20 && changes > 60,
+        "{resumed} bytes were resumed, {changes} changes"
+    );
 }
 
 #[test]

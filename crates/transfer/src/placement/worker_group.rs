@@ -21,7 +21,12 @@ const MOST_BYTES: usize = 256 << 20;
 ///
 /// The group keeps a buffer for each thread and connection, and two in flight. Buffers that cannot
 /// be bound to the node are anywhere.
-pub fn with_blocks(group: WorkerGroup, block: BlockSize, streams: u16, notes: &mut Vec<String>) -> WorkerGroup {
+pub fn with_blocks(
+    group: WorkerGroup,
+    block: BlockSize,
+    streams: u16,
+    notes: &mut Vec<String>,
+) -> WorkerGroup {
     let needed = group.threads + 2 + usize::from(streams).min(MAX_STREAMS);
     let count = group.pool.count().min((MOST_BYTES / block.bytes()).max(needed));
     let bound = group.pool.node().and_then(|node| bound_pool(node, (count, block), notes));

@@ -134,10 +134,7 @@ impl TransferRequest {
             active_files: self.options.active_files == ActiveFiles::Copy,
             policy: ChunkPolicy::for_port(sink.block_size()),
             reads: site.most_threads().max(2 * site.threads),
-            order: self
-                .options
-                .order
-                .kind(|| Root::live().is_ok_and(|root| site.roots.is_rotational(&root))),
+            order: self.options.order.kind(|| Root::live().is_ok_and(|root| site.roots.is_rotational(&root))),
             mode: self.options.mode.kind(),
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),

@@ -36,8 +36,7 @@ impl Placer for ModelPlacer {
 fn remote_plan(text: &str) -> Result<SidePlan, Failure> {
     let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
     let topology = discover(&machine);
-    let (plan, placement) =
-        placement::parse_transfer(&machine, &topology, (Path::new("the plan"), text))?;
+    let (plan, placement) = placement::parse_transfer(&machine, &topology, (Path::new("the plan"), text))?;
     Ok(SidePlan::new(plan, placement))
 }
 

@@ -35,9 +35,7 @@ pub fn disable(file: &OwnedFd) -> Result<(), Fault> {
 /// cached.
 pub fn reads_direct(direct: DirectIo, file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
     match direct {
-        DirectIo::Auto => {
-            size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len())
-        }
+        DirectIo::Auto => size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len()),
         DirectIo::On => fits(target, offset),
         DirectIo::Off => false,
     }
