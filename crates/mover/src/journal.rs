@@ -19,8 +19,8 @@
 //! | 5 | file, offset, length, hash function, hash | start of the hash of this block |
 //!
 //! Blocks of a transfer have one size, but a later transfer of the same file may have another one.
-//! So a hash replaces all hashes of overlapping blocks, and the blocks of these are no longer durable:
-//! nothing would verify the rest of them.
+//! So a hash replaces all hashes of overlapping blocks, and the blocks of these are no longer
+//! durable: nothing would verify the rest of them.
 //!
 //! The CRC (ISO 3309, as in zlib) of a record continues that of the previous record, so it covers
 //! the complete file up to that point. Reading stops at the first invalid record: blocks that

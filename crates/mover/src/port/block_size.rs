@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Default size of a block in bytes; see [`BlockSize`].
+pub const BLOCK: usize = 1 << 20;
+
 /// The size of a block in bytes: a power of two from [`BlockSize::MIN`] to [`BlockSize::MAX`].
 ///
 /// A block is the unit in which large files are read, sent, hashed and resumed, and the size of a
@@ -24,7 +27,8 @@ impl BlockSize {
     /// Checks a number of bytes.
     ///
     /// # Errors
-    /// [`BlockSizeError`] if it is not a power of two from [`BlockSize::MIN`] to [`BlockSize::MAX`].
+    /// [`BlockSizeError`] if it is not a power of two from [`BlockSize::MIN`] to
+    /// [`BlockSize::MAX`].
     pub fn new(bytes: u64) -> Result<Self, BlockSizeError> {
         let is_valid = bytes.is_power_of_two() && (Self::MIN as u64..=Self::MAX as u64).contains(&bytes);
         u32::try_from(bytes).ok().filter(|_| is_valid).map(Self).ok_or(BlockSizeError)
@@ -44,7 +48,7 @@ impl BlockSize {
 impl Default for BlockSize {
     /// Returns the size of an older numaio, and of all transfers without another choice.
     fn default() -> Self {
-        Self(super::BLOCK as u32)
+        Self(BLOCK as u32)
     }
 }
 

@@ -18,7 +18,7 @@ mod operation;
 mod stat;
 mod xattr;
 
-pub use block_size::{BlockSize, BlockSizeError};
+pub use block_size::{BlockSize, BlockSizeError, BLOCK};
 pub use compression::{CompressFn, CompressionResult, DecompressFn, Decompression};
 pub use digest::{Digest, Hash};
 pub use fault::{Fault, FaultKind};
@@ -38,9 +38,6 @@ use std::time::Duration;
 
 /// Identifies an operation; the submitter chooses it.
 pub type Ticket = u64;
-
-/// Default size in bytes of a block; see [`BlockSize`].
-pub const BLOCK: usize = 1 << 20;
 
 /// Maximum size of the frames in one packet, in bytes.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;

@@ -5,9 +5,9 @@ use super::inode::{blocks_with_data, inode};
 use super::scan::{PreviousName, ScannedEntry};
 use super::select::Selection;
 use super::Source;
-use crate::entry::{Entry, Kind, Object};
+use crate::entry::{Content, Entry, Kind, Object};
 use crate::name::Name;
-use crate::port::{FaultKind, FileInfo, FileKind};
+use crate::port::{FaultKind, FileInfo, FileKind, FilePath};
 use crate::report::reason;
 use crate::wire::{Frame, ProblemSubject, Reason};
 
@@ -76,13 +76,17 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
         }
         if let Kind::File(content) = &inode.kind {
-            let data =
-                blocks_with_data(content, &found, self.options.policy.block).filter(|_| self.options.holes);
-            let identity = found.metadata.identity();
-            let file = AnnouncedFile::new(path, name.clone(), identity, content.clone(), data);
-            self.files.insert(self.announcements.next(), file);
+            self.add_file(path, &name, content, &found);
         }
         self.send_entry(Entry { name, object: Object::New(inode) });
+    }
+
+    /// Adds a regular file whose entry is sent next.
+    fn add_file(&mut self, path: FilePath, name: &Name, content: &Content, found: &FileInfo) {
+        let block = self.options.policy.block;
+        let data = blocks_with_data(content, found, block).filter(|_| self.options.holes);
+        let file = AnnouncedFile::new(path, name.clone(), found.metadata.identity(), content.clone(), data);
+        self.files.insert(self.announcements.next(), file);
     }
 
     /// Counts extended attributes that are not copied.

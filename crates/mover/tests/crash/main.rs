@@ -143,8 +143,8 @@ fn damaged_partial_files_are_repaired() {
     assert!(is_single || resumed > 60 << 20 && damaged > 3, "{resumed} bytes were resumed, {damaged}");
 }
 
-/// The blocks of earlier runs are larger or smaller than those of the next one, and some of them are
-/// damaged meanwhile.
+/// The blocks of earlier runs are larger or smaller than those of the next one, and some of them
+/// are damaged meanwhile.
 #[test]
 fn file_is_resumed_with_any_block_size() {
     let (mut resumed, mut changes) = (0, 0);

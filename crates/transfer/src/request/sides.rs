@@ -218,6 +218,20 @@ impl TransferRequest {
         }
     }
 
+    /// Opens the directories of the sink; `notes` are remarks for the user.
+    fn sink_site<'a>(
+        &'a self,
+        roots: &[PathBuf],
+        notes: Vec<String>,
+        placer: &'a dyn Placer,
+    ) -> Result<SideSetup<'a>, TransferError> {
+        let mut site = SideSetup::new(roots, &self.base, self.side_options(Side::Sink, placer))?;
+        notes.into_iter().for_each(|note| site.add_note(note));
+        site.use_blocks(self.capabilities.block_size());
+        site.roots.set_direct_io(self.options.direct.kind());
+        Ok(site)
+    }
+
     /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink<'a>(
         &'a self,
@@ -231,10 +245,7 @@ impl TransferRequest {
         let (snapshots, missing) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let mut site = SideSetup::new(&roots, &self.base, self.side_options(Side::Sink, placer))?;
-        missing.into_iter().for_each(|note| site.add_note(note));
-        site.use_blocks(self.capabilities.block_size());
-        site.roots.set_direct_io(self.options.direct.kind());
+        let site = self.sink_site(&roots, missing, placer)?;
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;

@@ -64,8 +64,8 @@ pub struct TransferArgs {
     /// 16M; default 1M, at a daemon at most 4M
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub block: Option<BlockSize>,
-    /// Order in which the source reads files: auto by inode number, on rotational disks by position;
-    /// physical always by position (FIEMAP); none as listed
+    /// Order in which the source reads files: auto by inode number, on rotational disks by
+    /// position; physical always by position (FIEMAP); none as listed
     #[arg(long, value_name = "ORDER", default_value = "auto", value_parser = choice::<Order>())]
     pub order: Order,
     /// How threads share files: stripe reads one file by all threads, pipeline one block of each
