@@ -6,7 +6,7 @@
 # make check-aarch64  check the sources for aarch64
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
-# make bench-copy  measure copies of trees and large files beside other programs (as root)
+# make bench-copy  measure copies of trees and large files beside other programs (as root); ARGS=--ablation: switches
 # make static      build one static binary for any host
 # make man         write man pages and shell completions to target/man and target/completions
 # make docs        build the documentation as a book, in target/book
@@ -59,7 +59,7 @@ bench-plan:
 
 bench-copy: build
 	@tools/setup bench-copy
-	@tools/bench-copy
+	@tools/bench-copy $(ARGS)
 
 static:
 	@tools/setup static

@@ -28,6 +28,14 @@ peer.recv(1)  # The other end closes after it has written everything.
 """
 
 
+# The bare program that gives files their names and times as numaio does.
+FLOOR = "floor, safe"
+# Options of each row of the ablation table, beside the defaults (Li's dissertation, Stony Brook 2015, section 6.3.2).
+ABLATION = [["--block", "64K"], ["--block", "256K"], ["--block", "4M"], ["--direct", "on"], ["--direct", "off"],
+            ["--order", "physical"], ["--order", "none"], ["--mode", "stripe"], ["--mode", "pipeline"],
+            ["--placement", "none"], ["--io", "threads"], ["--threads", "1"], ["--hash", "none"]]
+
+
 @dataclass
 class Run:
     """Source and destination of a copy.
@@ -189,13 +197,34 @@ def xrootd(run):
     return ["xrootd", "-R", "nobody", "-c", settings], 1094
 
 
-def minimal_copy(run, *arguments):
-    """Returns a command of minimal_copy, and builds it on the first call."""
-    program = f"{run.scratch}/minimal_copy"
+def floor(run, *arguments):
+    """Returns a command of floor, and builds it on the first call."""
+    program = f"{run.scratch}/floor"
     if not os.path.exists(program):
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "minimal_copy.c")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "floor.c")
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
     return [program, *arguments]
+
+
+def ablation(binary, is_remote):
+    """Returns numaio with its defaults, and with one option changed each time: locally, or to a daemon without TLS."""
+    name, path = numaio(binary)
+    programs = []
+    for options in [[], *ABLATION]:
+        copy = [path, "copy", "-a", "--quiet", "--no-job", *options]
+        title = " ".join(options) or f"{name}, defaults"
+        if not is_remote:
+            programs.append(Program(title, "-", [path], lambda run, copy=copy: [*copy, f"{run.source}/", f"{run.to}/"],
+                            options=options[:1]))
+            continue
+
+        def client(run, copy=copy):
+            daemon, _ = numaio_keys(run, path)
+            return [*copy, "--key", f"{run.scratch}/user-key", "--trust", daemon, "--data-security", "none",
+                    f"{run.source}/", f"numaio://{run.address}/to/"]
+        programs.append(Program(title, "plain", [path], client, numaio_daemon(path),
+                        lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=options[:1]))
+    return programs
 
 
 def network(binaries):
@@ -222,10 +251,10 @@ def network(binaries):
             programs.append(Program(" ".join([name, "to a daemon", *option]), security, [path], client, numaio_daemon(path),
                             lambda run: {"XDG_CONFIG_HOME": run.scratch}, options=["--trust"]))
     rsync_ssh = lambda run: ["rsync", "-a", "-e", f"ssh {' '.join(ssh(run))}", f"{run.source}/", f"{run.address}:{run.to}/"]
-    for name, options in (("bare", []), ("bare and safe", ["safe"])):
+    for name, options in (("floor", []), (FLOOR, ["safe"])):
         programs.append(Program(name, "plain", ["cc"],
-                        lambda run, options=options: minimal_copy(run, "send", run.address, "9001", "4", run.source, *options),
-                        lambda run, options=options: (minimal_copy(run, "receive", "9001", "4", run.to, *options), 9001)))
+                        lambda run, options=options: floor(run, "send", run.address, "9001", "4", run.source, *options),
+                        lambda run, options=options: (floor(run, "receive", "9001", "4", run.to, *options), 9001)))
     return programs + [
         Program("rsyncd", "plain", ["rsync"],
             lambda run: ["rsync", "-a", f"{run.source}/", f"rsync://{run.address}:8730/to/"], rsyncd),

@@ -8,6 +8,7 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
+use numaio_transfer::daemon::hello::CapacityExchange;
 use numaio_transfer::daemon::session_ipc::MAX_REQUEST_BYTES;
 use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
@@ -191,6 +192,7 @@ fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<Decode
         bytes_per_second: Some(BYTES_PER_SECOND),
         set_id: false,
         capacity: None,
+        exchange: CapacityExchange::None,
     };
     let decoded = decode::peer_request(input, &grants);
     if let Ok(decoded) = &decoded {
@@ -287,6 +289,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
         json!({"Submit": {"file_systems": [[7, "read"]], "network": ["192.0.2.9", "write"], "rate_limit": null}}),
         json!({"Progress": 7}),
+        json!({"FromPeer": {"Offer": {"turn": 1, "rate": 1_000_000}}}),
+        json!({"ForPeer": {"Lent": {"state": "suspended", "position": 2, "why": "sda serves 1 at once"}}}),
+        json!({"Welcome": {"streams": 8, "capacity": "negotiates"}}),
+        json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "capacity": {"host": "ed25519:00", "offer": {"turn": 1, "rate": null}}}),
         json!({"Lent": {"state": "waiting", "position": 1, "why": "sda serves 1 at once", "starts_in": 9}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],
@@ -333,6 +339,7 @@ mod tests {
                 bytes_per_second: None,
                 set_id: false,
                 capacity: None,
+                exchange: CapacityExchange::None,
             };
             let is_granted = |side| {
                 decode::peer_request(seed, &grants(side)).is_ok_and(|request| request.directories.is_ok())

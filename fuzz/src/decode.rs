@@ -6,7 +6,7 @@ use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use numaio_report::TextStyle;
-use numaio_transfer::capacity::messages::{self, CapacityReply, CapacityRequest};
+use numaio_transfer::capacity::messages::{self, CapacityReply, CapacityRequest, PeerMessage};
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::{self, DaemonGreeting};
 use numaio_transfer::daemon::session;
@@ -83,7 +83,8 @@ pub fn peer_request(received: &[u8], grants: &Grants) -> Result<DecodedRequest, 
 pub fn greeting(received: &[u8]) -> Result<u16, String> {
     let received: FirstReply<DaemonGreeting> =
         first_reply::receive(&mut stream(received), hello::MAX_LINE_BYTES);
-    check_greeting("host:1", Some(received)).and_then(|welcome| welcome).map_err(|error| error.to_string())
+    let welcome = check_greeting("host:1", Some(received)).and_then(|welcome| welcome);
+    welcome.map(|welcome| welcome.streams).map_err(|error| error.to_string())
 }
 
 /// Decodes a request to a server of `numaio bench net`.
@@ -220,7 +221,9 @@ pub fn capacity_reply(received: &[u8]) -> Option<String> {
     match local_message::<CapacityReply>(received, messages::MAX_REPLY_BYTES)?.sanitized() {
         CapacityReply::Lent(lent) => Some(Notice::Lent(lent).to_string()),
         CapacityReply::Refused(why) => Some(Notice::NoCapacity { why }.to_string()),
-        CapacityReply::Transfers(_) => None,
+        CapacityReply::ForPeer(PeerMessage::Lent(lent)) => Some(Notice::PeerLent(lent).to_string()),
+        CapacityReply::Order { host, .. } => Some(host),
+        CapacityReply::ForPeer(_) | CapacityReply::Transfers(_) => None,
     }
 }
 

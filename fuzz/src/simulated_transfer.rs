@@ -8,13 +8,13 @@ use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::mode_changes::ModeChanges;
-use numaio_mover::port::{Event, KeptAttributes, NameMatching, Packet, Stamp};
+use numaio_mover::port::{BlockSize, Event, KeptAttributes, NameMatching, Packet, Stamp};
 use numaio_mover::simulator::{Disk, Inode, Kind, Object};
 use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,9 +53,10 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         rejects_empty: false,
         skip_directory: None,
         hash: HashKind::Xxh3,
-        policy: ChunkPolicy::for_port(),
+        policy: ChunkPolicy::for_port(BlockSize::default()),
         active_files: false,
-        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: true }),
+        storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
+        mode: ReadMode::Auto,
         limit: None,
         compress: CompressMode::Zstd,
         eager,
@@ -115,6 +116,7 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         alias: None,
         in_place: false,
         sync: SyncMode::None,
+        block: BlockSize::default(),
         hash: HashKind::Xxh3,
         accept_compressed: true,
         acls: true,

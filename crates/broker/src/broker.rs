@@ -136,6 +136,29 @@ impl Broker {
         self.update(now);
     }
 
+    /// Records that the other host lends nothing: from now on this host alone decides.
+    pub fn without_peer(&mut self, now: Duration, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.request.order = HostOrder::Only;
+        task.peer_offer = None;
+        if task.state == TaskState::Active {
+            task.state = TaskState::Transferring;
+        }
+        self.update(now);
+    }
+
+    /// Records that the other host has forgotten a task, because its connection was lost: its turns
+    /// begin again.
+    pub fn peer_restarted(&mut self, now: Duration, id: TaskId) {
+        if self.tasks.get(&id).is_some_and(|task| task.request.order == HostOrder::Second) {
+            self.give_back(id, now);
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.turn = 0;
+            }
+            self.update(now);
+        }
+    }
+
     /// Records that the other host suspended a task in some turn. Ignores unknown tasks and other
     /// turns.
     pub fn peer_suspended(&mut self, now: Duration, id: TaskId, turn: u64) {

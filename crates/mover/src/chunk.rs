@@ -7,7 +7,7 @@
 
 use crate::entry::FileNumber;
 use crate::extent::{Extent, ExtentSet};
-use crate::port::BLOCK;
+use crate::port::BlockSize;
 use crate::wire::MAX_CHUNK;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub enum ChunkPolicyError {
 
 impl ChunkPolicy {
     /// Returns the policy for a port, whose operations and packets hold one block.
-    pub fn for_port() -> Self {
-        Self { block: BLOCK as u64, bundle_files: 256, window: 4_096 }
+    pub fn for_port(block: BlockSize) -> Self {
+        Self { block: block.length(), bundle_files: 256, window: 4_096 }
     }
 
     /// Validates the parameters.
@@ -139,8 +139,11 @@ fn cut(extent: Extent, block: u64) -> impl Iterator<Item = Extent> {
 
 /// Widens extents to complete blocks, the last one to the end of the file: the unit of hash and
 /// resume.
-pub(crate) fn in_blocks(extents: impl Iterator<Item = Extent>, size: u64) -> impl Iterator<Item = Extent> {
-    let block = BLOCK as u64;
+pub(crate) fn in_blocks(
+    extents: impl Iterator<Item = Extent>,
+    size: u64,
+    block: u64,
+) -> impl Iterator<Item = Extent> {
     extents.filter_map(move |extent| {
         let start = extent.start() / block * block;
         let end = extent.end().div_ceil(block).saturating_mul(block).min(size);
@@ -269,7 +272,7 @@ mod tests {
     #[test]
     fn policy_is_validated() {
         let refused = |change: fn(&mut ChunkPolicy)| {
-            let mut policy = ChunkPolicy::for_port();
+            let mut policy = ChunkPolicy::for_port(BlockSize::default());
             change(&mut policy);
             Chunker::new(policy).err()
         };
@@ -286,7 +289,8 @@ mod tests {
         let mut data = ExtentSet::default();
         let extents = (0..4_000).filter_map(|n| Extent::at(n << 22, 1 << 20));
         extents.chain(Extent::at((1 << 62) + 5, 1 << 60)).for_each(|extent| data.insert(extent));
-        let tasks = tasks(&ChunkPolicy::for_port(), &[ReadJob::remaining(file(0), 0, &data)]);
+        let tasks =
+            tasks(&ChunkPolicy::for_port(BlockSize::default()), &[ReadJob::remaining(file(0), 0, &data)]);
         assert_eq!(tasks.len(), 1);
         let first: Vec<_> = tasks[0].clone().into_pieces().take(4_001).collect();
         assert!(first[..4_000].iter().all(|(_, piece)| piece.end() <= 4_000 << 22));
@@ -296,7 +300,8 @@ mod tests {
     #[test]
     fn window_is_sorted_and_small_files_are_bundled() {
         let small = |number, key| dense(number, key, 1_000);
-        let policy = ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port() };
+        let policy =
+            ChunkPolicy { bundle_files: 2, window: 4, ..ChunkPolicy::for_port(BlockSize::default()) };
         let jobs = [small(0, 9), small(1, 3), dense(2, 5, 1 << 20), small(3, 1), small(4, 0)];
         let found: Vec<Vec<u64>> =
             tasks(&policy, &jobs).iter().map(|task| task.files().map(FileNumber::get).collect()).collect();
@@ -307,7 +312,7 @@ mod tests {
     fn window_closes_at_the_extent_limit() {
         let mut data = ExtentSet::default();
         (0..4_000).filter_map(|n| Extent::at(n * 100, 50)).for_each(|extent| data.insert(extent));
-        let mut chunker = Chunker::new(ChunkPolicy::for_port()).expect("a policy");
+        let mut chunker = Chunker::new(ChunkPolicy::for_port(BlockSize::default())).expect("a policy");
         let taken =
             (0..).take_while(|&n| chunker.push(ReadJob::remaining(file(n), n, &data)).is_ok()).count();
         assert_eq!(taken, 17);

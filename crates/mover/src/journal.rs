@@ -15,7 +15,12 @@
 //! |---|---|---|
 //! | 1 | file, offset, length | these bytes of the file are durable |
 //! | 3 | file | all earlier records of the file are invalid |
-//! | 4 | file, offset, hash function, hash | start of the hash of the block at this offset |
+//! | 4 | file, offset, hash function, hash | as kind 5, for a block of 1 MiB: no longer written |
+//! | 5 | file, offset, length, hash function, hash | start of the hash of this block |
+//!
+//! Blocks of a transfer have one size, but a later transfer of the same file may have another one.
+//! So a hash replaces all hashes of overlapping blocks, and the blocks of these are no longer
+//! durable: nothing would verify the rest of them.
 //!
 //! The CRC (ISO 3309, as in zlib) of a record continues that of the previous record, so it covers
 //! the complete file up to that point. Reading stops at the first invalid record: blocks that
@@ -23,9 +28,9 @@
 //! once in 2^32 cases. There is no protection against forged journals.
 
 use crate::entry::{Content, FileNumber};
-use crate::extent::{Extent, ExtentSet};
+use crate::extent::{Extent, ExtentSet, MAX_SIZE};
 use crate::hash::HashKind;
-use crate::port::Digest;
+use crate::port::{Digest, BLOCK};
 use crate::wire::bytes::{put_number, Reader};
 use crate::wire::{TransferId, WireError};
 use std::collections::BTreeMap;
@@ -36,12 +41,13 @@ const VERSION: u16 = 1;
 const CHECKSUM: usize = 4;
 /// Bytes of the header.
 pub const HEADER: usize = MAGIC.len() + 2 + 16 + CHECKSUM;
-/// Maximum bytes of a record: a kind, four numbers and a checksum.
-const MAX_RECORD: usize = 1 + 4 * 10 + CHECKSUM;
+/// Maximum bytes of a record: a kind, five numbers and a checksum.
+const MAX_RECORD: usize = 1 + 5 * 10 + CHECKSUM;
 
 const DURABLE: u8 = 1;
 const INVALID: u8 = 3;
-const HASH: u8 = 4;
+const DEFAULT_BLOCK_HASH: u8 = 4;
+const HASH: u8 = 5;
 
 /// The hash of a block as the journal keeps it: enough to notice damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +101,8 @@ pub struct Journal {
     transfer: TransferId,
     /// Durable ranges by file number.
     durable: BTreeMap<u64, ExtentSet>,
-    /// Hashes of blocks by file number and offset.
-    hashes: BTreeMap<u64, BTreeMap<u64, BlockHash>>,
+    /// Hashes of blocks by file number and offset, with the block. Blocks are disjoint.
+    hashes: BTreeMap<u64, BTreeMap<u64, (Extent, BlockHash)>>,
     /// Checksum of the last record.
     chain: u32,
     /// Number of records in the log.
@@ -116,7 +122,7 @@ pub fn transfer_of_journal(bytes: &[u8]) -> Option<TransferId> {
 enum Record {
     Durable(u64, Extent),
     Invalid(u64),
-    Hash(u64, u64, BlockHash),
+    Hash(u64, Extent, BlockHash),
 }
 
 impl Journal {
@@ -132,14 +138,16 @@ impl Journal {
         self.append(Record::Durable(file.get(), extent));
     }
 
-    /// Records the hash of the block at an offset of a file.
-    pub fn record_hash(&mut self, file: FileNumber, offset: u64, hash: BlockHash) {
-        self.append(Record::Hash(file.get(), offset, hash));
+    /// Records the hash of a block of a file, before the block is marked durable. Other blocks that
+    /// overlap it lose their hashes and are no longer durable.
+    pub fn record_hash(&mut self, file: FileNumber, block: Extent, hash: BlockHash) {
+        self.append(Record::Hash(file.get(), block, hash));
     }
 
-    /// Returns the recorded hashes of blocks of a file, by offset.
-    pub fn hashes(&self, file: FileNumber) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
-        self.hashes.get(&file.get()).into_iter().flatten().map(|(&offset, &hash)| (offset, hash))
+    /// Returns the recorded hashes of blocks of a file, in ascending order. A block may end after
+    /// the file.
+    pub fn hashes(&self, file: FileNumber) -> impl Iterator<Item = (Extent, BlockHash)> + '_ {
+        self.hashes.get(&file.get()).into_iter().flatten().map(|(_, &recorded)| recorded)
     }
 
     /// Invalidates all files in a range of numbers except `but`; returns whether any had records.
@@ -200,8 +208,8 @@ impl Journal {
         *self = Self::new(self.transfer);
         for (&file, extents) in &durable {
             extents.iter().for_each(|extent| self.append(Record::Durable(file, extent)));
-            for (&offset, &hash) in hashes.get(&file).into_iter().flatten() {
-                self.append(Record::Hash(file, offset, hash));
+            for &(block, hash) in hashes.get(&file).into_iter().flat_map(BTreeMap::values) {
+                self.append(Record::Hash(file, block, hash));
             }
         }
         self.take_pending()
@@ -216,6 +224,18 @@ impl Journal {
         self.records += 1;
     }
 
+    /// Replaces the hashes of overlapping blocks. These no longer count as durable, because no hash
+    /// verifies the rest of them.
+    fn apply_hash(&mut self, file: u64, block: Extent, hash: BlockHash) {
+        let recorded = self.hashes.entry(file).or_default();
+        while let Some(other) = last_overlap(recorded, block) {
+            recorded.remove(&other.start());
+            let durable = self.durable.get_mut(&file).filter(|_| other != block);
+            durable.into_iter().for_each(|durable| durable.remove(other));
+        }
+        recorded.insert(block.start(), (block, hash));
+    }
+
     fn apply(&mut self, record: Record) {
         match record {
             Record::Durable(file, extent) => self.durable.entry(file).or_default().insert(extent),
@@ -223,11 +243,15 @@ impl Journal {
                 self.durable.remove(&file);
                 self.hashes.remove(&file);
             }
-            Record::Hash(file, offset, hash) => {
-                self.hashes.entry(file).or_default().insert(offset, hash);
-            }
+            Record::Hash(file, block, hash) => self.apply_hash(file, block, hash),
         }
     }
+}
+
+/// Returns the last recorded block that overlaps a new one. Recorded blocks are disjoint.
+fn last_overlap(recorded: &BTreeMap<u64, (Extent, BlockHash)>, block: Extent) -> Option<Extent> {
+    let (_, &(last, _)) = recorded.range(..block.end()).next_back()?;
+    (last.end() > block.start()).then_some(last)
 }
 
 impl Record {
@@ -235,8 +259,8 @@ impl Record {
         let (kind, numbers) = match self {
             Self::Durable(file, extent) => (DURABLE, vec![file, extent.start(), extent.length()]),
             Self::Invalid(file) => (INVALID, vec![file]),
-            Self::Hash(file, offset, BlockHash { kind, first }) => {
-                (HASH, vec![file, offset, u64::from(kind.code()), first])
+            Self::Hash(file, block, BlockHash { kind, first }) => {
+                (HASH, vec![file, block.start(), block.length(), u64::from(kind.code()), first])
             }
         };
         out.push(kind);
@@ -253,12 +277,17 @@ impl Record {
                 Self::Durable(file.get(), extent.ok_or(WireError::InvalidValue(what))?)
             }
             INVALID => Self::Invalid(file.get()),
-            HASH => {
-                let (offset, code, first) =
-                    (reader.number(what)?, reader.number(what)?, reader.number(what)?);
+            HASH | DEFAULT_BLOCK_HASH => {
+                let offset = reader.number(what)?;
+                let length = match kind {
+                    HASH => reader.number(what)?,
+                    _ => (BLOCK as u64).min(MAX_SIZE.saturating_sub(offset)),
+                };
+                let block = Extent::at(offset, length).ok_or(WireError::InvalidValue(what))?;
+                let (code, first) = (reader.number(what)?, reader.number(what)?);
                 let kind = u8::try_from(code).ok().and_then(HashKind::from_code);
                 let kind = kind.ok_or(WireError::InvalidValue(what))?;
-                Self::Hash(file.get(), offset, BlockHash { kind, first })
+                Self::Hash(file.get(), block, BlockHash { kind, first })
             }
             kind => return Err(WireError::Kind(kind)),
         })

@@ -27,7 +27,7 @@ pub use error::{
     WireError, MAGIC, MAX_CHUNK, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION,
 };
 pub use file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
-pub use frame::{Frame, StreamHeader, TransferId};
+pub use frame::{port_message, port_message_payload, Frame, StreamHeader, TransferId, MAX_PORT_MESSAGE};
 pub use itemized::{attribute, ItemKind, Itemized};
 pub use problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 pub use results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};

@@ -65,9 +65,8 @@ pub fn job_text(job: &Job, style: &TextStyle) -> String {
         format!("Process {} on {}, numaio {}", job.process.pid, job.process.host, job.numaio),
         found_line(job),
         moved_line(job, style),
-        job.capacity
-            .as_ref()
-            .map_or_else(String::new, |lent| format!("This host's daemon: {}", lent_text(lent))),
+        lent_line("This host's daemon", job.capacity.as_ref()),
+        lent_line("The other host's daemon", job.peer_capacity.as_ref()),
     ] {
         page.paragraph(2, 2, &line);
     }
@@ -121,6 +120,11 @@ pub fn queue_text(transfers: &[QueuedTransfer], style: &TextStyle) -> String {
         page.paragraph(0, 2, &format!("{user}, {what}: {}", lent_text(capacity)));
     });
     page.into_text()
+}
+
+/// Describes what a daemon lends to a job; empty if it lends nothing.
+fn lent_line(who: &str, lent: Option<&LentCapacity>) -> String {
+    lent.map_or_else(String::new, |lent| format!("{who}: {}", lent_text(lent)))
 }
 
 /// Describes what a daemon lends: `suspended, position 1: sda serves 1 at once`.

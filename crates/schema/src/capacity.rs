@@ -29,6 +29,11 @@ pub struct LentCapacity {
     pub starts_in: Option<u64>,
 }
 
+impl LentCapacity {
+    /// Why a transfer waits that has no threads on the other host yet.
+    pub const AWAITS_PEER: &str = "the other host has no free threads for it yet";
+}
+
 /// The state of a transfer at a daemon (Tan Li's dissertation, 6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -35,6 +35,9 @@ pub struct Job {
     /// What the daemon of this host lends, while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<LentCapacity>,
+    /// What the daemon of the other host lends, while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_capacity: Option<LentCapacity>,
     /// Time of the first start in seconds since 1970.
     #[serde(rename = "began")]
     pub started_at: u64,
@@ -180,7 +183,8 @@ impl Job {
     /// Returns the state for users: a running job may be suspended.
     pub fn shown_state(&self) -> &'static str {
         let suspended = CapacityState::Suspended;
-        let is_suspended = self.capacity.as_ref().is_some_and(|capacity| capacity.state == suspended);
+        let lent = self.capacity.iter().chain(&self.peer_capacity);
+        let is_suspended = lent.into_iter().any(|lent| lent.state == suspended);
         match self.state {
             JobState::Running if is_suspended => suspended.name(),
             state => state.name(),

@@ -430,6 +430,12 @@ pub enum TransferError {
     /// A client of a daemon wants to remove what it reads.
     #[error("a daemon does not remove the files that it sends")]
     SourceNotRemovable,
+    /// The plan for the threads of the peer does not hold there, with the reason.
+    #[error("--remote-plan cannot be used: {0}")]
+    RemotePlan(String),
+    /// A restricted user wants to place the threads of the peer.
+    #[error("a daemon or restricted peer places its threads itself: omit --remote-plan")]
+    RemotePlanNotAllowed,
     /// An older numaio would ignore an option.
     #[error("the numaio on {host} is older and does not know {option}")]
     UnknownOption {

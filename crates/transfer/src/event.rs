@@ -78,6 +78,8 @@ pub fn add_totals(earlier: JobTotals, last: JobTotals) -> JobTotals {
 pub struct PlacementEvent {
     /// What decided: `the kernel`, `the plan`, `the model` or `the storage's node`.
     pub by: &'static str,
+    /// Size of blocks and of buffers in bytes.
+    pub block: u64,
     /// Worker groups.
     #[serde(rename = "crews")]
     pub groups: Vec<PlacedGroup>,

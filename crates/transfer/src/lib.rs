@@ -12,6 +12,7 @@
 //! [`Placer`](placement::Placer).
 
 pub mod bench_connections;
+mod block_bytes;
 pub mod capacity;
 pub mod changed_item;
 pub mod daemon;

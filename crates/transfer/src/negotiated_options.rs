@@ -35,6 +35,8 @@ pub struct NegotiatedOptions {
     /// The part of the files to copy; all if `None`.
     #[serde(with = "crate::shard_text")]
     pub shard: Option<Shard>,
+    /// The plan for the threads of the peer, as the user's file has it.
+    pub remote_plan: Option<String>,
     /// Complete what the shards of the same sources copied.
     pub finish: bool,
 }

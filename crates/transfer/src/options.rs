@@ -5,6 +5,9 @@ use crate::filters::FilterRule;
 use crate::negotiated_options::NegotiatedOptions;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
+use numaio_mover::port::BlockSize;
+use numaio_mover::source::{ReadMode, ReadOrder};
+use numaio_mover_linux::files::DirectIo;
 use numaio_mover_linux::port::net::MAX_STREAMS;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +84,18 @@ pub struct CopyOptions {
     /// Whether idle threads help the groups of other devices and nodes; unknown to an older numaio.
     #[serde(default = "default_work_sharing")]
     pub work_sharing: bool,
+    /// Which blocks go past the page cache; an older numaio decides itself.
+    #[serde(default)]
+    pub direct: Direct,
+    /// The order of reads; an older numaio decides itself.
+    #[serde(default)]
+    pub order: Order,
+    /// How threads share the files; an older numaio decides itself.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The block size that the user wants; sent as a capability.
+    #[serde(skip)]
+    pub block: Option<BlockSize>,
     /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
     #[serde(default = "most_streams")]
     pub streams: u16,
@@ -175,6 +190,93 @@ pub enum Io {
 
 impl Choice for Io {
     const ALL: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("threads", Self::Threads)];
+}
+
+/// Which blocks are read and written past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Direct {
+    /// Those of large files, unless they are cached or the storage does not keep up.
+    #[default]
+    Auto,
+    /// All that the file system can move directly.
+    On,
+    /// None.
+    Off,
+}
+
+impl Choice for Direct {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
+impl Direct {
+    /// Returns the setting for the directories of a side.
+    pub fn kind(self) -> DirectIo {
+        match self {
+            Self::Auto => DirectIo::Auto,
+            Self::On => DirectIo::On,
+            Self::Off => DirectIo::Off,
+        }
+    }
+}
+
+/// The order in which the source reads requested files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Order {
+    /// By inode number, on rotational disks by position.
+    #[default]
+    Auto,
+    /// By inode number.
+    Inode,
+    /// By position on the disk.
+    Physical,
+    /// As listed.
+    None,
+}
+
+impl Choice for Order {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("inode", Self::Inode), ("physical", Self::Physical), ("none", Self::None)];
+}
+
+impl Order {
+    /// Returns the setting for a storage device of a source.
+    pub fn kind(self, is_rotational: bool) -> ReadOrder {
+        match self {
+            Self::Auto if is_rotational => ReadOrder::PhysicalIfSlow,
+            Self::Auto | Self::Inode => ReadOrder::Inode,
+            Self::Physical => ReadOrder::Physical,
+            Self::None => ReadOrder::Listed,
+        }
+    }
+}
+
+/// How threads share the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Mode {
+    /// Large files are striped, and the next ones are read beside them.
+    #[default]
+    Auto,
+    /// All threads read one file at a time.
+    Stripe,
+    /// Each thread reads another file.
+    Pipeline,
+}
+
+impl Choice for Mode {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("stripe", Self::Stripe), ("pipeline", Self::Pipeline)];
+}
+
+impl Mode {
+    /// Returns the setting for a source.
+    pub fn kind(self) -> ReadMode {
+        match self {
+            Self::Auto => ReadMode::Auto,
+            Self::Stripe => ReadMode::Stripe,
+            Self::Pipeline => ReadMode::Pipeline,
+        }
+    }
 }
 
 /// How data is verified. Its number is sent to the peer.

@@ -77,6 +77,8 @@ pub enum Notice {
     },
     /// What the broker of this host lends has changed.
     Lent(LentCapacity),
+    /// What the daemon of the other host lends has changed.
+    PeerLent(LentCapacity),
     /// The broker of this host cannot be used, or has ended.
     NoCapacity {
         /// Why.
@@ -133,6 +135,10 @@ impl fmt::Display for Notice {
             Self::Queued { host, position, why, starts_in } => {
                 write!(f, "waiting in the queue of {host}, position {position}: {why}")?;
                 starts_in.map_or(Ok(()), |seconds| write!(f, "; probably starts in {seconds} s"))
+            }
+            Self::PeerLent(lent) => {
+                write!(f, "the daemon: {}", lent.state)?;
+                lent.position.map_or(Ok(()), |position| write!(f, ", position {position} in its queue: {}", lent.why))
             }
             Self::Lent(LentCapacity { state, why, position, .. }) => {
                 write!(f, "{state}")?;
@@ -335,10 +341,12 @@ impl<'a> Reporter<'a> {
 
     /// Reports what this host's broker has changed.
     pub fn lent(&mut self, current: Option<&CurrentRate>) {
-        match current.and_then(CurrentRate::take_news) {
-            None => {}
-            Some(LinkNews::Lent(lent)) => self.notice(Notice::Lent(lent)),
-            Some(LinkNews::Closed) => self.notice(Notice::NoCapacity { why: "it has ended".to_owned() }),
+        for news in current.map(CurrentRate::take_news).unwrap_or_default() {
+            self.notice(match news {
+                LinkNews::Lent(lent) => Notice::Lent(lent),
+                LinkNews::PeerLent(lent) => Notice::PeerLent(lent),
+                LinkNews::Closed => Notice::NoCapacity { why: "it has ended".to_owned() },
+            });
         }
     }
 

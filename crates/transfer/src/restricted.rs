@@ -1,5 +1,6 @@
 //! A peer for the owner of an ssh key, confined to one directory: `command=` in authorized_keys.
 
+use crate::daemon::hello::CapacityExchange;
 use crate::line::sanitize;
 use crate::peer::{self, GrantKind, Grants, ServedTransfer};
 use crate::placement::Placer;
@@ -50,6 +51,7 @@ pub fn serve(
         streams: MAX_STREAMS as u16,
         bytes_per_second: None,
         capacity: None,
+        exchange: CapacityExchange::None,
         // A program with set-ID bits would grant the rights of this account to other users.
         set_id: false,
     };

@@ -1,7 +1,6 @@
 //! Runs a transfer: within this host, with another host, or between two other hosts.
 
-use crate::capacity::borrow;
-use crate::capacity::link::CapacityLink;
+use crate::capacity::{borrow, Borrowed};
 use crate::deletion_pass::DeletionPass;
 use crate::endpoint::{Endpoint, Host};
 use crate::local;
@@ -54,17 +53,16 @@ impl Transfer {
         let mut reporter = Reporter::new(observer, self.options.dry_run);
         reporter.sends = self.destination.host.is_some();
         let capacity = borrow(self, &mut reporter)?;
-        let lent = capacity.as_ref().map(CapacityLink::current);
         let remote = |host, is_source| RemoteTransfer {
             transfer: self,
             request: &request,
             host,
             is_source,
             placer,
-            lent: lent.clone(),
+            capacity: capacity.as_ref(),
         };
         match (Endpoint::common_host(&self.sources)?, &self.destination.host) {
-            (None, None) => local::run(&request, reporter, placer, lent),
+            (None, None) => local::run(&request, reporter, placer, capacity.as_ref().map(Borrowed::current)),
             (Some(host), None) => remote(&host, false).run(reporter),
             (None, Some(host)) => remote(host, true).run(reporter),
             (Some(Host::Ssh(host)), Some(_)) => host_to_host::run(self, &request, &host, reporter),

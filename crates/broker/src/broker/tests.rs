@@ -200,6 +200,33 @@ fn the_smaller_offer_of_both_hosts_counts_and_the_rest_is_given_back() {
 }
 
 #[test]
+fn a_host_decides_alone_if_the_other_one_has_no_broker() {
+    let mut broker = broker(1);
+    let ordered = |order| Request { order, ..request("a", &[DISK]) };
+    broker.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::First)).expect("room");
+    broker.submit(Duration::ZERO, TaskId(2), ordered(HostOrder::Second)).expect("room");
+    assert_eq!([rate(&broker, 1), rate(&broker, 2)], [None; 2]);
+    broker.without_peer(SECOND, TaskId(1));
+    assert_eq!(rate(&broker, 1), Some(100));
+    broker.end(SECOND, TaskId(1));
+    broker.without_peer(SECOND, TaskId(2));
+    assert_eq!(rate(&broker, 2), Some(100));
+}
+
+#[test]
+fn turns_begin_again_after_a_lost_connection() {
+    let mut broker = broker(1);
+    let second = Request { order: HostOrder::Second, ..request("a", &[DISK]) };
+    broker.submit(Duration::ZERO, TaskId(1), second).expect("room");
+    broker.peer_offered(SECOND, TaskId(1), 3, Some(60));
+    assert_eq!(rate(&broker, 1), Some(60));
+    broker.peer_restarted(SECOND, TaskId(1));
+    assert_eq!(view(&broker, SECOND, 1).reason, Some(WaitReason::Peer));
+    broker.peer_offered(SECOND, TaskId(1), 1, Some(70));
+    assert_eq!(rate(&broker, 1), Some(70));
+}
+
+#[test]
 fn start_is_estimated_from_sizes_and_rates() {
     let mut broker = broker(1);
     let sized = |bytes| Request { bytes: Some(bytes), ..request("a", &[DISK]) };

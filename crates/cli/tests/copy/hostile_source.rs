@@ -10,7 +10,7 @@ use numaio_mover::extent::Extent;
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-use numaio_mover::port::{Digest, NameMatching, BLOCK};
+use numaio_mover::port::{BlockSize, Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::Chance;
 use numaio_mover::sink::{
@@ -70,6 +70,7 @@ fn options() -> SinkOptions {
         alias: None,
         in_place: false,
         sync: SyncMode::None,
+        block: BlockSize::default(),
         hash: HashKind::Xxh3,
         accept_compressed: false,
         acls: true,

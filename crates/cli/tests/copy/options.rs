@@ -174,6 +174,98 @@ fn io_engine_is_reported_and_selectable() {
     }
 }
 
+/// The arguments of a copy with the far side in another process.
+fn far(options: &[&'static str]) -> Vec<&'static str> {
+    let remote = ["copy", "--json", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
+    [&remote[..], options].concat()
+}
+
+/// Returns the sizes of blocks in the placement events of the local sides.
+fn blocks(out: &str) -> Vec<u64> {
+    let placed = events(out).into_iter().filter(|it| it["event"] == "placement");
+    placed.filter_map(|it| it["block"].as_u64()).collect()
+}
+
+#[test]
+fn both_sides_use_the_requested_block_size() {
+    let home = Home::new();
+    let content: Vec<u8> = (0..5_000_003u32).map(|index| (index >> 9) as u8).collect();
+    fs::write(home.0.join("from"), &content).expect("a file");
+    let ssh = ssh_wrapper(&home, None);
+    let run = |args: Vec<&str>| {
+        let mut command = home.numaio(&args);
+        let output = command.env("NUMAIO_SSH", &ssh).limited_output().expect("numaio");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(fs::read(home.0.join("to")).expect("a file") == content, "{args:?}");
+        fs::remove_file(home.0.join("to")).expect("removed");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for (typed, bytes) in [("64K", 64 << 10), ("1M", 1 << 20), ("16MiB", 16 << 20)] {
+        let local = run(vec!["copy", "--json", "--block", typed, "from", "to"]);
+        assert_eq!(blocks(&local), [bytes, bytes]);
+        assert_eq!(blocks(&run([far(&["--block"]), vec![typed, "from", "127.0.0.1:to"]].concat())), [bytes]);
+        assert_eq!(blocks(&run([far(&["--block"]), vec![typed, "127.0.0.1:from", "to"]].concat())), [bytes]);
+        // Compressed blocks decompress to the same size.
+        let packed = [far(&["-z", "--tunnel", "--block"]), vec![typed, "from", "127.0.0.1:to"]].concat();
+        assert_eq!(blocks(&run(packed)), [bytes]);
+    }
+    assert_eq!(blocks(&run(far(&["from", "127.0.0.1:to"]))), [1 << 20]);
+    for invalid in ["32K", "32M", "100K", "x"] {
+        copy(&home, &["--block", invalid, "from", "to"]).failed(2, &["--block"]);
+    }
+}
+
+#[test]
+fn direct_io_order_and_mode_do_not_change_the_result() {
+    let home = Home::new();
+    files(&home, &["src/a/small", "src/b/c/other", "src/empty/x"]);
+    let content: Vec<u8> = (0..9_000_001u32).map(|index| (index >> 8) as u8).collect();
+    for name in ["src/large", "src/a/large"] {
+        fs::write(home.0.join(name), &content).expect("a file");
+    }
+    age(&home.0.join("src"));
+    for options in [
+        &["--direct", "on"][..],
+        &["--direct", "off"],
+        &["--order", "inode"],
+        &["--order", "physical"],
+        &["--order", "none"],
+        &["--mode", "stripe"],
+        &["--mode", "pipeline"],
+        &["--direct", "on", "--mode", "stripe", "--block", "256K", "--io", "threads"],
+        &["--placement", "none", "--mode", "pipeline", "--order", "none", "--block", "4M"],
+    ] {
+        copy(&home, &[options, &["-a", "src/", "dst"]].concat()).ok();
+        assert_eq!(tree(&home, "src"), tree(&home, "dst"), "{options:?}");
+        fs::remove_dir_all(home.0.join("dst")).expect("removed");
+    }
+}
+
+#[test]
+fn plan_for_the_far_side_is_checked_and_used_there() {
+    let home = Home::new();
+    home.file("from", "x");
+    let (send, receive, ssh) = (plan(&home, "send"), plan(&home, "receive"), ssh_wrapper(&home, None));
+    let run = |plan: &str, paths: [&str; 2]| {
+        let remote = ["copy", "--remote-numaio", env!("CARGO_BIN_EXE_numaio"), "--remote-plan", plan];
+        let mut command = home.numaio(&[&remote[..], &paths].concat());
+        let output = command.env("NUMAIO_SSH", &ssh).limited_output().expect("numaio");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (push, pull) = (["from", "127.0.0.1:to"], ["127.0.0.1:from", "back"]);
+    assert_eq!(run(&receive, push), (true, String::new()));
+    assert_eq!(run(&send, pull), (true, String::new()));
+    let (ended, error) = run(&send, push);
+    assert!(!ended && error.contains("it is for the other side"), "{error}");
+    let other = ["plan", "--machine", "amd-dl585-g7", "--data", "nvme0n1=2TB", "--nic", "eth0", "--json"];
+    let other = home.file("other.json", &home.run(&other).ok());
+    let (ended, error) = run(&other, pull);
+    assert!(!ended && error.contains("not for this machine"), "{error}");
+    let (ended, error) = run(&home.file("bad.json", "{}"), pull);
+    assert!(!ended && error.contains("--remote-plan cannot be used"), "{error}");
+    copy(&home, &["--remote-plan", &send, "from", "to"]).failed(2, &["--remote-plan needs another host"]);
+}
+
 #[test]
 fn connection_threads_run_beside_storage_threads() {
     let home = Home::new();

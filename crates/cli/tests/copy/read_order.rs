@@ -45,8 +45,9 @@ fn first_block(path: &Path) -> Option<u64> {
 }
 
 /// Names in the order in which they were read; one thread reads and one writes.
-fn copied_in_order(home: &Home, to: &str) -> Vec<String> {
-    let output = home.run(&["copy", "-r", "--json", "--threads", "1", "mount/files/", to]).ok();
+fn copied_in_order(home: &Home, order: &str, to: &str) -> Vec<String> {
+    let args = ["copy", "-r", "--json", "--threads", "1", "--order", order, "mount/files/", to];
+    let output = home.run(&args).ok();
     let events = output.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
     let copied = events.filter(|event| event["action"] == "copied");
     copied.map(|event| event["name"].as_str().expect("a name").to_owned()).collect()
@@ -71,7 +72,7 @@ fn rotational_disk_is_read_by_block_and_other_by_inode() {
     }
     let block = |path: &Path| first_block(path).expect("a block");
     let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
-    let names = copied_in_order(&home, "one");
+    let names = copied_in_order(&home, "auto", "one");
     assert_eq!(names.len(), FILES);
     let blocks = keys(&block, &names);
     assert!(blocks.is_sorted(), "{blocks:?}");
@@ -82,7 +83,14 @@ fn rotational_disk_is_read_by_block_and_other_by_inode() {
     if !set_rotational(&image, false) {
         return skipped("a loop device that cannot be made non-rotational");
     }
-    let names = copied_in_order(&home, "two");
+    let names = copied_in_order(&home, "auto", "two");
     let inodes = keys(&inode, &names);
     assert!(names.len() == FILES && inodes.is_sorted(), "{inodes:?}");
+    // The option has precedence over the kind of the disk.
+    let names = copied_in_order(&home, "physical", "three");
+    let blocks = keys(&block, &names);
+    assert!(names.len() == FILES && blocks.is_sorted(), "{blocks:?}");
+    let names = copied_in_order(&home, "none", "four");
+    let (blocks, inodes) = (keys(&block, &names), keys(&inode, &names));
+    assert!(names.len() == FILES && !blocks.is_sorted() && !inodes.is_sorted(), "{names:?}");
 }

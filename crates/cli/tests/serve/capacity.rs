@@ -85,15 +85,46 @@ fn higher_priority_suspends_a_session_which_continues_later() {
         return skipped("no device is known for the directory of the test");
     };
     let mut slow = alice.copying_slowly(&daemon, "1M");
-    let mut urgent = bob.copying(&["-r", "--bwlimit", "2M", "src/", &daemon.url("data/urgent")]);
+    let mut urgent = bob.copying(&["-r", "--bwlimit", "1M", "src/", &daemon.url("data/urgent")]);
     until_queue(&daemon, |all| {
         (state_of(all, "alice"), state_of(all, "bob")) == ("suspended", "transferring")
     });
+    let job = || alice.home.run(&["jobs", "show"]).ok();
+    until(|| job().contains("The other host's daemon: suspended, position 1: "), job);
     assert_eq!(urgent.limited_status().expect("ended").code(), Some(0));
     until_queue(&daemon, |all| state_of(all, "alice") != "suspended");
     assert_eq!(slow.limited_status().expect("ended").code(), Some(0));
     same(&bob.home, "src", &daemon.home.0.join("data/urgent"));
     same(&alice.home, "src/d", &daemon.home.0.join("data/d"));
+}
+
+/// The daemons of both hosts agree on the smaller rate, and again when a neighbor ends.
+#[test]
+fn two_daemons_agree_on_the_smaller_rate() {
+    let user = User::new();
+    let other = User::new();
+    let both = [(&user, "alice", ""), (&other, "bob", "")];
+    let table = |bandwidth: &str| format!("read = {bandwidth:?}\nwrite = {bandwidth:?}");
+    let Some(there) = shared("", &table("3MB"), &both) else {
+        return skipped("no device is known for the directory of the test");
+    };
+    let Some(here) = shared("", &table("2MB"), &[]) else { return };
+    fs::write(user.home.0.join("src/larger"), content(12_000_000)).expect("a file");
+    let to = |name: &str| there.url(&format!("data/{name}"));
+    let mut first = copy_locally(&here, &user.home, &["-r", "src/", &to("1")]);
+    // What the first host does not lend is left at the second one.
+    until_queue(&here, |all| rates(all) == [Some(2_000_000)]);
+    until_queue(&there, |all| rates(all) == [Some(2_000_000)]);
+    let mut neighbor = other.copying(&["-r", "src/", &to("2")]);
+    until_queue(&there, |all| rates(all) == [Some(1_500_000); 2]);
+    until_queue(&here, |all| rates(all) == [Some(1_500_000)]);
+    let job = || user.home.run(&["jobs", "show"]).ok();
+    until(|| job().contains("The other host's daemon: transferring, 1.4 MiB/s"), job);
+    assert_eq!(neighbor.limited_status().expect("ended").code(), Some(0));
+    until_queue(&here, |all| rates(all) == [Some(2_000_000)]);
+    assert_eq!(first.limited_status().expect("ended").code(), Some(0));
+    until_queue(&here, <[Value]>::is_empty);
+    same(&user.home, "src", &there.home.0.join("data/1"));
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl Roots {
             }
         }
         // On most file systems, consecutive inodes are adjacent on disk.
-        names.sort_unstable();
+        if self.sorts_listings {
+            names.sort_unstable();
+        }
         let parent = directory.fd().map_err(fault("list directory"))?;
         let (mut found, mut budget) = (Vec::with_capacity(names.len()), RunBudget::default());
         for (_, name) in names {

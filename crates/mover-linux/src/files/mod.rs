@@ -53,5 +53,5 @@ pub(crate) use fault::no_buffer;
 pub use flush::flush;
 pub use journal::OtherShards;
 pub use proc::{has_proc, is_process_private};
-pub use roots::{umask, Roots};
+pub use roots::{umask, DirectIo, Roots};
 pub use temporary_file::temporary_name;

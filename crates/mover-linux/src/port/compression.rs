@@ -2,7 +2,9 @@
 
 use super::pool::{Pool, Slab};
 use crate::files::no_buffer;
-use numaio_mover::port::{CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome};
+use numaio_mover::port::{
+    BlockSize, CompressFn, CompressionResult, Decompression, Fault, Operation, Outcome,
+};
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -48,14 +50,15 @@ impl ScratchBuffer {
         }
     }
 
-    fn buffer(&self) -> Option<Slab> {
-        self.0.get_or_init(|| Pool::new(1)).take()
+    /// Returns the buffer; all calls need the same size.
+    fn buffer(&self, block: BlockSize) -> Option<Slab> {
+        self.0.get_or_init(|| Pool::of_blocks(1, block)).take()
     }
 
     /// Compresses the first bytes of a buffer in place.
     fn pack(&self, pack: CompressFn, data: &mut Slab, length: usize) -> CompressionResult {
         let (began, busy) = (Instant::now(), cpu_time(ClockId::ThreadCPUTime));
-        let bytes = self.buffer().and_then(|mut own| {
+        let bytes = self.buffer(data.block()).and_then(|mut own| {
             let bytes = pack(&data.as_ref()[..length], own.as_mut())?;
             data.as_mut()[..bytes].copy_from_slice(&own.as_ref()[..bytes]);
             Some(bytes)
@@ -66,7 +69,7 @@ impl ScratchBuffer {
 
     /// Decompresses data into the private buffer, and returns the received buffer to its pool.
     fn unpack(&self, packed: &Decompression, data: Slab) -> Result<Slab, Fault> {
-        let mut own = self.buffer().ok_or_else(no_buffer)?;
+        let mut own = self.buffer(data.block()).ok_or_else(no_buffer)?;
         packed.run(data.as_ref(), own.as_mut()).map(|()| own)
     }
 }

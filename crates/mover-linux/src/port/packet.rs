@@ -2,7 +2,7 @@
 //! the frames and the data.
 
 use super::pool::{Pool, Slab};
-use numaio_mover::port::{Event, Packet, BLOCK, MAX_FRAME_BYTES};
+use numaio_mover::port::{Event, Packet, MAX_FRAME_BYTES};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub fn read_packet<R: Read + ?Sized>(
     read_exact_or(from, &mut head, on_eof)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     let (frames, data) = (number(&head[..4]), number(&head[4..]));
-    if frames as usize > MAX_FRAME_BYTES || data as usize > BLOCK {
+    if frames as usize > MAX_FRAME_BYTES || data as usize > pool.block().bytes() {
         return Err(LinkError::TooLong { frames, data });
     }
     let mut bytes = vec![0; frames as usize];

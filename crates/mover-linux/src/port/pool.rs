@@ -5,7 +5,7 @@ use numaio_linux::Root;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Pages;
-use numaio_mover::port::BLOCK;
+use numaio_mover::port::BlockSize;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes of a transparent huge page, on x86-64 and on aarch64 with base pages of 4 KiB.
 const HUGE: usize = 2 << 20;
 
-/// A pool of buffers of [`BLOCK`] bytes.
+/// A pool of buffers of one block.
 pub struct Pool {
+    block: BlockSize,
     memory: Memory,
     node: Option<NodeId>,
     count: usize,
@@ -48,17 +49,22 @@ impl Pool {
     /// huge pages direct I/O took a third less CPU time than with base pages, which are pinned one
     /// by one.
     pub fn new(count: usize) -> Arc<Self> {
-        Self::placed(count, None)
+        Self::of_blocks(count, BlockSize::default())
+    }
+
+    /// The same with another block size.
+    pub fn of_blocks(count: usize, block: BlockSize) -> Arc<Self> {
+        Self::placed(count, None, block)
     }
 
     /// Creates unbound buffers that are treated as those of a node.
-    pub(super) fn placed(count: usize, node: Option<NodeId>) -> Arc<Self> {
-        let zeros = Box::into_raw(vec![0u8; count * BLOCK + HUGE].into_boxed_slice());
+    pub(super) fn placed(count: usize, node: Option<NodeId>, block: BlockSize) -> Arc<Self> {
+        let zeros = Box::into_raw(vec![0u8; count * block.bytes() + HUGE].into_boxed_slice());
         // SAFETY: a cell has the layout of its content, and the complete allocation is passed on.
         // Creating cells one by one would write to them and allocate their pages too early.
         let memory = unsafe { Box::from_raw(zeros as *mut [UnsafeCell<u8>]) };
         advise_huge(&memory);
-        Self::of(Memory::Plain(memory), node, count)
+        Self::of(Memory::Plain(memory), node, (count, block))
     }
 
     /// Creates buffers on a node.
@@ -69,16 +75,16 @@ impl Pool {
         root: &Root,
         limit_bytes: Option<u64>,
         node: NodeId,
-        count: usize,
+        (count, block): (usize, BlockSize),
     ) -> Result<Arc<Self>, ProbeError> {
         let room = FreeMemory::new(root, limit_bytes);
-        let wanted = BufferRequest { node, bytes: (count * BLOCK) as u64, offset_lines: 0 };
+        let wanted = BufferRequest { node, bytes: (count * block.bytes()) as u64, offset_lines: 0 };
         let mut made = map_buffers(&room, Pages::Transparent, &[wanted])?;
         let refused = || ProbeError::Refused {
             what: "map buffers".to_owned(),
             why: "the kernel returned none".to_owned(),
         };
-        Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), count))
+        Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), (count, block)))
     }
 
     /// Returns the node that the memory is bound to; none if the kernel places it.
@@ -86,9 +92,14 @@ impl Pool {
         self.node
     }
 
-    fn of(memory: Memory, node: Option<NodeId>, count: usize) -> Arc<Self> {
+    fn of(memory: Memory, node: Option<NodeId>, (count, block): (usize, BlockSize)) -> Arc<Self> {
         let free = Free { parts: (0..count).rev().collect(), closed: false };
-        Arc::new(Self { memory, node, count, free: Mutex::new(free), given_back: Condvar::new() })
+        Arc::new(Self { block, memory, node, count, free: Mutex::new(free), given_back: Condvar::new() })
+    }
+
+    /// Returns the size of a buffer.
+    pub fn block(&self) -> BlockSize {
+        self.block
     }
 
     /// Returns the number of buffers.
@@ -156,6 +167,15 @@ pub struct Slab {
 }
 
 impl Slab {
+    /// Returns the size of the buffer.
+    pub fn block(&self) -> BlockSize {
+        self.pool.block
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.pool.start().wrapping_add(self.index * self.pool.block.bytes())
+    }
+
     /// Returns the node that the memory is bound to, if any.
     pub fn node(&self) -> Option<NodeId> {
         self.pool.node
@@ -167,14 +187,14 @@ impl AsRef<[u8]> for Slab {
         // SAFETY: the part lies within the pool's memory, which lives as long as the pool, is
         // initialized by the kernel, and belongs to this slab alone: its index is not in the free
         // list while the slab lives.
-        unsafe { std::slice::from_raw_parts(self.pool.start().add(self.index * BLOCK), BLOCK) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.pool.block.bytes()) }
     }
 }
 
 impl AsMut<[u8]> for Slab {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and the slab is borrowed for writing.
-        unsafe { std::slice::from_raw_parts_mut(self.pool.start().add(self.index * BLOCK), BLOCK) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.pool.block.bytes()) }
     }
 }
 
@@ -191,9 +211,16 @@ mod tests {
 
     #[test]
     fn slabs_are_disjoint_and_return_to_the_pool() {
-        let pool = Pool::new(3);
+        for block in [BlockSize::MIN, 1 << 20, 4 << 20] {
+            check_slabs(BlockSize::new(block as u64).expect("a block size"));
+        }
+    }
+
+    fn check_slabs(block: BlockSize) {
+        let pool = Pool::of_blocks(3, block);
         let mut slabs: Vec<Slab> = (0..3).filter_map(|_| pool.take()).collect();
-        assert!(slabs.iter().all(|slab| slab.as_ref().as_ptr().addr().is_multiple_of(BLOCK)));
+        let aligned = block.bytes().min(HUGE);
+        assert!(slabs.iter().all(|slab| slab.as_ref().as_ptr().addr().is_multiple_of(aligned)));
         for (value, slab) in slabs.iter_mut().enumerate() {
             slab.as_mut().fill(value as u8 + 1);
         }

@@ -437,13 +437,17 @@ impl Queue {
 mod tests {
     use super::super::Pool;
     use super::*;
-    use numaio_mover::port::{FileWrite, OpenMode};
+    use numaio_mover::port::{BlockSize, FileWrite, OpenMode};
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn placed(count: usize, node: Option<NodeId>) -> Arc<Pool> {
+        Pool::placed(count, node, BlockSize::default())
+    }
+
     fn worker_groups() -> Vec<WorkerGroup> {
-        let group = |node| WorkerGroup::new(2, None, Pool::placed(3, Some(NodeId(node))));
+        let group = |node| WorkerGroup::new(2, None, placed(3, Some(NodeId(node))));
         vec![group(0), group(1)]
     }
 
@@ -501,7 +505,7 @@ mod tests {
 
     #[test]
     fn exclusive_tasks_of_one_file_run_one_at_a_time() {
-        let group = WorkerGroup::new(2, None, Pool::placed(9, None));
+        let group = WorkerGroup::new(2, None, placed(9, None));
         let work = WorkQueue::new(std::slice::from_ref(&group), Vec::new(), |_, _| None);
         let files = ["a", "a", "b", "", "a"]
             .map(|name| (!name.is_empty()).then(|| FilePath::new(0, name.as_bytes())));
@@ -518,7 +522,7 @@ mod tests {
 
     #[test]
     fn queue_is_behind_when_writes_exceed_threads() {
-        let group = WorkerGroup::new(2, None, Pool::placed(9, None));
+        let group = WorkerGroup::new(2, None, placed(9, None));
         let work = WorkQueue::new(std::slice::from_ref(&group), Vec::new(), |_, _| None);
         (0..3).for_each(|ticket| work.add(ticket, Operation::Sync { root: 0 }, (None, None)));
         let mut is_behind = [false; 4];
@@ -533,7 +537,7 @@ mod tests {
 
     #[test]
     fn busy_worker_takes_only_tasks_that_idle_workers_leave() {
-        let group = WorkerGroup::new(2, None, Pool::placed(9, None));
+        let group = WorkerGroup::new(2, None, placed(9, None));
         let work = WorkQueue::new(std::slice::from_ref(&group), Vec::new(), |_, _| None);
         let block = |put: FileWrite| match write(&group.pool) {
             Operation::Write { data, hash, packed, .. } => {
@@ -606,8 +610,8 @@ mod tests {
 
     #[test]
     fn single_group_owns_all_tasks() {
-        let group = WorkerGroup::new(1, None, Pool::placed(2, Some(NodeId(0))));
-        let other = Pool::placed(1, Some(NodeId(5)));
+        let group = WorkerGroup::new(1, None, placed(2, Some(NodeId(0))));
+        let other = placed(1, Some(NodeId(5)));
         let work = WorkQueue::new(std::slice::from_ref(&group), Vec::new(), |_, _| None);
         work.add(0, write(&other), (None, None));
         work.add(1, write(&group.pool), (None, None));

@@ -192,6 +192,66 @@ fn compaction_merges_consecutive_blocks() {
     assert!(again.missing(number(1), &Content::dense(100_000).expect("a size")).is_empty());
 }
 
+fn hash(first: u64) -> BlockHash {
+    BlockHash { kind: HashKind::Xxh3, first }
+}
+
+/// Returns the durable ranges and the hashes of file 1, also after reading the log.
+fn ranges_and_hashes(journal: &mut Journal) -> (Vec<Extent>, Vec<(Extent, BlockHash)>) {
+    let durable = |journal: &Journal| {
+        let missing = journal.missing(number(1), &Content::dense(100).expect("a size"));
+        missing.missing_in(extent(0, 100)).collect::<Vec<_>>()
+    };
+    let both = |journal: &Journal| (durable(journal), journal.hashes(number(1)).collect::<Vec<_>>());
+    let mut log = Vec::new();
+    log.extend(journal.take_pending());
+    let found = both(journal);
+    if !log.is_empty() {
+        let (again, _) = replay(&log).expect("a journal");
+        assert_eq!(both(&again), found, "the log has the same state");
+    }
+    let (compact, _) = replay(&journal.clone().compact()).expect("a journal");
+    assert_eq!(both(&compact), found, "compaction changes nothing");
+    found
+}
+
+#[test]
+fn hash_of_another_block_size_replaces_those_of_overlapping_blocks() {
+    let mut journal = Journal::new(ID);
+    for at in [0, 10, 20, 30] {
+        journal.record_hash(number(1), extent(at, at + 10), hash(at));
+    }
+    journal.mark_durable(number(1), extent(0, 40));
+    // A larger block covers two of them.
+    journal.record_hash(number(1), extent(0, 20), hash(100));
+    journal.mark_durable(number(1), extent(0, 20));
+    // A smaller one leaves a rest without a hash, which must be written again.
+    journal.record_hash(number(1), extent(20, 25), hash(101));
+    journal.mark_durable(number(1), extent(20, 25));
+    // The same block again.
+    journal.record_hash(number(1), extent(30, 40), hash(102));
+    let (durable, hashes) = ranges_and_hashes(&mut journal);
+    assert_eq!(durable, [extent(0, 25), extent(30, 40)]);
+    let expected = [(extent(0, 20), hash(100)), (extent(20, 25), hash(101)), (extent(30, 40), hash(102))];
+    assert_eq!(hashes, expected);
+}
+
+/// Records of kind 4 have no length, because all blocks had 1 MiB.
+#[test]
+fn reads_hashes_without_a_length() {
+    let mut journal = Journal::new(ID);
+    let mut log = journal.take_pending();
+    let mut record = vec![DEFAULT_BLOCK_HASH];
+    [1, 2 << 20, u64::from(HashKind::Xxh3.code()), 7]
+        .iter()
+        .for_each(|&value| put_number(&mut record, value));
+    record.extend_from_slice(&checksum(last_checksum(&log), &record).to_be_bytes());
+    log.extend_from_slice(&record);
+    let (again, valid) = replay(&log).expect("a journal");
+    assert_eq!(valid, log.len() as u64);
+    assert_eq!(again.hashes(number(1)).collect::<Vec<_>>(), [(extent(2 << 20, 3 << 20), hash(7))]);
+}
+
 #[test]
 fn invalidating_unknown_files_logs_nothing() {
     let mut journal = Journal::new(ID);

@@ -26,7 +26,7 @@ pub struct CompressionResult {
 pub struct Decompression {
     /// Compressed size in bytes.
     pub bytes: usize,
-    /// Original size in bytes, at most [`super::BLOCK`].
+    /// Original size in bytes, at most one block.
     pub plain: usize,
     /// Function that decompresses it.
     pub with: DecompressFn,

@@ -9,6 +9,7 @@
 //! Pending operations may run concurrently and in any order. A mover submits dependent operations
 //! one after the other.
 
+mod block_size;
 mod compression;
 mod digest;
 mod fault;
@@ -17,6 +18,7 @@ mod operation;
 mod stat;
 mod xattr;
 
+pub use block_size::{BlockSize, BlockSizeError, BLOCK};
 pub use compression::{CompressFn, CompressionResult, DecompressFn, Decompression};
 pub use digest::{Digest, Hash};
 pub use fault::{Fault, FaultKind};
@@ -36,9 +38,6 @@ use std::time::Duration;
 
 /// Identifies an operation; the submitter chooses it.
 pub type Ticket = u64;
-
-/// Size in bytes of a port's buffers, and maximum data of one operation or packet: one block.
-pub const BLOCK: usize = 1 << 20;
 
 /// Maximum size of the frames in one packet, in bytes.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
@@ -73,7 +72,7 @@ pub enum Event<B> {
 /// therefore return buffers without waiting for the peer. Only a sink's port may also stop
 /// receiving while its transmit queue is long, because a source never stops reading replies.
 pub trait Port {
-    /// A buffer of [`BLOCK`] bytes; dropping it returns it to its pool.
+    /// A buffer of one block; dropping it returns it to its pool.
     type Buffer: AsRef<[u8]>;
 
     /// Starts an operation.

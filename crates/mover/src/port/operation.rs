@@ -42,7 +42,7 @@ pub enum Operation<B> {
     },
     /// Read pieces of files into one buffer, in this order; results in [`Outcome::Read`].
     Read {
-        /// The pieces, at most [`super::BLOCK`] bytes in total.
+        /// The pieces, at most one block in total.
         pieces: Vec<ReadPiece>,
         /// Hash function for each piece.
         hash: Hash,

@@ -1,7 +1,7 @@
 //! The simulated disk: durability, power loss and the end of a process.
 
 use super::state::{Change, Inode, Object, State, ROOT};
-use crate::port::{FilePath, Stamp};
+use crate::port::{BlockSize, FilePath, Stamp};
 use std::collections::BTreeMap;
 
 /// A random number generator: the same seed yields the same numbers (SplitMix64).
@@ -60,6 +60,8 @@ pub struct Disk {
     pub(super) journal: Option<u64>,
     /// What the file system refuses or ignores.
     pub refuses: Refusals,
+    /// The size of buffers.
+    pub block: BlockSize,
     /// Bytes written so far.
     pub written: u64,
     /// Bytes read so far.
@@ -89,6 +91,7 @@ impl Default for Disk {
             in_place: BTreeMap::new(),
             journal: None,
             refuses: Refusals::default(),
+            block: BlockSize::default(),
             written: 0,
             read: 0,
             capacity: u64::MAX,

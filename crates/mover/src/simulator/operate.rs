@@ -6,7 +6,7 @@ use crate::port::{
     Attributes, CompressFn, CompressionResult, ContentHash, Decompression, Details, Digest, Fault, FaultKind,
     FileCompletion, FileInfo, FileKind, FilePath, FileStat, FileWrite, Hash, JournalState, JournalWrite,
     Listing, NameMatching, NewObject, Object as Wanted, OpenMode, OpenedJournal, Operation, Outcome,
-    ReadPiece, SourceRemoval, Stamp, BLOCK,
+    ReadPiece, SourceRemoval, Stamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn fault(why: FaultKind) -> Fault {
 
 /// Compresses at 500 MB/s, on a thread that uses a full CPU.
 fn packed(pack: CompressFn, data: &mut Vec<u8>) -> CompressionResult {
-    let mut into = vec![0; BLOCK];
+    let mut into = vec![0; data.len()];
     let bytes = pack(data, &mut into);
     let took = Duration::from_nanos(2 * data.len() as u64);
     if let Some(bytes) = bytes {
@@ -30,8 +30,8 @@ fn packed(pack: CompressFn, data: &mut Vec<u8>) -> CompressionResult {
     CompressionResult { bytes, took, worked: took }
 }
 
-fn unpacked(packed: &Decompression, data: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut plain = vec![0; BLOCK];
+fn unpacked(packed: &Decompression, data: &[u8], block: usize) -> Result<Vec<u8>, Fault> {
+    let mut plain = vec![0; block];
     packed.run(data, &mut plain)?;
     plain.truncate(packed.plain);
     Ok(plain)
@@ -58,15 +58,16 @@ impl Disk {
                 Outcome::Stat(found)
             }
             Operation::Read { pieces, hash, pack } => {
-                let mut data = Vec::with_capacity(BLOCK);
+                let mut data = Vec::with_capacity(self.block.bytes());
                 let results = pieces.iter().map(|piece| self.read_piece(piece, hash, &mut data)).collect();
+                assert!(data.len() <= self.block.bytes(), "a read must fit into a buffer");
                 let packed = pack.map(|pack| packed(pack, &mut data));
                 Outcome::Read { results, data, packed }
             }
             Operation::HashFile(summing) => Outcome::HashedFile(self.hash_range(summing)),
             Operation::Write { puts, data, hash, packed } => {
                 let bytes = match (data, packed) {
-                    (Some(data), Some(packed)) => unpacked(&packed, &data),
+                    (Some(data), Some(packed)) => unpacked(&packed, &data, self.block.bytes()),
                     (data, _) => Ok(data.unwrap_or_default()),
                 };
                 let bytes = match bytes {

@@ -247,13 +247,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
             // Set-ID bits of the replaced file belong to its owner.
             attributes.mode = attributes.mode.map(|mode| mode & !0o6000);
         }
+        let block = self.options.block;
         let (at, key) = match in_place {
             true => (FilePath::new(0, name.as_bytes()), None),
+            // A file of one block is written at once, and never resumed.
+            false if content.size() <= block.length() => (self.resume_log.partial(&name), None),
             false => (self.resume_log.partial(&name), self.resume_log.key(&name, inode, &content)),
         };
         let expected = expected_state((content.size(), attributes.mtime), found);
         let itemized = self.options.itemize(Update::Transfer, inode, found);
-        FileTarget { name, content, at, in_place, attributes, key, expected, itemized }
+        FileTarget { name, content, block, at, in_place, attributes, key, expected, itemized }
     }
 
     /// Plans a file that needs no data: an empty one, or any in a dry run.

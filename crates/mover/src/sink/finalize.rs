@@ -145,7 +145,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
         // A later run finds the partial file by the journal.
         self.resume_log.require_journal();
         let at = self.resume_log.partial(&op.name);
-        self.link_copies.push(op.name, at, target);
+        self.link_copies.push(op.name, at, target, self.options.block);
     }
 
     fn continue_link_copies(&mut self) {

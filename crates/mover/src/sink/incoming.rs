@@ -119,6 +119,10 @@ impl IncomingFiles {
         if chunk.hash() != options.hash {
             return Err(WireError::InvalidValue("a chunk with an unexpected hash function"));
         }
+        if chunk.length() > options.block.length() {
+            let (length, limit) = (chunk.length(), options.block.length());
+            return Err(WireError::TooLong { what: "a chunk", length, limit });
+        }
         if chunk.compressed_length().is_some() && !options.accept_compressed {
             return Err(WireError::InvalidValue("compressed data, which was not negotiated"));
         }

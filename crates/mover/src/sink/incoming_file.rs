@@ -7,7 +7,9 @@ use crate::entry::{Content, FileNumber, MAX_EXTENTS};
 use crate::extent::{Extent, ExtentSet};
 use crate::journal::BlockHash;
 use crate::name::Name;
-use crate::port::{Attributes, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp, BLOCK};
+use crate::port::{
+    Attributes, BlockSize, Digest, FileCompletion, FilePath, FileWrite, OpenMode, Part, Stamp,
+};
 use crate::wire::{Itemized, NeededData, WireError};
 use std::ops::Range;
 
@@ -18,6 +20,8 @@ pub(super) struct FileTarget {
     pub name: Name,
     /// Its size and data ranges.
     pub content: Content,
+    /// The block size of the transfer.
+    pub block: BlockSize,
     /// The file that is written to.
     pub at: FilePath,
     /// Whether that is the file with the final name.
@@ -68,14 +72,32 @@ impl FileTarget {
 
     /// Returns whether the file is sent as a single part.
     pub fn is_one_block(&self) -> bool {
-        self.content.size() <= BLOCK as u64
+        self.content.size() <= self.block.length()
+    }
+
+    /// Widens extents of the file to complete blocks.
+    fn widen(&self, extents: impl Iterator<Item = Extent>) -> ExtentSet {
+        let mut blocks = ExtentSet::default();
+        in_blocks(extents, self.content.size(), self.block.length()).for_each(|block| blocks.insert(block));
+        blocks
+    }
+
+    /// Returns the blocks to receive.
+    fn blocks(&self) -> ExtentSet {
+        self.widen(self.content.extents())
+    }
+
+    /// Widens the data of the file to complete blocks, as it is sent and recorded.
+    fn in_whole_blocks(&self) -> Content {
+        Content::from_extents(self.content.size(), self.blocks().iter())
+            .unwrap_or_else(|_| self.content.clone())
     }
 }
 
 impl IncomingFile {
     /// Creates a file of which all data is missing.
     pub fn new(target: FileTarget) -> Self {
-        let left = blocks_of(&target.content);
+        let left = target.blocks();
         Self { target, answered: false, left, bytes: 0, holes: 0, writing: 0, done: None }
     }
 
@@ -102,7 +124,9 @@ impl IncomingFile {
     /// Removes the ranges that the journal lists as durable; returns whether there are any.
     pub fn resume(&mut self, log: &ResumeLog, options: &SinkOptions) -> bool {
         let Some(key) = self.target.key else { return false };
-        let Some(left) = log.missing(key, &in_whole_blocks(&self.target.content)) else { return false };
+        let Some(missing) = log.missing(key, &self.target.in_whole_blocks()) else { return false };
+        // The earlier transfer may have had another block size.
+        let left = self.target.widen(missing.iter());
         if left == self.left {
             return false;
         }
@@ -116,12 +140,12 @@ impl IncomingFile {
 
     /// Requires all data again, because the partial file cannot be trusted.
     pub fn restart(&mut self) {
-        self.left = blocks_of(&self.target.content);
+        self.left = self.target.blocks();
     }
 
     /// Returns the number of bytes that need not be received, after [`IncomingFile::resume`].
     pub fn resumed_bytes(&self) -> u64 {
-        bytes_of(&blocks_of(&self.target.content)) - bytes_of(&self.left)
+        bytes_of(&self.target.blocks()) - bytes_of(&self.left)
     }
 
     /// Returns the recorded data ranges, unless the entry of the file omits holes.
@@ -176,8 +200,8 @@ impl IncomingFile {
     pub fn resumed_blocks(&self, log: &ResumeLog) -> Vec<(Extent, BlockHash)> {
         let Some(key) = self.target.key else { return Vec::new() };
         let size = self.target.content.size();
-        let block = |(offset, hash): (u64, BlockHash)| {
-            let extent = Extent::between(offset, offset.saturating_add(BLOCK as u64).min(size))?;
+        let block = |(extent, hash): (Extent, BlockHash)| {
+            let extent = Extent::between(extent.start(), extent.end().min(size))?;
             Some((extent, hash)).filter(|_| !self.left.intersects(extent))
         };
         log.hashes(key).filter_map(block).collect()
@@ -185,12 +209,13 @@ impl IncomingFile {
 
     /// Requests blocks again that are damaged.
     pub fn add_damaged(&mut self, blocks: &[Extent]) {
-        blocks.iter().for_each(|block| self.left.insert(*block));
+        let blocks = self.target.widen(blocks.iter().copied());
+        blocks.iter().for_each(|block| self.left.insert(block));
     }
 
     /// Accepts a hole: complete blocks that were requested, of a file whose entry omits holes.
     pub fn accept_hole(&mut self, hole: Extent) -> Result<(), WireError> {
-        let block = BLOCK as u64;
+        let block = self.target.block.length();
         let is_blocks = [hole.start(), hole.end()]
             .iter()
             .all(|&edge| edge.is_multiple_of(block) || edge == self.target.content.size());
@@ -248,7 +273,7 @@ impl IncomingFile {
 
     /// Accepts a block that was requested.
     fn accept_block(&mut self, extent: Extent) -> Result<(), WireError> {
-        let block = BLOCK as u64;
+        let block = self.target.block.length();
         let end = extent.start().saturating_add(block).min(self.target.content.size());
         let is_block = extent.start().is_multiple_of(block) && extent.end() == end;
         if !is_block || !self.left.covers(extent) || self.done.is_some() || !self.answered {
@@ -287,20 +312,7 @@ fn parts(content: &Content, block: Extent, bytes: &Range<usize>) -> Vec<Part> {
         .collect()
 }
 
-/// Returns the blocks of a file to send.
-fn blocks_of(content: &Content) -> ExtentSet {
-    let mut blocks = ExtentSet::default();
-    in_blocks(content.extents(), content.size()).for_each(|block| blocks.insert(block));
-    blocks
-}
-
 /// Returns the total length of extents.
 fn bytes_of(extents: &ExtentSet) -> u64 {
     extents.iter().map(Extent::length).sum()
-}
-
-/// Widens the data of a file to complete blocks, as it is sent and recorded.
-fn in_whole_blocks(content: &Content) -> Content {
-    let size = content.size();
-    Content::from_extents(size, in_blocks(content.extents(), size)).unwrap_or_else(|_| content.clone())
 }

@@ -6,8 +6,8 @@ use super::options::SinkOptions;
 use crate::drive::PeerState;
 use crate::name::Name;
 use crate::port::{
-    Attributes, Digest, Fault, FileCompletion, FileInfo, FileKind, FilePath, FileWrite, NewObject, Object,
-    OpenMode, Operation, Part, ReadPiece, Ticket, BLOCK,
+    Attributes, BlockSize, Digest, Fault, FileCompletion, FileInfo, FileKind, FilePath, FileWrite, NewObject,
+    Object, OpenMode, Operation, Part, ReadPiece, Ticket,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -29,6 +29,7 @@ struct LinkCopy {
     /// The file that is written to.
     at: FilePath,
     target: LinkTarget,
+    block: BlockSize,
     /// Number of copied bytes.
     offset: u64,
 }
@@ -62,9 +63,9 @@ impl LinkCopies {
         self.creating.remove(name)
     }
 
-    /// Copies a regular file in place of a link; `at` is its partial file.
-    pub fn push(&mut self, name: Name, at: FilePath, target: LinkTarget) {
-        self.copies.push_back(LinkCopy { name, at, target, offset: 0 });
+    /// Copies a regular file in place of a link, in blocks of this size; `at` is its partial file.
+    pub fn push(&mut self, name: Name, at: FilePath, target: LinkTarget, block: BlockSize) {
+        self.copies.push_back(LinkCopy { name, at, target, block, offset: 0 });
     }
 
     /// Returns whether an operation is in flight.
@@ -133,7 +134,7 @@ impl LinkCopies {
 
 impl LinkCopy {
     fn next_length(&self) -> u64 {
-        (self.target.file.metadata.size - self.offset).min(BLOCK as u64)
+        (self.target.file.metadata.size - self.offset).min(self.block.length())
     }
 
     fn is_last(&self) -> bool {

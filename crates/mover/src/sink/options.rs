@@ -8,7 +8,7 @@ use crate::entry::Kind;
 use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::name::Name;
-use crate::port::{FileKind, FilePath, FileStat, KeptAttributes, NameMatching, Stamp};
+use crate::port::{BlockSize, FileKind, FilePath, FileStat, KeptAttributes, NameMatching, Stamp};
 use crate::wire::TransferId;
 use std::ops::{Range, RangeInclusive};
 
@@ -218,6 +218,8 @@ pub struct SinkOptions {
     pub in_place: bool,
     /// When data is made durable.
     pub sync: SyncMode,
+    /// The block size of both sides.
+    pub block: BlockSize,
     /// The hash function of the source.
     pub hash: HashKind,
     /// Whether compressed data is accepted.

@@ -93,8 +93,8 @@ struct UnrecordedWrites {
     key: FileNumber,
     name: Name,
     extents: ExtentSet,
-    /// Hashes of written blocks, by offset.
-    hashes: Vec<(u64, BlockHash)>,
+    /// Hashes of written blocks.
+    hashes: Vec<(Extent, BlockHash)>,
 }
 
 #[derive(Debug)]
@@ -225,8 +225,8 @@ impl ResumeLog {
         self.journal.as_ref().map(|journal| journal.missing(key, content))
     }
 
-    /// Returns the recorded hashes of blocks of a file, by offset.
-    pub fn hashes(&self, key: FileNumber) -> impl Iterator<Item = (u64, BlockHash)> + '_ {
+    /// Returns the recorded hashes of blocks of a file.
+    pub fn hashes(&self, key: FileNumber) -> impl Iterator<Item = (Extent, BlockHash)> + '_ {
         self.journal.iter().flat_map(move |journal| journal.hashes(key))
     }
 
@@ -248,7 +248,7 @@ impl ResumeLog {
         };
         let writes = self.unrecorded.entry(at.clone()).or_insert_with(new);
         writes.extents.insert(extent);
-        writes.hashes.extend(hash.map(|hash| (extent.start(), hash)));
+        writes.hashes.extend(hash.map(|hash| (extent, hash)));
     }
 
     /// Invalidates all recorded versions of a file except `but`, before it is written.
@@ -378,7 +378,7 @@ impl ResumeLog {
         let synced = self.sync != SyncMode::None;
         let (mut after, mut names) = (Vec::new(), Vec::new());
         for (at, UnrecordedWrites { key, name, extents, hashes }) in std::mem::take(&mut self.unrecorded) {
-            hashes.into_iter().for_each(|(offset, hash)| journal.record_hash(key, offset, hash));
+            hashes.into_iter().for_each(|(block, hash)| journal.record_hash(key, block, hash));
             extents.iter().for_each(|extent| journal.mark_durable(key, extent));
             if synced {
                 after.push([at, FilePath::new(0, name.as_bytes())]);

@@ -1,7 +1,7 @@
-//! Physical addresses of requested files on rotational disks, looked up to read files in disk
-//! order.
+//! Physical addresses of requested files, looked up to read files in disk order.
 
 use super::announced_files::AnnouncedFiles;
+use super::read_order::ReadOrder;
 use super::read_pace::ReadPace;
 use crate::chunk::ReadJob;
 use crate::drive::PeerState;
@@ -20,22 +20,25 @@ const MAX_LOOKUPS: usize = 4;
 /// or found to have failed.
 #[derive(Debug)]
 pub(super) struct AddressLookup {
-    /// Whether the disk is rotational.
-    enabled: bool,
+    order: ReadOrder,
     pace: ReadPace,
     waiting: VecDeque<ReadJob>,
     in_flight: BTreeMap<Ticket, Vec<ReadJob>>,
 }
 
 impl AddressLookup {
-    /// Creates an empty lookup, `enabled` for rotational disks.
-    pub fn new(enabled: bool) -> Self {
-        Self { enabled, pace: ReadPace::default(), waiting: VecDeque::new(), in_flight: BTreeMap::new() }
+    /// Creates an empty lookup.
+    pub fn new(order: ReadOrder) -> Self {
+        Self { order, pace: ReadPace::default(), waiting: VecDeque::new(), in_flight: BTreeMap::new() }
     }
 
     /// Returns whether address lookups are expected to save time.
     pub fn is_worthwhile(&self) -> bool {
-        self.enabled && !self.pace.is_fast()
+        match self.order {
+            ReadOrder::Inode | ReadOrder::Listed => false,
+            ReadOrder::Physical => true,
+            ReadOrder::PhysicalIfSlow => !self.pace.is_fast(),
+        }
     }
 
     /// Sets the current time.

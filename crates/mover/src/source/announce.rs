@@ -5,9 +5,9 @@ use super::inode::{blocks_with_data, inode};
 use super::scan::{PreviousName, ScannedEntry};
 use super::select::Selection;
 use super::Source;
-use crate::entry::{Entry, Kind, Object};
+use crate::entry::{Content, Entry, Kind, Object};
 use crate::name::Name;
-use crate::port::{FaultKind, FileInfo, FileKind};
+use crate::port::{FaultKind, FileInfo, FileKind, FilePath};
 use crate::report::reason;
 use crate::wire::{Frame, ProblemSubject, Reason};
 
@@ -76,12 +76,18 @@ impl<B: AsRef<[u8]>> Source<B> {
             self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
         }
         if let Kind::File(content) = &inode.kind {
-            let data = blocks_with_data(content, &found).filter(|_| self.options.holes);
-            let at = (self.options.storage.device_of(path.root), path);
-            let file = AnnouncedFile::new(at, name.clone(), found.metadata.identity(), content.clone(), data);
-            self.files.insert(self.announcements.next(), file);
+            self.add_file(path, &name, content, &found);
         }
         self.send_entry(Entry { name, object: Object::New(inode) });
+    }
+
+    /// Adds a regular file whose entry is sent next.
+    fn add_file(&mut self, path: FilePath, name: &Name, content: &Content, found: &FileInfo) {
+        let block = self.options.policy.block;
+        let data = blocks_with_data(content, found, block).filter(|_| self.options.holes);
+        let at = (self.options.storage.device_of(path.root), path);
+        let file = AnnouncedFile::new(at, name.clone(), found.metadata.identity(), content.clone(), data);
+        self.files.insert(self.announcements.next(), file);
     }
 
     /// Counts extended attributes that are not copied.

@@ -5,7 +5,7 @@ use crate::compression::CompressionHistory;
 use crate::entry::{Content, FileNumber};
 use crate::extent::{Extent, ExtentSet};
 use crate::name::Name;
-use crate::port::{FilePath, Identity, ReadPiece, BLOCK};
+use crate::port::{FilePath, Identity, ReadPiece};
 use crate::wire::{FileSent, NeededData, WireError};
 use std::collections::HashMap;
 
@@ -102,12 +102,19 @@ impl AnnouncedFile {
 
     /// Starts sending the file, or some of its extents, in complete blocks. Returns `None` if there
     /// is nothing to send.
-    fn begin(&mut self, number: FileNumber, extents: Option<&Vec<Extent>>) -> Option<StartedFile> {
+    fn begin(
+        &mut self,
+        number: FileNumber,
+        extents: Option<&Vec<Extent>>,
+        block: u64,
+    ) -> Option<StartedFile> {
         let size = self.content.size();
         let mut blocks = ExtentSet::default();
         match extents {
-            None => in_blocks(self.content.extents(), size).for_each(|block| blocks.insert(block)),
-            Some(extents) => in_blocks(extents.iter().copied(), size).for_each(|block| blocks.insert(block)),
+            None => in_blocks(self.content.extents(), size, block).for_each(|block| blocks.insert(block)),
+            Some(extents) => {
+                in_blocks(extents.iter().copied(), size, block).for_each(|block| blocks.insert(block));
+            }
         }
         let holes: Vec<Extent> = match &self.data {
             None => Vec::new(),
@@ -125,13 +132,19 @@ impl AnnouncedFile {
 ///
 /// Invariants: a file is removed when it failed, is not needed, or is completely sent, and nothing
 /// of it is sent afterwards; `on_device` counts the files of each device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AnnouncedFiles {
     files: HashMap<FileNumber, AnnouncedFile>,
     on_device: Vec<usize>,
+    block: u64,
 }
 
 impl AnnouncedFiles {
+    /// Creates an empty set of files that are sent in blocks of this size.
+    pub fn new(block: u64) -> Self {
+        Self { files: HashMap::new(), on_device: Vec::new(), block }
+    }
+
     /// Returns whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
@@ -201,13 +214,13 @@ impl AnnouncedFiles {
     ) -> Result<StartedFile, WireError> {
         let file = self.files.get_mut(&number).filter(|file| file.wanted.is_none());
         let file = file.ok_or(WireError::InvalidValue("a request for an entry without data"))?;
-        file.begin(number, extents).ok_or(WireError::InvalidValue("an empty request"))
+        file.begin(number, extents, self.block).ok_or(WireError::InvalidValue("an empty request"))
     }
 
     /// Starts sending a file that was just announced. A file without data needs nothing more and is
     /// removed.
     pub fn begin_eager(&mut self, number: FileNumber) -> Option<StartedFile> {
-        let started = self.files.get_mut(&number)?.begin(number, None);
+        let started = self.files.get_mut(&number)?.begin(number, None, self.block);
         if started.is_none() {
             self.remove(number);
         }
@@ -229,7 +242,7 @@ impl AnnouncedFiles {
     /// Returns the compression history of the file, if the pieces are part of a single large one.
     pub fn history(&mut self, pieces: &[(FileNumber, Extent)]) -> Option<&mut CompressionHistory> {
         let [(number, _)] = pieces else { return None };
-        let file = self.files.get_mut(number).filter(|file| file.content.size() > BLOCK as u64)?;
+        let file = self.files.get_mut(number).filter(|file| file.content.size() > self.block)?;
         Some(&mut file.history)
     }
 

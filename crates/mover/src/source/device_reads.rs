@@ -38,8 +38,8 @@ impl DeviceReads {
     /// A [`ChunkPolicyError`] if the policy is out of range.
     pub fn new(options: &SourceOptions) -> Result<Self, ChunkPolicyError> {
         let queue = |device: &super::SourceDevice| {
-            let addresses = AddressLookup::new(device.by_address);
-            Ok(DeviceQueue { addresses, reads: ReadQueue::new(&options.policy, device.reads)? })
+            let reads = ReadQueue::new(device, options.mode, &options.policy)?;
+            Ok(DeviceQueue { addresses: AddressLookup::new(device.order), reads })
         };
         let queues = options.storage.devices().iter().map(queue).collect::<Result<_, _>>()?;
         Ok(Self { queues, next: 0 })
@@ -89,13 +89,14 @@ impl DeviceReads {
             let more_comes = !queue.addresses.is_idle();
             while queue.reads.has_capacity() {
                 let Some(mut pieces) = queue.reads.next(more_comes) else { break };
+                let first = pieces.first().map(|(file, _)| *file);
                 pieces.retain(|(file, _)| is_needed(*file));
                 if !pieces.is_empty() {
                     self.next = device + 1;
                     return Some((device, pieces));
                 }
                 // The iterator of a huge file would be long.
-                queue.reads.skip_file();
+                first.into_iter().for_each(|file| queue.reads.skip_file(file));
             }
         }
         None

@@ -83,10 +83,10 @@ fn content(found: &FileInfo, send_ctime: bool) -> Result<Content, EntryError> {
 }
 
 /// Returns the blocks of a file that have data, if its entry omits holes.
-pub(super) fn blocks_with_data(content: &Content, found: &FileInfo) -> Option<ExtentSet> {
+pub(super) fn blocks_with_data(content: &Content, found: &FileInfo, block: u64) -> Option<ExtentSet> {
     let data = found.data.as_ref().filter(|_| content.may_omit_holes())?;
     let extents = data.iter().filter_map(|&(start, end)| Extent::between(start, end.min(content.size())));
     let mut blocks = ExtentSet::default();
-    in_blocks(extents, content.size()).for_each(|block| blocks.insert(block));
+    in_blocks(extents, content.size(), block).for_each(|block| blocks.insert(block));
     Some(blocks)
 }

@@ -16,6 +16,7 @@ mod listed_directory;
 mod merged_directories;
 mod options;
 mod read;
+mod read_order;
 mod read_pace;
 mod read_queue;
 mod receive;
@@ -26,6 +27,7 @@ mod storage;
 mod stored_files;
 
 pub use options::{Origin, SourceOptions};
+pub use read_order::{ReadMode, ReadOrder};
 pub use storage::{SourceDevice, SourceStorage};
 pub use stored_files::LocalDestination;
 
@@ -111,7 +113,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             accounts: Accounts::new(options.accounts),
             links: HardLinks::default(),
             announcements: Announcements::new(),
-            files: AnnouncedFiles::default(),
+            files: AnnouncedFiles::new(options.policy.block),
             requests: RequestCounts::default(),
             hash_queues: options.storage.devices().iter().map(|_| HashQueue::default()).collect(),
             reading: DeviceReads::new(&options)?,

@@ -1,5 +1,6 @@
 //! The options of a source.
 
+use super::read_order::ReadMode;
 use super::storage::SourceStorage;
 use super::stored_files::LocalDestination;
 use crate::accounts::AccountLookup;
@@ -70,12 +71,14 @@ pub struct SourceOptions {
     pub skip_directory: Option<(u64, u64)>,
     /// The hash function.
     pub hash: HashKind,
-    /// How to split files.
+    /// How to split files, into blocks of the size of both sides.
     pub policy: ChunkPolicy,
     /// Whether files that change while they are read are sent as they were read, and reported.
     pub active_files: bool,
-    /// The devices that hold the roots, with the limit of reads in flight of each.
+    /// The devices that hold the roots, with the order and the limit of reads in flight of each.
     pub storage: SourceStorage,
+    /// How threads share the files of each device.
+    pub mode: ReadMode,
     /// Bandwidth limit in bytes per second, after compression.
     pub limit: Option<u64>,
     /// When to compress data. The sink must accept compressed data unless it is

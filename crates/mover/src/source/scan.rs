@@ -382,6 +382,7 @@ fn is_one_inside_another(origins: &[Origin]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read_order::ReadOrder;
     use super::super::storage::SourceDevice;
     use super::*;
 
@@ -410,7 +411,7 @@ mod tests {
             details: Details::default(),
             recursive: false,
             follow_links: false,
-            storage: SourceStorage::single(SourceDevice { reads: 1, by_address: false }),
+            storage: SourceStorage::single(SourceDevice { reads: 1, order: ReadOrder::Inode }),
             starts: Vec::new(),
             stacks: vec![Vec::new()],
             merges: MergedDirectories::default(),

@@ -1,13 +1,14 @@
 //! The storage devices of a source: each has its own listings, reads and part of the window.
 
+use super::read_order::ReadOrder;
+
 /// A storage device that holds files of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceDevice {
     /// Maximum read operations in flight, at least one.
     pub reads: usize,
-    /// Whether it is a rotational disk: files are read in the order of their physical addresses, as
-    /// far as known, instead of their inode numbers.
-    pub by_address: bool,
+    /// The order in which requested files are read.
+    pub order: ReadOrder,
 }
 
 /// The storage devices of a source, and which of them holds each root.
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn each_root_is_on_a_device() {
-        let device = |reads| SourceDevice { reads, by_address: false };
+        let device = |reads| SourceDevice { reads, order: ReadOrder::Inode };
         assert_eq!(SourceStorage::new(Vec::new(), Vec::new()), None);
         assert_eq!(SourceStorage::new(vec![device(1)], vec![0, 1]), None);
         let storage = SourceStorage::new(vec![device(1), device(4)], vec![1, 0]).expect("valid");

@@ -2,7 +2,7 @@
 
 use crate::entry::EntryError;
 use crate::name::{Name, NameError};
-use crate::port::BLOCK;
+use crate::port::BlockSize;
 
 /// The first bytes of every stream. The first one is not ASCII, to distinguish text protocols.
 pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
@@ -12,8 +12,8 @@ pub const VERSION: u16 = 1;
 pub const MIN_VERSION: u16 = 1;
 /// Maximum bytes of a frame payload. The largest possible entry fits.
 pub const MAX_PAYLOAD: usize = 524_288;
-/// Maximum bytes of data after a chunk header: one buffer.
-pub const MAX_CHUNK: u64 = BLOCK as u64;
+/// Maximum bytes of data after a chunk header: one block. A side accepts only its own block size.
+pub const MAX_CHUNK: u64 = BlockSize::MAX as u64;
 /// Maximum parts of a chunk.
 pub const MAX_PARTS: usize = 1_024;
 /// Maximum requests of a frame.

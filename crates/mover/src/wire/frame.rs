@@ -75,6 +75,10 @@ const MOUNT_POINT: u8 = 12;
 const ITEMIZED_CHANGE: u8 = 13;
 const STORED_ENTRIES: u8 = 14;
 const ALL_SENT: u8 = 15;
+/// Kind of a frame that only ports send and receive.
+const PORT_MESSAGE: u8 = 16;
+/// Maximum payload of a message of the port.
+pub const MAX_PORT_MESSAGE: usize = 8 << 10;
 
 /// Bytes of a stream header whose meaning is the same in every version: magic and versions.
 pub const PREAMBLE: usize = MAGIC.len() + 4;
@@ -243,6 +247,22 @@ impl Frame {
         reader.end()?;
         Ok(frame)
     }
+}
+
+/// Returns a packet's frames with a message of the port, which the other side's port takes out of
+/// the stream before its core receives it.
+pub fn port_message(payload: &[u8]) -> Vec<u8> {
+    let mut frames = Vec::new();
+    put_frame(&mut frames, PORT_MESSAGE, payload);
+    frames
+}
+
+/// Returns the payload of a packet's frames if they are a message of the port.
+pub fn port_message_payload(frames: &[u8]) -> Option<&[u8]> {
+    let rest = frames.strip_prefix(&[PORT_MESSAGE])?;
+    let mut reader = Reader::new(rest);
+    let payload = reader.bytes("a message of the port", MAX_PORT_MESSAGE).ok()?;
+    reader.is_empty().then_some(payload)
 }
 
 /// Returns the maximum payload length of a frame kind.

@@ -375,7 +375,7 @@ fn rejects_invalid_frames_immediately() {
     // A chunk of a block and a byte, an empty one, and one beyond the largest file.
     let limit = MAX_CHUNK;
     assert_eq!(
-        error_of(&[2, 6, 0, 0, 0, 0x81, 0x80, 0x40]),
+        error_of(&[2, 7, 0, 0, 0, 0x81, 0x80, 0x80, 0x08]),
         WireError::TooLong { what: "a chunk", length: limit + 1, limit }
     );
     assert_eq!(error_of(&[2, 4, 0, 0, 0, 0]), WireError::InvalidValue("the extent of a chunk"));

@@ -79,6 +79,7 @@ fn complete_files_survive_any_crash_and_a_later_run_copies_the_rest() {
             };
             lost_power |= crash == Interruption::Power;
             let at = 1 + chance.below(120);
+            options = options.with_random_block(&mut chance);
             if world.run(&options, Some((at, crash))).crashed {
                 crashes[crash as usize] += 1;
             }
@@ -142,6 +143,41 @@ fn damaged_partial_files_are_repaired() {
     assert!(is_single || resumed > 60 << 20 && damaged > 3, "{resumed} bytes were resumed, {damaged}");
 }
 
+/// The blocks of earlier runs are larger or smaller than those of the next one, and some of them
+/// are damaged meanwhile.
+#[test]
+fn file_is_resumed_with_any_block_size() {
+    let (mut resumed, mut changes) = (0, 0);
+    seeds(60, |seed| {
+        let mut chance = Chance::new(4_000_000 + seed);
+        let source = trees::one_large(&mut chance, 40 << 20);
+        let mut world = World::new(source, Disk::default(), seed);
+        let mut options = Options { mode: Options::random(&mut chance).mode, ..Options::plain() };
+        for _ in 0..2 + chance.below(3) {
+            let before = options.block;
+            options = options.with_random_block(&mut chance);
+            changes += u32::from(options.block != before);
+            // Large blocks take few steps.
+            let at = 20 + chance.below(if options.block.length() > 1 << 20 { 40 } else { 160 });
+            let crash = if chance.once_in(2) { Interruption::Kill } else { Interruption::Disconnect };
+            resumed += world.run(&options, Some((at, crash))).totals.resumed;
+            if chance.once_in(3) {
+                world.damage_partial();
+            }
+        }
+        options = options.with_random_block(&mut chance);
+        let ended = world.run(&options, None);
+        assert!(ended.done && ended.failures.is_empty(), "seed {seed}: {ended:?}");
+        resumed += ended.totals.resumed;
+        oracle::same(&world.source, &world.sink, &world.before, &options, false, seed);
+    });
+    let is_single = std::env::var("NUMAIO_SEED").is_ok();
+    assert!(
+        is_single || resumed > 400 << 20 && changes > 60,
+        "{resumed} bytes were resumed, {changes} changes"
+    );
+}
+
 #[test]
 fn versions_of_a_file_never_mix() {
     let mut resumed = 0;
@@ -162,6 +198,7 @@ fn versions_of_a_file_never_mix() {
             let crash = if chance.once_in(2) { Interruption::Kill } else { Interruption::Disconnect };
             let at = 10 + chance.below(60);
             options.eager &= chance.once_in(2);
+            options = options.with_random_block(&mut chance);
             resumed += world.run(&options, Some((at, crash))).totals.resumed;
         }
         trees::choose(&mut chance, &versions, &mut world.source);
@@ -177,7 +214,7 @@ fn versions_of_a_file_never_mix() {
             seed,
         );
     });
-    assert!(std::env::var("NUMAIO_SEED").is_ok() || resumed > 40 << 20, "{resumed} bytes were resumed");
+    assert!(std::env::var("NUMAIO_SEED").is_ok() || resumed > 15 << 20, "{resumed} bytes were resumed");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
-    Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
+    BlockSize, Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
 };
 use numaio_mover::report::{Report, Totals};
 use numaio_mover::simulator::{Chance, Disk, Inode};
@@ -15,7 +15,7 @@ use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::{SinkChange, TransferId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -47,11 +47,23 @@ pub struct Options {
     pub in_place: bool,
     pub checksum: bool,
     pub manifest: bool,
-    pub by_address: bool,
+    pub order: ReadOrder,
+    pub mode: ReadMode,
+    pub block: BlockSize,
     pub report_changes: bool,
     pub compress: CompressMode,
     pub eager: bool,
     pub active_files: bool,
+}
+
+/// All orders of reads.
+const READ_ORDERS: [ReadOrder; 4] =
+    [ReadOrder::Inode, ReadOrder::Physical, ReadOrder::PhysicalIfSlow, ReadOrder::Listed];
+
+/// Returns any block size; the default half of the time.
+pub fn random_block(chance: &mut Chance) -> BlockSize {
+    let bit = if chance.once_in(2) { 20 } else { 16 + chance.below(9) };
+    BlockSize::new(1 << bit).expect("a block size")
 }
 
 impl Options {
@@ -64,12 +76,19 @@ impl Options {
             in_place: false,
             checksum: false,
             manifest: false,
-            by_address: false,
+            order: ReadOrder::Inode,
+            mode: ReadMode::Auto,
+            block: BlockSize::default(),
             report_changes: false,
             compress: CompressMode::None,
             eager: false,
             active_files: false,
         }
+    }
+
+    /// Returns the same options with another block size, as a later numaio may choose it.
+    pub fn with_random_block(&self, chance: &mut Chance) -> Self {
+        Self { block: random_block(chance), ..self.clone() }
     }
 
     pub fn random(chance: &mut Chance) -> Self {
@@ -82,7 +101,9 @@ impl Options {
             delete: chance.once_in(3),
             ignore_times: !checksum && chance.once_in(8),
             in_place: chance.once_in(6),
-            by_address: chance.once_in(2),
+            order: READ_ORDERS[chance.below(4) as usize],
+            mode: [ReadMode::Auto, ReadMode::Stripe, ReadMode::Pipeline][chance.below(3) as usize],
+            block: random_block(chance),
             report_changes: chance.once_in(2),
             compress: [CompressMode::None, CompressMode::Auto, CompressMode::Zstd][chance.below(3) as usize],
             eager: !checksum && chance.once_in(2),
@@ -188,6 +209,7 @@ impl World {
 
     fn sides(&mut self, options: &Options) -> Sides {
         self.runs += 1;
+        (self.source.block, self.sink.block) = (options.block, options.block);
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);
         let source = source_options(options, transfer);
@@ -231,6 +253,7 @@ impl World {
             alias: None,
             in_place: options.in_place,
             sync: options.sync,
+            block: options.block,
             hash: options.hash,
             accept_compressed: options.compress != CompressMode::None && !self.rejects_compressed,
             acls: true,
@@ -487,7 +510,7 @@ fn manifest_entry(report: &Report) -> Option<(Vec<u8>, Digest)> {
 
 /// Returns the options of a source of everything.
 fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
-    let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() };
+    let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(options.block) };
     SourceOptions {
         origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
         recursive: true,
@@ -507,7 +530,8 @@ fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
         hash: options.hash,
         policy,
         active_files: options.active_files,
-        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: options.by_address }),
+        storage: SourceStorage::single(SourceDevice { reads: 4, order: options.order }),
+        mode: options.mode,
         limit: None,
         compress: options.compress,
         eager: options.eager,

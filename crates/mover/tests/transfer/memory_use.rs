@@ -11,14 +11,14 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
-    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry, Listing,
-    NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
+    BlockSize, ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry,
+    Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
     SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::io::Write;
 use std::time::Duration;
@@ -193,9 +193,10 @@ fn source_options(case: Case) -> SourceOptions {
         rejects_empty: false,
         skip_directory: None,
         hash: HashKind::Xxh3,
-        policy: ChunkPolicy::for_port(),
+        policy: ChunkPolicy::for_port(BlockSize::default()),
         active_files: false,
-        storage: SourceStorage::single(SourceDevice { reads: 4, by_address: true }),
+        storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
+        mode: ReadMode::Auto,
         limit: None,
         compress: CompressMode::None,
         eager: false,
@@ -243,6 +244,7 @@ fn sink_options(case: Case, requested: RequestedEntries) -> SinkOptions {
         alias: None,
         in_place: false,
         sync: SyncMode::None,
+        block: BlockSize::default(),
         hash: HashKind::Xxh3,
         accept_compressed: false,
         acls: true,

@@ -1,10 +1,11 @@
 //! The order in which files are read, and received data is processed.
 
-use crate::sides::{run, run_operations, sink, source};
+use crate::sides::{run, run_operations, sink, source, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::source::{ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -83,4 +84,52 @@ fn reads_in_address_order_on_rotational_disks_and_in_inode_order_elsewhere() {
     assert!(!on_disk.is_sorted(), "addresses must not be in inode order for this test");
     let elsewhere = order(false);
     assert!(elsewhere.len() == 100 && elsewhere.is_sorted(), "{elsewhere:?}");
+}
+
+/// Returns the sizes of the largest sets of reads in flight: of different files, and of one file.
+///
+/// Reads are completed only when the source waits for them.
+fn largest_reads(mode: ReadMode) -> (usize, usize) {
+    let reads = 4;
+    let storage = SourceStorage::single(SourceDevice { reads, order: ReadOrder::Listed });
+    let options = SourceOptions { mode, storage, ..source_options(false, true) };
+    let (mut source, mut from) = (Source::new(options).expect("a policy"), Disk::default());
+    (0..6).for_each(|number| put(&mut from, &format!("{number}"), 3 * BLOCK));
+    let (mut files, mut parts, mut pieces) = (0, 0, 0);
+    let mut pending = Vec::new();
+    loop {
+        match source.poll(Duration::ZERO) {
+            Some(PortCommand::Submit(ticket, Operation::Read { pieces, hash, pack })) => {
+                pending.push((ticket, Operation::Read { pieces, hash, pack }));
+            }
+            Some(PortCommand::Submit(ticket, operation)) => {
+                source.handle(Event::Done(ticket, from.run(operation)));
+            }
+            Some(PortCommand::Send(_)) => {}
+            None if pending.is_empty() => break,
+            None => {
+                let path = |(_, operation): &(u64, Operation<_>)| match operation {
+                    Operation::Read { pieces, .. } => pieces[0].at.clone(),
+                    _ => panic!("expected reads"),
+                };
+                let all: Vec<_> = pending.iter().map(path).collect();
+                let count = |one| all.iter().filter(|other| *other == one).count();
+                files = files.max(all.iter().collect::<BTreeSet<_>>().len());
+                parts = parts.max(all.iter().map(count).max().unwrap_or(0));
+                let (ticket, operation) = pending.remove(0);
+                pieces += 1;
+                source.handle(Event::Done(ticket, from.run(operation)));
+            }
+        }
+    }
+    assert_eq!(pieces, 18);
+    (files, parts)
+}
+
+#[test]
+fn mode_decides_whether_threads_share_a_file() {
+    assert_eq!(largest_reads(ReadMode::Stripe), (1, 3));
+    assert_eq!(largest_reads(ReadMode::Pipeline), (4, 1));
+    let (files, parts) = largest_reads(ReadMode::Auto);
+    assert!(files > 1 && parts > 1, "{files} files, {parts} parts");
 }

@@ -7,13 +7,13 @@ use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
 use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
-    Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
+    BlockSize, Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
 };
 use numaio_mover::sink::{
     ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
     SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::TransferId;
 use std::time::Duration;
 
@@ -43,9 +43,13 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         rejects_empty: false,
         skip_directory: None,
         hash: HashKind::None,
-        policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port() },
+        policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(BlockSize::default()) },
         active_files: false,
-        storage: SourceStorage::single(SourceDevice { reads: 2, by_address }),
+        storage: SourceStorage::single(SourceDevice {
+            reads: 2,
+            order: if by_address { ReadOrder::PhysicalIfSlow } else { ReadOrder::Inode },
+        }),
+        mode: ReadMode::Auto,
         limit: None,
         compress: CompressMode::None,
         eager,
@@ -104,6 +108,7 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         alias: None,
         in_place: false,
         sync: SyncMode::None,
+        block: BlockSize::default(),
         hash: HashKind::None,
         accept_compressed: false,
         acls: true,

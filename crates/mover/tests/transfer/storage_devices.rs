@@ -4,11 +4,11 @@ use crate::sides::{found, run_operations, sink_options, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::name::Name;
-use numaio_mover::port::{Event, FileKind, Listing, NameMatching, Operation, Outcome, Ticket};
+use numaio_mover::port::{Details, Event, FileKind, Listing, NameMatching, Operation, Outcome, Ticket};
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::simulator::{Chance, Disk, Inode, Object};
 use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity};
-use numaio_mover::source::{Origin, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::source::{Origin, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,6 +84,11 @@ fn inode(object: Object) -> Inode {
 
 /// Creates sides that copy an entry of each disk, or everything that it has.
 fn sides(only: &[Option<&str>], devices: usize) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
+    sides_in_order(only, &vec![ReadOrder::Inode; devices])
+}
+
+/// Creates such sides with a device for each order of reads.
+fn sides_in_order(only: &[Option<&str>], orders: &[ReadOrder]) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
     let name = |name: &str| Name::new(name.as_bytes()).expect("a name");
     let origin = |(root, only): (usize, &Option<&str>)| Origin {
         root: root as u32,
@@ -93,9 +98,9 @@ fn sides(only: &[Option<&str>], devices: usize) -> (Source<Vec<u8>>, Sink<Vec<u8
     };
     let origins: Vec<Origin> = only.iter().enumerate().map(origin).collect();
     let requested = Some(RequestedEntries::new(&origins, true, false));
-    let device = SourceDevice { reads: 2, by_address: false };
-    let of_roots = (0..only.len()).map(|root| root % devices).collect();
-    let storage = SourceStorage::new(vec![device; devices], of_roots).expect("devices");
+    let devices = orders.iter().map(|&order| SourceDevice { reads: 2, order }).collect();
+    let of_roots = (0..only.len()).map(|root| root % orders.len()).collect();
+    let storage = SourceStorage::new(devices, of_roots).expect("devices");
     let source =
         SourceOptions { origins, storage, filter: Filter::default(), ..source_options(false, false) };
     let sink = sink_options(false, PreserveOptions::default(), WriterIdentity::default());
@@ -238,4 +243,35 @@ fn device_that_does_not_respond_delays_only_its_own_files() {
     let files = objects(&found).into_iter().filter(|(_, it)| matches!(it.object, Object::File(..)));
     let names: Vec<Vec<u8>> = files.map(|(name, _)| name).collect();
     assert!(names.len() == 1_000 && names.iter().all(|name| name.starts_with(b"fast/")), "{}", names.len());
+}
+
+#[test]
+fn each_device_is_read_in_its_own_order() {
+    let mut disks = Disks(vec![Disk::default(), Disk::default()]);
+    for number in 0..100 {
+        for (disk, name) in disks.0.iter_mut().zip(["a", "b"]) {
+            disk.put(format!("{name}{number}").as_bytes(), inode(Object::File(vec![0; 300], [0].into())));
+        }
+    }
+    let mut read = [Vec::new(), Vec::new()];
+    let at_source = |operation: Operation<Vec<u8>>| {
+        if let Operation::Read { pieces, .. } = &operation {
+            pieces.iter().for_each(|piece| read[piece.at.root as usize].push(piece.at.clone()));
+        }
+        disks.run(operation)
+    };
+    let sides = sides_in_order(&[None, None], &[ReadOrder::PhysicalIfSlow, ReadOrder::Inode]);
+    let next = |pending: &[_]| (!pending.is_empty()).then_some(0);
+    assert_eq!(copy(sides, at_source, next).1, Some(TransferOutcome::Done));
+    let [by_address, by_inode] = read.map(|at| {
+        let details = Details { address: true, ..Details::default() };
+        let Outcome::Stat(found) = disks.run(Operation::Stat { at, details, links: Vec::new() }) else {
+            panic!("expected a lookup")
+        };
+        let found = found.into_iter().map(|found| found.expect("a file").expect("a file"));
+        found.map(|found| (found.metadata.inode, found.address.expect("an address"))).collect::<Vec<_>>()
+    });
+    assert!(by_address.len() == 100 && by_inode.len() == 100);
+    assert!(by_address.is_sorted_by_key(|(_, address)| *address) && !by_address.is_sorted());
+    assert!(by_inode.is_sorted() && !by_inode.is_sorted_by_key(|(_, address)| *address));
 }

@@ -1,9 +1,10 @@
 //! Borrows capacity of this host's broker for a transfer, and waits until it may begin.
 
-use super::link::CapacityLink;
-use super::local_broker::SubmittedTransfer;
+use super::link::{CapacityLink, CurrentRate};
+use super::local_broker::{BrokerReply, SubmittedTransfer};
 use super::messages::LocalTransfer;
 use crate::endpoint::{Endpoint, Host};
+use crate::keys::KnownDaemons;
 use crate::reporter::{Notice, Reporter};
 use crate::transfer::Transfer;
 use crate::TransferError;
@@ -15,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the wait looks for an interrupt.
@@ -22,19 +24,30 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Name of the broker in messages.
 const THIS_HOST: &str = "this host's daemon";
 
+/// What this host's broker lends.
+pub struct Borrowed {
+    link: CapacityLink,
+    /// Name of this host's daemon, if the other host may lend capacity, too.
+    pub host: Option<String>,
+}
+
+impl Borrowed {
+    /// Returns the present rate.
+    pub fn current(&self) -> Arc<CurrentRate> {
+        self.link.current()
+    }
+}
+
 /// Waits until this host's broker lets the transfer begin; `None` if there is no broker.
 ///
 /// # Errors
 /// An interrupt.
-pub fn borrow(
-    transfer: &Transfer,
-    reporter: &mut Reporter<'_>,
-) -> Result<Option<CapacityLink>, TransferError> {
+pub fn borrow(transfer: &Transfer, reporter: &mut Reporter<'_>) -> Result<Option<Borrowed>, TransferError> {
     let Some(path) = &transfer.broker else { return Ok(None) };
-    let link = SubmittedTransfer::submit(path, &description(transfer))
+    let borrowed = SubmittedTransfer::submit(path, &description(transfer))
         .and_then(|submitted| wait_for_turn(submitted, reporter));
-    match link {
-        Ok(link) => Ok(Some(link)),
+    match borrowed {
+        Ok(borrowed) => Ok(Some(borrowed)),
         Err(error) if error.kind() == ErrorKind::Interrupted => {
             Err(TransferError::InterruptedBeforeReply { host: THIS_HOST.to_owned() })
         }
@@ -47,21 +60,42 @@ pub fn borrow(
     }
 }
 
-fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) -> io::Result<CapacityLink> {
+/// Waits until the transfer may begin. If the other host reserves its devices first, this host
+/// must not be waited for: the transfer connects, and waits before its first data.
+fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) -> io::Result<Borrowed> {
+    let (mut host, mut must_wait) = (None, true);
     loop {
         let reply = submitted.next(POLL_INTERVAL)?;
         if interrupted() {
             return Err(ErrorKind::Interrupted.into());
         }
         reporter.alive();
-        let Some(reply) = reply else { continue };
-        let lent = reply.map_err(io::Error::other)?;
-        if matches!(lent.state, CapacityState::Transferring | CapacityState::Active) {
-            return submitted.begin(lent);
+        let lent = match reply {
+            None => continue,
+            Some(BrokerReply::Refused(why)) => return Err(io::Error::other(why)),
+            Some(BrokerReply::Order { host: name, is_first }) => {
+                (host, must_wait) = (Some(name), is_first);
+                continue;
+            }
+            Some(BrokerReply::Lent(lent)) => lent,
+        };
+        if !must_wait || matches!(lent.state, CapacityState::Transferring | CapacityState::Active) {
+            return Ok(Borrowed { link: submitted.begin(lent)?, host });
         }
         let (host, position) = (THIS_HOST.to_owned(), lent.position.unwrap_or(1));
         reporter.notice(Notice::Queued { host, position, why: lent.why, starts_in: lent.starts_in });
     }
+}
+
+/// Returns the key of the daemon at the other end, if it is known.
+fn peer_key(transfer: &Transfer) -> Option<String> {
+    let ends = transfer.sources.iter().chain([&transfer.destination]);
+    let address = ends.filter_map(|end| end.host.as_ref()).find_map(|host| match host {
+        Host::Daemon(address) => Some(address),
+        Host::Ssh(_) => None,
+    })?;
+    let known = KnownDaemons::read().ok().and_then(|known| known.keys(&address.host_port()).ok());
+    known.and_then(|keys| keys.first().copied()).or(transfer.network.trust).map(|key| key.to_string())
 }
 
 /// Describes what a transfer uses of this host.
@@ -73,7 +107,12 @@ fn description(transfer: &Transfer) -> LocalTransfer {
     let mut file_systems = local(&transfer.sources, TransferDirection::Read);
     file_systems.extend(local(std::slice::from_ref(&transfer.destination), TransferDirection::Write));
     file_systems.dedup();
-    LocalTransfer { file_systems, network: network(transfer), rate_limit: transfer.options.bytes_per_second }
+    LocalTransfer {
+        file_systems,
+        network: network(transfer),
+        rate_limit: transfer.options.bytes_per_second,
+        peer: peer_key(transfer),
+    }
 }
 
 /// Returns the number of the file system of a path or, if it does not exist yet, of its directory.

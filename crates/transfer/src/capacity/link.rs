@@ -1,9 +1,10 @@
 //! The connection of a transfer to the daemon that lends capacity to it.
 
-use super::messages::{CapacityReply, CapacityRequest, MAX_REPLY_BYTES};
+use super::messages::{CapacityOffer, CapacityReply, CapacityRequest, PeerMessage, MAX_REPLY_BYTES};
 use crate::json_lines::{is_timeout, send, LineReader};
 use numaio_schema::{CapacityState, LentCapacity};
 use std::io;
+use std::mem::discriminant;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often the progress is reported.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Value of the rate if there is no limit.
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -23,8 +24,14 @@ pub struct CurrentRate {
     rate: AtomicU64,
     /// Bytes of data so far.
     moved: AtomicU64,
-    /// The last message of the daemon, until it is taken.
-    news: Mutex<Option<LinkNews>>,
+    /// What happened since the last time that it was taken, the last of each kind.
+    news: Mutex<Vec<LinkNews>>,
+    /// Messages for the other host.
+    for_peer: Mutex<Vec<PeerMessage>>,
+    /// The last offer to it.
+    offer: Mutex<Option<CapacityOffer>>,
+    /// The socket to the daemon; `None` after it was closed.
+    daemon: Mutex<Option<UnixStream>>,
 }
 
 /// What happened on the connection to the daemon.
@@ -32,14 +39,72 @@ pub struct CurrentRate {
 pub enum LinkNews {
     /// The daemon lends this.
     Lent(LentCapacity),
+    /// The other host's daemon lends this.
+    PeerLent(LentCapacity),
     /// The daemon has exited or closed the connection. The transfer continues without limits.
     Closed,
 }
 
 impl CurrentRate {
     /// No limits.
-    fn unlimited() -> Self {
-        Self { rate: NO_LIMIT.into(), moved: 0.into(), news: Mutex::default() }
+    fn unlimited(daemon: Option<UnixStream>) -> Self {
+        Self {
+            rate: NO_LIMIT.into(),
+            moved: 0.into(),
+            news: Mutex::default(),
+            for_peer: Mutex::default(),
+            offer: Mutex::default(),
+            daemon: Mutex::new(daemon),
+        }
+    }
+
+    /// A rate without limits, for messages of another host's daemon to a host without one.
+    pub fn of_peer() -> Arc<Self> {
+        Arc::new(Self::unlimited(None))
+    }
+
+    /// Takes the messages for the other host.
+    pub fn take_for_peer(&self) -> Vec<PeerMessage> {
+        std::mem::take(&mut *self.for_peer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a message for the other host.
+    pub fn send_to_peer(&self, message: PeerMessage) {
+        if let PeerMessage::Offer(offer) = message {
+            *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = Some(offer);
+        }
+        self.for_peer.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    }
+
+    /// Returns the last offer to the other host.
+    pub fn offer(&self) -> Option<CapacityOffer> {
+        *self.offer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports to the other host what the daemon has changed.
+    pub fn report_to_peer(&self) {
+        for news in self.take_news() {
+            if let LinkNews::Lent(lent) = news {
+                self.send_to_peer(PeerMessage::Lent(lent));
+            }
+        }
+    }
+
+    /// Processes a message of the other host.
+    pub fn received(&self, message: PeerMessage) {
+        match message {
+            PeerMessage::Lent(lent) => self.report(LinkNews::PeerLent(lent)),
+            PeerMessage::Other => {}
+            message => self.request(&CapacityRequest::FromPeer(message)),
+        }
+    }
+
+    /// Sends a request to the daemon; does nothing once it has exited.
+    pub fn request(&self, request: &CapacityRequest) {
+        let mut daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
+        if daemon.as_ref().is_some_and(|daemon| send(daemon, request).is_err()) {
+            *daemon = None;
+        }
     }
 
     /// Returns the rate in bytes/s, 0 while the transfer is suspended; `None` without a limit.
@@ -52,9 +117,9 @@ impl CurrentRate {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the last news, once.
-    pub fn take_news(&self) -> Option<LinkNews> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Returns the news since the last call, the last of each kind.
+    pub fn take_news(&self) -> Vec<LinkNews> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set(&self, lent: LentCapacity) {
@@ -73,7 +138,9 @@ impl CurrentRate {
     }
 
     fn report(&self, news: LinkNews) {
-        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(news);
+        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|old| discriminant(old) != discriminant(&news));
+        all.push(news);
     }
 }
 
@@ -99,9 +166,11 @@ impl CapacityLink {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(replies: LineReader<UnixStream>, lent: Option<LentCapacity>) -> io::Result<Self> {
-        let (current, is_over) = (Arc::new(CurrentRate::unlimited()), Arc::new(AtomicBool::new(false)));
+        let socket = replies.socket().try_clone()?;
+        let current = Arc::new(CurrentRate::unlimited(Some(replies.socket().try_clone()?)));
+        let is_over = Arc::new(AtomicBool::new(false));
         lent.into_iter().for_each(|lent| current.set(lent));
-        let (socket, rate, ended) = (replies.socket().try_clone()?, current.clone(), is_over.clone());
+        let (rate, ended) = (current.clone(), is_over.clone());
         thread::Builder::new().name("capacity".to_owned()).spawn(move || {
             // A daemon that has exited, or that sends nonsense, limits nothing.
             let _ = receive_all(replies, &rate);
@@ -124,14 +193,17 @@ fn receive_all(mut replies: LineReader<UnixStream>, current: &CurrentRate) -> io
     loop {
         let left = next_report.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            send(replies.socket(), &CapacityRequest::Progress(current.moved.load(Ordering::Relaxed)))?;
+            current.request(&CapacityRequest::Progress(current.moved.load(Ordering::Relaxed)));
             next_report += PROGRESS_INTERVAL;
             continue;
         }
         let reply = replies.receive::<CapacityReply>(MAX_REPLY_BYTES, Some(left));
         match reply.map(|reply| reply.map(CapacityReply::sanitized)) {
             Ok(Some(CapacityReply::Lent(lent))) => current.set(lent),
-            Ok(Some(CapacityReply::Refused(_) | CapacityReply::Transfers(_))) => {}
+            Ok(Some(CapacityReply::ForPeer(message))) => current.send_to_peer(message),
+            Ok(Some(
+                CapacityReply::Refused(_) | CapacityReply::Order { .. } | CapacityReply::Transfers(_),
+            )) => {}
             Ok(None) => return Ok(()),
             Err(error) if is_timeout(&error) => {}
             Err(error) => return Err(error),
@@ -179,10 +251,10 @@ mod tests {
             send(&theirs, &CapacityReply::Lent(lent(state, rate, is_limited))).expect("sent");
             until(|| current.bytes_per_second() == expected);
         }
-        assert!(matches!(current.take_news(), Some(LinkNews::Lent(_))));
+        assert!(matches!(current.take_news()[..], [LinkNews::Lent(_)]));
         drop(theirs);
         until(|| current.bytes_per_second().is_none());
-        until(|| current.take_news() == Some(LinkNews::Closed));
+        until(|| current.take_news() == [LinkNews::Closed]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The broker of this host, from which a transfer of this host borrows capacity.
 
-use super::link::CapacityLink;
-use super::messages::{CapacityReply, CapacityRequest, LocalTransfer, MAX_REPLY_BYTES};
+use super::link::{CapacityLink, PROGRESS_INTERVAL};
+use super::messages::{CapacityReply, CapacityRequest, LocalTransfer, PeerMessage, MAX_REPLY_BYTES};
 use crate::json_lines::{is_timeout, receive, send, LineReader};
 use numaio_schema::{LentCapacity, QueuedTransfer};
 use std::io::{self, ErrorKind};
@@ -28,6 +28,25 @@ pub fn socket() -> Option<PathBuf> {
 pub struct SubmittedTransfer {
     replies: LineReader<UnixStream>,
     last_reply: Instant,
+    last_request: Instant,
+    /// Messages for the other host so far.
+    for_peer: Vec<PeerMessage>,
+}
+
+/// A reply of the broker to a submitted transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrokerReply {
+    /// What the transfer has or waits for.
+    Lent(LentCapacity),
+    /// The name of this host's daemon, and whether it reserves its devices before the other host.
+    Order {
+        /// Its public key.
+        host: String,
+        /// Whether this host is first.
+        is_first: bool,
+    },
+    /// The transfer is refused for this reason.
+    Refused(String),
 }
 
 impl SubmittedTransfer {
@@ -39,38 +58,52 @@ impl SubmittedTransfer {
         let socket = UnixStream::connect(path)?;
         socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
         send(&socket, &CapacityRequest::Submit(transfer.clone()))?;
-        Ok(Self { replies: LineReader::new(socket), last_reply: Instant::now() })
+        let now = Instant::now();
+        Ok(Self {
+            replies: LineReader::new(socket),
+            last_reply: now,
+            last_request: now,
+            for_peer: Vec::new(),
+        })
     }
 
-    /// Waits at most for `patience`, and returns what the transfer has or waits for, or why it is
-    /// refused; `None` if there is no news.
+    /// Waits at most for `patience`, and returns the next reply; `None` if there is none.
     ///
     /// # Errors
     /// The broker has exited, or does not respond.
-    pub fn next(&mut self, patience: Duration) -> io::Result<Option<Result<LentCapacity, String>>> {
+    pub fn next(&mut self, patience: Duration) -> io::Result<Option<BrokerReply>> {
+        if self.last_request.elapsed() >= PROGRESS_INTERVAL {
+            // Shows that the transfer still waits.
+            send(self.replies.socket(), &CapacityRequest::Progress(0))?;
+            self.last_request = Instant::now();
+        }
         let reply = self.replies.receive(MAX_REPLY_BYTES, Some(patience));
-        match reply.map(|reply| reply.map(CapacityReply::sanitized)) {
-            Err(error) if is_timeout(&error) && self.last_reply.elapsed() < REPLY_TIMEOUT => Ok(None),
-            Err(error) if is_timeout(&error) => Err(io::Error::new(ErrorKind::TimedOut, "no reply")),
-            Err(error) => Err(error),
-            Ok(Some(CapacityReply::Lent(lent))) => {
-                self.last_reply = Instant::now();
-                Ok(Some(Ok(lent)))
+        let reply = match reply.map(|reply| reply.map(CapacityReply::sanitized)) {
+            Err(error) if is_timeout(&error) && self.last_reply.elapsed() < REPLY_TIMEOUT => return Ok(None),
+            Err(error) if is_timeout(&error) => return Err(io::Error::new(ErrorKind::TimedOut, "no reply")),
+            reply => reply?.ok_or(ErrorKind::UnexpectedEof)?,
+        };
+        self.last_reply = Instant::now();
+        match reply {
+            CapacityReply::Lent(lent) => Ok(Some(BrokerReply::Lent(lent))),
+            CapacityReply::Order { host, is_first } => Ok(Some(BrokerReply::Order { host, is_first })),
+            CapacityReply::Refused(why) => Ok(Some(BrokerReply::Refused(why))),
+            CapacityReply::ForPeer(message) => {
+                self.for_peer.push(message);
+                Ok(None)
             }
-            Ok(Some(CapacityReply::Refused(why))) => Ok(Some(Err(why))),
-            Ok(Some(CapacityReply::Transfers(_))) => {
-                Err(io::Error::new(ErrorKind::InvalidData, "unexpected reply"))
-            }
-            Ok(None) => Err(ErrorKind::UnexpectedEof.into()),
+            CapacityReply::Transfers(_) => Err(io::Error::new(ErrorKind::InvalidData, "unexpected reply")),
         }
     }
 
-    /// Returns the link of a transfer that may begin with what is `lent`.
+    /// Returns the link of a transfer that begins with what is `lent`.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub fn begin(self, lent: LentCapacity) -> io::Result<CapacityLink> {
-        CapacityLink::start(self.replies, Some(lent))
+        let link = CapacityLink::start(self.replies, Some(lent))?;
+        self.for_peer.into_iter().for_each(|message| link.current().send_to_peer(message));
+        Ok(link)
     }
 }
 

@@ -14,8 +14,14 @@ pub const MAX_REPLY_BYTES: usize = 16 << 20;
 pub enum CapacityRequest {
     /// Request of a program on the daemon's host for capacity; first message.
     Submit(LocalTransfer),
-    /// Bytes of data so far.
+    /// Bytes of data so far. A local transfer also sends it while it waits.
     Progress(u64),
+    /// A message of the other host.
+    FromPeer(PeerMessage),
+    /// The other host lends nothing.
+    NoPeer,
+    /// The connection to the other host was lost, and is opened again.
+    PeerRestarted,
     /// Request for the list of transfers; only message.
     List,
 }
@@ -29,6 +35,35 @@ pub struct LocalTransfer {
     pub network: Option<(std::net::IpAddr, TransferDirection)>,
     /// Limit of its own in bytes/s.
     pub rate_limit: Option<u64>,
+    /// Name of the other host's daemon, if that may lend capacity, too: its public key.
+    #[serde(default)]
+    pub peer: Option<String>,
+}
+
+/// A message between the daemons of two hosts about a transfer, which passes it on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerMessage {
+    /// What the sender lends if the other host limits nothing.
+    Offer(CapacityOffer),
+    /// The sender suspended the transfer in a turn.
+    Suspended {
+        /// Number of the turn.
+        turn: u64,
+    },
+    /// What the sender's transfer has or waits for, for the user.
+    Lent(LentCapacity),
+    /// A message of a newer numaio.
+    #[serde(other)]
+    Other,
+}
+
+/// What a host would lend to a transfer if the other one limited nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityOffer {
+    /// Number of the turn that the first host began.
+    pub turn: u64,
+    /// Rate in bytes/s; `None` if nothing limits it.
+    pub rate: Option<u64>,
 }
 
 /// A message of the daemon.
@@ -36,6 +71,16 @@ pub struct LocalTransfer {
 pub enum CapacityReply {
     /// What the transfer has or waits for; repeated when it changes.
     Lent(LentCapacity),
+    /// A message for the other host.
+    ForPeer(PeerMessage),
+    /// Reply to a transfer with a peer: the name of this host's daemon, and whether it reserves its
+    /// devices before the other host.
+    Order {
+        /// Its public key.
+        host: String,
+        /// Whether this host is first.
+        is_first: bool,
+    },
     /// The request is refused for this reason.
     Refused(String),
     /// Reply to [`CapacityRequest::List`].
@@ -48,8 +93,21 @@ impl CapacityReply {
     pub fn sanitized(self) -> Self {
         match self {
             Self::Lent(lent) => Self::Lent(LentCapacity { why: sanitize(&lent.why), ..lent }),
+            Self::ForPeer(message) => Self::ForPeer(message.sanitized()),
+            Self::Order { host, is_first } => Self::Order { host: sanitize(&host), is_first },
             Self::Refused(why) => Self::Refused(sanitize(&why)),
             Self::Transfers(transfers) => Self::Transfers(transfers.into_iter().map(sanitized).collect()),
+        }
+    }
+}
+
+impl PeerMessage {
+    /// Returns the message with texts that are safe to display.
+    #[must_use]
+    pub fn sanitized(self) -> Self {
+        match self {
+            Self::Lent(lent) => Self::Lent(LentCapacity { why: sanitize(&lent.why), ..lent }),
+            other => other,
         }
     }
 }

@@ -12,4 +12,4 @@ pub mod local_broker;
 pub mod messages;
 pub mod paced_port;
 
-pub use borrow::borrow;
+pub use borrow::{borrow, Borrowed};

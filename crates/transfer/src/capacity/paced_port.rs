@@ -7,9 +7,11 @@
 //! client that aborts each transfer early would bypass the rate.
 
 use super::link::CurrentRate;
+use super::messages::PeerMessage;
 use crate::keep_alive::LinkMonitor;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
+use numaio_mover::wire::{port_message, port_message_payload};
 use numaio_mover_linux::port::{FilePort, Slab};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub struct PacedPort {
 pub struct PortLimits {
     /// What a daemon lends.
     pub lent: Option<Arc<CurrentRate>>,
+    /// Whether the other side understands messages about it.
+    pub has_peer: bool,
     /// Maximum bytes per second that are written.
     pub writes_per_second: Option<u64>,
     /// Whether files may get set-ID bits.
@@ -46,7 +50,7 @@ pub struct PortLimits {
 impl PortLimits {
     /// Those of a transfer to which a daemon may lend capacity.
     pub fn lent(lent: Option<Arc<CurrentRate>>) -> Self {
-        Self { lent, writes_per_second: None, set_id: true }
+        Self { lent, has_peer: false, writes_per_second: None, set_id: true }
     }
 
     /// Returns the rate of an operation in bytes/s; `None` without a limit.
@@ -145,6 +149,27 @@ impl PacedPort {
         }
     }
 
+    /// Sends the other side what the daemon has for it, and takes such messages out of the events
+    /// from an index on.
+    fn exchange_messages(&mut self, events: &mut Vec<Event<Slab>>, from: usize) {
+        let Some(lent) = self.limits.lent.as_ref().filter(|_| self.limits.has_peer) else { return };
+        for message in lent.take_for_peer() {
+            let Ok(payload) = serde_json::to_vec(&message) else { continue };
+            self.monitor.sent();
+            self.port.send(Packet { frames: port_message(&payload), data: None });
+        }
+        let mut index = from;
+        while index < events.len() {
+            match message_of(&events[index]) {
+                Some(message) => {
+                    events.remove(index);
+                    message.into_iter().for_each(|message| lent.received(message.sanitized()));
+                }
+                None => index += 1,
+            }
+        }
+    }
+
     /// Returns why delayed operations must not wait any more.
     fn stop_reason(&self) -> Option<&'static str> {
         match (interrupted(), self.closed) {
@@ -153,6 +178,13 @@ impl PacedPort {
             (false, false) => None,
         }
     }
+}
+
+/// Returns the message of the other side's port that an event is, if it is one; the inner option is
+/// `None` if it is invalid.
+fn message_of(event: &Event<Slab>) -> Option<Option<PeerMessage>> {
+    let Event::Received(Packet { frames, data: None }) = event else { return None };
+    port_message_payload(frames).map(|payload| serde_json::from_slice(payload).ok())
 }
 
 /// Returns the bytes of data that an operation reads or writes.
@@ -211,6 +243,7 @@ impl Port for PacedPort {
         let most = self.release().map_or(most, |wait| wait.min(most));
         // Report failures without waiting.
         self.port.wait(if events.len() == had { most } else { Duration::ZERO }, events);
+        self.exchange_messages(events, had);
         self.monitor.check(&mut self.port, events);
         self.closed |= events[had..].iter().any(|event| matches!(event, Event::Closed(_)));
     }
@@ -256,7 +289,7 @@ mod tests {
     }
 
     fn limits(writes_per_second: u64) -> PortLimits {
-        PortLimits { lent: None, writes_per_second: Some(writes_per_second), set_id: true }
+        PortLimits { writes_per_second: Some(writes_per_second), ..PortLimits::lent(None) }
     }
 
     #[test]

@@ -3,11 +3,14 @@
 
 use super::config::{Config, Limits};
 use super::device_capacity::{device_of, resources, resources_of, DeviceCapacity};
+use super::hello::{CapacityExchange, HelloCapacity};
 use super::session_ipc::AdmissionRequest;
-use crate::capacity::messages::{CapacityReply, CapacityRequest, LocalTransfer, MAX_REQUEST_BYTES};
+use crate::capacity::messages::{
+    CapacityOffer, CapacityReply, CapacityRequest, LocalTransfer, PeerMessage, MAX_REQUEST_BYTES,
+};
 use crate::json_lines::{send, LineReader};
 use numaio_broker::{
-    Broker, HostOrder, Policy, Request, ResourceId, TaskId, TaskState, TaskView, WaitReason,
+    Broker, Event, HostOrder, Policy, Request, ResourceId, TaskId, TaskState, TaskView, WaitReason,
 };
 use numaio_linux::io::tcp::interface_by_address;
 use numaio_schema::{CapacityState, LentCapacity, QueuedTransfer, TransferDirection};
@@ -33,6 +36,8 @@ pub struct CapacityQueue {
     state: Mutex<QueueState>,
     changed: Condvar,
     devices: Vec<DeviceCapacity>,
+    /// Name of this host for other hosts: the public key of its daemon.
+    host: String,
     began: Instant,
 }
 
@@ -54,10 +59,38 @@ struct Entry {
     /// The resource whose threads the transfer uses.
     storage: Option<ResourceId>,
     bytes: u64,
+    /// Whether the daemon of another host takes part.
+    has_peer: bool,
     /// Where the transfer gets its changes.
     channel: Option<UnixStream>,
-    /// The last message to it.
-    sent: Option<LentCapacity>,
+    /// The last message to it, and when it was sent.
+    sent: Option<(LentCapacity, Instant)>,
+    /// Messages to the other host that were not sent yet.
+    for_peer: Vec<PeerMessage>,
+}
+
+impl Entry {
+    /// Sends the transfer what it has or waits for, if that has changed, and the messages for the
+    /// other host. A waiting one gets its place repeatedly, as a sign of life.
+    fn inform(&mut self, lent: LentCapacity) {
+        let Some(channel) = &self.channel else { return };
+        let is_due = |(sent, at): &(LentCapacity, Instant)| {
+            *sent != lent || lent.position.is_some() && at.elapsed() >= REPORT_INTERVAL
+        };
+        let mut sent = Ok(());
+        for message in self.for_peer.drain(..) {
+            sent = sent.and_then(|()| send(channel, &CapacityReply::ForPeer(message)));
+        }
+        if self.sent.as_ref().is_none_or(is_due) {
+            sent = sent.and_then(|()| send(channel, &CapacityReply::Lent(lent.clone())));
+            self.sent = Some((lent, Instant::now()));
+        }
+        if sent.is_err() {
+            // It has ended, or reads nothing: it notices that nothing is lent any more.
+            let _ = channel.shutdown(Shutdown::Both);
+            self.channel = None;
+        }
+    }
 }
 
 /// A transfer that enters the queue.
@@ -75,18 +108,21 @@ pub struct NewTransfer {
     devices: Vec<(usize, TransferDirection)>,
     /// Its own limit in bytes/s.
     rate_limit: Option<u64>,
+    /// When this host reserves its devices.
+    order: HostOrder,
 }
 
 impl CapacityQueue {
     /// A queue for transfers that use these devices.
-    pub fn new(devices: Vec<DeviceCapacity>, limits: &Limits) -> Arc<Self> {
+    pub fn new(devices: Vec<DeviceCapacity>, limits: &Limits, host: String) -> Arc<Self> {
         // Connections limit the queue.
         let (waiting, waiting_per_user) = (usize::MAX, usize::MAX);
         let (turn, patience) = (Some(limits.turn), limits.patience);
         let policy = Policy { waiting, waiting_per_user, turn, patience, ..Policy::default() };
         let broker = Broker::new(resources(&devices), policy);
         let state = QueueState { broker, entries: BTreeMap::new(), next: 0, is_closed: false };
-        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), devices, began: Instant::now() })
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Arc::new(Self { state, changed, devices, host, began: Instant::now() })
     }
 
     /// Informs the transfers of changes, in a thread.
@@ -113,22 +149,28 @@ impl CapacityQueue {
     /// Sends each transfer what has changed for it.
     fn dispatch(&self, state: &mut QueueState) {
         let now = self.began.elapsed();
-        // Each transfer gets its present state, which includes what the events report.
-        drop(state.broker.poll(now));
+        self.collect_events(state);
         let views = state.broker.tasks(now);
         let users = ResourceUsers::count(state, &views);
         let lent: Vec<_> = views.iter().map(|view| (view.id, self.lent(state, &users, view))).collect();
         for (id, lent) in lent {
-            let Some(entry) = state.entries.get_mut(&id) else { continue };
-            let Some(channel) = entry.channel.as_ref().filter(|_| entry.sent.as_ref() != Some(&lent)) else {
-                continue;
-            };
-            if send(channel, &CapacityReply::Lent(lent.clone())).is_err() {
-                // It has ended, or reads nothing: it notices that nothing is lent any more.
-                let _ = channel.shutdown(Shutdown::Both);
-                entry.channel = None;
+            if let Some(entry) = state.entries.get_mut(&id) {
+                entry.inform(lent);
             }
-            entry.sent = Some(lent);
+        }
+    }
+
+    /// Collects what the other hosts must know. The transfers themselves get their present states.
+    fn collect_events(&self, state: &mut QueueState) {
+        for event in state.broker.poll(self.began.elapsed()) {
+            let (id, message) = match event {
+                Event::Offer { id, turn, rate } => (id, PeerMessage::Offer(CapacityOffer { turn, rate })),
+                Event::Suspended { id, turn } => (id, PeerMessage::Suspended { turn }),
+                Event::Granted(..) => continue,
+            };
+            if let Some(entry) = state.entries.get_mut(&id).filter(|entry| entry.has_peer) {
+                entry.for_peer.push(message);
+            }
         }
     }
 
@@ -147,14 +189,53 @@ impl CapacityQueue {
         };
         let devices = self.devices_where(|device| device.roots.contains(&request.root), request.direction);
         let network = address.map(|address| (address, request.direction.opposite()));
-        self.enter(NewTransfer {
+        let capacity = request.capacity.clone().unwrap_or_default();
+        let order = self.session_order(&capacity);
+        let place = self.enter(NewTransfer {
             user: request.user.clone(),
             what: request.root.clone(),
             user_limit: user.sessions,
             priority: user.priority,
             devices: devices.into_iter().chain(self.network_devices(network)).collect(),
             rate_limit: user.bytes_per_second,
-        })
+            order,
+        })?;
+        if let Some(CapacityOffer { turn, rate }) = capacity.offer {
+            self.state().broker.peer_offered(self.began.elapsed(), place.id, turn, rate);
+            self.changed.notify_all();
+        }
+        Ok(place)
+    }
+
+    /// Returns when this host reserves the devices of a session.
+    ///
+    /// The second host needs an offer of the first one; without it this host decides alone.
+    fn session_order(&self, capacity: &HelloCapacity) -> HostOrder {
+        match (self.order(capacity.host.as_deref()), capacity.offer) {
+            (HostOrder::Second, None) => HostOrder::Only,
+            (order, _) => order,
+        }
+    }
+
+    /// Returns when this host reserves devices if the other one has a daemon with this name.
+    pub fn order(&self, peer: Option<&str>) -> HostOrder {
+        let is_known = |peer: &&str| !self.host.is_empty() && !peer.is_empty() && **peer != *self.host;
+        peer.filter(is_known)
+            .map_or(HostOrder::Only, |peer| HostOrder::of(self.host.as_bytes(), peer.as_bytes()))
+    }
+
+    /// Returns the name of this host for other hosts.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns what is exchanged with the client of a session.
+    pub fn exchange_with(&self, capacity: Option<&HelloCapacity>) -> CapacityExchange {
+        match capacity.map(|capacity| self.session_order(capacity)) {
+            None => CapacityExchange::None,
+            Some(HostOrder::Only) => CapacityExchange::Reports,
+            Some(HostOrder::First | HostOrder::Second) => CapacityExchange::Negotiates,
+        }
     }
 
     /// Enters a transfer of a program on this host.
@@ -172,7 +253,8 @@ impl CapacityQueue {
         };
         let storage = transfer.file_systems.iter().flat_map(of);
         let devices = storage.chain(self.network_devices(transfer.network)).collect();
-        self.enter(NewTransfer { user, what, user_limit, priority, devices, rate_limit: transfer.rate_limit })
+        let (rate_limit, order) = (transfer.rate_limit, self.order(transfer.peer.as_deref()));
+        self.enter(NewTransfer { user, what, user_limit, priority, devices, rate_limit, order })
     }
 
     fn devices_where(
@@ -205,7 +287,7 @@ impl CapacityQueue {
             uses: uses.clone(),
             rate_limit: new.rate_limit,
             bytes: None,
-            order: HostOrder::Only,
+            order: new.order,
         };
         let mut state = self.state();
         if state.is_closed {
@@ -221,10 +303,13 @@ impl CapacityQueue {
             uses,
             storage: new.devices.first().map(|(index, direction)| resources_of(*index, *direction)[0]),
             bytes: 0,
+            has_peer: new.order != HostOrder::Only,
             channel: None,
             sent: None,
+            for_peer: Vec::new(),
         };
         state.entries.insert(id, entry);
+        self.collect_events(&mut state);
         drop(state);
         self.changed.notify_all();
         Ok(QueuedTransferPlace { queue: self.clone(), id })
@@ -314,7 +399,7 @@ impl CapacityQueue {
                 let Entry { user, user_limit, .. } = entry;
                 format!("{user} has {user_limit} sessions already, which is the limit")
             }
-            WaitReason::Peer => "the other host has no free threads".to_owned(),
+            WaitReason::Peer => LentCapacity::AWAITS_PEER.to_owned(),
         }
     }
 }
@@ -362,7 +447,7 @@ impl QueuedTransferPlace {
         loop {
             let now = self.queue.began.elapsed();
             // The background thread passes on what this changes.
-            drop(state.broker.poll(now));
+            self.queue.collect_events(&mut state);
             if state.is_closed {
                 return Err(SHUTTING_DOWN.to_owned());
             }
@@ -397,11 +482,34 @@ impl QueuedTransferPlace {
             match requests.receive(MAX_REQUEST_BYTES, limit)? {
                 None => return Ok(()),
                 Some(CapacityRequest::Progress(bytes)) => self.progressed(bytes),
+                Some(CapacityRequest::FromPeer(message)) => self.received(&message),
+                Some(CapacityRequest::NoPeer) => self.change(|broker, now, id| broker.without_peer(now, id)),
+                Some(CapacityRequest::PeerRestarted) => {
+                    self.change(|broker, now, id| broker.peer_restarted(now, id));
+                }
                 Some(CapacityRequest::Submit(_) | CapacityRequest::List) => {
                     return Err(io::Error::other("unexpected message of a transfer"));
                 }
             }
         }
+    }
+
+    /// Processes a message of the other host's daemon.
+    fn received(&self, message: &PeerMessage) {
+        match *message {
+            PeerMessage::Offer(CapacityOffer { turn, rate }) => {
+                self.change(|broker, now, id| broker.peer_offered(now, id, turn, rate));
+            }
+            PeerMessage::Suspended { turn } => {
+                self.change(|broker, now, id| broker.peer_suspended(now, id, turn));
+            }
+            PeerMessage::Lent(_) | PeerMessage::Other => {}
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Broker, Duration, TaskId)) {
+        change(&mut self.queue.state().broker, self.queue.began.elapsed(), self.id);
+        self.queue.changed.notify_all();
     }
 
     /// Records the bytes that were transferred by now.
@@ -449,12 +557,18 @@ mod tests {
         let devices =
             vec![device("sda", Some(1), None, &["disk"]), device("memory", None, Some(1_000), &["memory"])];
         let config = Config::parse(USERS).expect("a valid file");
-        (CapacityQueue::new(devices, &config.limits), config)
+        (CapacityQueue::new(devices, &config.limits, "us".to_owned()), config)
     }
 
     fn enter(queue: &(Arc<CapacityQueue>, Config), user: &str, root: &str) -> QueuedTransferPlace {
         let (user, root) = (user.to_owned(), root.to_owned());
-        let request = AdmissionRequest { user, root, direction: TransferDirection::Read, can_wait: true };
+        let request = AdmissionRequest {
+            user,
+            root,
+            direction: TransferDirection::Read,
+            can_wait: true,
+            capacity: None,
+        };
         queue.0.enter_session(&request, None, &queue.1).expect("room")
     }
 
@@ -505,7 +619,13 @@ mod tests {
         drop(first);
         assert_eq!(state(&third), TRANSFERS);
         let (user, root) = ("carol".to_owned(), "memory".to_owned());
-        let request = AdmissionRequest { user, root, direction: TransferDirection::Read, can_wait: true };
+        let request = AdmissionRequest {
+            user,
+            root,
+            direction: TransferDirection::Read,
+            can_wait: true,
+            capacity: None,
+        };
         let removed = queue.0.enter_session(&request, None, &queue.1).err();
         assert_eq!(removed.as_deref(), Some("'carol' is not a user any more"));
     }
@@ -558,7 +678,13 @@ mod tests {
             assert_eq!(waits.join().expect("the thread finishes"), Err(SHUTTING_DOWN.to_owned()));
         });
         let (user, root) = ("bob".to_owned(), "disk".to_owned());
-        let request = AdmissionRequest { user, root, direction: TransferDirection::Read, can_wait: true };
+        let request = AdmissionRequest {
+            user,
+            root,
+            direction: TransferDirection::Read,
+            can_wait: true,
+            capacity: None,
+        };
         assert!(queue.0.enter_session(&request, None, &queue.1).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The first two lines on the control channel of a daemon, in JSON: the client's hello and the
 //! daemon's greeting.
 
+use crate::capacity::messages::CapacityOffer;
 use crate::line::sanitize;
 use crate::request::VERSION;
 use numaio_mover::wire::Side;
@@ -25,13 +26,40 @@ pub struct DaemonHello {
     /// Whether the client understands [`DaemonGreeting::Queued`]; an older one does not.
     #[serde(default)]
     pub can_wait: bool,
+    /// What the client's host lends; `None` from an older client, which understands no messages
+    /// about capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<HelloCapacity>,
+}
+
+/// What the host of a client lends to a transfer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HelloCapacity {
+    /// Public key of the host's daemon; `None` without one.
+    pub host: Option<String>,
+    /// Its offer, if it reserves its devices first.
+    pub offer: Option<CapacityOffer>,
+}
+
+/// What a daemon exchanges with its client about capacity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CapacityExchange {
+    /// Nothing: the client or the daemon is older.
+    #[default]
+    None,
+    /// The daemon reports what the session has or waits for.
+    Reports,
+    /// Also the daemons of both hosts agree on a rate.
+    Negotiates,
 }
 
 impl DaemonHello {
     /// A hello for a root; `daemon` is the daemon's side.
-    pub fn new(user: Option<String>, root: &str, daemon: Side) -> Self {
+    pub fn new(user: Option<String>, root: &str, daemon: Side, capacity: HelloCapacity) -> Self {
         let takes_files = daemon == Side::Source;
-        Self { numaio_copy: VERSION, user, root: root.to_owned(), takes_files, can_wait: true }
+        let (root, capacity) = (root.to_owned(), Some(capacity));
+        Self { numaio_copy: VERSION, user, root, takes_files, can_wait: true, capacity }
     }
 
     /// Returns the daemon's side of the transfer.
@@ -51,6 +79,9 @@ pub enum DaemonGreeting {
     Welcome {
         /// Maximum number of data connections from the source to the sink.
         streams: u16,
+        /// What is exchanged about capacity.
+        #[serde(default)]
+        capacity: CapacityExchange,
     },
     /// The session waits in the queue; another greeting follows.
     Queued {

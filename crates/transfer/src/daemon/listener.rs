@@ -16,6 +16,7 @@ use super::session_ipc::{
 };
 use super::session_table::{client_network, SessionSlot, SessionTable, SLOT_WAIT};
 use crate::json_lines::{send, LineReader};
+use crate::keys;
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
@@ -55,10 +56,10 @@ pub fn run(
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     log.configure(loaded.config.log);
-    let (sessions, pending) = (
-        Arc::new(SessionTable::new(devices, &loaded.config.limits)),
-        Arc::new(PendingConnections::default()),
-    );
+    let host = keys::read(&loaded.config.key.value).and_then(|key| keys::public(&key));
+    let host = host.map_or_else(|_| String::new(), |key| key.to_string());
+    let queue = CapacityQueue::new(devices, &loaded.config.limits, host);
+    let (sessions, pending) = (Arc::new(SessionTable::new(queue)), Arc::new(PendingConnections::default()));
     let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
     let (accounting, shared_config) = (Arc::new(Accounting::new(log)), Arc::new(Mutex::new(loaded.clone())));
     accounting.run_in_background(&sessions, &shared_config);
@@ -391,7 +392,8 @@ fn admit_session(
                 }
             };
             slot.set_user(&request.user);
-            let _ = send(ipc, &AdmissionReply::Admitted(lent));
+            let exchange = queue.exchange_with(request.capacity.as_ref());
+            let _ = send(ipc, &AdmissionReply::Admitted(lent, exchange));
             Ok(FirstReport::Answered(AnsweredSession { request, place: Some(place) }))
         }
         Some(SessionReport::Unauthenticated(why)) => Err(io::Error::other(why)),

@@ -3,13 +3,13 @@
 //! The daemon only lends capacity. A program moves files itself, with the rights of its user, and
 //! continues without the daemon if that ends.
 
-use super::capacity_queue::{CapacityQueue, QueuedTransferPlace, REPORT_INTERVAL};
+use super::capacity_queue::CapacityQueue;
 use super::config::LocalUsers;
 use super::log::Log;
-use crate::capacity::messages::{CapacityReply, CapacityRequest, MAX_REQUEST_BYTES};
+use crate::capacity::messages::{CapacityReply, CapacityRequest, LocalTransfer, MAX_REQUEST_BYTES};
 use crate::json_lines::{receive, send};
+use numaio_broker::HostOrder;
 use numaio_linux::process::{socket_peer, user, SocketPeer};
-use numaio_schema::CapacityState;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -160,28 +160,26 @@ impl LocalServer {
             Some(CapacityRequest::Submit(transfer)) => {
                 let (user, what) = (user_name(peer.user), format!("process {}", peer.process));
                 match self.queue.enter_local(&transfer, (user, what), self.local.limits()) {
-                    Ok(place) => wait_and_exchange(&place, socket),
+                    Ok(place) => {
+                        if let Some(order) = self.order_of(&transfer) {
+                            send(socket, &order)?;
+                        }
+                        place.exchange(socket, Some(SILENCE_LIMIT))
+                    }
                     Err(why) => send(socket, &CapacityReply::Refused(why)),
                 }
             }
-            Some(CapacityRequest::Progress(_)) => Err(io::Error::other("progress without a request")),
+            Some(_) => Err(io::Error::other("unexpected first message")),
         }
     }
-}
 
-/// Sends a program its place until it may transfer, and then all changes.
-fn wait_and_exchange(place: &QueuedTransferPlace, socket: &UnixStream) -> io::Result<()> {
-    loop {
-        let lent = match place.wait(REPORT_INTERVAL) {
-            Ok(lent) => lent,
-            Err(why) => return send(socket, &CapacityReply::Refused(why)),
+    /// Returns the reply about the order of hosts, if the other host may have a daemon.
+    fn order_of(&self, transfer: &LocalTransfer) -> Option<CapacityReply> {
+        let is_first = match self.queue.order(transfer.peer.as_deref()) {
+            HostOrder::Only => return None,
+            order => order == HostOrder::First,
         };
-        let transfers = matches!(lent.state, CapacityState::Transferring | CapacityState::Active);
-        // Fails if the program has ended, which frees its place.
-        send(socket, &CapacityReply::Lent(lent))?;
-        if transfers {
-            return place.exchange(socket, Some(SILENCE_LIMIT));
-        }
+        Some(CapacityReply::Order { host: self.queue.host().to_owned(), is_first })
     }
 }
 
@@ -195,10 +193,9 @@ mod tests {
     use super::super::device_capacity::{DeviceCapacity, DirectionCapacity};
     use super::*;
     use crate::capacity::link::CapacityLink;
-    use crate::capacity::local_broker::{self, SubmittedTransfer};
-    use crate::capacity::messages::LocalTransfer;
+    use crate::capacity::local_broker::{self, BrokerReply, SubmittedTransfer};
     use crate::daemon::config::{Config, Located};
-    use numaio_schema::{LentCapacity, TransferDirection};
+    use numaio_schema::{CapacityState, LentCapacity, TransferDirection};
     use std::io::Write;
 
     struct Served {
@@ -226,7 +223,8 @@ mod tests {
                 ..DeviceCapacity::default()
             };
             let config = Config::parse_recoverable("").0;
-            let served = Self { directory, queue: CapacityQueue::new(vec![device], &config.limits) };
+            let served =
+                Self { directory, queue: CapacityQueue::new(vec![device], &config.limits, String::new()) };
             served.queue.run_in_background().expect("a thread");
             let socket = Located { value: served.socket(), line: 1 };
             let local = LocalUsers { socket, transfers: 3, priority: 5 };
@@ -244,6 +242,7 @@ mod tests {
                 file_systems: vec![(7, TransferDirection::Read)],
                 network: None,
                 rate_limit: None,
+                peer: None,
             };
             SubmittedTransfer::submit(&self.socket(), &transfer).expect("a broker")
         }
@@ -258,8 +257,8 @@ mod tests {
     fn next(submitted: &mut SubmittedTransfer) -> LentCapacity {
         loop {
             let reply = submitted.next(Duration::from_secs(5)).expect("a broker");
-            if let Some(lent) = reply {
-                return lent.expect("not refused");
+            if let Some(BrokerReply::Lent(lent)) = reply {
+                return lent;
             }
         }
     }

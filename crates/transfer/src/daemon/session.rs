@@ -4,7 +4,7 @@
 
 use super::config::{Config, Root, User};
 use super::error::DaemonError;
-use super::hello::{DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
+use super::hello::{CapacityExchange, DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
 use super::session_ipc::{
     AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_START_BYTES,
@@ -213,7 +213,7 @@ fn serve(
     identity.borrow_mut().set_request(config, &hello);
     let entered = enter_root(config, daemon, &mut channel, &hello);
     let greeting = match &entered {
-        Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams },
+        Ok((_, grants, _)) => DaemonGreeting::Welcome { streams: grants.streams, capacity: grants.exchange },
         Err(Denial::Refused(why)) => DaemonGreeting::refused(why),
         Err(Denial::Busy(why)) => DaemonGreeting::busy(why),
     };
@@ -308,15 +308,16 @@ fn enter_root<'c>(
     channel: &mut ControlChannel,
     hello: &str,
 ) -> Result<(AdmittedUser<'c>, Grants, ConfinementStatus), Denial> {
-    let (admitted, can_wait) = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
+    let (admitted, hello) = admit(config, channel.peer(), hello).map_err(Denial::Refused)?;
     let broken = |what: &dyn std::fmt::Display| Denial::Busy(format!("cannot serve: {what}"));
     let request = AdmissionRequest {
         user: admitted.user.to_owned(),
         root: admitted.root.to_owned(),
         direction: direction_of(admitted.side),
-        can_wait,
+        can_wait: hello.can_wait,
+        capacity: hello.capacity,
     };
-    let capacity = wait_for_admission(daemon, request, channel)?;
+    let (capacity, exchange) = wait_for_admission(daemon, request, channel)?;
     let root = &config.roots[admitted.root];
     // The root may be mounted again later.
     let closed = |error| Denial::Busy(format!("cannot open root '{}': {error}", admitted.root));
@@ -332,6 +333,7 @@ fn enter_root<'c>(
         set_id: config.as_root && is_super_user(),
         base: entered,
         capacity: Some(capacity),
+        exchange,
     };
     Ok((admitted, grants, confined))
 }
@@ -342,14 +344,15 @@ fn wait_for_admission(
     DaemonSockets { ipc, changes }: &DaemonSockets,
     request: AdmissionRequest,
     channel: &mut ControlChannel,
-) -> Result<CapacityLink, Denial> {
+) -> Result<(CapacityLink, CapacityExchange), Denial> {
     let broken = |error: io::Error| Denial::Busy(format!("cannot serve: {error}"));
     send(ipc, &SessionReport::Admission(request)).map_err(broken)?;
     loop {
         match receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(broken)? {
-            Some(AdmissionReply::Admitted(lent)) => {
+            Some(AdmissionReply::Admitted(lent, exchange)) => {
                 let changes = changes.try_clone().map_err(broken)?;
-                return CapacityLink::start(LineReader::new(changes), Some(lent)).map_err(broken);
+                let link = CapacityLink::start(LineReader::new(changes), Some(lent)).map_err(broken)?;
+                return Ok((link, exchange));
             }
             Some(AdmissionReply::Queued(lent)) => {
                 let greeting = json_line(&DaemonGreeting::queued(&lent)).map_err(broken)?;
@@ -362,13 +365,13 @@ fn wait_for_admission(
     }
 }
 
-/// Checks whether a user may do what the hello requests, and returns also whether the client can
-/// wait; the error is the reason for the refusal.
+/// Checks whether a user may do what the hello requests, and returns also the hello; the error is
+/// the reason for the refusal.
 pub fn admit<'c>(
     config: &'c Config,
     key: PublicKey,
     hello: &str,
-) -> Result<(AdmittedUser<'c>, bool), String> {
+) -> Result<(AdmittedUser<'c>, DaemonHello), String> {
     let (user, limits) =
         config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
     let hello: DaemonHello =
@@ -383,7 +386,7 @@ pub fn admit<'c>(
     });
     let (root, rights) = found.ok_or_else(|| format!("there is no root {:?} for {user}", hello.root))?;
     match (rights.allows(user, side), side) {
-        (true, _) => Ok((AdmittedUser { user, limits, root, side }, hello.can_wait)),
+        (true, _) => Ok((AdmittedUser { user, limits, root, side }, hello)),
         (false, Side::Source) => Err(format!("{user} may not read from {root}, only write to it")),
         (false, Side::Sink) => Err(format!("{user} may not write to {root}, only read from it")),
     }

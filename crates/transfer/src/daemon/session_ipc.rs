@@ -1,6 +1,7 @@
 //! IPC between the daemon and a session process: newline-delimited JSON over the socket on the
 //! session's stdin.
 
+use super::hello::{CapacityExchange, HelloCapacity};
 use numaio_schema::{LentCapacity, TransferCounts, TransferDirection, TransferResult};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub struct AdmissionRequest {
     pub direction: TransferDirection,
     /// Whether the client accepts to wait in the queue.
     pub can_wait: bool,
+    /// What the client's host lends, if the client understands messages about it.
+    pub capacity: Option<HelloCapacity>,
 }
 
 /// How the session of an authenticated user ended.
@@ -65,7 +68,7 @@ pub struct SessionEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdmissionReply {
     /// The session may transfer. It gets changes over another socket.
-    Admitted(LentCapacity),
+    Admitted(LentCapacity, CapacityExchange),
     /// It waits; another reply follows.
     Queued(LentCapacity),
     /// It is refused for this reason.

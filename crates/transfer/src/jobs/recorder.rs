@@ -68,7 +68,7 @@ impl JobRecorder {
         job.environment = environment().collect();
         job.state = JobState::Running;
         job.why = String::new();
-        job.capacity = None;
+        (job.capacity, job.peer_capacity) = (None, None);
         job.runs = job.runs.saturating_add(1);
         job.totals = JobTotals::default();
         job.problems.clear();
@@ -95,8 +95,17 @@ impl JobRecorder {
 
     /// Records what this host's daemon lends.
     pub fn lent(&self, lent: &LentCapacity) {
+        self.record_lent(lent, |job| &mut job.capacity);
+    }
+
+    /// Records what the daemon of the other host lends.
+    pub fn peer_lent(&self, lent: &LentCapacity) {
+        self.record_lent(lent, |job| &mut job.peer_capacity);
+    }
+
+    fn record_lent(&self, lent: &LentCapacity, field: impl FnOnce(&mut Job) -> &mut Option<LentCapacity>) {
         self.change(|active| {
-            let before = active.job.capacity.replace(lent.clone());
+            let before = field(&mut active.job).replace(lent.clone());
             let is_new = before.map(|before| before.state) != Some(lent.state);
             if is_new {
                 active.job.add_line(now(), lent.state.name().to_owned());
@@ -147,7 +156,7 @@ impl JobRecorder {
             let (state, why) = end_state(outcome, &active.job.totals);
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             active.job.state = state;
-            active.job.capacity = None;
+            (active.job.capacity, active.job.peer_capacity) = (None, None);
             active.job.why = Job::truncate_text(why);
             active.job.add_line(now(), line);
             true
@@ -218,6 +227,7 @@ fn new_job(command: &[OsString], places: Vec<u64>) -> Result<ActiveJob, Transfer
         state: JobState::Running,
         why: String::new(),
         capacity: None,
+        peer_capacity: None,
         started_at: now(),
         written_at: now(),
         seconds: 0.0,

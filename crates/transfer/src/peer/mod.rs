@@ -11,6 +11,7 @@ pub use served_transfer::ServedTransfer;
 
 use crate::capacity::link::CapacityLink;
 use crate::capacity::paced_port::{PacedPort, PortLimits};
+use crate::daemon::hello::CapacityExchange;
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
@@ -54,6 +55,8 @@ pub struct Grants {
     pub set_id: bool,
     /// What the daemon lends.
     pub capacity: Option<CapacityLink>,
+    /// What is exchanged with the client about it.
+    pub exchange: CapacityExchange,
 }
 
 /// Why a peer is confined.
@@ -70,6 +73,7 @@ impl Grants {
     fn port_limits(&self) -> PortLimits {
         PortLimits {
             lent: self.capacity.as_ref().map(CapacityLink::current),
+            has_peer: self.exchange != CapacityExchange::None,
             writes_per_second: self.bytes_per_second,
             set_id: self.set_id,
         }
@@ -82,6 +86,9 @@ impl Grants {
         let is_read_only = !matches!(self.kind, GrantKind::SshKey(None));
         if is_read_only && side == Side::Source && transfer.options.negotiated.remove_source_files {
             return Err(TransferError::SourceNotRemovable);
+        }
+        if transfer.options.negotiated.remote_plan.is_some() {
+            return Err(TransferError::RemotePlanNotAllowed);
         }
         match self.kind {
             GrantKind::Daemon(announced) if announced != side => return Err(TransferError::OtherSide),
@@ -131,6 +138,7 @@ pub fn serve(
     let served = match &mut request.role {
         PeerRole::Source(transfer) => {
             streams.report_failure(transfer.check_not_marked())?;
+            streams.report_failure(transfer.read_remote_plan(Side::Source, placer))?;
             let (site, options) = streams.report_failure(transfer.source(placer))?;
             let source = streams.report_failure(Source::new(options).map_err(TransferError::ChunkPolicy))?;
             let channel = DataChannel::negotiate(
@@ -143,6 +151,8 @@ pub fn serve(
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
+            transfer.choose_block();
+            streams.report_failure(transfer.read_remote_plan(Side::Sink, placer))?;
             let marker = streams.report_failure(transfer.mark_destination())?;
             let (site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             let channel = DataChannel::negotiate(
@@ -268,6 +278,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     let limits = grants.map_or_else(|| PortLimits::lent(None), Grants::port_limits);
     let (storage, activity) = (monitor.storage(), port.activity());
     let mut end_reason = EndReason::default();
+    let lent = limits.lent.clone();
     let mut port = PacedPort::new(port, monitor, limits);
     let began = Instant::now();
     let clock = || began.elapsed();
@@ -278,6 +289,9 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
         // of a directory that is compared next.
         if core.totals().entries > 0 {
             marker = None;
+        }
+        if let Some(lent) = &lent {
+            lent.report_to_peer();
         }
         storage.stop(core);
         if numaio_linux::interrupt::interrupted() {

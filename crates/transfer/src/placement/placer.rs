@@ -1,5 +1,6 @@
 //! What placement needs from a model of the machine.
 
+use super::plan::SidePlan;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
@@ -17,6 +18,12 @@ pub trait Placer {
     /// Describes the storage devices that hold each path; none where they are unknown.
     fn storage_devices(&self, paths: &[&Path]) -> Vec<Vec<DeviceDescription>>;
 
+    /// Reads a plan that another host sent for threads of this one.
+    ///
+    /// # Errors
+    /// Why it is not a valid plan of this machine.
+    fn plan(&self, text: &str) -> Result<SidePlan, String>;
+
     /// Returns the function that chooses the group which an idle group helps, given the loads of
     /// all groups and the index of the idle one.
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize>;
@@ -32,6 +39,10 @@ impl Placer for KernelPlacer {
 
     fn storage_devices(&self, _: &[&Path]) -> Vec<Vec<DeviceDescription>> {
         Vec::new()
+    }
+
+    fn plan(&self, _: &str) -> Result<SidePlan, String> {
+        Err("there are no plans".to_owned())
     }
 
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {

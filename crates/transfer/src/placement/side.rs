@@ -5,12 +5,13 @@ use super::machine_view::MachineView;
 use super::network::place_connections;
 use super::side_options::SideOptions;
 use super::storage::{rotational, StorageDevice, THREAD_GROWTH};
-use super::worker_group::MAX_BUFFERS;
+use super::worker_group::{with_blocks, MAX_BUFFERS, MOST_BYTES};
 use crate::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
-use crate::options::Io;
+use crate::options::{Io, Order};
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_machine::set::CpuSet;
+use numaio_mover::port::BlockSize;
 use numaio_mover::source::{SourceDevice, SourceStorage};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Roots};
@@ -29,6 +30,7 @@ pub struct SideSetup<'a> {
     /// Whether the disk below each directory is rotational.
     rotational: Vec<bool>,
     by: &'static str,
+    block: BlockSize,
     notes: Vec<String>,
     options: SideOptions<'a>,
     machine: Option<MachineView>,
@@ -68,7 +70,19 @@ impl<'a> SideSetup<'a> {
         let threads = worker_groups.iter().map(|group| group.threads).sum();
         let worker_groups =
             worker_groups.iter().map(|group| group.create(threads, options.streams, &mut notes)).collect();
-        Ok(Self { roots, threads, worker_groups, devices, rotational, by, notes, options, machine })
+        let block = BlockSize::default();
+        Ok(Self { roots, threads, worker_groups, devices, rotational, by, block, notes, options, machine })
+    }
+
+    /// Replaces the buffers if the block size of the transfer is another one.
+    pub fn use_blocks(&mut self, block: BlockSize) {
+        if std::mem::replace(&mut self.block, block) != block {
+            let (notes, streams) = (&mut self.notes, self.options.streams);
+            let groups = std::mem::take(&mut self.worker_groups);
+            let size = (block, MOST_BYTES / groups.len().max(1));
+            let groups = groups.into_iter().map(|group| with_blocks(group, size, streams, notes));
+            self.worker_groups = groups.collect();
+        }
     }
 
     /// Adds a remark for the user, if this is a local side.
@@ -122,11 +136,11 @@ impl<'a> SideSetup<'a> {
         (0..roots).map(|root| device_of(root).unwrap_or_default()).collect()
     }
 
-    /// Returns the storage devices, as the source of a transfer reads them.
-    pub fn source_storage(&self) -> SourceStorage {
+    /// Returns the storage devices, as the source of a transfer reads them in an order.
+    pub fn source_storage(&self, order: Order) -> SourceStorage {
         let single = SourceDevice {
             reads: self.most_threads().max(2 * self.threads),
-            by_address: self.rotational.contains(&true),
+            order: order.kind(self.rotational.contains(&true)),
         };
         let device = |(index, device): (usize, &StorageDevice)| {
             let groups = || self.worker_groups.iter().filter(|group| group.device == index);
@@ -135,7 +149,7 @@ impl<'a> SideSetup<'a> {
             let is_rotational = |root: &usize| self.rotational.get(*root).copied().unwrap_or_default();
             SourceDevice {
                 reads: max_threads.max(2 * threads),
-                by_address: device.roots.iter().any(is_rotational),
+                order: order.kind(device.roots.iter().any(is_rotational)),
             }
         };
         let devices = self.devices.iter().enumerate().map(device).collect();
@@ -160,6 +174,7 @@ impl<'a> SideSetup<'a> {
         PlacementEvent {
             side: side_name(self.options.side),
             by: self.by,
+            block: self.block.length(),
             groups: self.worker_groups.iter().map(group).collect(),
             io: if self.options.io == Io::Auto && has_io_uring() { "io_uring" } else { "threads" },
             network,

@@ -1,7 +1,7 @@
 //! Client of a daemon: authenticates it by its known key, and this user by the user's key, over
 //! TLS.
 
-use crate::daemon::hello::DaemonHello;
+use crate::daemon::hello::{DaemonHello, HelloCapacity};
 use crate::daemon_address::DaemonAddress;
 use crate::keys::{self, KnownDaemons};
 use crate::line::json_line;
@@ -34,7 +34,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn connect_session(
     reporter: &mut Reporter<'_>,
     address: &DaemonAddress,
-    net: &NetworkOptions,
+    (net, capacity): (&NetworkOptions, HelloCapacity),
     others: &[SocketAddr],
     side: Side,
 ) -> Result<Result<PeerProcess, TransferError>, TransferError> {
@@ -69,7 +69,7 @@ pub fn connect_session(
             reporter.notice(Notice::KeyNotRemembered { host_port, why: error.to_string() });
         }
     }
-    let hello = DaemonHello::new(address.user.clone(), &address.root, side);
+    let hello = DaemonHello::new(address.user.clone(), &address.root, side, capacity);
     if let Err(error) = channel.write_line(json_line(&hello).map_err(TransferError::Io)?.trim_end()) {
         return Ok(Err(unreachable(&trusted.host_port, error)));
     }

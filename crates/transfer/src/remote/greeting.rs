@@ -1,7 +1,7 @@
 //! The greeting of a daemon.
 
 use super::first_reply::FirstReply;
-use crate::daemon::hello::DaemonGreeting;
+use crate::daemon::hello::{CapacityExchange, DaemonGreeting};
 use crate::line::sanitize;
 use crate::TransferError;
 use std::io;
@@ -10,17 +10,27 @@ use std::time::Duration;
 /// How long the daemon may take to greet, which includes starting a session process.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns the number of data connections to the sink that the daemon allows. The inner error
-/// allows a retry.
+/// What a daemon grants a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    /// Maximum number of data connections to the sink.
+    pub streams: u16,
+    /// What is exchanged about capacity.
+    pub capacity: CapacityExchange,
+}
+
+/// Returns what the daemon grants. The inner error allows a retry.
 ///
 /// # Errors
 /// The daemon refuses the session permanently.
 pub fn check_greeting(
     host_port: &str,
     received: Option<FirstReply<DaemonGreeting>>,
-) -> Result<Result<u16, TransferError>, TransferError> {
+) -> Result<Result<Welcome, TransferError>, TransferError> {
     let why = match received {
-        Some(FirstReply::Reply(DaemonGreeting::Welcome { streams })) => return Ok(Ok(streams)),
+        Some(FirstReply::Reply(DaemonGreeting::Welcome { streams, capacity })) => {
+            return Ok(Ok(Welcome { streams, capacity }));
+        }
         Some(FirstReply::Reply(DaemonGreeting::Refused(why))) => return Err(refused(host_port, &why)),
         Some(FirstReply::Reply(DaemonGreeting::Busy(why))) => return Ok(Err(refused(host_port, &why))),
         // The caller waits for the next one.

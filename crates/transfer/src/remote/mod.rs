@@ -14,7 +14,10 @@ mod silence_clock;
 mod ssh_hostname;
 
 use crate::capacity::link::CurrentRate;
+use crate::capacity::messages::CapacityRequest;
 use crate::capacity::paced_port::{PacedPort, PortLimits};
+use crate::capacity::Borrowed;
+use crate::daemon::hello::{CapacityExchange, HelloCapacity};
 use crate::endpoint::Host;
 use crate::event::job_totals;
 use crate::keep_alive::LinkMonitor;
@@ -29,6 +32,7 @@ use crate::request::{Capabilities, TransferRequest};
 use crate::transfer::Transfer;
 use crate::TransferError;
 use attempts::AttemptOutcome;
+use greeting::Welcome;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
@@ -42,7 +46,6 @@ use peer_process::{PeerConnection, PeerProcess};
 use peer_target::PeerTarget;
 use peer_wait::{PeerWait, WaitFailure};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A transfer with one side on another host.
@@ -58,7 +61,7 @@ pub struct RemoteTransfer<'a> {
     /// Decides what needs a model of the machine.
     pub placer: &'a dyn Placer,
     /// What this host's broker lends.
-    pub lent: Option<Arc<CurrentRate>>,
+    pub capacity: Option<&'a Borrowed>,
 }
 
 /// A peer that waits for the first packet.
@@ -74,6 +77,8 @@ struct ReadyPeer {
     capabilities: Capabilities,
     /// Time limit of the peer's silence; `None` without one, or if the peer sends no keep-alives.
     silence_limit: Option<Duration>,
+    /// What is exchanged about capacity.
+    exchange: CapacityExchange,
 }
 
 /// How data is sent. The control channel stays open beside data connections, because closing it
@@ -131,24 +136,27 @@ impl RemoteTransfer<'_> {
         let mut request = self.request.for_attempt(earlier.is_some())?;
         if !self.is_source {
             request.inspect_destination();
+            request.choose_block();
             let marker = request.mark_destination()?;
             let peer = match self.start(reporter, target, PeerRole::Source(request.clone()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
             drop(marker);
+            // An older peer has its own block size, and a daemon may limit it.
+            request.capabilities.block = peer.capabilities.block;
             let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
             reporter.begin(earlier);
             return self.run_transfer(reporter, Sink::new(options), site, peer);
         }
-        let (site, origins) = request.source_site(self.placer)?;
+        let (mut site, origins) = request.source_site(self.placer)?;
         let peer =
             match self.start(reporter, target, PeerRole::Sink(request.clone(), request.is_one_file()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
         request.check_not_marked()?;
-        let mut options = request.source_options(&site, origins, peer.capabilities)?;
+        let mut options = request.source_options(&mut site, origins, peer.capabilities)?;
         if !peer.can_decompress {
             options.compress = CompressMode::None;
         }
@@ -175,12 +183,14 @@ impl RemoteTransfer<'_> {
         let monitor = LinkMonitor::new(peer.silence_limit);
         // A user at a terminal can interrupt a transfer whose local storage does not respond.
         let storage = self.transfer.attached.then(|| monitor.storage());
-        let limits = PortLimits::lent(self.lent.clone());
+        let has_peer = peer.exchange != CapacityExchange::None;
+        let lent = self.capacity.map(Borrowed::current).or_else(|| has_peer.then(CurrentRate::of_peer));
+        let limits = PortLimits { has_peer, ..PortLimits::lent(lent.clone()) };
         let mut port = PacedPort::new(port.map_err(TransferError::Io)?, monitor, limits);
         let began = Instant::now();
         let each = |core: &mut C| {
             reporter.update(core);
-            reporter.lent(self.lent.as_deref());
+            reporter.lent(lent.as_deref());
             if let Some(storage) = &storage {
                 storage.stop(core);
             }
@@ -203,6 +213,22 @@ impl RemoteTransfer<'_> {
         })
     }
 
+    /// Returns what this host lends, for a daemon. An earlier connection is forgotten.
+    fn hello_capacity(&self) -> HelloCapacity {
+        let Some(borrowed) = self.capacity else { return HelloCapacity::default() };
+        borrowed.current().request(&CapacityRequest::PeerRestarted);
+        HelloCapacity { host: borrowed.host.clone(), offer: borrowed.current().offer() }
+    }
+
+    /// Informs this host's broker if the other host lends nothing.
+    fn agree_on_exchange(&self, exchange: CapacityExchange) {
+        if exchange != CapacityExchange::Negotiates {
+            if let Some(borrowed) = self.capacity {
+                borrowed.current().request(&CapacityRequest::NoPeer);
+            }
+        }
+    }
+
     /// Starts the peer for a role; the inner error allows a retry.
     fn start(
         &self,
@@ -216,10 +242,11 @@ impl RemoteTransfer<'_> {
             // They were resolved before, and may be again.
             Err(failure) => return Ok(Err(failure)),
         };
-        let mut process = match target.connect(reporter, network, &others, role.side())? {
-            Ok(process) => process,
-            Err(failure) => return Ok(Err(failure)),
-        };
+        let mut process =
+            match target.connect(reporter, (network, self.hello_capacity()), &others, role.side())? {
+                Ok(process) => process,
+                Err(failure) => return Ok(Err(failure)),
+            };
         let streams = process.streams().unwrap_or(network.streams());
         let ours = (!network.tunnel).then(|| LocalOffer::new(network.data_security, streams));
         let ours = ours.transpose().map_err(TransferError::Io)?;
@@ -227,10 +254,11 @@ impl RemoteTransfer<'_> {
         let timeout = network.timeout.map(|limit| limit.as_secs() as u32);
         let mut wait = PeerWait { reporter: &mut *reporter, host: &host, limit: network.timeout };
         process.send(&mut wait, &PeerRequest { role, offer, timeout })?;
-        let most_streams = match process.receive_greeting(&mut wait)? {
-            Ok(streams) => streams,
+        let Welcome { streams: most_streams, capacity } = match process.receive_greeting(&mut wait)? {
+            Ok(welcome) => welcome,
             Err(failure) => return Ok(Err(failure)),
         };
+        self.agree_on_exchange(capacity);
         let ready = match process.receive_reply(&mut wait) {
             Some(PeerReply::Ready(ready)) => ready,
             Some(PeerReply::Refused(why)) => {
@@ -257,7 +285,15 @@ impl RemoteTransfer<'_> {
         if !can_decompress && self.request.options.compress != Compress::None {
             reporter.notice(Notice::Uncompressed { host });
         }
-        Ok(Ok(ReadyPeer { connection, link, is_one_file, can_decompress, capabilities, silence_limit }))
+        Ok(Ok(ReadyPeer {
+            connection,
+            link,
+            is_one_file,
+            can_decompress,
+            capabilities,
+            silence_limit,
+            exchange: capacity,
+        }))
     }
 
     /// Reports the sides without kernel TLS if it was requested; `remote` is whether the peer has

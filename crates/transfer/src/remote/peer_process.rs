@@ -1,7 +1,7 @@
 //! A numaio on another host: how to start or connect to it, and its messages before a transfer.
 
-use super::greeting;
-use crate::daemon::hello::{self, DaemonGreeting};
+use super::greeting::{self, Welcome};
+use crate::daemon::hello::{self, CapacityExchange, DaemonGreeting};
 use crate::line::{json_line, sanitize};
 use crate::peer::data_connections::{self, DataEndpoint, LocalOffer, Offer};
 use crate::peer::messages::{PeerReader, PeerReply, PeerWriter, MAX_LINE_BYTES};
@@ -87,7 +87,7 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Receives a daemon's greeting, and returns the allowed data connections. The inner error
+    /// Receives a daemon's greeting. The inner error
     /// allows a retry.
     ///
     /// # Errors
@@ -95,8 +95,10 @@ impl PeerProcess {
     pub fn receive_greeting(
         &mut self,
         wait: &mut PeerWait<'_, '_>,
-    ) -> Result<Result<u16, TransferError>, TransferError> {
-        let PeerConnection::Daemon { host_port, .. } = &self.connection else { return Ok(Ok(u16::MAX)) };
+    ) -> Result<Result<Welcome, TransferError>, TransferError> {
+        let PeerConnection::Daemon { host_port, .. } = &self.connection else {
+            return Ok(Ok(Welcome { streams: u16::MAX, capacity: CapacityExchange::None }));
+        };
         let host_port = host_port.clone();
         let limit = Some(wait.limit.unwrap_or(greeting::GREETING_TIMEOUT).min(greeting::GREETING_TIMEOUT));
         let mut wait = PeerWait { reporter: &mut *wait.reporter, host: wait.host, limit };

@@ -4,6 +4,7 @@ use super::peer_process::{PeerConnection, PeerProcess, EXIT_TIMEOUT};
 use super::peer_wait::PeerWait;
 use super::ssh_hostname::HostnameLookup;
 use super::{bootstrap, daemon_client};
+use crate::daemon::hello::HelloCapacity;
 use crate::daemon_address::DaemonAddress;
 use crate::endpoint::Host;
 use crate::network_options::NetworkOptions;
@@ -56,14 +57,14 @@ impl<'a> PeerTarget<'a> {
     pub fn connect(
         &self,
         reporter: &mut Reporter<'_>,
-        network: &NetworkOptions,
+        (network, capacity): (&NetworkOptions, HelloCapacity),
         others: &[SocketAddr],
         side: Side,
     ) -> Result<Result<PeerProcess, TransferError>, TransferError> {
         let (host, numaio, stderr) = match self {
             Self::Ssh { host, numaio, stderr } => (host, numaio, stderr.clone()),
             Self::Daemon(address) => {
-                return daemon_client::connect_session(reporter, address, network, others, side)
+                return daemon_client::connect_session(reporter, address, (network, capacity), others, side)
             }
         };
         let program = ssh::program();

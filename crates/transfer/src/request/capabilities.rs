@@ -1,6 +1,7 @@
 //! Capabilities that the two sides of a transfer negotiate.
 
 use super::known_options::KnownOptions;
+use numaio_mover::port::BlockSize;
 use serde::{Deserialize, Serialize};
 
 /// What the sink accepts, and the options that the peer knows. An older numaio omits the fields
@@ -22,9 +23,20 @@ pub struct Capabilities {
     /// The change times of large files.
     #[serde(rename = "changed")]
     pub change_times: bool,
+    /// The block size: in a request the one that the user or the sink wants, in a reply the one
+    /// that the peer uses. An older numaio omits it and uses the default.
+    #[serde(with = "crate::block_bytes")]
+    pub block: Option<BlockSize>,
     /// The negotiated options that the peer knows.
     #[serde(rename = "knows")]
     pub known_options: KnownOptions,
+}
+
+impl Capabilities {
+    /// Returns the block size of a transfer with a peer that sent these capabilities.
+    pub fn block_size(&self) -> BlockSize {
+        self.block.unwrap_or_default()
+    }
 }
 
 impl Default for Capabilities {
@@ -36,6 +48,7 @@ impl Default for Capabilities {
             hard_links: true,
             named_acls: false,
             change_times: false,
+            block: None,
             known_options: KnownOptions::default(),
         }
     }

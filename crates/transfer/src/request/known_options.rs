@@ -33,6 +33,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--backup", |options, side| options.negotiated.backup.is_some() && side == Side::Sink),
     ("--shard", |options, _| options.negotiated.shard.is_some()),
     ("--finish", |options, side| options.negotiated.finish && side == Side::Sink),
+    ("--remote-plan", |options, _| options.negotiated.remote_plan.is_some()),
 ];
 
 /// A set of negotiated options, one bit each.

@@ -4,7 +4,7 @@ use super::capabilities::Capabilities;
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
-use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync};
+use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync, Order};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
@@ -56,7 +56,8 @@ impl TransferRequest {
     fn side_options<'a>(&'a self, side: Side, placer: &'a dyn Placer) -> SideOptions<'a> {
         let CopyOptions { placement, threads, io, streams, may_use_fewer_streams, work_sharing, .. } =
             self.options;
-        let plan = self.plans.iter().flatten().find(|plan| plan.side() == side);
+        let plans = self.plans.iter().flatten().chain(&self.remote_plan);
+        let plan = plans.into_iter().find(|plan| plan.side() == side);
         SideOptions {
             side,
             placement,
@@ -92,8 +93,8 @@ impl TransferRequest {
         &'a self,
         placer: &'a dyn Placer,
     ) -> Result<(SideSetup<'a>, SourceOptions), TransferError> {
-        let (site, origins) = self.source_site(placer)?;
-        let options = self.source_options(&site, origins, self.capabilities)?;
+        let (mut site, origins) = self.source_site(placer)?;
+        let options = self.source_options(&mut site, origins, self.capabilities)?;
         Ok((site, options))
     }
 
@@ -112,19 +113,25 @@ impl TransferRequest {
         let places: Vec<PathBuf> = roots.iter().zip(&origins).map(place).collect();
         let options = self.side_options(Side::Source, placer);
         let mut site = SideSetup::new((&roots, &places), &self.base, options)?;
+        site.roots.set_direct_io(self.options.direct.kind());
+        if self.options.order == Order::None {
+            site.roots.keep_listing_order();
+        }
         if self.options.negotiated.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
         Ok((site, origins))
     }
 
-    /// Returns the options of the source for a sink with these capabilities.
+    /// Returns the options of the source for a sink with these capabilities, whose block size the
+    /// buffers get.
     pub fn source_options(
         &self,
-        site: &SideSetup<'_>,
+        site: &mut SideSetup<'_>,
         origins: Vec<source::Origin>,
         sink: Capabilities,
     ) -> Result<SourceOptions, TransferError> {
+        site.use_blocks(sink.block_size());
         Ok(SourceOptions {
             origins,
             recursive: self.options.recursive,
@@ -143,8 +150,9 @@ impl TransferRequest {
             skip_directory: None,
             hash: self.options.hash.kind(),
             active_files: self.options.active_files == ActiveFiles::Copy,
-            policy: ChunkPolicy::for_port(),
-            storage: site.source_storage(),
+            policy: ChunkPolicy::for_port(sink.block_size()),
+            storage: site.source_storage(self.options.order),
+            mode: self.options.mode.kind(),
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),
             eager: sink.eager_data,
@@ -227,6 +235,20 @@ impl TransferRequest {
         }
     }
 
+    /// Opens the directories of the sink; `notes` are remarks for the user.
+    fn sink_site<'a>(
+        &'a self,
+        roots: &[PathBuf],
+        notes: Vec<String>,
+        placer: &'a dyn Placer,
+    ) -> Result<SideSetup<'a>, TransferError> {
+        let mut site = SideSetup::new((roots, roots), &self.base, self.side_options(Side::Sink, placer))?;
+        notes.into_iter().for_each(|note| site.add_note(note));
+        site.use_blocks(self.capabilities.block_size());
+        site.roots.set_direct_io(self.options.direct.kind());
+        Ok(site)
+    }
+
     /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink<'a>(
         &'a self,
@@ -240,8 +262,7 @@ impl TransferRequest {
         let (snapshots, missing) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let mut site = SideSetup::new((&roots, &roots), &self.base, self.side_options(Side::Sink, placer))?;
-        missing.into_iter().for_each(|note| site.add_note(note));
+        let site = self.sink_site(&roots, missing, placer)?;
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
@@ -286,6 +307,7 @@ impl TransferRequest {
             alias,
             in_place: self.options.in_place,
             sync: self.sync(&site.roots),
+            block: self.capabilities.block_size(),
             hash: self.options.hash.kind(),
             accept_compressed: self.options.compress != Compress::None,
             acls: self.capabilities.named_acls,

@@ -4,14 +4,19 @@ use super::capabilities::Capabilities;
 use super::known_options::KnownOptions;
 use crate::endpoint::Endpoint;
 use crate::options::CopyOptions;
-use crate::placement::SidePlan;
+use crate::placement::{Placer, SidePlan};
 use crate::TransferError;
 use numaio_linux::random;
+use numaio_mover::port::BlockSize;
+use numaio_mover::wire::Side;
 use numaio_mover_linux::files::Base;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of threads that a daemon's user may request.
 const MOST_THREADS: u32 = 64;
+
+/// Maximum block size of a daemon's user in bytes, which limits the memory of a session.
+const MOST_BLOCK: u64 = 4 << 20;
 
 /// Version of a request, which changes with that of the protocol.
 pub const VERSION: u32 = 1;
@@ -42,6 +47,9 @@ pub struct TransferRequest {
     /// Plans of the local sides; `None` at the peer, which does not receive them.
     #[serde(skip)]
     pub(super) plans: Option<Vec<SidePlan>>,
+    /// The plan that the other host sent for this side.
+    #[serde(skip)]
+    pub(super) remote_plan: Option<SidePlan>,
     /// Root of this side's paths.
     #[serde(skip)]
     pub(super) base: Base,
@@ -58,6 +66,7 @@ impl TransferRequest {
         plans: Vec<SidePlan>,
         is_retry: bool,
     ) -> Result<Self, TransferError> {
+        let block = options.block;
         Ok(Self {
             numaio_copy: VERSION,
             from: from.iter().map(|end| end.path.clone()).collect(),
@@ -67,12 +76,14 @@ impl TransferRequest {
                 holes: true,
                 named_acls: true,
                 change_times: true,
+                block,
                 known_options: KnownOptions::all(),
                 ..Capabilities::default()
             },
             transfer: random_bytes()?,
             is_retry,
             plans: Some(plans),
+            remote_plan: None,
             base: Base::Host,
             is_for_daemon_user: false,
         })
@@ -82,6 +93,26 @@ impl TransferRequest {
     pub fn intersect_known_options(&mut self) {
         let known = &mut self.capabilities.known_options;
         *known = known.intersection(KnownOptions::all());
+    }
+
+    /// Reads the plan for this side, if the other host sent one.
+    ///
+    /// # Errors
+    /// [`TransferError::RemotePlan`] if it is not a valid plan for this side of this machine.
+    pub fn read_remote_plan(&mut self, side: Side, placer: &dyn Placer) -> Result<(), TransferError> {
+        let Some(text) = self.options.negotiated.remote_plan.take() else { return Ok(()) };
+        let plan = placer.plan(&text).map_err(TransferError::RemotePlan)?;
+        if plan.side() != side {
+            let why = "it is for the other side: plan the far side with the other direction";
+            return Err(TransferError::RemotePlan(why.to_owned()));
+        }
+        self.remote_plan = Some(plan);
+        Ok(())
+    }
+
+    /// Sets the block size, unless the user has chosen one: the sink decides.
+    pub fn choose_block(&mut self) {
+        self.capabilities.block = Some(self.capabilities.block_size());
     }
 
     /// Makes all paths relative to the root: `/a` is `a` in it.
@@ -104,6 +135,8 @@ impl TransferRequest {
         self.options.bytes_per_second =
             [self.options.bytes_per_second, bytes_per_second].into_iter().flatten().min();
         self.options.threads = self.options.threads.map(|threads| threads.clamp(1, MOST_THREADS));
+        let most = BlockSize::new(MOST_BLOCK).unwrap_or_default();
+        self.capabilities.block = self.capabilities.block.map(|block| block.min(most));
     }
 }
 

@@ -30,6 +30,7 @@ pub use args::CopyArgs;
 
 use crate::failure::transfer::job_outcome;
 use crate::failure::Failure;
+use crate::input;
 use crate::options::Common;
 use crate::output as command_output;
 use log_file::LogFile;
@@ -149,6 +150,10 @@ impl CopyArgs {
             threads: self.transfer.threads,
             io: self.transfer.io,
             work_sharing: self.transfer.work_sharing == WorkSharing::On,
+            direct: self.transfer.direct,
+            order: self.transfer.order,
+            mode: self.transfer.mode,
+            block: self.transfer.block,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
             negotiated: self.negotiated()?,
@@ -174,6 +179,7 @@ impl CopyArgs {
             ignore_existing: self.selection.ignore_existing,
             shard: self.shards.shard()?,
             finish: self.shards.finish,
+            remote_plan: self.transfer.remote_plan.as_deref().map(input::read_text).transpose()?,
         })
     }
 }
@@ -201,6 +207,10 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
     }
     let log = args.report.log_file.as_deref().map(LogFile::open).transpose()?;
     let is_local = transfer.sources.iter().chain([&transfer.destination]).all(|end| end.host.is_none());
+    if args.transfer.remote_plan.is_some() && is_local {
+        return Err(Failure::usage("--remote-plan needs another host")
+            .hint("use --plan for the sides on this machine"));
+    }
     if args.reflink == Reflink::Always && !is_local {
         return Err(Failure::usage("--reflink=always works within one machine")
             .hint("use --reflink=auto, or omit it"));

@@ -11,16 +11,18 @@ use crate::options::Common;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
 use numaio_machine::units::BandwidthUnit;
+use numaio_mover::port::BlockSize;
 use numaio_mover::shard::Shard;
 use numaio_mover::wire::{ManifestEntry, Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
-use numaio_schema::{CapacityState, JobProblem, JobTotals};
+use numaio_schema::{CapacityState, JobProblem, JobTotals, LentCapacity};
 use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
 };
 use numaio_transfer::jobs::JobRecorder;
 use numaio_transfer::reporter::{Notice, Observer, ProblemCounts, TransferEnd};
 use std::io::{self, IsTerminal, Write};
+use std::mem::replace;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -67,10 +69,27 @@ pub struct CopyOutput {
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
     attached: bool,
-    /// The place in a queue, or the state at this host's daemon, that was shown last.
-    last_place: String,
+    /// What was shown last of the places in queues.
+    shown: ShownPlaces,
     /// First failure to write output.
     failure: Option<Failure>,
+}
+
+/// What was shown last of the places of a transfer in queues.
+struct ShownPlaces {
+    /// In a queue before the transfer.
+    queue: String,
+    /// At this host's daemon.
+    here: CapacityState,
+    /// At the daemon of the other host.
+    there: CapacityState,
+}
+
+impl Default for ShownPlaces {
+    fn default() -> Self {
+        let state = CapacityState::Transferring;
+        Self { queue: String::new(), here: state, there: state }
+    }
 }
 
 impl CopyOutput {
@@ -101,7 +120,7 @@ impl CopyOutput {
             log,
             recorder: args.recorder.clone(),
             attached: args.attached,
-            last_place: CapacityState::Transferring.name().to_owned(),
+            shown: ShownPlaces::default(),
             failure,
         }
     }
@@ -109,12 +128,21 @@ impl CopyOutput {
     /// Returns whether a notice only repeats the place of a transfer: estimates and rates change
     /// often.
     fn is_known_place(&mut self, notice: &Notice) -> bool {
-        let place = match notice {
-            Notice::Queued { host, position, why, .. } => format!("{host} {position} {why}"),
-            Notice::Lent(lent) => lent.state.name().to_owned(),
-            _ => return false,
-        };
-        std::mem::replace(&mut self.last_place, place.clone()) == place
+        match notice {
+            Notice::Queued { host, position, why, .. } => {
+                let place = format!("{host} {position} {why}");
+                replace(&mut self.shown.queue, place.clone()) == place
+            }
+            // Both hosts are about to begin.
+            Notice::Lent(lent) | Notice::PeerLent(lent)
+                if lent.state == CapacityState::Active || lent.why == LentCapacity::AWAITS_PEER =>
+            {
+                true
+            }
+            Notice::Lent(lent) => replace(&mut self.shown.here, lent.state) == lent.state,
+            Notice::PeerLent(lent) => replace(&mut self.shown.there, lent.state) == lent.state,
+            _ => false,
+        }
     }
 
     /// Shows the progress, unless it was shown a moment ago.
@@ -284,8 +312,10 @@ impl Observer for CopyOutput {
             }
             _ => {}
         }
-        if let Notice::Lent(lent) = notice {
-            self.recorder.lent(lent);
+        match notice {
+            Notice::Lent(lent) => self.recorder.lent(lent),
+            Notice::PeerLent(lent) => self.recorder.peer_lent(lent),
+            _ => {}
         }
         if self.is_known_place(notice) {
             return;
@@ -349,12 +379,13 @@ fn problem_status(problems: &ProblemCounts, archive: bool) -> u8 {
 
 /// Returns a placement as text: a line for each storage device, if there are several.
 fn placement_lines(placement: &PlacementEvent) -> Vec<String> {
-    let PlacementEvent { side, by, groups, io, network } = placement;
+    let PlacementEvent { side, by, block, groups, io, network } = placement;
+    let block = BlockSize::new(*block).unwrap_or_default();
     let mut devices: Vec<Option<&str>> = groups.iter().map(|group| group.device.as_deref()).collect();
     devices.dedup();
     let line = |(index, device): (usize, &Option<&str>)| {
         let groups = groups.iter().filter(|group| group.device.as_deref() == *device);
-        let parts = groups.map(group_text).chain([format!("large blocks by {io}")]);
+        let parts = groups.map(group_text).chain([format!("blocks of {block} by {io}")]);
         // The threads of data connections serve all devices.
         let network = network.as_ref().filter(|_| index == 0).map(connections_text);
         let parts: Vec<String> = parts.chain(network).collect();

@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{Common, Directions};
 use numaio_linux::Kernel;
+use numaio_machine::discover::discover;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::GroupLoad;
 use numaio_schema::{DeviceDescription, PlacementPlan};
-use numaio_transfer::placement::Placer;
+use numaio_transfer::placement::{Placer, SidePlan};
 use std::path::Path;
 
 /// Places as `numaio run --near file:PATH` does.
@@ -35,9 +36,21 @@ impl Placer for ModelPlacer {
         paths.iter().map(of_path).collect()
     }
 
+    fn plan(&self, text: &str) -> Result<SidePlan, String> {
+        remote_plan(text).map_err(|failure| failure.message)
+    }
+
     fn group_to_help(&self) -> fn(&[GroupLoad], usize) -> Option<usize> {
         pick_group_to_help
     }
+}
+
+/// Reads a plan that another host sent, as `--plan` reads a file.
+fn remote_plan(text: &str) -> Result<SidePlan, Failure> {
+    let machine = Machine::Live(Kernel::new().map_err(Failure::new)?);
+    let topology = discover(&machine);
+    let (plan, placement) = placement::parse_transfer(&machine, &topology, (Path::new("the plan"), text))?;
+    Ok(SidePlan::new(plan, placement))
 }
 
 fn plan(topology: &Topology, path: String, side: Side) -> Result<PlacementPlan, Failure> {

@@ -3,7 +3,8 @@
 use crate::options::{choice, integer};
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
-use numaio_transfer::options::{Compress, Fsync, Hash, Io, Placement};
+use numaio_mover::port::BlockSize;
+use numaio_transfer::options::{Compress, Direct, Fsync, Hash, Io, Mode, Order, Placement};
 use std::path::PathBuf;
 
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.
@@ -54,6 +55,9 @@ pub struct TransferArgs {
     /// sides are local.
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub plan: Vec<PathBuf>,
+    /// Plan for the side on the other host, made there by numaio plan --json
+    #[arg(long, value_name = "FILE")]
+    pub remote_plan: Option<PathBuf>,
     /// Number of reading threads, and of writing threads; default one per CPU, from 4 to 8, growing
     /// up to fourfold while they wait for storage; maximum 128, at a daemon 64
     #[arg(long, value_name = "N", value_parser = integer(1..=MAX_THREADS))]
@@ -65,6 +69,27 @@ pub struct TransferArgs {
     /// threads uses one block per thread
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = choice::<Io>())]
     pub io: Io,
+    /// Blocks past the page cache: auto those of large files, on all that are aligned, off none
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice::<Direct>())]
+    pub direct: Direct,
+    /// Size of the blocks of large files, which is also that of buffers: a power of two from 64K to
+    /// 16M; default 1M, at a daemon at most 4M
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
+    pub block: Option<BlockSize>,
+    /// Order in which the source reads files: auto by inode number, on rotational disks by
+    /// position; physical always by position (FIEMAP); none as listed
+    #[arg(long, value_name = "ORDER", default_value = "auto", value_parser = choice::<Order>())]
+    pub order: Order,
+    /// How threads share files: stripe reads one file by all threads, pipeline one block of each
+    /// file at a time, auto both
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = choice::<Mode>())]
+    pub mode: Mode,
+}
+
+/// Parses the size of a block.
+fn block_size(text: &str) -> Result<BlockSize, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    BlockSize::new(bytes).map_err(|error| error.to_string())
 }
 
 impl TransferArgs {

@@ -4,7 +4,7 @@ mod devices;
 mod plan_file;
 
 pub use devices::devices_of;
-pub use plan_file::{read, read_transfer};
+pub use plan_file::{parse_transfer, read, read_transfer};
 
 use super::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;

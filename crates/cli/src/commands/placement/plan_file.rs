@@ -31,6 +31,9 @@ pub fn read(machine: &Machine, topology: &Topology, path: &Path) -> Result<Place
     Ok(plan)
 }
 
+/// Where plans of transfers come from.
+const TRANSFER_HINT: &str = "numaio plan --json writes plans of transfers";
+
 /// Reads the plan of a transfer on this machine, with the placement of its threads.
 ///
 /// # Errors
@@ -40,9 +43,21 @@ pub fn read_transfer(
     topology: &Topology,
     path: &Path,
 ) -> Result<(Plan, PlacementPlan), Failure> {
-    let hint = "numaio plan --json writes plans of transfers";
-    let text = input::read_text(path).map_err(|failure| failure.hint(hint))?;
-    let plan = match Document::from_json(&text) {
+    let text = input::read_text(path).map_err(|failure| failure.hint(TRANSFER_HINT))?;
+    parse_transfer(machine, topology, (path, &text))
+}
+
+/// Parses the plan of a transfer on this machine; `path` is where it comes from, for errors.
+///
+/// # Errors
+/// As [`read_transfer`].
+pub fn parse_transfer(
+    machine: &Machine,
+    topology: &Topology,
+    (path, text): (&Path, &str),
+) -> Result<(Plan, PlacementPlan), Failure> {
+    let hint = TRANSFER_HINT;
+    let plan = match Document::from_json(text) {
         Ok(Document::Plan(plan)) => *plan,
         Ok(_) => return Err(Failure::file(path, "the document is not a plan of a transfer").hint(hint)),
         Err(error) => return Err(Failure::file(path, error).hint(hint)),

@@ -6,6 +6,7 @@
 
 use crate::files::fault::fault;
 use crate::files::filesystem::{is_filesystem, OVERLAYFS};
+use crate::files::roots::DirectIo;
 use numaio_mover::port::Fault;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Advice, OFlags};
@@ -30,9 +31,14 @@ pub fn disable(file: &OwnedFd) -> Result<(), Fault> {
     rustix::fs::fcntl_setfl(file, OFlags::empty()).map_err(fault("disable direct I/O"))
 }
 
-/// Returns whether to read a part directly: not if the file is small or the part is cached.
-pub fn reads_direct(file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
-    size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len())
+/// Returns whether to read a part directly: by default not if the file is small or the part is
+/// cached.
+pub fn reads_direct(direct: DirectIo, file: &OwnedFd, target: &[u8], offset: u64, size: u64) -> bool {
+    match direct {
+        DirectIo::Auto => size >= READ_FROM && fits(target, offset) && !is_cached(file, offset, target.len()),
+        DirectIo::On => fits(target, offset),
+        DirectIo::Off => false,
+    }
 }
 
 /// Returns whether address, length and offset suit direct I/O.
@@ -297,9 +303,13 @@ mod tests {
         }
         let buffer = Buffer::of(|_| 0);
         let target = &buffer.as_ref()[..ALIGNED];
-        assert!(!reads_direct(&file, target, 0, READ_FROM), "it was in the cache");
-        assert!(!reads_direct(&file, target, 32 << 20, READ_FROM - 1), "it is small");
-        assert_eq!(reads_direct(&file, target, 32 << 20, READ_FROM), !is_cached(&file, 32 << 20, ALIGNED));
+        let is_direct = |direct, offset, size| reads_direct(direct, &file, target, offset, size);
+        assert!(!is_direct(DirectIo::Auto, 0, READ_FROM), "it was in the cache");
+        assert!(!is_direct(DirectIo::Auto, 32 << 20, READ_FROM - 1), "it is small");
+        let is_cached = is_cached(&file, 32 << 20, ALIGNED);
+        assert_eq!(is_direct(DirectIo::Auto, 32 << 20, READ_FROM), !is_cached);
+        assert!(is_direct(DirectIo::On, 0, 1) && !is_direct(DirectIo::On, 1, READ_FROM), "not aligned");
+        assert!(!is_direct(DirectIo::Off, 32 << 20, READ_FROM));
     }
 
     /// Counts voluntary context switches of this thread (Documentation/filesystems/proc.rst,

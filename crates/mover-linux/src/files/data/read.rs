@@ -51,7 +51,7 @@ impl Roots {
         let Some(target) = data.as_mut().get_mut(..piece.length) else {
             return ended(data, Err(too_large()));
         };
-        if direct::reads_direct(&file, target, piece.offset, piece.identity.size) {
+        if direct::reads_direct(self.cache.direct, &file, target, piece.offset, piece.identity.size) {
             let whole = Part { bytes: 0..piece.length, offset: piece.offset };
             let part = OpenPart { file, data, part: whole };
             return match direct::enable(&part.file) {

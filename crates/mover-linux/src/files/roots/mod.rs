@@ -14,6 +14,7 @@ use in_place::InPlace;
 use numaio_mover::port::{FilePath, Operation};
 use open_listings::OpenListings;
 use page_cache::CachePolicy;
+pub use page_cache::DirectIo;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use std::io;
@@ -34,6 +35,8 @@ pub struct Roots {
     pub(super) cache: CachePolicy,
     pub(super) in_place: InPlace,
     pub(super) listings: OpenListings,
+    /// Whether directories are listed in the order of inode numbers.
+    pub(super) sorts_listings: bool,
     journal: Mutex<Option<OpenJournal>>,
     pub(super) super_user: bool,
     pub(super) user: u32,
@@ -63,6 +66,7 @@ impl Roots {
             cache: CachePolicy::default(),
             in_place: InPlace::default(),
             listings: OpenListings::default(),
+            sorts_listings: true,
             journal: Mutex::new(None),
             super_user: numaio_linux::process::is_super_user(),
             user: numaio_linux::process::user(),
@@ -70,6 +74,16 @@ impl Roots {
             umask: umask(),
             followed: None,
         }
+    }
+
+    /// Sets which blocks are read and written past the page cache.
+    pub fn set_direct_io(&mut self, direct: DirectIo) {
+        self.cache.direct = direct;
+    }
+
+    /// Lists directories in the order of the file system instead of inode numbers.
+    pub fn keep_listing_order(&mut self) {
+        self.sorts_listings = false;
     }
 
     /// Returns whether this process runs as root.

@@ -15,24 +15,46 @@ const DIRECT_FROM: u64 = 256 << 20;
 /// Validity of a decision; about 50 MB are written meanwhile at memory speed.
 const DECISION_LIFETIME: Duration = Duration::from_millis(10);
 
+/// Which blocks are read and written past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DirectIo {
+    /// Those of large files, unless they are cached or the storage does not keep up.
+    #[default]
+    Auto,
+    /// All blocks that the file system can move directly.
+    On,
+    /// None.
+    Off,
+}
+
 /// Whether the cache is used, and when that was decided.
 #[derive(Debug, Default)]
-pub struct CachePolicy(Mutex<(bool, Option<Instant>)>);
+pub struct CachePolicy {
+    /// Which blocks avoid the cache.
+    pub direct: DirectIo,
+    decision: Mutex<(bool, Option<Instant>)>,
+}
 
 impl CachePolicy {
     /// Decides whether a write at an offset uses the cache; `is_behind` states whether more writes
     /// are queued than the storage handles.
     pub fn decide_for(&self, offset: u64, is_behind: impl FnOnce() -> bool) -> bool {
-        offset < DIRECT_FROM || self.decide(is_behind)
+        match self.direct {
+            DirectIo::Auto => offset < DIRECT_FROM || self.decide(is_behind),
+            fixed => fixed == DirectIo::Off,
+        }
     }
 
     /// Returns whether a write at an offset uses the cache, by the last decision.
     pub fn is_used_at(&self, offset: u64) -> bool {
-        offset < DIRECT_FROM || self.is_used()
+        match self.direct {
+            DirectIo::Auto => offset < DIRECT_FROM || self.is_used(),
+            fixed => fixed == DirectIo::Off,
+        }
     }
 
     fn decide(&self, is_behind: impl FnOnce() -> bool) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.decision.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_used, decided) = *state;
         if decided.is_some_and(|then| then.elapsed() < DECISION_LIFETIME) || !(is_used || is_behind()) {
             return is_used;
@@ -43,7 +65,7 @@ impl CachePolicy {
     }
 
     fn is_used(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.decision.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -63,9 +85,19 @@ mod tests {
         assert!(!cache.decide(|| false), "the storage keeps up");
         assert!(!cache.is_used());
         assert_eq!(cache.decide(|| true), cache.is_used());
-        assert!(cache.0.lock().expect("a lock").1.is_some(), "the kernel was asked");
+        assert!(cache.decision.lock().expect("a lock").1.is_some(), "the kernel was asked");
         let before = cache.is_used();
         assert_eq!(cache.decide(|| !before), before, "it holds for a while");
+    }
+
+    #[test]
+    fn fixed_choice_ignores_offset_and_load() {
+        for (direct, is_used) in [(DirectIo::On, false), (DirectIo::Off, true)] {
+            let cache = CachePolicy { direct, ..CachePolicy::default() };
+            for offset in [0, DIRECT_FROM] {
+                assert_eq!((cache.decide_for(offset, || true), cache.is_used_at(offset)), (is_used, is_used));
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::capacity_queue::CapacityQueue;
 use super::config::{Config, Limits};
-use super::device_capacity::DeviceCapacity;
 use super::log::Log;
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
@@ -80,9 +79,8 @@ pub struct SessionCounts {
 }
 
 impl SessionTable {
-    /// A table for sessions that use these devices.
-    pub fn new(devices: Vec<DeviceCapacity>, limits: &Limits) -> Self {
-        let queue = CapacityQueue::new(devices, limits);
+    /// A table for sessions in a queue.
+    pub fn new(queue: Arc<CapacityQueue>) -> Self {
         Self { sessions: Mutex::default(), changed: Condvar::new(), slot_wait: SLOT_WAIT, queue }
     }
 

@@ -17,7 +17,8 @@ const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 const LONG: Duration = Duration::from_secs(300);
 
 fn table(slot_wait: Duration) -> Arc<SessionTable> {
-    Arc::new(SessionTable { slot_wait, ..SessionTable::new(Vec::new(), &config(ALICE).limits) })
+    let queue = CapacityQueue::new(Vec::new(), &config(ALICE).limits, String::new());
+    Arc::new(SessionTable { slot_wait, ..SessionTable::new(queue) })
 }
 
 fn config(text: &str) -> Config {

@@ -1,11 +1,11 @@
-/* Measures the minimum cost of a copy over TCP with ordinary system calls, for `bench-copy`.
+/* The floor of a copy: its minimum cost over TCP with ordinary system calls, for `bench-copy`.
  *
- *     minimal_copy receive PORT CONNECTIONS TO [safe]
- *     minimal_copy send ADDRESS PORT CONNECTIONS SOURCE [safe]
+ *     floor receive PORT CONNECTIONS TO [safe]
+ *     floor send ADDRESS PORT CONNECTIONS SOURCE [safe]
  *
  * Each side has one thread per connection. One send(2) carries many small files or a block of a large one. The program
  * does not hash, compare, resume or report. It creates files under their final names; with `safe` it uses a temporary
- * name until the file is complete, and sets its time. It does not authenticate peers: use it for measurements only.
+ * name until the file is complete, and sets its time, as numaio does without --fsync. It does not authenticate peers: use it for measurements only.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -149,6 +149,44 @@ static void *sender(void *given)
 	return NULL;
 }
 
+/* A large file with a temporary name, which all receiving threads write to. */
+struct unfinished {
+	char temporary[PATH_MAX], path[PATH_MAX];
+	struct timespec times[2];
+	struct unfinished *next;
+};
+
+static struct unfinished *unfinished;
+static pthread_mutex_t unfinished_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Remembers a large file, once. */
+static void add_unfinished(const char *temporary, const char *path, const struct part *part)
+{
+	pthread_mutex_lock(&unfinished_lock);
+	struct unfinished *known = unfinished;
+	while (known && strcmp(known->path, path) != 0)
+		known = known->next;
+	if (!known) {
+		known = calloc(1, sizeof *known);
+		strcpy(known->temporary, temporary);
+		strcpy(known->path, path);
+		known->times[0].tv_nsec = UTIME_OMIT;
+		known->times[1] = (struct timespec){part->seconds, part->nanoseconds};
+		known->next = unfinished;
+		unfinished = known;
+	}
+	pthread_mutex_unlock(&unfinished_lock);
+}
+
+/* Gives complete large files their times and names. */
+static void finish_large(void)
+{
+	for (; unfinished; unfinished = unfinished->next)
+		if (utimensat(top, unfinished->temporary, unfinished->times, 0) < 0 ||
+		    renameat(top, unfinished->temporary, top, unfinished->path) < 0)
+			fail(unfinished->path);
+}
+
 /* Directory of the previous file, and the previous large file, which a receiving thread keeps open. */
 struct open_files {
 	char directory[PATH_MAX], large[PATH_MAX];
@@ -215,7 +253,15 @@ static void write_part(struct open_files *open, const char *path, const char *da
 		if (open->file >= 0)
 			close(open->file);
 		strcpy(open->large, path);
-		open->file = openat(at, name, O_WRONLY | O_CREAT, part->mode);
+		char temporary[PATH_MAX];
+		int above = slash ? (int)(slash - path) + 1 : 0;
+		if (snprintf(temporary, sizeof temporary, "%.*s.%.200s.part", above, path, name) >= (int)sizeof temporary) {
+			errno = ENAMETOOLONG;
+			fail(path);
+		}
+		if (safe)
+			add_unfinished(temporary, path, part);
+		open->file = openat(top, safe ? temporary : path, O_WRONLY | O_CREAT, part->mode);
 		if (open->file < 0)
 			fail(name);
 	}
@@ -268,7 +314,6 @@ static void *receiver(void *given)
 			memmove(buffer, buffer + taken, buffered - taken);
 		buffered -= taken;
 	}
-	close(worker->socket);
 	return NULL;
 }
 
@@ -286,8 +331,8 @@ int main(int argc, char **argv)
 {
 	int sends = argc >= 6 && strcmp(argv[1], "send") == 0;
 	if (!sends && !(argc >= 5 && strcmp(argv[1], "receive") == 0)) {
-		fprintf(stderr, "usage: minimal_copy receive PORT CONNECTIONS TO [safe]\n"
-				"       minimal_copy send ADDRESS PORT CONNECTIONS SOURCE [safe]\n");
+		fprintf(stderr, "usage: floor receive PORT CONNECTIONS TO [safe]\n"
+				"       floor send ADDRESS PORT CONNECTIONS SOURCE [safe]\n");
 		return 2;
 	}
 	char **arguments = argv + 2 + sends;
@@ -295,7 +340,7 @@ int main(int argc, char **argv)
 	struct worker workers[MOST_THREADS];
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[0]))};
 	if (threads < 1 || threads > MOST_THREADS || (sends && inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)) {
-		fprintf(stderr, "minimal_copy: invalid address or number of connections\n");
+		fprintf(stderr, "floor: invalid address or number of connections\n");
 		return 2;
 	}
 	top = open(arguments[2], O_RDONLY | O_DIRECTORY);
@@ -320,5 +365,10 @@ int main(int argc, char **argv)
 	if (sends)
 		list_files(arguments[2]);
 	run_threads(workers, threads, sends ? sender : receiver);
+	if (!sends) {
+		finish_large();
+		for (size_t i = 0; i < threads; i++)
+			close(workers[i].socket);
+	}
 	return 0;
 }
