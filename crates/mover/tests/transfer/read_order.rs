@@ -9,9 +9,21 @@ use numaio_mover::source::{ReadMode, ReadOrder, Source, SourceDevice, SourceOpti
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Bytes of a page of the simulated disk.
+const PAGE: u64 = 4_096;
+
 /// Adds a file that is a hole except for its last page.
 fn put(disk: &mut Disk, name: &str, size: usize) {
-    let object = Object::File(vec![0; size], BTreeSet::from([(size as u64 - 1) / 4_096]));
+    put_pages(disk, name, size, BTreeSet::from([(size as u64 - 1) / PAGE]));
+}
+
+/// Adds a file without holes.
+fn put_dense(disk: &mut Disk, name: &str, size: usize) {
+    put_pages(disk, name, size, (0..(size as u64).div_ceil(PAGE)).collect());
+}
+
+fn put_pages(disk: &mut Disk, name: &str, size: usize, pages: BTreeSet<u64>) {
+    let object = Object::File(vec![0; size], pages);
     let mtime = Stamp { seconds: 5, nanoseconds: 6 };
     disk.put(name.as_bytes(), Inode { object, mode: 0o640, user: 1, group: 2, mtime, xattrs: Vec::new() });
 }
@@ -90,11 +102,11 @@ fn reads_in_address_order_on_rotational_disks_and_in_inode_order_elsewhere() {
 ///
 /// Reads are completed only when the source waits for them.
 fn largest_reads(mode: ReadMode) -> (usize, usize) {
-    let reads = 4;
-    let storage = SourceStorage::single(SourceDevice { reads, order: ReadOrder::Listed });
+    let device = SourceDevice { reads: 4, order: ReadOrder::Listed };
+    let storage = SourceStorage::single(device);
     let options = SourceOptions { mode, storage, ..source_options(false, true) };
     let (mut source, mut from) = (Source::new(options).expect("a policy"), Disk::default());
-    (0..6).for_each(|number| put(&mut from, &format!("{number}"), 3 * BLOCK));
+    (0..6).for_each(|number| put_dense(&mut from, &number.to_string(), 3 * BLOCK));
     let (mut files, mut parts, mut pieces) = (0, 0, 0);
     let mut pending = Vec::new();
     loop {
