@@ -30,6 +30,8 @@ pub struct CurrentRate {
     for_peer: Mutex<Vec<PeerMessage>>,
     /// The last offer to it.
     offer: Mutex<Option<CapacityOffer>>,
+    /// Number of the present turn of the two hosts; 0 before the first one.
+    turn: AtomicU64,
     /// The socket to the daemon; `None` after it was closed.
     daemon: Mutex<Option<UnixStream>>,
 }
@@ -54,6 +56,7 @@ impl CurrentRate {
             news: Mutex::default(),
             for_peer: Mutex::default(),
             offer: Mutex::default(),
+            turn: 0.into(),
             daemon: Mutex::new(daemon),
         }
     }
@@ -71,6 +74,7 @@ impl CurrentRate {
     /// Adds a message for the other host.
     pub fn send_to_peer(&self, message: PeerMessage) {
         if let PeerMessage::Offer(offer) = message {
+            self.turn.store(offer.turn, Ordering::Relaxed);
             *self.offer.lock().unwrap_or_else(PoisonError::into_inner) = Some(offer);
         }
         self.for_peer.lock().unwrap_or_else(PoisonError::into_inner).push(message);
@@ -95,16 +99,32 @@ impl CurrentRate {
         match message {
             PeerMessage::Lent(lent) => self.report(LinkNews::PeerLent(lent)),
             PeerMessage::Other => {}
-            message => self.request(&CapacityRequest::FromPeer(message)),
+            message => {
+                let is_lost = !self.request(&CapacityRequest::FromPeer(message.clone()));
+                if let PeerMessage::Offer(CapacityOffer { turn, .. }) = message {
+                    self.turn.store(turn, Ordering::Relaxed);
+                    if is_lost {
+                        self.offer_everything();
+                    }
+                }
+            }
         }
     }
 
-    /// Sends a request to the daemon; does nothing once it has exited.
-    pub fn request(&self, request: &CapacityRequest) {
+    /// Offers the other host everything, because the daemon of this host has exited: otherwise its
+    /// last offer would limit the transfer to the end.
+    fn offer_everything(&self) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.send_to_peer(PeerMessage::Offer(CapacityOffer { turn, rate: None }));
+    }
+
+    /// Sends a request to the daemon; returns false if it has exited.
+    pub fn request(&self, request: &CapacityRequest) -> bool {
         let mut daemon = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
         if daemon.as_ref().is_some_and(|daemon| send(daemon, request).is_err()) {
             *daemon = None;
         }
+        daemon.is_some()
     }
 
     /// Returns the rate in bytes/s, 0 while the transfer is suspended; `None` without a limit.
@@ -134,6 +154,10 @@ impl CurrentRate {
 
     fn release(&self) {
         self.rate.store(NO_LIMIT, Ordering::Relaxed);
+        *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.turn.load(Ordering::Relaxed) > 0 {
+            self.offer_everything();
+        }
         self.report(LinkNews::Closed);
     }
 
@@ -255,6 +279,22 @@ mod tests {
         drop(theirs);
         until(|| current.bytes_per_second().is_none());
         until(|| current.take_news() == [LinkNews::Closed]);
+    }
+
+    #[test]
+    fn a_host_without_its_daemon_offers_everything() {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let link = CapacityLink::start(LineReader::new(ours), None).expect("a link");
+        let current = link.current();
+        let offer = |turn, rate| PeerMessage::Offer(CapacityOffer { turn, rate });
+        send(&theirs, &CapacityReply::ForPeer(offer(1, Some(5)))).expect("sent");
+        until(|| current.offer().is_some());
+        assert_eq!(current.take_for_peer(), [offer(1, Some(5))]);
+        drop(theirs);
+        until(|| current.take_news() == [LinkNews::Closed]);
+        assert_eq!(current.take_for_peer(), [offer(1, None)]);
+        current.received(offer(2, Some(9)));
+        assert_eq!(current.take_for_peer(), [offer(2, None)]);
     }
 
     #[test]
