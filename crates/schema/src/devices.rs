@@ -208,6 +208,15 @@ impl DeviceDescription {
     }
 }
 
+impl DeviceDescription {
+    /// Returns whether more read threads than described would be slower, or are not wanted: on a
+    /// rotational disk, or by the configuration.
+    pub fn has_fixed_threads(&self) -> bool {
+        self.kind.value == TransferDeviceKind::Hdd
+            || matches!(self.read_threads.source, ValueSource::Configuration { .. })
+    }
+}
+
 impl DeviceBandwidth {
     /// Returns the bandwidth in bytes per second, if it is known.
     pub fn bytes_per_s(&self) -> Option<f64> {

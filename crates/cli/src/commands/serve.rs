@@ -8,7 +8,7 @@ use crate::options::Common;
 use crate::output;
 use clap::Args as ClapArgs;
 use numaio_machine::inventory::interface_names;
-use numaio_schema::{DeviceBandwidth, DeviceDescription, Sourced, TransferDeviceKind, ValueSource};
+use numaio_schema::{DeviceBandwidth, DeviceDescription, Sourced, ValueSource};
 use numaio_transfer::daemon::{self, count, Config, DeviceCapacity, DirectionCapacity, LoadedConfig, Log};
 use std::fs::metadata;
 use std::os::unix::fs::MetadataExt;
@@ -153,9 +153,7 @@ fn direction_capacity(bandwidth: &DeviceBandwidth, threads: &Sourced<u32>) -> Di
 /// Returns how many transfers a device serves at once: a rotational disk only as many as it has
 /// threads, and so does any device whose threads are configured.
 fn transfer_limit(device: &DeviceDescription) -> Option<u32> {
-    let is_configured = matches!(device.read_threads.source, ValueSource::Configuration { .. });
-    let is_limited = is_configured || device.kind.value == TransferDeviceKind::Hdd;
-    is_limited.then(|| device.read_threads.value.max(device.write_threads.value))
+    device.has_fixed_threads().then(|| device.read_threads.value.max(device.write_threads.value))
 }
 
 /// Checks the tables of devices, and shows the devices that the daemon uses.

@@ -4,7 +4,7 @@ use super::placer::Placer;
 use numaio_linux::Root;
 use numaio_machine::locate::DeviceNumber;
 use numaio_machine::storage::is_rotational;
-use numaio_schema::{DeviceDescription, TransferDeviceKind, ValueSource};
+use numaio_schema::DeviceDescription;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -68,14 +68,10 @@ fn device(described: &[DeviceDescription], number: Option<DeviceNumber>) -> Stor
         names => names.join("+"),
     };
     let threads = described.iter().map(|device| device.read_threads.value as usize).sum();
-    let is_fixed = |device: &DeviceDescription| {
-        device.kind.value == TransferDeviceKind::Hdd
-            || matches!(device.read_threads.source, ValueSource::Configuration { .. })
-    };
     StorageDevice {
         name,
         threads: Some(threads).filter(|threads| *threads > 0),
-        is_fixed: !described.is_empty() && described.iter().all(is_fixed),
+        is_fixed: !described.is_empty() && described.iter().all(DeviceDescription::has_fixed_threads),
         roots: Vec::new(),
     }
 }
