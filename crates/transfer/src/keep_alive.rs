@@ -103,34 +103,16 @@ pub fn silence_text(limit: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_mover_linux::files::Roots;
-    use numaio_mover_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
+    use crate::testing::port;
+    use numaio_mover_linux::port::Pool;
     use std::os::unix::net::UnixStream;
 
     const LIMIT: Duration = Duration::from_millis(400);
 
-    fn port(socket: UnixStream) -> FilePort {
-        let pool = Pool::new(4);
-        let setting = Setting {
-            roots: Roots::open(&[]).expect("nothing to open"),
-            worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
-            root_devices: Vec::new(),
-            most_threads: 1,
-            rings: false,
-            pool,
-            share: |_, _| None,
-            sparing: false,
-            may_pause: true,
-            network: Vec::new(),
-        };
-        let from = Box::new(socket.try_clone().expect("a socket"));
-        FilePort::over(setting, StreamPair { from, to: Box::new(socket) }).expect("a port")
-    }
-
     /// Runs both ends for a while, and returns whether each found the other one silent.
     fn run(limits: [Option<Duration>; 2]) -> [bool; 2] {
         let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let mut ends = [port(ours), port(theirs)];
+        let mut ends = [ours, theirs].map(|socket| port(socket, Pool::new(4)));
         let mut monitors = limits.map(LinkMonitor::new);
         let began = Instant::now();
         while began.elapsed() < 3 * LIMIT {

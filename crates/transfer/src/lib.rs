@@ -43,6 +43,8 @@ pub mod restricted;
 mod run;
 mod shard_text;
 pub mod ssh;
+#[cfg(test)]
+mod testing;
 pub mod transfer;
 pub mod transfer_records;
 

@@ -64,18 +64,22 @@ impl PortLimits {
 /// Delayed operations in order.
 ///
 /// Even the first one is delayed, so that reconnecting does not increase the rate.
-#[derive(Default)]
 struct DelayedOperations {
     queue: VecDeque<(Ticket, Operation<Slab>)>,
     /// When the bytes of the operation before the first one were due.
-    since: Option<Instant>,
+    since: Instant,
 }
 
 impl DelayedOperations {
+    /// Creates a queue; the bytes of the first operation count from `now` on.
+    fn new(now: Instant) -> Self {
+        Self { queue: VecDeque::new(), since: now }
+    }
+
     /// Adds an operation. Idle time is not credited.
     fn push(&mut self, ticket: Ticket, operation: Operation<Slab>, now: Instant) {
         if self.queue.is_empty() {
-            self.since = Some(self.since.map_or(now, |since| since.max(now)));
+            self.since = self.since.max(now);
         }
         self.queue.push_back((ticket, operation));
     }
@@ -88,17 +92,16 @@ impl DelayedOperations {
         now: Instant,
     ) -> Option<Result<(Ticket, Operation<Slab>), Duration>> {
         let (_, operation) = self.queue.front()?;
-        let since = self.since.unwrap_or(now);
         let due = match limits.rate(operation) {
-            None => since,
+            None => self.since,
             Some(0) => return Some(Err(SUSPENDED_POLL_INTERVAL)),
-            Some(rate) => since + Duration::from_secs_f64(data_bytes(operation) as f64 / rate as f64),
+            Some(rate) => self.since + Duration::from_secs_f64(data_bytes(operation) as f64 / rate as f64),
         };
         let wait = due.saturating_duration_since(now);
         if !wait.is_zero() {
             return Some(Err(wait));
         }
-        self.since = Some(now.checked_sub(LONGEST_CREDIT).map_or(due, |earliest| due.max(earliest)));
+        self.since = now.checked_sub(LONGEST_CREDIT).map_or(due, |earliest| due.max(earliest));
         self.queue.pop_front().map(Ok)
     }
 
@@ -117,8 +120,7 @@ impl DelayedOperations {
 impl PacedPort {
     /// Limits a port.
     pub fn new(port: FilePort, monitor: LinkMonitor, limits: PortLimits) -> Self {
-        let delayed = DelayedOperations { queue: VecDeque::new(), since: Some(Instant::now()) };
-        Self { port, monitor, limits, delayed, closed: false }
+        Self { port, monitor, limits, delayed: DelayedOperations::new(Instant::now()), closed: false }
     }
 
     /// Returns whether the link is closed.
@@ -220,10 +222,9 @@ impl Port for PacedPort {
         if !self.limits.set_id {
             without_set_id(&mut operation);
         }
-        let is_data = data_bytes(&operation) > 0;
-        let is_limited = is_data && self.limits.rate(&operation).is_some();
-        // Data operations keep their order.
-        match is_limited || is_data && !self.delayed.queue.is_empty() {
+        // Data operations keep their order. Their bytes are counted only if there is a limit.
+        let may_delay = !self.delayed.queue.is_empty() || self.limits.rate(&operation).is_some();
+        match may_delay && data_bytes(&operation) > 0 {
             true => self.delayed.push(ticket, operation, Instant::now()),
             false => self.submit_now(ticket, operation),
         }
@@ -255,9 +256,9 @@ mod tests {
     use super::super::messages::CapacityReply;
     use super::*;
     use crate::json_lines::{self, LineReader};
+    use crate::testing::port;
     use numaio_mover::port::{FileCompletion, FilePath, FileWrite, NewObject, Object, OpenMode, Part};
-    use numaio_mover_linux::files::Roots;
-    use numaio_mover_linux::port::{Pool, Setting, StreamPair, WorkerGroup};
+    use numaio_mover_linux::port::Pool;
     use numaio_schema::{CapacityState, LentCapacity};
     use std::os::unix::net::UnixStream;
     use std::thread;
@@ -296,7 +297,7 @@ mod tests {
     fn limits_the_rate_and_does_not_credit_idle_time() {
         let (pool, begin, limits) = (Pool::new(4), Instant::now(), limits(1000));
         let after = |millis| begin + Duration::from_millis(millis);
-        let mut delayed = DelayedOperations { queue: VecDeque::new(), since: Some(begin) };
+        let mut delayed = DelayedOperations::new(begin);
         let push = |delayed: &mut DelayedOperations, bytes, at| delayed.push(0, write(&pool, "a", bytes), at);
         let is_due =
             |delayed: &mut DelayedOperations, at| delayed.next(&limits, at).is_some_and(|next| next.is_ok());
@@ -331,7 +332,7 @@ mod tests {
                 thread::yield_now()
             }
         };
-        let mut delayed = DelayedOperations { queue: VecDeque::new(), since: Some(begin) };
+        let mut delayed = DelayedOperations::new(begin);
         (0..3).for_each(|ticket| delayed.push(ticket, write(&pool, "a", 1_000), begin));
         assert!(delayed.next(&limits, after(1_000)).is_some_and(|next| next.is_ok()));
         for (state, rate, seen) in [(CapacityState::Suspended, 1, 0), (CapacityState::Transferring, 500, 500)]
@@ -359,23 +360,9 @@ mod tests {
     #[test]
     fn drops_delayed_writes_when_the_link_closes() {
         let (pool, (ours, theirs)) = (Pool::new(4), UnixStream::pair().expect("sockets"));
-        let setting = Setting {
-            roots: Roots::open(&[]).expect("nothing to open"),
-            worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
-            root_devices: Vec::new(),
-            most_threads: 1,
-            rings: false,
-            pool: pool.clone(),
-            share: |_, _| None,
-            sparing: false,
-            may_pause: true,
-            network: Vec::new(),
-        };
-        let ends = StreamPair { from: Box::new(ours.try_clone().expect("a socket")), to: Box::new(ours) };
         // Delays each write by a year.
-        let port = FilePort::over(setting, ends).expect("a port");
-        let mut port = PacedPort::new(port, LinkMonitor::new(None), limits(1));
-        port.delayed.since = Some(Instant::now() + Duration::from_secs(365 * 86_400));
+        let mut port = PacedPort::new(port(ours, pool.clone()), LinkMonitor::new(None), limits(1));
+        port.delayed.since = Instant::now() + Duration::from_secs(365 * 86_400);
         let names = ["a", "b", "c"];
         (0..).zip(names).for_each(|(ticket, name)| port.submit(ticket, write(&pool, name, 7)));
         drop(theirs);
