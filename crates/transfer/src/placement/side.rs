@@ -63,7 +63,11 @@ impl<'a> SideSetup<'a> {
         };
         let places: Vec<PathBuf> = all_roots.iter().zip(places).map(on_host).collect();
         let paths: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
-        let rotational = rotational(&paths);
+        let rotational = match options.side {
+            Side::Source => rotational(&paths),
+            // Only the order of reads depends on it.
+            Side::Sink => Vec::new(),
+        };
         let machine = MachineView::new(&options);
         let PlacedGroups { by, worker_groups, devices, mut notes } =
             place_groups(&paths, &options, machine.as_ref());
