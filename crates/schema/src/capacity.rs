@@ -58,6 +58,11 @@ impl CapacityState {
             Self::Transferring => "transferring",
         }
     }
+
+    /// Returns whether the transfer has threads.
+    pub fn has_threads(self) -> bool {
+        matches!(self, Self::Active | Self::Transferring)
+    }
 }
 
 impl fmt::Display for CapacityState {

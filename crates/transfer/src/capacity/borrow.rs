@@ -1,21 +1,22 @@
 //! Borrows capacity of this host's broker for a transfer, and waits until it may begin.
 
 use super::link::{CapacityLink, CurrentRate};
-use super::local_broker::{BrokerReply, SubmittedTransfer};
-use super::messages::LocalTransfer;
+use super::local_broker::SubmittedTransfer;
+use super::messages::{CapacityReply, LocalTransfer};
 use crate::endpoint::{Endpoint, Host};
 use crate::keys::KnownDaemons;
 use crate::reporter::{Notice, Reporter};
 use crate::transfer::Transfer;
 use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
-use numaio_schema::{CapacityState, TransferDirection};
+use numaio_mover_linux::port::net::PublicKey;
+use numaio_schema::TransferDirection;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,9 @@ impl Borrowed {
 /// # Errors
 /// An interrupt.
 pub fn borrow(transfer: &Transfer, reporter: &mut Reporter<'_>) -> Result<Option<Borrowed>, TransferError> {
-    let Some(path) = &transfer.broker else { return Ok(None) };
+    // Without a daemon, the usual case, the transfer need not be described: that resolves a name.
+    let is_absent = |path: &&PathBuf| path.try_exists().is_ok_and(|exists| !exists);
+    let Some(path) = transfer.broker.as_ref().filter(|path| !is_absent(path)) else { return Ok(None) };
     let borrowed = SubmittedTransfer::submit(path, &description(transfer))
         .and_then(|submitted| wait_for_turn(submitted, reporter));
     match borrowed {
@@ -51,7 +54,7 @@ pub fn borrow(transfer: &Transfer, reporter: &mut Reporter<'_>) -> Result<Option
         Err(error) if error.kind() == ErrorKind::Interrupted => {
             Err(TransferError::InterruptedBeforeReply { host: THIS_HOST.to_owned() })
         }
-        // Nothing listens there: the usual case.
+        // The daemon has ended.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             reporter.notice(Notice::NoCapacity { why: error.to_string() });
@@ -72,14 +75,17 @@ fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) 
         reporter.alive();
         let lent = match reply {
             None => continue,
-            Some(BrokerReply::Refused(why)) => return Err(io::Error::other(why)),
-            Some(BrokerReply::Order { host: name, is_first }) => {
+            Some(CapacityReply::Order { host: name, is_first }) => {
                 (host, must_wait) = (Some(name), is_first);
                 continue;
             }
-            Some(BrokerReply::Lent(lent)) => lent,
+            Some(CapacityReply::Lent(lent)) => lent,
+            Some(CapacityReply::Refused(why)) => return Err(io::Error::other(why)),
+            Some(CapacityReply::ForPeer(_) | CapacityReply::Transfers(_)) => {
+                return Err(io::Error::new(ErrorKind::InvalidData, "unexpected reply"));
+            }
         };
-        if !must_wait || matches!(lent.state, CapacityState::Transferring | CapacityState::Active) {
+        if !must_wait || lent.state.has_threads() {
             return Ok(Borrowed { link: submitted.begin(lent)?, host });
         }
         let (host, position) = (THIS_HOST.to_owned(), lent.position.unwrap_or(1));
@@ -87,15 +93,18 @@ fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) 
     }
 }
 
-/// Returns the key of the daemon at the other end, if it is known.
-fn peer_key(transfer: &Transfer) -> Option<String> {
-    let ends = transfer.sources.iter().chain([&transfer.destination]);
-    let address = ends.filter_map(|end| end.host.as_ref()).find_map(|host| match host {
-        Host::Daemon(address) => Some(address),
-        Host::Ssh(_) => None,
-    })?;
+/// Returns the other host, and what this one does with the files; `None` within this host.
+fn other_host(transfer: &Transfer) -> Option<(&Host, TransferDirection)> {
+    let source = transfer.sources.first().and_then(|source| source.host.as_ref());
+    let to = transfer.destination.host.as_ref().map(|host| (host, TransferDirection::Write));
+    to.or_else(|| source.map(|host| (host, TransferDirection::Read)))
+}
+
+/// Returns the key of a host's daemon, if it is known.
+fn key_of(host: &Host, trusted: Option<PublicKey>) -> Option<String> {
+    let Host::Daemon(address) = host else { return None };
     let known = KnownDaemons::read().ok().and_then(|known| known.keys(&address.host_port()).ok());
-    known.and_then(|keys| keys.first().copied()).or(transfer.network.trust).map(|key| key.to_string())
+    known.and_then(|keys| keys.first().copied()).or(trusted).map(|key| key.to_string())
 }
 
 /// Describes what a transfer uses of this host.
@@ -107,11 +116,12 @@ fn description(transfer: &Transfer) -> LocalTransfer {
     let mut file_systems = local(&transfer.sources, TransferDirection::Read);
     file_systems.extend(local(std::slice::from_ref(&transfer.destination), TransferDirection::Write));
     file_systems.dedup();
+    let other = other_host(transfer);
     LocalTransfer {
         file_systems,
-        network: network(transfer),
+        network: other.and_then(|(host, direction)| Some((address_towards(host)?, direction))),
         rate_limit: transfer.options.bytes_per_second,
-        peer: peer_key(transfer),
+        peer: other.and_then(|(host, _)| key_of(host, transfer.network.trust)),
     }
 }
 
@@ -121,13 +131,8 @@ fn file_system(path: &[u8]) -> Option<u64> {
     path.ancestors().find_map(|path: &Path| path.metadata().ok()).map(|metadata| metadata.dev())
 }
 
-/// Returns the address from which this host would reach the other one, and the direction.
-fn network(transfer: &Transfer) -> Option<(IpAddr, TransferDirection)> {
-    let (host, direction) = match (&transfer.destination.host, transfer.sources.first()?.host.as_ref()) {
-        (Some(host), _) => (host, TransferDirection::Write),
-        (None, Some(host)) => (host, TransferDirection::Read),
-        (None, None) => return None,
-    };
+/// Returns the address from which this host would reach another one.
+fn address_towards(host: &Host) -> Option<IpAddr> {
     let mut addresses = match host {
         Host::Daemon(address) => (address.host.as_str(), address.port).to_socket_addrs().ok()?,
         Host::Ssh(name) => (name.rsplit('@').next()?, 22).to_socket_addrs().ok()?,
@@ -137,5 +142,5 @@ fn network(transfer: &Transfer) -> Option<(IpAddr, TransferDirection)> {
     // The kernel chooses the route when a datagram socket is connected; it sends nothing.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(to).ok()?;
-    Some((socket.local_addr().ok()?.ip(), direction))
+    Some(socket.local_addr().ok()?.ip())
 }

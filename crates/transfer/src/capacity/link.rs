@@ -7,7 +7,7 @@ use std::io;
 use std::mem::discriminant;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -173,12 +173,10 @@ impl CurrentRate {
 pub struct CapacityLink {
     socket: UnixStream,
     current: Arc<CurrentRate>,
-    is_over: Arc<AtomicBool>,
 }
 
 impl Drop for CapacityLink {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
         // Fails if the daemon has exited.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
@@ -192,17 +190,14 @@ impl CapacityLink {
     pub fn start(replies: LineReader<UnixStream>, lent: Option<LentCapacity>) -> io::Result<Self> {
         let socket = replies.socket().try_clone()?;
         let current = Arc::new(CurrentRate::unlimited(Some(replies.socket().try_clone()?)));
-        let is_over = Arc::new(AtomicBool::new(false));
         lent.into_iter().for_each(|lent| current.set(lent));
-        let (rate, ended) = (current.clone(), is_over.clone());
+        let rate = current.clone();
         thread::Builder::new().name("capacity".to_owned()).spawn(move || {
             // A daemon that has exited, or that sends nonsense, limits nothing.
             let _ = receive_all(replies, &rate);
-            if !ended.load(Ordering::Relaxed) {
-                rate.release();
-            }
+            rate.release();
         })?;
-        Ok(Self { socket, current, is_over })
+        Ok(Self { socket, current })
     }
 
     /// Returns the rate that the daemon sets.

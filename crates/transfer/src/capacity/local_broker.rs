@@ -33,31 +33,13 @@ pub struct SubmittedTransfer {
     for_peer: Vec<PeerMessage>,
 }
 
-/// A reply of the broker to a submitted transfer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BrokerReply {
-    /// What the transfer has or waits for.
-    Lent(LentCapacity),
-    /// The name of this host's daemon, and whether it reserves its devices before the other host.
-    Order {
-        /// Its public key.
-        host: String,
-        /// Whether this host is first.
-        is_first: bool,
-    },
-    /// The transfer is refused for this reason.
-    Refused(String),
-}
-
 impl SubmittedTransfer {
     /// Submits a transfer to the broker at a path.
     ///
     /// # Errors
     /// No broker is there.
     pub fn submit(path: &Path, transfer: &LocalTransfer) -> io::Result<Self> {
-        let socket = UnixStream::connect(path)?;
-        socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        send(&socket, &CapacityRequest::Submit(transfer.clone()))?;
+        let socket = request(path, &CapacityRequest::Submit(transfer.clone()))?;
         let now = Instant::now();
         Ok(Self {
             replies: LineReader::new(socket),
@@ -67,11 +49,12 @@ impl SubmittedTransfer {
         })
     }
 
-    /// Waits at most for `patience`, and returns the next reply; `None` if there is none.
+    /// Waits at most for `patience`, and returns the next reply; `None` if there is none. Messages
+    /// for the other host are kept for the link.
     ///
     /// # Errors
     /// The broker has exited, or does not respond.
-    pub fn next(&mut self, patience: Duration) -> io::Result<Option<BrokerReply>> {
+    pub fn next(&mut self, patience: Duration) -> io::Result<Option<CapacityReply>> {
         if self.last_request.elapsed() >= PROGRESS_INTERVAL {
             // Shows that the transfer still waits.
             send(self.replies.socket(), &CapacityRequest::Progress(0))?;
@@ -85,14 +68,11 @@ impl SubmittedTransfer {
         };
         self.last_reply = Instant::now();
         match reply {
-            CapacityReply::Lent(lent) => Ok(Some(BrokerReply::Lent(lent))),
-            CapacityReply::Order { host, is_first } => Ok(Some(BrokerReply::Order { host, is_first })),
-            CapacityReply::Refused(why) => Ok(Some(BrokerReply::Refused(why))),
             CapacityReply::ForPeer(message) => {
                 self.for_peer.push(message);
                 Ok(None)
             }
-            CapacityReply::Transfers(_) => Err(io::Error::new(ErrorKind::InvalidData, "unexpected reply")),
+            reply => Ok(Some(reply)),
         }
     }
 
@@ -107,14 +87,20 @@ impl SubmittedTransfer {
     }
 }
 
+/// Connects to the broker at a path, and sends it a first message.
+fn request(path: &Path, request: &CapacityRequest) -> io::Result<UnixStream> {
+    let socket = UnixStream::connect(path)?;
+    socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    send(&socket, request)?;
+    Ok(socket)
+}
+
 /// Returns the transfers that this user may see.
 ///
 /// # Errors
 /// No broker is there, or it does not respond.
 pub fn list(path: &Path) -> io::Result<Vec<QueuedTransfer>> {
-    let socket = UnixStream::connect(path)?;
-    socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
-    send(&socket, &CapacityRequest::List)?;
+    let socket = request(path, &CapacityRequest::List)?;
     match receive(&socket, MAX_REPLY_BYTES, Some(REPLY_TIMEOUT))?.map(CapacityReply::sanitized) {
         Some(CapacityReply::Transfers(transfers)) => Ok(transfers),
         Some(_) => Err(io::Error::new(ErrorKind::InvalidData, "unexpected reply")),

@@ -92,7 +92,7 @@ impl CapacityReply {
     #[must_use]
     pub fn sanitized(self) -> Self {
         match self {
-            Self::Lent(lent) => Self::Lent(LentCapacity { why: sanitize(&lent.why), ..lent }),
+            Self::Lent(lent) => Self::Lent(sanitized_lent(lent)),
             Self::ForPeer(message) => Self::ForPeer(message.sanitized()),
             Self::Order { host, is_first } => Self::Order { host: sanitize(&host), is_first },
             Self::Refused(why) => Self::Refused(sanitize(&why)),
@@ -106,7 +106,7 @@ impl PeerMessage {
     #[must_use]
     pub fn sanitized(self) -> Self {
         match self {
-            Self::Lent(lent) => Self::Lent(LentCapacity { why: sanitize(&lent.why), ..lent }),
+            Self::Lent(lent) => Self::Lent(sanitized_lent(lent)),
             other => other,
         }
     }
@@ -115,6 +115,10 @@ impl PeerMessage {
 fn sanitized(transfer: QueuedTransfer) -> QueuedTransfer {
     let QueuedTransfer { user, what, devices, bytes, capacity } = transfer;
     let devices = devices.iter().map(|device| sanitize(device)).collect();
-    let capacity = LentCapacity { why: sanitize(&capacity.why), ..capacity };
-    QueuedTransfer { user: sanitize(&user), what: sanitize(&what), devices, bytes, capacity }
+    let (user, what, capacity) = (sanitize(&user), sanitize(&what), sanitized_lent(capacity));
+    QueuedTransfer { user, what, devices, bytes, capacity }
+}
+
+fn sanitized_lent(lent: LentCapacity) -> LentCapacity {
+    LentCapacity { why: sanitize(&lent.why), ..lent }
 }

@@ -94,16 +94,12 @@ impl Entry {
 }
 
 /// A transfer that enters the queue.
-#[derive(Debug)]
-pub struct NewTransfer {
-    /// Its user.
-    pub user: String,
-    /// What it transfers.
-    pub what: String,
+struct NewTransfer {
+    user: String,
+    what: String,
     /// Maximum number of transfers of the user at once.
-    pub user_limit: usize,
-    /// Its priority.
-    pub priority: i8,
+    user_limit: usize,
+    priority: i8,
     /// Devices by index, each with the direction; storage first.
     devices: Vec<(usize, TransferDirection)>,
     /// Its own limit in bytes/s.
@@ -560,16 +556,19 @@ mod tests {
         (CapacityQueue::new(devices, &config.limits, "us".to_owned()), config)
     }
 
-    fn enter(queue: &(Arc<CapacityQueue>, Config), user: &str, root: &str) -> QueuedTransferPlace {
+    fn try_enter(
+        queue: &(Arc<CapacityQueue>, Config),
+        user: &str,
+        root: &str,
+    ) -> Result<QueuedTransferPlace, String> {
         let (user, root) = (user.to_owned(), root.to_owned());
-        let request = AdmissionRequest {
-            user,
-            root,
-            direction: TransferDirection::Read,
-            can_wait: true,
-            capacity: None,
-        };
-        queue.0.enter_session(&request, None, &queue.1).expect("room")
+        let direction = TransferDirection::Read;
+        let request = AdmissionRequest { user, root, direction, can_wait: true, capacity: None };
+        queue.0.enter_session(&request, None, &queue.1)
+    }
+
+    fn enter(queue: &(Arc<CapacityQueue>, Config), user: &str, root: &str) -> QueuedTransferPlace {
+        try_enter(queue, user, root).expect("room")
     }
 
     /// Returns the state, the position and the reason.
@@ -618,15 +617,7 @@ mod tests {
         assert_eq!(state(&enter(&queue, "bob", "memory")), TRANSFERS);
         drop(first);
         assert_eq!(state(&third), TRANSFERS);
-        let (user, root) = ("carol".to_owned(), "memory".to_owned());
-        let request = AdmissionRequest {
-            user,
-            root,
-            direction: TransferDirection::Read,
-            can_wait: true,
-            capacity: None,
-        };
-        let removed = queue.0.enter_session(&request, None, &queue.1).err();
+        let removed = try_enter(&queue, "carol", "memory").err();
         assert_eq!(removed.as_deref(), Some("'carol' is not a user any more"));
     }
 
@@ -677,14 +668,6 @@ mod tests {
             queue.0.close();
             assert_eq!(waits.join().expect("the thread finishes"), Err(SHUTTING_DOWN.to_owned()));
         });
-        let (user, root) = ("bob".to_owned(), "disk".to_owned());
-        let request = AdmissionRequest {
-            user,
-            root,
-            direction: TransferDirection::Read,
-            can_wait: true,
-            capacity: None,
-        };
-        assert!(queue.0.enter_session(&request, None, &queue.1).is_err());
+        assert!(try_enter(&queue, "bob", "disk").is_err());
     }
 }

@@ -21,7 +21,7 @@ use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
 use numaio_mover_linux::port::net::{self, hand_over, NetError, Ticket};
-use numaio_schema::{CapacityState, LentCapacity};
+use numaio_schema::LentCapacity;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -417,10 +417,10 @@ fn wait_for_turn(
     // A client may see its last session end before the daemon does.
     let mut lent = queued.wait(SLOT_WAIT)?;
     loop {
-        match lent.state {
-            CapacityState::Transferring | CapacityState::Active => return Ok(lent),
-            _ if !can_wait => return Err(lent.why),
-            _ => send(ipc, &AdmissionReply::Queued(lent)).map_err(|error| error.to_string())?,
+        match (lent.state.has_threads(), can_wait) {
+            (true, _) => return Ok(lent),
+            (false, false) => return Err(lent.why),
+            (false, true) => send(ipc, &AdmissionReply::Queued(lent)).map_err(|error| error.to_string())?,
         }
         lent = queued.wait(REPORT_INTERVAL)?;
     }

@@ -15,7 +15,7 @@ use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn is_abandoned(path: &Path) -> bool {
 }
 
 /// Removes the socket of a daemon that ends.
-pub fn close(path: &PathBuf) {
+pub fn close(path: &Path) {
     // Another daemon may have replaced it, or its directory was removed.
     let _ = fs::remove_file(path);
 }
@@ -193,10 +193,11 @@ mod tests {
     use super::super::device_capacity::{DeviceCapacity, DirectionCapacity};
     use super::*;
     use crate::capacity::link::CapacityLink;
-    use crate::capacity::local_broker::{self, BrokerReply, SubmittedTransfer};
+    use crate::capacity::local_broker::{self, SubmittedTransfer};
     use crate::daemon::config::{Config, Located};
     use numaio_schema::{CapacityState, LentCapacity, TransferDirection};
     use std::io::Write;
+    use std::path::PathBuf;
 
     struct Served {
         directory: PathBuf,
@@ -257,7 +258,7 @@ mod tests {
     fn next(submitted: &mut SubmittedTransfer) -> LentCapacity {
         loop {
             let reply = submitted.next(Duration::from_secs(5)).expect("a broker");
-            if let Some(BrokerReply::Lent(lent)) = reply {
+            if let Some(CapacityReply::Lent(lent)) = reply {
                 return lent;
             }
         }
