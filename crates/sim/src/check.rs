@@ -1,6 +1,6 @@
 //! Checks that a description is a valid machine.
 
-use crate::spec::{BadSpec, DeviceSpec, IoRates, NodeSpec, PathSpec, Spec, SPEC_SCHEMA};
+use crate::spec::{BadSpec, DeviceSpec, IoRates, NodeSpec, PathSpec, SharingRule, Spec, SPEC_SCHEMA};
 use numaio_machine::devices::{DeviceKind, PciAddress, Sriov};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
@@ -241,7 +241,58 @@ fn check_pools(node: &NodeSpec) -> CheckResult {
 fn check_rates(rates: &IoRates, nodes: usize, at: impl Fn() -> String) -> CheckResult {
     ensure(rates.nodes.len() == nodes, &at, "must have a rate for each node")?;
     let mut figures = rates.nodes.iter().chain([&rates.cap]).chain(&rates.stream);
-    figures.try_for_each(|figure| positive(*figure, &at))
+    figures.try_for_each(|figure| positive(*figure, &at))?;
+    let share = rates.stalls.is_none_or(|share| (0.0..=0.25).contains(&share));
+    ensure(share, &at, "stalls for a share of the time that is not from 0 to 0.25")?;
+    check_rule(&rates.sharing, nodes, 0, &at)
+}
+
+/// Maximum depth of rules that consist of rules.
+const MAX_RULE_DEPTH: u32 = 4;
+
+fn check_rule(rule: &SharingRule, nodes: usize, depth: u32, at: &dyn Fn() -> String) -> CheckResult {
+    let each = |figures: &[f64]| {
+        ensure(figures.len() == nodes, at, "must have a figure of its sharing rule for each node")?;
+        figures.iter().try_for_each(|figure| positive(*figure, at))
+    };
+    let of_rules = |rules: &[SharingRule]| {
+        ensure(depth < MAX_RULE_DEPTH, at, "has sharing rules that are nested too deeply")?;
+        ensure(rules.len() == 2, at, "must combine two sharing rules")?;
+        rules.iter().try_for_each(|rule| check_rule(rule, nodes, depth + 1, at))
+    };
+    match rule {
+        SharingRule::Bytes | SharingRule::BytesByStreams => Ok(()),
+        SharingRule::TimeByStreams { factor } | SharingRule::Requests { factor } => positive(*factor, at),
+        SharingRule::TimeByNodes { factor, weights } => {
+            positive(*factor, at)?;
+            if weights.is_empty() {
+                Ok(())
+            } else {
+                each(weights)
+            }
+        }
+        SharingRule::SharedLink { nodes: behind, bytes_per_s } => {
+            ensure(behind.iter().all(|node| *node < nodes), at, "has a link of a node that does not exist")?;
+            positive(*bytes_per_s, at)
+        }
+        SharingRule::InFlight { requests, latency_s } => {
+            positive(*requests, at)?;
+            each(latency_s)
+        }
+        SharingRule::Cores { cores, core_bytes_per_s } => {
+            positive(*cores, at)?;
+            each(core_bytes_per_s)
+        }
+        SharingRule::Copies { bytes_per_s, copies } => {
+            positive(*bytes_per_s, at)?;
+            each(copies)
+        }
+        SharingRule::Both { rules } => of_rules(rules),
+        SharingRule::Blend { share, rules } => {
+            ensure((0.0..=1.0).contains(share), at, "has a share of a rule that is not from 0 to 1")?;
+            of_rules(rules)
+        }
+    }
 }
 
 fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>) -> CheckResult {

@@ -6,6 +6,7 @@
 //! by chunk. The crate does not depend on the models that are fitted to it.
 
 mod check;
+pub mod devices;
 pub mod execute;
 mod noise;
 pub mod render;

@@ -1,6 +1,8 @@
 //! Descriptions of typical machines, with plausible round bandwidths that were not measured.
 
-use crate::spec::{CacheSpec, DeviceSpec, IoRates, IoSpec, LinkSpec, NodeSpec, PathSpec, Sharing, Spec};
+use crate::spec::{
+    CacheSpec, DeviceSpec, IoRates, IoSpec, LinkSpec, NodeSpec, PathSpec, Sharing, SharingRule, Spec,
+};
 use numaio_machine::devices::{DeviceKind, PciAddress, PcieLink, Sriov};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::topology::{Access, HugePages, MemorySideCache};
@@ -456,5 +458,5 @@ pub fn device(kind: DeviceKind, pci: PciAddress, gt_per_s: f64, lanes: u32) -> D
 fn rates(nodes: &[f64], cap: f64, stream: Option<f64>) -> IoRates {
     let bytes = |gbit: f64| gbit * 1e9 / 8.0;
     let nodes = nodes.iter().map(|gbit| bytes(*gbit)).collect();
-    IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes) }
+    IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes), sharing: SharingRule::Bytes, stalls: None }
 }

@@ -214,8 +214,7 @@ pub struct IoSpec {
 
 /// I/O rates of one direction of a device.
 ///
-/// Nodes with streams share the cap max-min fairly, limited by their paths (as the disk of
-/// lab/README.md does).
+/// Nodes with streams share the device by its rule, limited by their paths and together by the cap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoRates {
@@ -226,6 +225,92 @@ pub struct IoRates {
     /// Maximum rate of one stream, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<f64>,
+    /// How nodes share the device.
+    #[serde(default, skip_serializing_if = "SharingRule::is_default")]
+    pub sharing: SharingRule,
+    /// Share of the time in which the device stalls, in bursts shorter than a sample; between them
+    /// it is faster, so that the mean bandwidth stays the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<f64>,
+}
+
+/// How streams of several nodes share a device. The rules bind beside the paths and the cap.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum SharingRule {
+    /// Nodes share the cap max-min fairly, whatever their number of streams (as the disk of
+    /// lab/README.md does).
+    #[default]
+    Bytes,
+    /// Streams share the cap max-min fairly: a node with more streams gets more.
+    BytesByStreams,
+    /// The device serves one stream at a time, for an equal time each (Equation 1 of Li et al.,
+    /// ICPP 2013).
+    TimeByStreams {
+        /// Rates while the device serves only one node, over those of the nodes' paths.
+        factor: f64,
+    },
+    /// The device serves one node at a time, for a time in proportion to its weight.
+    TimeByNodes {
+        /// As of `TimeByStreams`.
+        factor: f64,
+        /// Weight of each node, in the order of the machine's nodes; equal if empty.
+        weights: Vec<f64>,
+    },
+    /// The device serves one request at a time, in turn from each stream: streams get equal bytes,
+    /// and a byte of a node takes the inverse of its path's rate.
+    Requests {
+        /// As of `TimeByStreams`.
+        factor: f64,
+    },
+    /// Some nodes share a link; all nodes share the cap as by `Bytes`.
+    SharedLink {
+        /// The nodes behind the link, by position.
+        nodes: Vec<usize>,
+        /// Rate of the link in bytes per second.
+        bytes_per_s: f64,
+    },
+    /// The device holds a fixed number of requests, first come, first served; each takes the
+    /// latency of its node (Little's law).
+    InFlight {
+        /// Requests in the device.
+        requests: f64,
+        /// Latency of a request by node, in seconds.
+        latency_s: Vec<f64>,
+    },
+    /// A fixed number of cores moves the bytes; a stream uses at most one of them.
+    Cores {
+        /// Cores for all streams together.
+        cores: f64,
+        /// Bytes per second that a core moves for each node.
+        core_bytes_per_s: Vec<f64>,
+    },
+    /// The host copies each byte through a memory that all streams share.
+    Copies {
+        /// Rate of all copies together, in bytes per second.
+        bytes_per_s: f64,
+        /// Copies of each byte by node.
+        copies: Vec<f64>,
+    },
+    /// Both rules bind: each node gets the lesser of the two rates.
+    Both {
+        /// The two rules.
+        rules: Vec<SharingRule>,
+    },
+    /// The device changes between two rules faster than it can be observed.
+    Blend {
+        /// Share of the time of the first rule.
+        share: f64,
+        /// The two rules.
+        rules: Vec<SharingRule>,
+    },
+}
+
+impl SharingRule {
+    /// Returns whether this is the default rule, which descriptions leave out.
+    pub fn is_default(&self) -> bool {
+        *self == Self::Bytes
+    }
 }
 
 /// Noise of measurements; none by default.

@@ -7,7 +7,7 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{
     Direction, DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, Sampling, StreamGroup, TcpPath,
 };
-use numaio_sim::spec::{IoRates, IoSpec, Misplaced};
+use numaio_sim::spec::{IoRates, IoSpec, Misplaced, SharingRule};
 use numaio_sim::{shapes, Simulated, Spec};
 use proptest::prelude::*;
 use Direction::{Read, Write};
@@ -152,6 +152,26 @@ fn rejects_invalid_rates() {
     assert_eq!(Spec::from_json(&spec.to_json()).expect("a description"), spec);
 }
 
+/// Stalls of 4 % of the time raise the median of samples by that much, and not their mean.
+#[test]
+fn stalls_raise_the_median_of_samples_above_the_mean() {
+    let mut spec = shapes::dl585();
+    for device in spec.devices.iter_mut().filter(|device| device.io.is_some()) {
+        let rates = IoRates { stalls: Some(0.04), ..device.io.as_ref().expect("rates").read.clone() };
+        device.io = Some(IoSpec { write: rates.clone(), read: rates });
+    }
+    let machine = Simulated::new(spec.clone()).expect("a machine");
+    let mut workload = io(&spec, disk("nvme0n1"), &[(7, 1, Read)]);
+    workload.sampling = Sampling::Window { milliseconds: 4000, slices: 40 };
+    let truth: f64 = machine.io_truth(&workload).expect("it runs").iter().sum();
+    let outcome = machine.io(&workload).expect("it runs");
+    let mut samples: Vec<f64> = outcome.groups[0].samples.iter().map(|sample| sample.bytes_per_s()).collect();
+    let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+    samples.sort_by(f64::total_cmp);
+    assert!((mean / truth - 1.0).abs() < 1e-3, "{mean} {truth}");
+    assert!((samples[20] / truth - 1.0 / 0.96).abs() < 1e-3, "{} {truth}", samples[20]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -169,7 +189,7 @@ proptest! {
         let mut spec = shapes::dl585();
         let bytes = |gbit: f64| gbit * 1e9 / 8.0;
         let nodes = paths.iter().map(|path| bytes(*path)).collect();
-        let rates = IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes) };
+        let rates = IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes), sharing: SharingRule::Bytes, stalls: None };
         spec.devices.iter_mut().filter(|device| device.io.is_some()).for_each(|device| {
             device.io = Some(IoSpec { write: rates.clone(), read: rates.clone() });
         });

@@ -1,8 +1,8 @@
 //! I/O on the simulated machine.
 
+use super::device_sharing::{rule_rates, NodeDemand, Request};
 use super::{admit_samples, refused, start_skew_ns, Simulated};
 use crate::noise::Random;
-use crate::sharing::{share, CapacityUse};
 use crate::spec::{DeviceSpec, IoRates, IoSpec};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
@@ -23,7 +23,7 @@ impl Simulated {
     /// As [`numaio_machine::probe::Probe::run`].
     pub fn io_truth(&self, io: &IoWorkload) -> Result<Vec<f64>, ProbeError> {
         let spec = self.admit_io(io)?;
-        Ok(self.io_rates(spec, &io.groups).into_iter().map(|rate| rate * self.balancing_factor()).collect())
+        Ok(self.io_rates(spec, io).into_iter().map(|rate| rate * self.balancing_factor()).collect())
     }
 
     fn admit_io(&self, io: &IoWorkload) -> Result<&IoSpec, ProbeError> {
@@ -70,7 +70,9 @@ impl Simulated {
     }
 
     /// Returns the bytes per second of each group.
-    fn io_rates(&self, spec: &IoSpec, groups: &[StreamGroup]) -> Vec<f64> {
+    fn io_rates(&self, spec: &IoSpec, io: &IoWorkload) -> Vec<f64> {
+        let groups = &io.groups;
+        let request = Request { bytes: io.block_bytes as f64, depth: f64::from(io.depth) };
         let mut streams: BTreeMap<(Direction, NodeId), u32> = BTreeMap::new();
         for group in groups {
             *streams.entry((group.direction, group.memory)).or_default() += group.streams;
@@ -80,7 +82,7 @@ impl Simulated {
             let of_direction = streams.iter().filter(|((other, _), _)| *other == direction);
             let nodes: Vec<(NodeId, u32)> =
                 of_direction.map(|((_, node), streams)| (*node, *streams)).collect();
-            let shared = self.shared(spec.rates(direction), &nodes);
+            let shared = self.shared(spec.rates(direction), &nodes, request);
             rates.extend(nodes.iter().zip(shared).map(|((node, _), rate)| ((direction, *node), rate)));
         }
         let of_group = |group: &StreamGroup| {
@@ -92,16 +94,15 @@ impl Simulated {
     }
 
     /// Returns the bytes per second of each node in one direction, given its number of streams.
-    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)]) -> Vec<f64> {
-        let demand = |(node, streams): &(NodeId, u32)| {
-            let own = rates.stream.map_or(f64::INFINITY, |stream| stream * f64::from(*streams));
-            self.path_of_buffers(rates, *node).min(own)
+    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)], request: Request) -> Vec<f64> {
+        let demand = |(node, streams): &(NodeId, u32)| NodeDemand {
+            position: self.spec.nodes.iter().position(|other| other.id == *node).unwrap_or(0),
+            streams: f64::from(*streams),
+            path: self.path_of_buffers(rates, *node),
+            stream: rates.stream.unwrap_or(f64::INFINITY),
         };
-        let capacities: Vec<f64> = [rates.cap].into_iter().chain(nodes.iter().map(demand)).collect();
-        let crosses = |capacity| CapacityUse { capacity, weight: 1.0 };
-        let flows: Vec<Vec<CapacityUse>> =
-            (1..=nodes.len()).map(|own| vec![crosses(0), crosses(own)]).collect();
-        share(&capacities, &flows)
+        let nodes: Vec<NodeDemand> = nodes.iter().map(demand).collect();
+        rule_rates(&rates.sharing, rates.cap, &nodes, request)
     }
 
     /// Returns the bytes per second of the path to buffers on a node, some of which may be
@@ -122,10 +123,12 @@ impl Simulated {
         let spec = self.admit_io(io)?;
         let node = io.groups.first().map_or(NodeId(0), |group| group.memory);
         let (mut random, factor) = self.next_run(Flow { source: node, sink: node });
-        let rates: Vec<f64> = self.io_rates(spec, &io.groups).iter().map(|rate| rate * factor).collect();
+        let rates: Vec<f64> = self.io_rates(spec, io).iter().map(|rate| rate * factor).collect();
         let (ns, slices, cut) = self.slices(io, rates.iter().sum());
+        // A stall stops all groups at once.
+        let bursts = stall_factors(spec, io, slices, &mut random);
         let group = |(group, rate): (&StreamGroup, &f64)| {
-            let samples = self.io_samples(*rate, ns, slices, &mut random);
+            let samples = self.io_samples(*rate, ns, &bursts, &mut random);
             let bytes = samples.iter().map(|sample| sample.bytes).fold(0, u64::saturating_add);
             let residency = self.residency(&[buffer(io, group)], Pages::Base);
             IoGroupOutcome { samples, requests: bytes.div_ceil(io.block_bytes), residency }
@@ -164,11 +167,30 @@ impl Simulated {
         }
     }
 
-    fn io_samples(&self, rate: f64, ns: u64, slices: u32, random: &mut Random) -> Vec<IoSample> {
+    fn io_samples(&self, rate: f64, ns: u64, bursts: &[f64], random: &mut Random) -> Vec<IoSample> {
         let deviation = self.spec.noise.sample;
-        let mut bytes = || (rate * random.factor(deviation) * ns as f64 / 1e9) as u64;
-        (0..slices).map(|_| IoSample { bytes: bytes().max(1), ns }).collect()
+        let mut bytes = |burst: &f64| (rate * burst * random.factor(deviation) * ns as f64 / 1e9) as u64;
+        bursts.iter().map(|burst| IoSample { bytes: bytes(burst).max(1), ns }).collect()
     }
+}
+
+/// Share of samples with a stall.
+const STALLED_SAMPLES: f64 = 0.25;
+
+/// Returns a factor of each sample; their mean is 1. A stall falls into one sample of four, so that
+/// the median of samples is above the mean.
+fn stall_factors(spec: &IoSpec, io: &IoWorkload, slices: u32, random: &mut Random) -> Vec<f64> {
+    let direction = io.groups.first().map_or(Direction::Read, |group| group.direction);
+    let Some(stalls) = spec.rates(direction).stalls else { return vec![1.0; slices as usize] };
+    let between = 1.0 / (1.0 - stalls);
+    let within = (1.0 - (1.0 - STALLED_SAMPLES) * between) / STALLED_SAMPLES;
+    let stalled = (f64::from(slices) * STALLED_SAMPLES + random.unit()).floor() as u32;
+    let mut factors: Vec<f64> =
+        (0..slices).map(|slice| if slice < stalled { within } else { between }).collect();
+    for index in (1..factors.len()).rev() {
+        factors.swap(index, (random.unit() * (index + 1) as f64) as usize);
+    }
+    factors
 }
 
 /// Returns the buffers of each group: node, bytes per stream, and number.

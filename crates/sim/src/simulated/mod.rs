@@ -1,6 +1,7 @@
 //! The simulated machine behind the interfaces of a real one.
 
 mod copy;
+mod device_sharing;
 mod io;
 mod irq_steering;
 mod latency;
