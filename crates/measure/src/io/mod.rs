@@ -13,7 +13,7 @@ pub use representatives::one_per_class;
 
 use crate::engine::{Engine, VisitFigures};
 use crate::options::CampaignError;
-use crate::rounds::{self, Finished, Measured, StopReason, VisitOutcome, Visits};
+use crate::rounds::{self, mean, Finished, Measured, StopReason, VisitOutcome, Visits};
 use crate::setting::{Event, Setting};
 use crate::warnings::{self, WarningContext};
 use cells::Cell;
@@ -21,8 +21,8 @@ use numaio_machine::devices::Device;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::workload::Workload;
 use numaio_schema::{
-    median, ClassRepresentative, IoCell, IoDevice, IoMethod, IoRecord, IoRemoteEnd, Reading, Summary,
-    Warning, IO_SCHEMA,
+    ClassRepresentative, IoCell, IoDevice, IoMethod, IoRecord, IoRemoteEnd, Reading, Summary, Warning,
+    IO_SCHEMA,
 };
 use std::cell::RefCell;
 
@@ -142,7 +142,7 @@ impl VisitTotals {
         let Some(cell) = self.cells.get_mut(index).filter(|_| taken.set_aside.is_none()) else { return };
         cell.groups.resize(figures.groups.len(), Vec::new());
         for (values, group) in cell.groups.iter_mut().zip(&figures.groups) {
-            values.extend(median(group));
+            values.extend(mean(group));
         }
         cell.bytes = cell.bytes.saturating_add(figures.bytes);
         let sum = |one: Option<u64>, other| one.zip(other).map(|(sum, ns)| sum.saturating_add(ns));
