@@ -75,13 +75,18 @@ fn classify_by_level(sorted: &[Point], level: f64) -> Vec<Vec<Point>> {
     cut(sorted, &cuts)
 }
 
+/// Relative tolerance of the level: a value exactly at it belongs to the class, whatever the
+/// rounding of the product.
+const ROUNDING: f64 = 1e-9;
+
 /// Returns how many points from the best on are similar: none is below the best by more than the
 /// level and the noise. Some value in its interval is within the level of some value in the best's
 /// interval.
 fn similar_count(sorted: &[Point], level: f64) -> usize {
     let Some(best) = sorted.first() else { return 0 };
     let is_alike = |member: &&Point| {
-        member.value >= (1.0 - level) * best.value || member.high >= (1.0 - level) * best.low
+        let within = |value: f64, best: f64| value >= (1.0 - level) * best * (1.0 - ROUNDING);
+        within(member.value, best.value) || within(member.high, best.low)
     };
     sorted.iter().take_while(is_alike).count()
 }
@@ -255,6 +260,20 @@ mod tests {
         let narrow = classify(&points(&[100.0, 89.0], 0.001), ClassRule::Measured, 0.1, &NodeSet::new());
         let wide = classify(&points(&[100.0, 89.0], 0.02), ClassRule::Measured, 0.1, &NodeSet::new());
         assert_eq!((narrow.len(), wide.len()), (2, 1));
+    }
+
+    /// 0.9 has no exact representation: some products are above the exact value, others below.
+    #[test]
+    fn a_value_exactly_at_the_level_belongs_to_the_class() {
+        for best in [72.9, 81.0, 65.61, 100.0, 0.3, 1e9, 7.7e-9] {
+            let edge = best * 9.0 / 10.0;
+            assert_eq!(classes(&[best, edge], ClassRule::Measured, ""), ["0-1"], "{best}");
+            assert_eq!(classes(&[best, edge * (1.0 - 1e-6)], ClassRule::Measured, ""), ["0", "1"], "{best}");
+        }
+        assert_eq!(classes(&[72.9, 65.61], ClassRule::Measured, ""), ["0-1"]);
+        assert_eq!(classes(&[81.0, 72.9], ClassRule::Measured, ""), ["0-1"]);
+        // Latencies are classified by their inverse: 90 ns is within 10 % of 81 ns.
+        assert_eq!(classes(&[1.0 / 81.0, 1.0 / 90.0], ClassRule::Measured, ""), ["0-1"]);
     }
 
     #[test]

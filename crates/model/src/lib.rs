@@ -38,11 +38,11 @@ pub use plan::{
     PlanError, PlanOptions, PlanPlacementError, PlanProblemError, PlanRequest, Pool, THREAD_BYTES_PER_S,
 };
 pub use predict::{
-    best_mix, capacities, find_measured_mix, predict, saturating_mix, with_measurement, CapacityInputs,
-    PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
+    best_mix, capacities, find_measured_mix, measured_mixes, predict, suggest_mix, with_measurement,
+    CapacityInputs, DeviceFit, PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
 };
 pub use validate::{note_represented, validate};
 pub use views::{
-    check, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views, ViewMismatch,
-    ViewSubject,
+    check, completed, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views,
+    ViewMismatch, ViewSubject,
 };

@@ -69,7 +69,7 @@ pub use net_text::net_text;
 pub use phrases::machine_name;
 pub use placement::{forms, placement_text, status_text, verification_text};
 pub use plan_text::plan_text;
-pub use prediction_text::prediction_text;
+pub use prediction_text::{prediction_text, streams_text};
 pub use statistics_text::{statistics_text, KindCounts, TransferStatistics};
 pub use stream_text::stream_text;
 pub use style::{to_ascii, wrap_hanging, Detail, TextStyle};

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = match noun {
         noun if number == 1 => noun.to_owned(),
-        noun if noun.ends_with('s') => format!("{noun}es"),
+        noun if noun.ends_with(['s', 'x']) => format!("{noun}es"),
         noun if noun.ends_with('y') => format!("{}ies", &noun[..noun.len() - 1]),
         noun => format!("{noun}s"),
     };

@@ -1,4 +1,4 @@
-//! Formats a prediction as text: both predictors, the share of each node, and the basis.
+//! Formats a prediction as text: the predictors, the share of each node, and the basis.
 
 use crate::number_format::NumberFormat;
 use crate::phrases::{self, count};
@@ -6,9 +6,10 @@ use crate::record_header;
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
-use numaio_machine::units::format_size;
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    CapSource, Capacities, Estimate, IoPrediction, LimitedBy, MixPrediction, NodeStreams, Sharing,
+    Capacities, Estimate, IoPrediction, LimitedBy, MixPrediction, NodeStreams, SharingFit, SharingModel,
+    SuggestedMix,
 };
 
 /// Formats the predictions for a mix and for the best mix.
@@ -16,14 +17,17 @@ pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     write_head(&mut page, prediction);
     if let Some(mix) = &prediction.mix {
-        page.heading(&format!("Mix: {}", streams(&mix.streams)));
+        page.heading(&format!("Mix: {}", streams_text(&mix.streams)));
         write_mix(&mut page, mix);
     }
     if let Some(best) = &prediction.best {
         let number: u32 = best.streams.iter().map(|flow| flow.streams).fold(0, u32::saturating_add);
         let of = count(number as usize, "stream");
-        page.heading(&format!("Best distribution of {of}: {}", streams(&best.streams)));
+        page.heading(&format!("Best distribution of {of}: {}", streams_text(&best.streams)));
         write_mix(&mut page, best);
+    }
+    if let Some(suggested) = &prediction.suggested {
+        write_suggested(&mut page, suggested);
     }
     write_basis(&mut page, &prediction.capacities);
     page.into_text()
@@ -60,7 +64,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
 }
 
 /// Lists streams by node: `2 on node 2, 1 on node 0`.
-fn streams(mix: &[NodeStreams]) -> String {
+pub fn streams_text(mix: &[NodeStreams]) -> String {
     let part = |flow: &NodeStreams| format!("{} on node {}", flow.streams, flow.node);
     mix.iter().map(part).collect::<Vec<_>>().join(", ")
 }
@@ -93,7 +97,11 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
         mix.equation_1,
         errors.map(|error| error.0),
     ));
-    table.row(row("limits, with max-min fair sharing", mix.limits, errors.map(|error| error.1)));
+    table.row(row("sharing models, by probability", mix.limits, errors.map(|error| error.1)));
+    for model in mix.selected.iter().filter(|_| !mix.rivals.is_empty()).chain(&mix.rivals) {
+        let title = format!("- {} ({})", model_title(model.model), percent(model.probability));
+        table.row(row(&title, model.estimate, None));
+    }
     if let Some(measured) = measured {
         table.row(row("measured", measured.estimate, None));
     }
@@ -124,28 +132,83 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
     page.table(2, &table);
 }
 
+/// Writes the mix that is worth measuring, with the models' predictions.
+fn write_suggested(page: &mut TextPage, suggested: &SuggestedMix) {
+    page.heading(&format!("Measure next: {}", streams_text(&suggested.streams)));
+    let all = suggested.predictions.iter().map(|model| model.estimate.high);
+    let figures = NumberFormat::bandwidth(page.style().unit, all);
+    let mut table = Table::new([
+        ("MODEL".to_owned(), Align::Left),
+        ("PROBABILITY".to_owned(), Align::Right),
+        (figures.unit().to_owned(), Align::Right),
+        ("INTERVAL".to_owned(), Align::Right),
+    ]);
+    for model in &suggested.predictions {
+        table.row([
+            model_title(model.model).into(),
+            percent(model.probability).into(),
+            figures.format(model.estimate.bytes_per_s).into(),
+            figures.range(model.estimate.low, model.estimate.high).into(),
+        ]);
+    }
+    page.table(2, &table);
+    page.blank();
+    page.paragraph(
+        2,
+        2,
+        &format!(
+            "Expected standard deviation of predictions: {:.1} % now, {:.1} % after this measurement.",
+            suggested.deviation_before * 100.0,
+            suggested.deviation_after * 100.0
+        ),
+    );
+}
+
+fn percent(probability: f64) -> String {
+    format!("{:.0} %", probability * 100.0)
+}
+
+/// Describes how a model shares a device.
+fn model_title(model: SharingModel) -> &'static str {
+    match model {
+        SharingModel::Bytes => "bytes, below a cap",
+        SharingModel::TimeByStreams => "time, by streams",
+        SharingModel::TimeByNodes => "time, by nodes",
+        SharingModel::Requests => "requests in turn",
+        SharingModel::SharedLink => "bytes, with a shared link",
+        SharingModel::InFlight => "requests in flight",
+        SharingModel::Cores => "cores of the host",
+        SharingModel::Copies => "copies by the host",
+    }
+}
+
+/// Number of models in the basis.
+const MOST_MODELS: usize = 2;
+
 /// Writes the basis of the predictions.
 fn write_basis(page: &mut TextPage, capacities: &Capacities) {
     page.heading("Basis");
     let unit = page.style().unit;
-    let cap = phrases::bandwidth(capacities.cap.bytes_per_s, unit);
-    page.paragraph(2, 2, &match (capacities.sharing, capacities.cap_source) {
-        (Sharing::Time { factor, .. }, _) => format!(
-            "Nodes share the device's time: a measured mix was slower than its best node alone, which no bandwidth limit \
-             explains. The second predictor is Equation 1 for each node, times {factor:.3}, the ratio in that mix."
+    match capacities.fitted_mixes {
+        0 => page.paragraph(
+            2,
+            2,
+            "No mix was measured, so it is unknown how nodes share the device: the interval contains all sharing models. \
+             'numaio predict --suggest' names the mix to measure, and '--measure' measures it.",
         ),
-        (Sharing::MaxMin, CapSource::Mix) => format!(
-            "The device limits all nodes together to {cap}: a measured mix reached no more, although its nodes alone add up to more."
+        mixes => page.paragraph(
+            2,
+            2,
+            &format!(
+                "Sharing models, fitted to {}, most probable first:",
+                count(mixes as usize, "measured mix")
+            ),
         ),
-        (Sharing::MaxMin, CapSource::AtLeast) => {
-            let seen = phrases::bandwidth(capacities.cap.low, unit);
-            format!("No limit of the device is known: measured mixes reached the sum of their nodes, up to {seen}.")
-        }
-        (Sharing::MaxMin, CapSource::Assumed) => format!(
-            "ASSUMED: the device limits all nodes together to {cap}, the bandwidth of the best node alone. No mix was measured, \
-             so the interval extends to the sum of the nodes alone. Measure a mix with 'numaio predict --measure'."
-        ),
-    });
+    }
+    if capacities.fitted_mixes > 0 {
+        let models = capacities.sharing.iter().take(MOST_MODELS);
+        models.for_each(|fit| page.paragraph(4, 2, &model_text(fit, unit)));
+    }
     if let Some(link) = capacities.link_bytes_per_s {
         page.paragraph(
             2,
@@ -157,15 +220,34 @@ fn write_basis(page: &mut TextPage, capacities: &Capacities) {
     let represented: Vec<String> =
         represented.map(|node| format!("{} (as node {})", node.node, node.measured)).collect();
     if !represented.is_empty() {
-        let text = "Not measured; taken from a node of the same class, with intervals widened by the spread of the class in \
-                    the copy model: node";
+        let text = "Not measured; taken from a node of the same class, with intervals widened by the spread of nodes of one \
+                    class: node";
         page.paragraph(2, 2, &format!("{text} {}.", represented.join(", node ")));
     }
     page.paragraph(
         2,
         2,
-        "Interval bounds: the predictions from the lower, and from the upper, ends of all readings' 95 % intervals.",
+        "Intervals contain the bandwidth with 95 %. They include the noise of readings, the misfit of the models and their \
+         disagreement.",
     );
+}
+
+/// Describes a fitted model with its parameters.
+fn model_text(fit: &SharingFit, unit: BandwidthUnit) -> String {
+    let parameter = |one: &numaio_schema::SharingParameter| match one.name.as_str() {
+        "cap" | "link" => format!("{} {}", one.name, phrases::bandwidth(one.value, unit)),
+        name => format!("{name} {:.2}", one.value),
+    };
+    let mut facts: Vec<String> = vec![format!("probability {}", percent(fit.probability))];
+    facts.extend(fit.parameters.iter().map(parameter));
+    if !fit.link_nodes.is_empty() {
+        let nodes: Vec<String> = fit.link_nodes.iter().map(ToString::to_string).collect();
+        facts.push(format!("nodes {} behind the link", nodes.join(" and ")));
+    }
+    if let Some(error) = fit.leave_one_out {
+        facts.push(format!("each mix predicted from the others within {:.1} %", error * 100.0));
+    }
+    format!("{}: {}", model_title(fit.model), facts.join(", "))
 }
 
 #[cfg(test)]
@@ -174,12 +256,44 @@ mod tests {
     use numaio_machine::ids::NodeId;
     use numaio_machine::workload::Direction;
     use numaio_schema::{
-        FlowPrediction, IoEngine, MixMeasurement, NodeCapacity, StreamsCapacity, Warning, PREDICTION_SCHEMA,
+        FlowPrediction, IoEngine, MixMeasurement, ModelPrediction, NodeCapacity, SharingParameter,
+        StreamsCapacity, Warning, PREDICTION_SCHEMA,
     };
 
     fn around(gigabytes: f64) -> Estimate {
         let bytes_per_s = gigabytes * 1e9;
         Estimate { bytes_per_s, low: bytes_per_s * 0.99, high: bytes_per_s * 1.01 }
+    }
+
+    fn sharing(
+        model: SharingModel,
+        probability: f64,
+        leave_one_out: Option<f64>,
+        parameters: &[(&str, f64)],
+    ) -> SharingFit {
+        let parameter =
+            |(name, value): &(&str, f64)| SharingParameter { name: (*name).to_owned(), value: *value };
+        let parameters = parameters.iter().map(parameter).collect();
+        SharingFit { model, probability, leave_one_out, parameters, link_nodes: Vec::new() }
+    }
+
+    fn model(model: SharingModel, probability: f64, gigabytes: f64) -> ModelPrediction {
+        ModelPrediction { model, probability, estimate: around(gigabytes) }
+    }
+
+    fn suggested() -> SuggestedMix {
+        SuggestedMix {
+            streams: vec![
+                NodeStreams { node: NodeId(2), streams: 1 },
+                NodeStreams { node: NodeId(7), streams: 5 },
+            ],
+            predictions: vec![
+                model(SharingModel::Bytes, 0.8, 3.6),
+                model(SharingModel::TimeByStreams, 0.15, 3.2),
+            ],
+            deviation_before: 0.062,
+            deviation_after: 0.011,
+        }
     }
 
     fn prediction() -> IoPrediction {
@@ -202,6 +316,8 @@ mod tests {
             ],
             equation_1: around(3.2),
             limits: around(3.6),
+            selected: Some(model(SharingModel::Bytes, 0.8, 3.6)),
+            rivals: vec![model(SharingModel::TimeByStreams, 0.15, 3.1)],
             flows: vec![flow(2, 2.25, 1.2, LimitedBy::Path), flow(7, 3.6, 2.4, LimitedBy::Device)],
             measured: Some(MixMeasurement {
                 estimate: around(3.55),
@@ -222,18 +338,22 @@ mod tests {
                 operation: None,
                 block_bytes: 128 << 10,
                 nodes: vec![node(2, 2, 2.25), node(3, 2, 2.25), node(7, 7, 3.6)],
-                cap: around(3.6),
-                cap_source: CapSource::Mix,
                 link_bytes_per_s: Some(7.9e9),
-                sharing: Sharing::MaxMin,
+                fitted_mixes: 2,
+                sharing: vec![
+                    sharing(SharingModel::Bytes, 0.8, Some(0.011), &[("cap", 3.6e9)]),
+                    sharing(SharingModel::TimeByStreams, 0.15, Some(0.052), &[("factor", 1.1), ("cap", 4e9)]),
+                ],
             },
             mix: Some(mix.clone()),
             best: Some(MixPrediction {
                 streams: vec![NodeStreams { node: NodeId(7), streams: 6 }],
                 flows: vec![flow(7, 3.6, 3.6, LimitedBy::Path)],
                 measured: None,
+                rivals: Vec::new(),
                 ..mix
             }),
+            suggested: Some(suggested()),
             warnings: vec![Warning { rule: "drift".into(), what: "it drifted".into() }],
         }
     }
@@ -245,19 +365,20 @@ mod tests {
     }
 
     #[test]
-    fn states_the_source_of_the_limit() {
+    fn states_what_the_models_rest_on() {
         let text_with = |change: &dyn Fn(&mut Capacities)| {
             let mut prediction = prediction();
             change(&mut prediction.capacities);
             prediction_text(&prediction, &TextStyle::default())
         };
-        assert!(text_with(&|it| it.cap_source = CapSource::Assumed).contains("ASSUMED: the device limits"));
-        assert!(
-            text_with(&|it| it.cap_source = CapSource::AtLeast).contains("No limit of the device is known")
-        );
-        let time = Sharing::Time { factor: 0.97, interval: (0.96, 0.98) };
-        assert!(text_with(&|it| it.sharing = time).contains("times 0.970"));
+        assert!(text_with(&|it| it.fitted_mixes = 0).contains("No mix was measured"));
+        assert!(text_with(&|_| {}).contains("fitted to 2 measured mixes"));
+        let linked = |it: &mut Capacities| {
+            let fit = sharing(SharingModel::SharedLink, 0.9, None, &[("link", 2e9)]);
+            it.sharing = vec![SharingFit { link_nodes: vec![NodeId(2), NodeId(3)], ..fit }];
+        };
+        let text = text_with(&linked);
+        assert!(text.contains("link 2.0 GB/s") && text.contains("nodes 2 and 3 behind"), "{text}");
         assert!(!text_with(&|it| it.link_bytes_per_s = None).contains("PCI Express"));
-        assert!(!text_with(&|it| it.cap = around(1.0)).contains("3.6 GB/s:"));
     }
 }

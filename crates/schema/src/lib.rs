@@ -59,8 +59,9 @@ pub use plan::{
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
-    CapSource, Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
-    NodeCapacity, NodeStreams, Sharing, StreamsCapacity,
+    Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
+    ModelPrediction, NodeCapacity, NodeStreams, SharingFit, SharingModel, SharingParameter, StreamsCapacity,
+    SuggestedMix,
 };
 pub use provenance::{MachineSource, Provenance, Warning, THROTTLED};
 pub use read::DocumentError;

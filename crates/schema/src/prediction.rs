@@ -26,8 +26,25 @@ pub struct IoPrediction {
     pub mix: Option<MixPrediction>,
     /// The distribution of a number of streams with the highest predicted bandwidth, if requested.
     pub best: Option<MixPrediction>,
+    /// The mix whose measurement improves predictions most, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggested: Option<SuggestedMix>,
     /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
+}
+
+/// A mix worth measuring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuggestedMix {
+    /// The streams, by node.
+    pub streams: Vec<NodeStreams>,
+    /// The models' predictions for it, most probable first.
+    pub predictions: Vec<ModelPrediction>,
+    /// Relative standard deviation of the predictions that it is expected to improve, before it is
+    /// measured.
+    pub deviation_before: f64,
+    /// The same after it is measured.
+    pub deviation_after: f64,
 }
 
 /// The capacities of a device in one direction, fitted from measurements.
@@ -48,14 +65,12 @@ pub struct Capacities {
     pub block_bytes: u64,
     /// The capacity of each node alone, by node.
     pub nodes: Vec<NodeCapacity>,
-    /// The capacity for all nodes together.
-    pub cap: Estimate,
-    /// The source of the cap.
-    pub cap_source: CapSource,
     /// Bandwidth of the PCI Express link in this direction, an upper bound; `None` if unknown.
     pub link_bytes_per_s: Option<f64>,
-    /// How nodes share the device.
-    pub sharing: Sharing,
+    /// Number of measured mixes that the sharing models are fitted to.
+    pub fitted_mixes: u32,
+    /// Models of how nodes share the device, most probable first.
+    pub sharing: Vec<SharingFit>,
 }
 
 /// The capacity of one node that uses the device alone, with buffers local to its CPUs.
@@ -92,32 +107,56 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// The source of a device's capacity for all nodes together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A model of how streams of several nodes share a device. Each predicts the bandwidth of a mix
+/// from the bandwidth of each node alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CapSource {
-    /// A measured mix of several nodes got less than the sum of its nodes alone.
-    Mix,
-    /// No measured mix was limited by the device: a lower bound.
-    AtLeast,
-    /// No mix was measured: assumed to be the maximum of a single node.
-    Assumed,
+pub enum SharingModel {
+    /// Bytes are shared max-min fairly under the nodes' paths and a cap.
+    Bytes,
+    /// The device serves one stream at a time, for equal times: Equation 1 of Li et al. (ICPP
+    /// 2013), scaled.
+    TimeByStreams,
+    /// The device serves one node at a time, for equal times, or times in proportion to weights.
+    TimeByNodes,
+    /// The device serves one request at a time, in turn from each stream or node: equal bytes.
+    Requests,
+    /// Some nodes share a link, and all nodes a cap.
+    SharedLink,
+    /// The device holds a fixed number of requests, each for the latency of its node (Little's
+    /// law).
+    InFlight,
+    /// A number of cores of the host moves the bytes.
+    Cores,
+    /// The host copies bytes of remote nodes more often than those of the device's node.
+    Copies,
 }
 
-/// How nodes share a device.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "sharing", rename_all = "kebab-case")]
-pub enum Sharing {
-    /// Each stream gets an equal share, limited by its node's path and the device's cap.
-    MaxMin,
-    /// The device serves one stream at a time: a mix got less than its best node alone, which a cap
-    /// does not explain. The prediction is Equation 1 times this factor.
-    Time {
-        /// Bandwidth of the measured mix over Equation 1.
-        factor: f64,
-        /// Interval of the factor.
-        interval: (f64, f64),
-    },
+/// A sharing model, fitted to measured mixes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharingFit {
+    /// The model.
+    pub model: SharingModel,
+    /// Probability of the model among all models, from 0 to 1.
+    pub probability: f64,
+    /// Root mean square of the relative errors with which it predicts each measured mix from the
+    /// others; `None` with fewer than two mixes.
+    pub leave_one_out: Option<f64>,
+    /// The most probable values of its parameters.
+    pub parameters: Vec<SharingParameter>,
+    /// Nodes behind the shared link; empty for other models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub link_nodes: Vec<NodeId>,
+}
+
+/// A parameter of a sharing model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharingParameter {
+    /// The name: `cap` or `link` in bytes per second; `factor`, `streams`, `cores` or `copies`
+    /// without unit.
+    pub name: String,
+    /// The value.
+    pub value: f64,
 }
 
 /// Streams of one node, with local buffers.
@@ -137,13 +176,31 @@ pub struct MixPrediction {
     /// Equation 1 of Li et al. (ICPP 2013): mean bandwidth of the classes, weighted by their share
     /// of streams.
     pub equation_1: Estimate,
-    /// The second predictor, which includes limits.
+    /// The prediction of the sharing models, each by its probability. The value is the median, the
+    /// interval contains the bandwidth with 95 %.
     pub limits: Estimate,
+    /// The most probable model's own prediction.
+    pub selected: Option<ModelPrediction>,
+    /// Other probable models whose prediction is outside the selected one's interval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<ModelPrediction>,
     /// The bandwidth of each node, in the order of `streams`.
     pub flows: Vec<FlowPrediction>,
     /// The measured bandwidth, if available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<MixMeasurement>,
+}
+
+/// The prediction of one sharing model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ModelPrediction {
+    /// The model.
+    pub model: SharingModel,
+    /// Probability of the model, from 0 to 1.
+    pub probability: f64,
+    /// The predicted bandwidth of the mix.
+    #[serde(flatten)]
+    pub estimate: Estimate,
 }
 
 /// The predicted bandwidth of one node's streams in a mix, by the second predictor.

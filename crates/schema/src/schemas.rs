@@ -40,7 +40,7 @@ pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
 pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 
 /// Schema and version of [`IoPrediction`](crate::IoPrediction).
-pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
+pub const PREDICTION_SCHEMA: &str = "numaio/prediction/2";
 
 /// Schema and version of [`Receipt`](crate::Receipt).
 pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";

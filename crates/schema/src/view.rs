@@ -31,15 +31,22 @@ pub struct View {
     pub quantity: Quantity,
     /// The nodes with a value, by node.
     pub nodes: Vec<NodeValue>,
-    /// Maximum difference between a member and the best of its class, as a share.
+    /// Maximum difference between a member and the best of its class, as a share; by default 0.1.
+    #[serde(default = "default_level")]
     pub level: f64,
-    /// Classes by rule `measured`, best first.
+    /// Classes by rule `measured`, best first; computed for a document without them.
+    #[serde(default)]
     pub classes: Vec<ViewClass>,
     /// Whether the measurement is incomplete.
+    #[serde(default)]
     pub incomplete: bool,
     /// Time of measurement in seconds since 1970; `None` for stated values, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_at: Option<u64>,
+}
+
+fn default_level() -> f64 {
+    0.1
 }
 
 /// The quantity and unit of a view's values.
@@ -64,8 +71,10 @@ pub struct NodeValue {
     /// The 95 % interval of the median; `None` for stated values.
     pub interval: Option<(f64, f64)>,
     /// Number of measurements; 0 for stated values.
+    #[serde(default)]
     pub n: u32,
     /// Drift: later over earlier measurements, minus 1.
+    #[serde(default)]
     pub drift: f64,
     /// Factor by which the node is worse than the target: the NUMA factor or bandwidth NUMA factor.
     /// `None` if the target has no value.
@@ -80,10 +89,13 @@ pub struct ViewClass {
     /// The nodes.
     pub nodes: NodeSet,
     /// The lowest value.
+    #[serde(default)]
     pub min: f64,
     /// The highest value.
+    #[serde(default)]
     pub max: f64,
     /// The mean value.
+    #[serde(default)]
     pub mean: f64,
 }
 

@@ -7,18 +7,20 @@ use crate::options::{integer, node, Common};
 use crate::output;
 use crate::output::json;
 use clap::{Args, ValueEnum};
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_measure::io::local_nodes;
-use numaio_model::{CapacityInputs, PredictError, MOST_STREAMS};
+use numaio_model::{CapacityInputs, DeviceFit, PredictError, MOST_STREAMS};
 use numaio_schema::{
-    CapSource, Capacities, IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, PREDICTION_SCHEMA,
+    IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, SuggestedMix, PREDICTION_SCHEMA,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Options of `numaio predict`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["mix", "best"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["mix", "best", "suggest"]))]
 pub struct PredictArgs {
     /// Device, such as nvme0n1, eth0, cuda:0 or 0000:3b:00.0
     #[arg(long, short, value_name = "DEV")]
@@ -26,9 +28,13 @@ pub struct PredictArgs {
     /// Streams per node, with local buffers: 2:2,0:2 is two streams on node 2 and two on node 0
     #[arg(long, value_name = "NODE:STREAMS,...", value_delimiter = ',', value_parser = mix_part)]
     pub mix: Vec<NodeStreams>,
-    /// Find the distribution of N streams over nodes with the highest predicted bandwidth
+    /// Find the distribution of N streams over nodes whose predicted interval has the highest lower
+    /// end
     #[arg(long, value_name = "N", value_parser = integer(1..=numaio_model::MAX_DISTRIBUTED_STREAMS))]
     pub best: Option<u32>,
+    /// Name the mix whose measurement makes predictions most certain: of --mix, or of all mixes
+    #[arg(long)]
+    pub suggest: bool,
     /// Direction of the I/O, as seen from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]
     pub direction: OneDirection,
@@ -42,7 +48,7 @@ pub struct PredictArgs {
     /// Use these documents of one machine instead of the saved ones of this machine
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    /// Also measure the mix, and print the prediction errors
+    /// Measure the mix that --suggest names first, then the mix, and print the prediction errors
     #[arg(long, requires = "mix", conflicts_with = "from")]
     pub measure: bool,
     /// With --measure: write to PATH, a new file or a directory for one; by default nothing is
@@ -114,7 +120,10 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
     super::measuring::exit(None)
 }
 
-/// Measures the mix, and a second one that saturates the device if its cap is only assumed.
+/// Expected relative deviation of a prediction below which no further mix is measured.
+const CERTAIN: f64 = 0.015;
+
+/// Measures the suggested mix if the prediction is uncertain, and then the requested one.
 fn measure(
     common: &Common,
     args: &PredictArgs,
@@ -125,23 +134,52 @@ fn measure(
     let (Some(topology), Some(reference)) = (&known.topology, records.first()) else {
         return Err(Failure::usage("--measure requires documents of this machine"));
     };
-    let capacities = fit(args, known, records)?;
+    let fit = fit(args, known, records)?;
     // Measure only mixes that can be predicted.
-    let mix = numaio_model::predict(&capacities, &args.mix).map_err(prediction_failure)?.streams;
-    let mut mixes = vec![mix];
-    let saturating = numaio_model::saturating_mix(&capacities, &local_nodes(topology));
-    if capacities.cap_source == CapSource::Assumed && !saturating.is_empty() && saturating != mixes[0] {
-        mixes.push(saturating);
+    let mix =
+        numaio_model::predict(&fit, &args.mix).map_err(|error| prediction_failure(known, error))?.streams;
+    let suggested = numaio_model::suggest_mix(&fit, &local_nodes(topology), &mix, &measured(&fit, records));
+    let mut mixes = Vec::new();
+    if let Some(suggested) = suggested.filter(|suggested| suggested.deviation_before > CERTAIN) {
+        output::remark(
+            common,
+            &format!("measuring {} first", numaio_report::streams_text(&suggested.streams)),
+        );
+        mixes.push(suggested.streams);
     }
+    mixes.push(mix);
     let request = MixRequest {
         reference,
-        capacities: &capacities,
+        capacities: &fit.capacities,
         mixes: &mixes,
         file: args.file.as_deref(),
         destroys: args.i_know_this_destroys.as_deref(),
         save: !args.no_save,
     };
     measure_mixes(common, machine, topology, &request)
+}
+
+/// Returns the mixes that were measured in the direction of a fit.
+fn measured(fit: &DeviceFit, records: &[&IoRecord]) -> Vec<Vec<NodeStreams>> {
+    numaio_model::measured_mixes(records, &fit.capacities)
+}
+
+/// Suggests a mix to measure among the nodes whose streams can have local buffers.
+fn suggest(
+    args: &PredictArgs,
+    known: &KnownDocuments,
+    records: &[&IoRecord],
+    fit: &DeviceFit,
+) -> Result<SuggestedMix, Failure> {
+    let nodes = match &known.topology {
+        Some(topology) => local_nodes(topology),
+        None => fit.capacities.nodes.iter().map(|node| node.node).collect(),
+    };
+    let suggested = numaio_model::suggest_mix(fit, &nodes, &args.mix, &measured(fit, records));
+    suggested.ok_or_else(|| {
+        Failure::new("no mix to suggest: fewer than two nodes were measured, or all mixes were")
+            .hint("measure every node with numaio bench --exhaustive")
+    })
 }
 
 /// Rejects a mix with a node that the machine does not have.
@@ -158,7 +196,7 @@ fn check_nodes(known: &KnownDocuments, mix: &[NodeStreams]) -> Result<(), Failur
 }
 
 /// Computes the capacities of the device from its measurements.
-fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<Capacities, Failure> {
+fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Result<DeviceFit, Failure> {
     let node = records.first().and_then(|record| record.device.node);
     let link = known.find_device(&args.device).and_then(|device| device.link);
     let inputs = CapacityInputs {
@@ -167,11 +205,18 @@ fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Res
         link_bytes_per_s: link.map(|link| link.bytes_per_s()).filter(|bytes_per_s| *bytes_per_s > 0.0),
         direction: args.direction.direction(),
         operation: args.operation.as_deref(),
+        memory_only: &memory_only(known),
     };
     numaio_model::capacities(&inputs, &args.mix).map_err(|error| {
         let hint = format!("--direction {} may have been measured", other_direction(args.direction));
         Failure::new(error.to_string().replace("the device", &args.device)).hint(hint)
     })
+}
+
+/// Returns the nodes with memory and without CPUs.
+fn memory_only(known: &KnownDocuments) -> NodeSet {
+    let nodes = |topology: &Topology| topology.memory_nodes().difference(&topology.cpu_nodes());
+    known.topology.as_ref().map(nodes).unwrap_or_default()
 }
 
 fn other_direction(direction: OneDirection) -> &'static str {
@@ -182,9 +227,12 @@ fn other_direction(direction: OneDirection) -> &'static str {
 }
 
 /// Converts an error of the predictor, with a hint.
-fn prediction_failure(error: PredictError) -> Failure {
+fn prediction_failure(known: &KnownDocuments, error: PredictError) -> Failure {
     let failure = Failure::new(&error);
     match error {
+        PredictError::NotMeasured { node, .. } if memory_only(known).contains(node) => failure.hint(format!(
+            "node {node} has no CPUs; measure it with numaio bench disk --cpu-nodes K --memory-nodes {node}"
+        )),
         PredictError::NotMeasured { .. } => failure
             .hint("measure every node with numaio bench --exhaustive, or classify nodes with numaio model"),
         PredictError::NoStreams | PredictError::TooMany { .. } => Failure::usage(error),
@@ -197,28 +245,32 @@ fn prediction(
     known: &KnownDocuments,
     records: &[&IoRecord],
 ) -> Result<IoPrediction, Failure> {
-    let capacities = fit(args, known, records)?;
+    let fit = fit(args, known, records)?;
     let mix = match args.mix.is_empty() {
         true => None,
-        false => Some(numaio_model::predict(&capacities, &args.mix).map_err(prediction_failure)?),
+        false => {
+            Some(numaio_model::predict(&fit, &args.mix).map_err(|error| prediction_failure(known, error))?)
+        }
     };
-    let best = args.best.map(|streams| numaio_model::best_mix(&capacities, streams));
-    let best = best.transpose().map_err(prediction_failure)?;
+    let best = args.best.map(|streams| numaio_model::best_mix(&fit, streams));
+    let best = best.transpose().map_err(|error| prediction_failure(known, error))?;
     let add_measurement =
-        |mix: MixPrediction| match numaio_model::find_measured_mix(records, &capacities, &mix.streams) {
+        |mix: MixPrediction| match numaio_model::find_measured_mix(records, &fit.capacities, &mix.streams) {
             Some(reading) => numaio_model::with_measurement(mix, reading),
             None => mix,
         };
     let (mix, best) = (mix.map(add_measurement), best.map(add_measurement));
+    let suggested = args.suggest.then(|| suggest(args, known, records, &fit)).transpose()?;
     let newest = records.iter().map(|record| record.provenance.measured_at).max();
     Ok(IoPrediction {
         schema: PREDICTION_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         machine: known.machine.clone(),
         measured_at: newest.unwrap_or(0),
-        capacities,
+        capacities: fit.capacities,
         mix,
         best,
+        suggested,
         warnings: prediction_inputs::warnings(records.iter().map(|record| ("I/O", &record.provenance))),
     })
 }

@@ -145,6 +145,51 @@ fn adds_a_view_of_another_tool() {
     assert_eq!((agrees(write), agrees(read)), (false, true), "{page}");
 }
 
+/// A view keeps its level and its classes, unless --level states another one.
+#[test]
+fn a_level_applies_to_views_of_files_too() {
+    let home = Home::new();
+    let machine = comparison(&home, &["--machine", DL585]).machine.fingerprint;
+    let mut view = View { level: 0.3, ..measured_io(&machine, 7) };
+    let classes = |view: &View, args: &[&str]| -> (f64, Vec<String>) {
+        let file = home.file("own.json", &to_json(view));
+        let found = comparison(&home, &[&["--machine", DL585, "--with", &file], args].concat());
+        let last = found.views.last().expect("views");
+        (last.level, last.classes.iter().map(|class| class.nodes.to_string()).collect())
+    };
+    let strings = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    assert_eq!(classes(&view, &[]), (0.3, strings(&["0,2,7", "4"])));
+    assert_eq!(classes(&view, &["--level", "10"]), (0.1, strings(&["2,7", "0", "4"])));
+    assert_eq!(classes(&view, &["--level", "60"]), (0.6, strings(&["0,2,4,7"])));
+    let class = |rank: u32, nodes: &str| numaio_schema::ViewClass {
+        rank,
+        nodes: NodeSet::parse_list(nodes).expect("nodes"),
+        min: 0.0,
+        max: 0.0,
+        mean: 0.0,
+    };
+    view.classes = vec![class(2, "4"), class(1, "0,2,7")];
+    view.level = 0.1;
+    assert_eq!(classes(&view, &[]), (0.1, strings(&["0,2,7", "4"])));
+    assert_eq!(classes(&view, &["--level", "10"]).1, strings(&["2,7", "0", "4"]));
+    // Classes without node 4 are no classification of the view.
+    view.classes = vec![class(1, "0,2,7")];
+    assert_eq!(classes(&view, &[]).1, strings(&["2,7", "0", "4"]));
+}
+
+#[test]
+fn reads_a_view_with_only_the_required_fields() {
+    let home = Home::new();
+    let machine = comparison(&home, &["--machine", DL585]).machine.fingerprint;
+    let text = format!(
+        r#"{{"schema": "numaio/view/1", "name": "ours", "title": "Our tool", "machine": "{machine}", "target": 7,
+            "quantity": "bytes-per-s", "nodes": [{{"node": 7, "value": 3.2e9}}, {{"node": 0, "value": 2.5e9}}]}}"#
+    );
+    let found = comparison(&home, &["--machine", DL585, "--with", &home.file("ours.json", &text)]);
+    let last = found.views.last().expect("views");
+    assert_eq!((last.level, last.classes.len(), last.nodes[0].factor), (0.1, 2, Some(1.28)));
+}
+
 #[test]
 fn rejects_invalid_views_with_file_and_field() {
     let home = Home::new();

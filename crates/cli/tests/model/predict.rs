@@ -12,12 +12,12 @@ use numaio_machine::workload::{
 use numaio_measure::engine::Disk;
 use numaio_measure::io::{IoSelection, Matrix, MixPart};
 use numaio_measure::{campaign, io, stream, IoOptions, Options, Rule, Setting, StreamOptions};
-use numaio_model::{best_mix, capacities, predict, saturating_mix, CapacityInputs};
+use numaio_model::{best_mix, capacities, predict, suggest_mix, CapacityInputs};
 use numaio_schema::{
-    CapSource, ClassRepresentative, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams,
-    Role, Sharing, StreamRecord, TopologyDocument, Validation,
+    ClassRepresentative, IoDevice, IoPrediction, IoRecord, MachineSource, Model, NodeStreams, Role,
+    SharingModel, StreamRecord, TopologyDocument, Validation,
 };
-use numaio_sim::spec::{IoRates, IoSpec};
+use numaio_sim::spec::{IoRates, IoSpec, SharingRule};
 use numaio_sim::{shapes, Simulated, Spec};
 use std::collections::BTreeMap;
 use Direction::{Read, Write};
@@ -182,19 +182,23 @@ fn validates_and_predicts_from_files() {
         "2:2,7:2",
         "--best",
         "8",
+        "--suggest",
         "--from",
     ];
     let page = home.run(&[&args, from.as_slice()].concat()).ok();
     expect("predict-simulated.txt", &page);
     let json = home.run(&[&["predict", "--json"], &args[1..], from.as_slice()].concat()).ok();
     let found = IoPrediction::from_json(&json).expect("a prediction");
-    assert_eq!((found.capacities.cap_source, found.capacities.sharing), (CapSource::Mix, Sharing::MaxMin));
+    assert_eq!((found.capacities.fitted_mixes, found.capacities.sharing[0].model), (1, SharingModel::Bytes));
     let mix = found.mix.expect("a mix");
     let gbit = |bytes_per_s: f64| bytes_per_s * 8e-9;
     // Classes of the model: nodes 6 and 7 reach 28.8, nodes 2 and 3 reach 18 Gbit/s.
     assert!((gbit(mix.equation_1.bytes_per_s) - 23.4).abs() < 0.1, "{mix:?}");
-    assert!((gbit(mix.limits.bytes_per_s) - 28.8).abs() < 0.1, "{mix:?}");
+    assert!((gbit(mix.limits.bytes_per_s) - 28.8).abs() < 1.0, "{mix:?}");
+    assert!(gbit(mix.limits.low) < 28.8 && gbit(mix.limits.high) > 28.7, "{mix:?}");
     assert_eq!(found.best.expect("the best").streams, streams(&[(7, 8)]));
+    let suggested = found.suggested.expect("a mix to measure");
+    assert!(suggested.streams.len() > 1 && suggested.deviation_after <= suggested.deviation_before);
 }
 
 /// The level is that of the model unless an option sets it.
@@ -269,9 +273,10 @@ fn reports_the_error_of_a_measured_mix() {
     ];
     let json = home.run(&[&args[..], &[&files["io"], &files["mix"], &files["topology"]]].concat()).ok();
     let found = IoPrediction::from_json(&json).expect("a prediction");
-    assert_eq!(found.capacities.cap_source, CapSource::Assumed);
-    let measured = found.mix.and_then(|mix| mix.measured).expect("a measurement");
-    assert!(measured.limits_error.abs() < 0.01, "{measured:?}");
+    assert_eq!(found.capacities.fitted_mixes, 0);
+    let mix = found.mix.expect("a mix");
+    let measured = mix.measured.expect("a measurement");
+    assert!((mix.limits.low..=mix.limits.high).contains(&measured.estimate.bytes_per_s), "{mix:?}");
     assert!(measured.equation_1_error < -0.1, "{measured:?}");
 }
 
@@ -381,7 +386,7 @@ fn random_drive(random: &mut Random) -> (IoRates, Vec<Vec<u32>>) {
     let cap = best * random.within(0.7, 2.5);
     let stream = (random.below(2) == 0).then(|| best * random.within(0.15, 0.8));
     members.retain(|nodes| !nodes.is_empty());
-    (IoRates { nodes, cap, stream }, members)
+    (IoRates { nodes, cap, stream, sharing: SharingRule::Bytes, stalls: None }, members)
 }
 
 /// Returns a mix of 2 to 8 streams on two or more nodes.
@@ -398,10 +403,10 @@ fn random_mix(random: &mut Random) -> Vec<NodeStreams> {
 }
 
 /// Compares both predictors with random mixes on random machines. The inputs are measurements per
-/// class and number of streams, and one mix.
+/// class and number of streams, and the mixes that are suggested.
 #[test]
-fn predicts_mixes_on_random_machines_within_six_percent() {
-    let (mut equation_1, mut limits) = (Vec::new(), Vec::new());
+fn predicts_mixes_on_random_machines_within_their_intervals() {
+    let (mut equation_1, mut limits, mut held) = (Vec::new(), Vec::new(), 0);
     for seed in 0..30 {
         let random = &mut Random(seed);
         let (rates, members) = random_drive(random);
@@ -424,31 +429,39 @@ fn predicts_mixes_on_random_machines_within_six_percent() {
                 link_bytes_per_s: None,
                 direction: Read,
                 operation: None,
+                memory_only: &NodeSet::new(),
             };
             capacities(&inputs, &[]).expect("capacities")
         };
-        let saturating = saturating_mix(&fitted(&[&cells]), &io::local_nodes(&machine.topology));
-        let mix = (!saturating.is_empty()).then(|| machine.io(mixed(Read, &saturating), 2));
-        let records: Vec<&IoRecord> = mix.iter().chain([&cells]).collect();
-        let capacities = fitted(&records);
+        let mut records = vec![cells];
+        let mut measured: Vec<Vec<NodeStreams>> = Vec::new();
+        for _ in 0..3 {
+            let known = fitted(&records.iter().collect::<Vec<_>>());
+            let nodes = io::local_nodes(&machine.topology);
+            let Some(suggested) = suggest_mix(&known, &nodes, &[], &measured) else { break };
+            records.insert(0, machine.io(mixed(Read, &suggested.streams), 2 + measured.len() as u64));
+            measured.push(suggested.streams);
+        }
+        let capacities = fitted(&records.iter().collect::<Vec<_>>());
         for _ in 0..12 {
             let mix = random_mix(random);
             let (found, truth) =
                 (predict(&capacities, &mix).expect("a prediction"), machine.truth(Read, &mix));
             let error = found.limits.bytes_per_s / truth - 1.0;
-            assert!(error.abs() <= 0.06, "seed {seed}: {error:+.4} of {mix:?}: {rates:?} {capacities:?}");
+            held += usize::from(found.limits.low <= truth && truth <= found.limits.high);
             limits.push(error.abs());
             equation_1.push((found.equation_1.bytes_per_s / truth - 1.0).abs());
-            let best = best_mix(&capacities, 8).expect("a mix").limits;
-            assert!(best.bytes_per_s >= found.limits.bytes_per_s * (1.0 - 1e-9));
         }
+        let best = best_mix(&capacities, 8).expect("a mix").limits;
+        assert!(best.low > 0.0 && best.low <= best.bytes_per_s, "seed {seed}: {best:?}");
     }
     let summary = |errors: &mut Vec<f64>| {
         errors.sort_by(f64::total_cmp);
-        (errors[errors.len() / 2], errors[errors.len() - 1])
+        (errors[errors.len() / 2], errors[errors.len() * 95 / 100])
     };
-    let ((median, worst), equation_1) = (summary(&mut limits), summary(&mut equation_1));
-    println!("{} mixes: limits {median:.4} {worst:.4}, Equation 1 {equation_1:.4?}", limits.len());
-    assert!(median <= 0.03 && worst <= 0.06, "median {median:.4}, worst {worst:.4}");
+    let ((median, p95), equation_1) = (summary(&mut limits), summary(&mut equation_1));
+    let held = held as f64 / limits.len() as f64;
+    println!("{} mixes: {median:.4} {p95:.4}, {held:.3} held, Equation 1 {equation_1:.4?}", limits.len());
+    assert!(median <= 0.03 && p95 <= 0.06 && held >= 0.9, "median {median:.4}, p95 {p95:.4}, held {held:.3}");
     assert!(equation_1.0 > median, "Equation 1 ignores caps and limits of streams");
 }

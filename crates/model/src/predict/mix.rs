@@ -1,51 +1,53 @@
-//! The two predictors of a mix.
+//! Prediction of a mix by Equation 1 and by the fitted sharing models.
 
+use super::capacities::DeviceFit;
 use super::curve;
-use super::error::{PredictError, MOST_STREAMS};
-use numaio_machine::ids::NodeId;
+use super::error::PredictError;
+use super::family::Point;
+use super::mix_inputs::{alone, estimate, inputs, known, merged, number, NORMAL_95};
+use super::quantiles::{quantile, Component};
+use super::sharing::MixInputs;
 use numaio_schema::{
-    Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, NodeCapacity,
-    NodeStreams, Reading, Sharing,
+    Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, ModelPrediction,
+    NodeCapacity, NodeStreams, Reading, SharingModel,
 };
-use std::collections::BTreeMap;
 
-/// Rates within this relative difference are equal: floating-point sums depend on the order.
-const SAME: f64 = 1e-9;
+/// Share of its bandwidth alone above which a node is limited by its path.
+const ALMOST_ALONE: f64 = 0.99;
+/// Probability from which a model is reported beside the selected one.
+const PROBABLE: f64 = 0.05;
 
-/// Predicts a mix by both predictors. A node that is named twice has the streams of both.
+/// Predicts a mix. A node that is named twice has the streams of both.
 ///
-/// The second predictor: streams of a node get at most what they get alone, all streams at most the
-/// device's cap, and within these limits every stream the same (max-min fair). Where a mix was
-/// measured below its best node alone, the device time-shares its streams, and the prediction is
-/// Equation 1 times the ratio of that mix to its Equation 1.
+/// The prediction is the median of the sharing models, each by its probability. Its interval has
+/// three sources: the readings of nodes alone, the misfit of the models, and their disagreement.
 ///
 /// # Errors
 /// [`PredictError`] if there are no streams or too many, or a node is unknown.
-pub fn predict(capacities: &Capacities, mix: &[NodeStreams]) -> Result<MixPrediction, PredictError> {
+pub fn predict(fit: &DeviceFit, mix: &[NodeStreams]) -> Result<MixPrediction, PredictError> {
+    let capacities = &fit.capacities;
     let streams = merged(mix);
     let nodes = known(capacities, &streams)?;
-    let alone: Vec<Estimate> =
-        nodes.iter().zip(&streams).map(|(node, flow)| curve::at(node, flow.streams)).collect();
-    let by_end = |end: EstimatePart| {
-        let alone: Vec<f64> = alone.iter().map(|alone| end.of(*alone)).collect();
-        rates(capacities, &nodes, &streams, &alone, end)
+    let alone = alone(&nodes, &streams);
+    let inputs = inputs(capacities, &nodes, &streams);
+    let equation_1 = equation_1(capacities, &nodes, &streams);
+    let (limits, selected, rivals) = match alone.as_slice() {
+        [only] => (*only, None, Vec::new()),
+        _ => by_models(fit, &inputs, &alone),
     };
-    let [low, middle, high] = [EstimatePart::Low, EstimatePart::Middle, EstimatePart::High].map(by_end);
-    let sum = |rates: &[f64]| rates.iter().sum::<f64>();
-    let limits = Estimate { bytes_per_s: sum(&middle), low: sum(&low), high: sum(&high) };
+    let rates = rates(fit, &inputs, limits.bytes_per_s);
     let flow = |((flow, alone), rate): ((&NodeStreams, &Estimate), &f64)| FlowPrediction {
         node: flow.node,
         alone: *alone,
         bytes_per_s: *rate,
-        limited_by: if *rate >= alone.bytes_per_s * (1.0 - SAME) {
+        limited_by: if *rate >= alone.bytes_per_s * ALMOST_ALONE {
             LimitedBy::Path
         } else {
             LimitedBy::Device
         },
     };
-    let flows = streams.iter().zip(&alone).zip(&middle).map(flow).collect();
-    let equation_1 = equation_1(capacities, &nodes, &streams);
-    Ok(MixPrediction { equation_1, limits, flows, streams, measured: None })
+    let flows = streams.iter().zip(&alone).zip(&rates).map(flow).collect();
+    Ok(MixPrediction { equation_1, limits, selected, rivals, flows, streams, measured: None })
 }
 
 /// Adds a measured value to a prediction; unchanged without a value.
@@ -58,45 +60,81 @@ pub fn with_measurement(prediction: MixPrediction, reading: &Reading) -> MixPred
     MixPrediction { measured: measured.or(prediction.measured), ..prediction }
 }
 
-/// Returns a reading with its interval, or `None` without a value.
-pub(super) fn estimate(reading: &Reading) -> Option<Estimate> {
-    let (bytes_per_s, summary) = (reading.median()?, reading.summary.as_ref()?);
-    Some(Estimate { bytes_per_s, low: summary.low.min(bytes_per_s), high: summary.high.max(bytes_per_s) })
-}
-
-/// Merges the streams of each node.
-pub(super) fn merged(mix: &[NodeStreams]) -> Vec<NodeStreams> {
-    let mut by_node: BTreeMap<NodeId, u32> = BTreeMap::new();
-    for NodeStreams { node, streams } in mix.iter().filter(|part| part.streams > 0) {
-        let sum = by_node.entry(*node).or_default();
-        *sum = sum.saturating_add(*streams);
-    }
-    by_node.into_iter().map(|(node, streams)| NodeStreams { node, streams }).collect()
-}
-
-pub(super) fn number(streams: &[NodeStreams]) -> u32 {
-    streams.iter().map(|flow| flow.streams).fold(0, u32::saturating_add)
-}
-
-fn known<'a>(
-    capacities: &'a Capacities,
-    streams: &[NodeStreams],
-) -> Result<Vec<&'a NodeCapacity>, PredictError> {
-    match number(streams) {
-        0 => return Err(PredictError::NoStreams),
-        streams if streams > MOST_STREAMS => {
-            return Err(PredictError::TooMany { streams, most: MOST_STREAMS })
-        }
-        _ => {}
-    }
-    let of = |flow: &NodeStreams| {
-        let found = capacities.nodes.iter().find(|node| node.node == flow.node);
-        found.ok_or_else(|| PredictError::NotMeasured {
-            node: flow.node,
-            known: capacities.nodes.iter().map(|node| node.node).collect(),
-        })
+/// Predicts by all models, by the most probable one, and by its rivals.
+fn by_models(
+    fit: &DeviceFit,
+    inputs: &MixInputs,
+    alone: &[Estimate],
+) -> (Estimate, Option<ModelPrediction>, Vec<ModelPrediction>) {
+    let points = &fit.family.points;
+    let Some(first) = points.first() else { return (Estimate::exactly(0.0), None, Vec::new()) };
+    let readings = reading_variances(fit, first, inputs, alone);
+    let component = |point: &Point| Component {
+        log_value: total(fit, point, inputs).ln(),
+        down: (point.variance + readings.0).sqrt(),
+        up: (point.variance + readings.1).sqrt(),
+        weight: point.probability,
     };
-    streams.iter().map(of).collect()
+    let components: Vec<(SharingModel, Component)> =
+        points.iter().map(|point| (fit.family.form(point).model, component(point))).collect();
+    let own = |model: Option<SharingModel>| -> Vec<Component> {
+        let of_model = components.iter().filter(|(other, _)| model.is_none_or(|model| model == *other));
+        of_model.map(|(_, component)| *component).collect()
+    };
+    let bounded = |estimate: Estimate| estimate.map(|value| value.min(inputs.link));
+    let of_model = |model: SharingModel, probability: f64| {
+        let estimate = quantiles(&own(Some(model)))?;
+        Some(ModelPrediction { model, probability, estimate: bounded(estimate) })
+    };
+    let models: Vec<ModelPrediction> =
+        fit.family.fits.iter().filter_map(|fit| of_model(fit.model, fit.probability)).collect();
+    let selected = models.first().copied();
+    let outside = |rival: &&ModelPrediction| {
+        let value = rival.estimate.bytes_per_s;
+        let of_selected = selected.map(|selected| selected.estimate);
+        rival.probability >= PROBABLE && of_selected.is_some_and(|own| value < own.low || value > own.high)
+    };
+    let rivals = models.iter().skip(1).filter(outside).copied().collect();
+    let all = quantiles(&own(None)).map(bounded).unwrap_or(Estimate::exactly(0.0));
+    (all, selected, rivals)
+}
+
+fn quantiles(components: &[Component]) -> Option<Estimate> {
+    let at = |share: f64| quantile(components, share).map(f64::exp);
+    Some(Estimate { bytes_per_s: at(0.5)?, low: at(0.025)?, high: at(0.975)? })
+}
+
+/// Returns the total of a mix by one point, in bytes per second.
+pub(super) fn total(fit: &DeviceFit, point: &Point, inputs: &MixInputs) -> f64 {
+    let rates = fit.family.form(point).rates(&point.parameters, inputs);
+    rates.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+}
+
+/// Returns the relative variances below and above a prediction that follow from the intervals of
+/// the nodes alone, which are independent.
+fn reading_variances(fit: &DeviceFit, point: &Point, inputs: &MixInputs, alone: &[Estimate]) -> (f64, f64) {
+    let middle = total(fit, point, inputs);
+    let change = |index: usize, factor: f64| {
+        let mut changed = inputs.clone();
+        let part = &mut changed.parts[index];
+        (part.own, part.all, part.one) = (part.own * factor, part.all * factor, part.one * factor);
+        ((total(fit, point, &changed) / middle).ln() / NORMAL_95).powi(2)
+    };
+    let mut variances = (0.0, 0.0);
+    for (index, alone) in alone.iter().enumerate() {
+        variances.0 += change(index, (alone.low / alone.bytes_per_s).max(0.05));
+        variances.1 += change(index, alone.high / alone.bytes_per_s);
+    }
+    variances
+}
+
+/// Returns the rates of the nodes by the most probable point, scaled to a total.
+fn rates(fit: &DeviceFit, inputs: &MixInputs, wanted: f64) -> Vec<f64> {
+    let Some(first) = fit.family.points.first() else { return vec![0.0; inputs.parts.len()] };
+    let mut rates = fit.family.form(first).rates(&first.parameters, inputs);
+    let sum: f64 = rates.iter().sum();
+    rates.iter_mut().for_each(|rate| *rate *= wanted / sum);
+    rates
 }
 
 /// Equation 1 of Li et al. (ICPP 2013): the sum of the classes' bandwidths, each times its share of
@@ -110,11 +148,11 @@ fn equation_1(capacities: &Capacities, nodes: &[&NodeCapacity], streams: &[NodeS
         let share = f64::from(flow.streams) / f64::from(all);
         class_bandwidth(capacities, node, all).map(|bandwidth| bandwidth * share)
     });
-    parts.fold(Estimate::exactly(0.0), |sum, part| Estimate {
-        bytes_per_s: sum.bytes_per_s + part.bytes_per_s,
-        low: sum.low + part.low,
-        high: sum.high + part.high,
-    })
+    parts.fold(Estimate::exactly(0.0), plus)
+}
+
+fn plus(a: Estimate, b: Estimate) -> Estimate {
+    Estimate { bytes_per_s: a.bytes_per_s + b.bytes_per_s, low: a.low + b.low, high: a.high + b.high }
 }
 
 fn class_bandwidth(capacities: &Capacities, node: &NodeCapacity, streams: u32) -> Estimate {
@@ -126,93 +164,6 @@ fn class_bandwidth(capacities: &Capacities, node: &NodeCapacity, streams: u32) -
     if members.is_empty() {
         return curve::at(node, streams);
     }
-    let mean =
-        |end: EstimatePart| members.iter().map(|member| end.of(*member)).sum::<f64>() / members.len() as f64;
-    Estimate {
-        bytes_per_s: mean(EstimatePart::Middle),
-        low: mean(EstimatePart::Low),
-        high: mean(EstimatePart::High),
-    }
-}
-
-/// One of the three values of an estimate.
-#[derive(Debug, Clone, Copy)]
-enum EstimatePart {
-    Low,
-    Middle,
-    High,
-}
-
-impl EstimatePart {
-    fn of(self, estimate: Estimate) -> f64 {
-        match self {
-            Self::Low => estimate.low,
-            Self::Middle => estimate.bytes_per_s,
-            Self::High => estimate.high,
-        }
-    }
-}
-
-/// Returns the bandwidth of each node's streams by the second predictor.
-fn rates(
-    capacities: &Capacities,
-    nodes: &[&NodeCapacity],
-    streams: &[NodeStreams],
-    alone: &[f64],
-    end: EstimatePart,
-) -> Vec<f64> {
-    let cap = end.of(capacities.cap).min(capacities.link_bytes_per_s.unwrap_or(f64::INFINITY));
-    let cap = match capacities.sharing {
-        _ if streams.len() == 1 => f64::INFINITY,
-        Sharing::MaxMin => cap,
-        Sharing::Time { factor, interval } => {
-            let factor = end.of(Estimate { bytes_per_s: factor, low: interval.0, high: interval.1 });
-            let (mean, best) = mean_and_best(nodes, streams, end);
-            (mean * factor).min(best).min(cap)
-        }
-    };
-    let streams: Vec<u32> = streams.iter().map(|flow| flow.streams).collect();
-    share(cap, &streams, alone)
-}
-
-/// Returns the mean of the nodes' bandwidths alone with all streams of the mix, weighted by their
-/// share of streams, and the greatest of them.
-fn mean_and_best(nodes: &[&NodeCapacity], streams: &[NodeStreams], end: EstimatePart) -> (f64, f64) {
-    let all = number(streams);
-    let with_all = |node: &NodeCapacity| end.of(curve::at(node, all));
-    let parts = nodes.iter().zip(streams).map(|(node, flow)| f64::from(flow.streams) * with_all(node));
-    let best = nodes.iter().map(|node| with_all(node)).fold(0.0, f64::max);
-    (parts.sum::<f64>() / f64::from(all.max(1)), best)
-}
-
-/// Returns that mean with its interval, or `None` if a node is unknown.
-pub(super) fn mean_of_streams(
-    capacities: &Capacities,
-    streams: &[NodeStreams],
-) -> Option<(Estimate, Estimate)> {
-    let nodes = known(capacities, streams).ok()?;
-    let [low, middle, high] = [EstimatePart::Low, EstimatePart::Middle, EstimatePart::High]
-        .map(|end| mean_and_best(&nodes, streams, end));
-    let of = |part: fn((f64, f64)) -> f64| Estimate {
-        bytes_per_s: part(middle),
-        low: part(low),
-        high: part(high),
-    };
-    Some((of(|pair| pair.0), of(|pair| pair.1)))
-}
-
-/// Shares a cap equally among streams, where those of a node get together at most `most` of it.
-pub(super) fn share(cap: f64, streams: &[u32], most: &[f64]) -> Vec<f64> {
-    let one = |index: usize| most[index] / f64::from(streams[index].max(1));
-    let mut order: Vec<usize> = (0..streams.len()).collect();
-    order.sort_by(|a, b| one(*a).total_cmp(&one(*b)));
-    let mut rates = vec![0.0; streams.len()];
-    let (mut left, mut waiting) = (cap, streams.iter().map(|streams| f64::from(*streams)).sum::<f64>());
-    for index in order {
-        let number = f64::from(streams[index]);
-        rates[index] = most[index].min((left / waiting * number).max(0.0));
-        left -= rates[index];
-        waiting -= number;
-    }
-    rates
+    let number = members.len() as f64;
+    members.into_iter().fold(Estimate::exactly(0.0), plus).map(|sum| sum / number)
 }

@@ -3,9 +3,7 @@ use crate::testing::{cell, record};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::{
-    CapSource, Capacities, ClassRepresentative, IoCell, IoRecord, LimitedBy, NodeStreams, Sharing,
-};
+use numaio_schema::{ClassRepresentative, IoCell, IoRecord, LimitedBy, NodeStreams, SharingModel, Summary};
 use proptest::prelude::*;
 use Direction::{Read, Write};
 
@@ -13,14 +11,20 @@ fn mix(parts: &[(u32, u32)]) -> Vec<NodeStreams> {
     parts.iter().map(|(node, streams)| NodeStreams { node: NodeId(*node), streams: *streams }).collect()
 }
 
-fn fitted(record: &IoRecord, direction: Direction, but: &[(u32, u32)]) -> Capacities {
+fn fitted(record: &IoRecord, direction: Direction, but: &[(u32, u32)]) -> DeviceFit {
     let records = [record];
-    let basis =
-        CapacityInputs { records: &records, model: None, link_bytes_per_s: None, direction, operation: None };
+    let basis = CapacityInputs {
+        records: &records,
+        model: None,
+        link_bytes_per_s: None,
+        direction,
+        operation: None,
+        memory_only: &NodeSet::new(),
+    };
     capacities(&basis, &mix(but)).expect("something was measured")
 }
 
-fn fit_of(cells: Vec<IoCell>) -> Capacities {
+fn fit_of(cells: Vec<IoCell>) -> DeviceFit {
     fitted(&record(7, cells), Read, &[])
 }
 
@@ -55,66 +59,141 @@ fn shares_of_streams_are_the_weights() {
     assert!(found.equation_1.high > found.equation_1.bytes_per_s);
 }
 
-/// The drive of `lab/machines/amd-dl585-g7-disk.json`: paths of 28.8, 28.5 and 18.0 below a cap of
-/// 28.8.
+/// A mix with the bandwidth of each node, in Gbit/s.
+fn mix_cell(direction: Direction, groups: &[(u32, u32, f64)]) -> IoCell {
+    let streams: Vec<(u32, u32)> = groups.iter().map(|(node, streams, _)| (*node, *streams)).collect();
+    let sum = groups.iter().map(|(.., gbit)| gbit).sum();
+    let of_groups = groups.iter().map(|(.., gbit)| Summary::of(&[gbit * 1e9 / 8.0], None)).collect();
+    IoCell { of_groups, ..cell(direction, &streams, sum) }
+}
+
+/// Rates of the disks `amd-dl585-g7-disk` and `-disk-time` of the lab, by node of the buffer.
+const WRITE: [f64; 8] = [28.5, 28.5, 18.0, 18.0, 28.5, 28.5, 28.8, 28.8];
+const READ: [f64; 8] = [30.1, 30.1, 33.1, 33.1, 18.5, 30.1, 34.7, 34.7];
+
+fn alone(direction: Direction, rates: &[f64]) -> Vec<IoCell> {
+    let of =
+        |(node, rate): (u32, &f64)| [1, 2, 4, 8].map(|streams| cell(direction, &[(node, streams)], *rate));
+    (0..).zip(rates).flat_map(of).collect()
+}
+
+fn first_model(fit: &DeviceFit) -> SharingModel {
+    fit.capacities.sharing[0].model
+}
+
+fn predicted(fit: &DeviceFit, parts: &[(u32, u32)]) -> numaio_schema::Estimate {
+    predict(fit, &mix(parts)).expect("a prediction").limits.map(gbit)
+}
+
+/// Nodes share 28.8 max-min fairly, and two slow ones add up to 27.
 #[test]
 fn cap_from_one_mix_limits_others() {
-    let cells = vec![
-        cell(Write, &[(7, 4)], 28.8),
-        cell(Write, &[(0, 4)], 28.5),
-        cell(Write, &[(2, 4)], 18.0),
-        cell(Write, &[(3, 4)], 9.0),
-        cell(Write, &[(7, 4), (0, 4), (2, 4)], 28.7),
-    ];
-    let capacities = fitted(&record(7, cells), Write, &[]);
-    assert_eq!((capacities.cap_source, capacities.sharing), (CapSource::Mix, Sharing::MaxMin));
-    let found = predict(&capacities, &mix(&[(7, 4), (2, 4)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), 28.8);
-    assert!(found.flows.iter().all(|flow| flow.limited_by == LimitedBy::Device), "{:?}", found.flows);
-    let found = predict(&capacities, &mix(&[(2, 4), (3, 4)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), 27.0);
-    assert!(found.flows.iter().all(|flow| flow.limited_by == LimitedBy::Path));
-    // Node 3 leaves the part of its fair share that exceeds its path.
-    let found = predict(&capacities, &mix(&[(7, 4), (3, 4)])).expect("a prediction");
-    let rates: Vec<f64> = found.flows.iter().map(|flow| gbit(flow.bytes_per_s).round()).collect();
-    assert_eq!(rates, [9.0, 20.0]);
+    let mut rates = WRITE;
+    rates[3] = 9.0;
+    let mut cells = alone(Write, &rates);
+    cells.push(mix_cell(Write, &[(7, 4, 9.6), (0, 4, 9.6), (2, 4, 9.6)]));
+    cells.push(mix_cell(Write, &[(6, 4, 14.4), (2, 4, 14.4)]));
+    let fit = fitted(&record(7, cells), Write, &[]);
+    assert_eq!((first_model(&fit), fit.capacities.fitted_mixes), (SharingModel::Bytes, 2));
+    let found = predicted(&fit, &[(7, 4), (2, 4)]);
+    assert!((found.bytes_per_s / 28.8 - 1.0).abs() < 0.02, "{found:?}");
+    let found = predicted(&fit, &[(2, 4), (3, 4)]);
+    assert!((found.bytes_per_s / 27.0 - 1.0).abs() < 0.02, "{found:?}");
+    let flows = predict(&fit, &mix(&[(7, 4), (3, 4)])).expect("a prediction").flows;
+    let limits: Vec<LimitedBy> = flows.iter().map(|flow| flow.limited_by).collect();
+    assert_eq!(limits, [LimitedBy::Path, LimitedBy::Device]);
+    assert!((gbit(flows[0].bytes_per_s) / 9.0 - 1.0).abs() < 0.02);
 }
 
-/// As in the paper's example: a cap cannot explain a mix below its best node alone.
+/// The lab's `amd-dl585-g7-disk-time`: the engine's rates are 40/28.8 of the paths, so no mix is
+/// below its best node alone, and a cap of all nodes seems to explain the mix of all. Nodes 2 and 3
+/// get the mean of their rates, 25.0, and not their sum. After the mix of all, both are possible;
+/// the suggested mix decides.
 #[test]
-fn one_mix_identifies_a_time_sharing_device() {
-    let cells = vec![
-        cell(Read, &[(2, 4)], 22.0),
-        cell(Read, &[(0, 4)], 18.0),
-        cell(Read, &[(4, 4)], 14.0),
-        cell(Read, &[(2, 2), (0, 2)], 19.4),
-    ];
-    let capacities = fit_of(cells);
-    let Sharing::Time { factor, interval } = capacities.sharing else { panic!("{capacities:?}") };
-    close(factor, 19.4 / 20.0);
-    assert!(interval.0 < factor && factor < interval.1);
-    let found = predict(&capacities, &mix(&[(2, 1), (4, 3)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), (22.0 + 3.0 * 14.0) / 4.0 * 0.97);
-    assert_eq!(best_mix(&capacities, 4).expect("a mix").streams, mix(&[(2, 4)]));
+fn recognizes_time_sharing_although_no_mix_is_below_its_best_node() {
+    for (direction, rates, factor, asked, wanted) in [
+        (Write, WRITE, 40.0 / 28.8, vec![(2, 1), (3, 1)], 25.0),
+        (Write, WRITE, 40.0 / 28.8, vec![(2, 1), (7, 1)], 23.4 * 40.0 / 28.8),
+        (Read, READ, 45.0 / 34.7, vec![(4, 1), (6, 1)], 26.6 * 45.0 / 34.7),
+        (Read, READ, 45.0 / 34.7, vec![(0, 2), (4, 2)], 24.3 * 45.0 / 34.7),
+    ] {
+        let measured = |streams: &[NodeStreams]| {
+            let share = factor / streams.len() as f64;
+            let of = |flow: &NodeStreams| (flow.node.0, flow.streams, rates[flow.node.0 as usize] * share);
+            mix_cell(direction, &streams.iter().map(of).collect::<Vec<_>>())
+        };
+        let all: Vec<(u32, u32)> = (0..8).map(|node| (node, 1)).collect();
+        let mut cells = alone(direction, &rates);
+        cells.push(measured(&mix(&all)));
+        let fit = fitted(&record(7, cells.clone()), direction, &[]);
+        let first = predicted(&fit, &asked);
+        assert!(first.low <= wanted && wanted <= first.high, "{asked:?}: {wanted} {first:?}");
+        let nodes = NodeSet::parse_list("0-7").expect("nodes");
+        let suggested = suggest_mix(&fit, &nodes, &mix(&asked), &[mix(&all)]).expect("a mix");
+        cells.push(measured(&suggested.streams));
+        let fit = fitted(&record(7, cells), direction, &[]);
+        let time = [SharingModel::TimeByNodes, SharingModel::TimeByStreams];
+        assert!(time.contains(&first_model(&fit)), "{:?}", fit.capacities.sharing);
+        let found = predicted(&fit, &asked);
+        assert!((found.bytes_per_s / wanted - 1.0).abs() < 0.05, "{asked:?}: {wanted} {found:?}");
+        assert!(found.low <= wanted && wanted <= found.high, "{asked:?}: {wanted} {found:?}");
+    }
+}
+
+/// The same without the bandwidth of each node: one total does not distinguish the rules, so the
+/// interval contains both.
+#[test]
+fn an_ambiguous_mix_widens_the_interval() {
+    let all: Vec<(u32, u32)> = (0..8).map(|node| (node, 1)).collect();
+    let mut cells = alone(Write, &WRITE);
+    cells.push(cell(Write, &all, 36.0));
+    let fit = fitted(&record(7, cells), Write, &[]);
+    let found = predict(&fit, &mix(&[(2, 1), (3, 1)])).expect("a prediction");
+    let limits = found.limits.map(gbit);
+    assert!(limits.low <= 25.0 && limits.high >= 35.9, "{limits:?}");
+    assert!(!found.rivals.is_empty(), "{found:?}");
+    let nodes = NodeSet::parse_list("0-7").expect("nodes");
+    let suggested = suggest_mix(&fit, &nodes, &mix(&[(2, 1), (3, 1)]), &[mix(&all)]).expect("a mix");
+    assert!(suggested.streams.len() == 2 && suggested.streams != mix(&[(2, 1), (3, 1)]), "{suggested:?}");
+    assert!(suggested.deviation_after < 0.5 * suggested.deviation_before, "{suggested:?}");
+}
+
+/// The example of Li et al. (ICPP 2013): 19.4 of 20.0 by Equation 1.
+#[test]
+fn equation_1_predicts_another_mix_of_a_device_that_shares_its_time() {
+    let mut cells = alone(Read, &[18.0, 18.2, 22.0, 22.1, 14.0]);
+    cells.push(mix_cell(Read, &[(2, 2, 10.7), (0, 2, 8.7)]));
+    cells.push(mix_cell(Read, &[(1, 1, 4.4), (4, 3, 10.2)]));
+    let fit = fit_of(cells);
+    let found = predicted(&fit, &[(2, 1), (4, 3)]);
+    let wanted = (22.0 + 3.0 * 14.0) / 4.0 * 0.97;
+    assert!((found.bytes_per_s / wanted - 1.0).abs() < 0.04, "{wanted} {found:?}");
+    assert!(fit.capacities.sharing[0].leave_one_out.is_some());
 }
 
 #[test]
-fn assumed_cap_widens_the_interval() {
-    let capacities = fit_of(vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
-    assert_eq!(capacities.cap_source, CapSource::Assumed);
-    let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), 10.0);
-    assert!(gbit(found.limits.high) > 17.9, "the paths may add up: {:?}", found.limits);
+fn without_a_mix_the_interval_contains_all_models() {
+    let fit = fit_of(vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
+    assert_eq!(fit.capacities.fitted_mixes, 0);
+    let found = predicted(&fit, &[(0, 1), (1, 1)]);
+    assert!(found.low < 9.0 && found.high > 17.5, "{found:?}");
 }
 
 #[test]
-fn additive_mixes_show_no_cap() {
-    let cells =
-        vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0), cell(Read, &[(0, 1), (1, 1)], 18.0)];
-    let capacities = fit_of(cells);
-    assert_eq!(capacities.cap_source, CapSource::AtLeast);
-    let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), 18.0);
+fn a_shared_link_is_found_by_the_nodes_behind_it() {
+    let mut cells = alone(Read, &[20.0, 20.0, 20.0, 24.0]);
+    cells.push(mix_cell(Read, &[(0, 2, 11.0), (1, 2, 20.0), (2, 2, 11.0), (3, 2, 24.0)]));
+    cells.push(mix_cell(Read, &[(0, 1, 11.0), (2, 1, 11.0)]));
+    let fit = fitted(&record(3, cells), Read, &[]);
+    let best = &fit.capacities.sharing[0];
+    assert_eq!(
+        (best.model, best.link_nodes.as_slice()),
+        (SharingModel::SharedLink, &[NodeId(0), NodeId(2)][..])
+    );
+    for (asked, wanted) in [(vec![(0, 3), (2, 1)], 22.0), (vec![(0, 2), (1, 2)], 40.0)] {
+        let found = predicted(&fit, &asked);
+        assert!((found.bytes_per_s / wanted - 1.0).abs() < 0.03, "{asked:?} {found:?}");
+    }
 }
 
 #[test]
@@ -122,9 +201,46 @@ fn predicted_mix_is_excluded_from_the_fit() {
     let cells =
         vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0), cell(Read, &[(0, 1), (1, 1)], 12.0)];
     let record = record(0, cells);
-    assert_eq!(fitted(&record, Read, &[(1, 1), (0, 1)]).cap_source, CapSource::Assumed);
-    let learned = fitted(&record, Read, &[(0, 2), (1, 1)]);
-    assert_eq!((learned.cap_source, gbit(learned.cap.bytes_per_s).round()), (CapSource::Mix, 12.0));
+    assert_eq!(fitted(&record, Read, &[(1, 1), (0, 1)]).capacities.fitted_mixes, 0);
+    assert_eq!(fitted(&record, Read, &[(0, 2), (1, 1)]).capacities.fitted_mixes, 1);
+}
+
+/// A class of nodes with I/O of 31, in which node 1 was not measured and gets 22.
+#[test]
+fn an_unmeasured_node_has_a_wider_interval_than_its_representative() {
+    let represented = |measured: &[u32]| {
+        let mut cells: Vec<IoCell> = measured.iter().map(|node| cell(Read, &[(*node, 4)], 31.0)).collect();
+        cells.push(mix_cell(Read, &[(0, 4, 31.0), (7, 4, 31.0)]));
+        cells.push(mix_cell(Read, &[(0, 1, 31.0), (7, 4, 31.0)]));
+        let mut record = record(7, cells);
+        let nodes = vec![NodeId(0), NodeId(1)];
+        record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+        fitted(&record, Read, &[])
+    };
+    let width = |fit: &DeviceFit, node: u32| {
+        let found = predicted(fit, &[(node, 4)]);
+        (found.high - found.low) / found.bytes_per_s
+    };
+    let fit = represented(&[0, 7]);
+    assert!(width(&fit, 1) > 0.4 && width(&fit, 0) < 0.05);
+    assert!(predicted(&fit, &[(1, 4)]).low < 24.0);
+    let mixed = |node: u32| predicted(&fit, &[(node, 3), (7, 3)]);
+    assert!(mixed(1).high - mixed(1).low > mixed(0).high - mixed(0).low);
+    assert!(width(&represented(&[0, 1, 7]), 1) < 0.05);
+}
+
+/// Measured members of a class that differ widen the interval of an unmeasured one.
+#[test]
+fn the_spread_of_measured_members_counts_for_the_others() {
+    let width = |rates: [f64; 4]| {
+        let mut record = record(7, alone(Read, &rates));
+        let nodes = [0, 1, 2, 3, 5].map(NodeId).to_vec();
+        record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+        let found = predicted(&fitted(&record, Read, &[]), &[(5, 4)]);
+        (found.high - found.low) / found.bytes_per_s
+    };
+    let (alike, different) = (width([30.0, 30.1, 30.0, 29.9]), width([30.0, 22.0, 31.0, 26.0]));
+    assert!(alike < 0.7 * different, "{alike} {different}");
 }
 
 #[test]
@@ -132,12 +248,17 @@ fn link_bandwidth_is_an_upper_bound() {
     let record = record(0, vec![cell(Read, &[(0, 1)], 10.0), cell(Read, &[(1, 1)], 8.0)]);
     let records = [&record];
     let link_bytes_per_s = Some(9e9 / 8.0);
-    let basis =
-        CapacityInputs { records: &records, model: None, link_bytes_per_s, direction: Read, operation: None };
+    let basis = CapacityInputs {
+        records: &records,
+        model: None,
+        link_bytes_per_s,
+        direction: Read,
+        operation: None,
+        memory_only: &NodeSet::new(),
+    };
     let capacities = capacities(&basis, &[]).expect("capacities");
     let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
-    close(gbit(found.limits.bytes_per_s), 9.0);
-    assert!(gbit(found.limits.high) <= 9.0);
+    assert!(gbit(found.limits.bytes_per_s) <= 9.0 + 1e-9 && gbit(found.limits.high) <= 9.0 + 1e-9);
 }
 
 #[test]
@@ -166,10 +287,60 @@ fn measured_node_represents_its_class() {
     let nodes = [0, 1, 4].map(NodeId).to_vec();
     record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
     let capacities = fitted(&record, Read, &[]);
-    let known: Vec<(u32, u32)> = capacities.nodes.iter().map(|node| (node.node.0, node.measured.0)).collect();
+    let known: Vec<(u32, u32)> =
+        capacities.capacities.nodes.iter().map(|node| (node.node.0, node.measured.0)).collect();
     assert_eq!(known, [(0, 0), (1, 0), (4, 0), (7, 7)]);
     let found = predict(&capacities, &mix(&[(4, 2)])).expect("a prediction");
     close(gbit(found.limits.bytes_per_s), 20.0);
+}
+
+/// `bench net` measures further placements at the remote end, which are not those of other nodes.
+#[test]
+fn network_cells_of_other_remote_placements_do_not_count() {
+    let at = |node: u32, remote: u32, gbit: f64| {
+        let memory = Some(NodeId(remote));
+        let remote = numaio_schema::IoRemoteEnd { memory, ..Default::default() };
+        IoCell { remote: Some(remote), ..cell(Read, &[(node, 1)], gbit) }
+    };
+    let mut record = record(7, vec![at(0, 1, 5.0), at(0, 0, 20.0), at(7, 0, 24.0), at(3, 0, 16.0)]);
+    record.method.engine = numaio_schema::IoEngine::Tcp;
+    let fit = fitted(&record, Read, &[]);
+    let nodes: Vec<u32> = fit.capacities.nodes.iter().map(|node| node.node.0).collect();
+    assert_eq!(nodes, [0, 3, 7]);
+    assert!((predicted(&fit, &[(0, 1)]).bytes_per_s - 20.0).abs() < 1e-9);
+    let both = predicted(&fit, &[(0, 1), (7, 1)]);
+    assert!(both.low < 22.0 && both.high > 40.0, "{both:?}");
+}
+
+/// A GPU has one stream per node and no mixes: the interval contains all models.
+#[test]
+fn a_gpu_without_mixes_has_a_wide_interval() {
+    let mut record = record(1, vec![cell(Write, &[(0, 1)], 180.0), cell(Write, &[(1, 1)], 210.0)]);
+    record.method.engine = numaio_schema::IoEngine::Cuda;
+    let found = predicted(&fitted(&record, Write, &[]), &[(0, 1), (1, 1)]);
+    assert!(found.low < 195.0 && found.high > 370.0, "{found:?}");
+}
+
+/// Node 9 has memory and no CPUs, so that streams on its buffers run on node 7.
+#[test]
+fn a_memory_only_node_is_measured_by_streams_of_another_node() {
+    let remote =
+        |memory: u32, gbit: f64| IoCell { cpu_nodes: vec![NodeId(7)], ..cell(Read, &[(memory, 1)], gbit) };
+    let record = record(7, vec![cell(Read, &[(7, 1)], 30.0), remote(9, 12.0), remote(3, 20.0)]);
+    let records = [&record];
+    let memory_only = NodeSet::one(NodeId(9));
+    let basis = CapacityInputs {
+        records: &records,
+        model: None,
+        link_bytes_per_s: None,
+        direction: Read,
+        operation: None,
+        memory_only: &memory_only,
+    };
+    let fit = capacities(&basis, &[]).expect("capacities");
+    assert!((predicted(&fit, &[(9, 1)]).bytes_per_s - 12.0).abs() < 1e-9);
+    // Node 3 has CPUs, so remote buffers do not count for it.
+    assert!(predict(&fit, &mix(&[(3, 1)])).is_err());
 }
 
 #[test]
@@ -194,43 +365,14 @@ fn errors_name_the_cause() {
         link_bytes_per_s: None,
         direction: Read,
         operation: None,
+        memory_only: &NodeSet::new(),
     };
     let error = super::capacities(&basis, &[]).expect_err("nothing").to_string();
     assert_eq!(error, "no device read of the device was measured");
 }
 
-#[test]
-fn saturating_mix_keeps_every_node_busy() {
-    let cells = vec![
-        cell(Read, &[(0, 1)], 9.0),
-        cell(Read, &[(0, 4)], 24.0),
-        cell(Read, &[(0, 16)], 24.1),
-        cell(Read, &[(1, 1)], 20.0),
-    ];
-    let nodes = |list: &str| NodeSet::parse_list(list).expect("nodes");
-    let capacities = fit_of(cells);
-    assert_eq!(saturating_mix(&capacities, &nodes("0-7")), mix(&[(0, 4), (1, 1)]));
-    assert!(saturating_mix(&capacities, &nodes("1-7")).is_empty());
-}
-
-#[test]
-fn best_mix_uses_the_fewest_nodes() {
-    let cells = vec![
-        cell(Read, &[(0, 1)], 10.0),
-        cell(Read, &[(1, 1)], 12.0),
-        cell(Read, &[(7, 1)], 11.0),
-        cell(Read, &[(2, 1)], 4.0),
-        cell(Read, &[(0, 1), (1, 1), (7, 1)], 20.0),
-    ];
-    let capacities = fit_of(cells);
-    let found = best_mix(&capacities, 5).expect("a mix");
-    let used: Vec<u32> = found.streams.iter().map(|flow| flow.node.0).collect();
-    assert_eq!((used, gbit(found.limits.bytes_per_s).round()), (vec![1, 7], 20.0));
-    assert_eq!(best_mix(&capacities, 1).expect("a mix").streams, mix(&[(1, 1)]));
-}
-
 /// A fit of any nodes with 1, 2, 4 and 8 streams each, and possibly a mix.
-fn any_fit() -> impl Strategy<Value = Capacities> {
+fn any_fit() -> impl Strategy<Value = DeviceFit> {
     let node = (5.0f64..50.0, 2.0f64..30.0);
     let mixed = prop::option::of(0.3f64..1.0);
     (prop::collection::vec(node, 1..6), mixed).prop_map(|(nodes, mixed)| {
@@ -270,7 +412,7 @@ proptest! {
 
     #[test]
     fn a_mix_of_one_node_is_its_cell(capacities in any_fit(), streams in 0usize..4) {
-        for node in &capacities.nodes {
+        for node in &capacities.capacities.nodes {
             let known = node.streams[streams];
             let found = predict(&capacities, &mix(&[(node.node.0, known.streams)])).expect("a prediction");
             for (found, wanted) in [found.limits, found.equation_1].map(|found| (found, known.estimate)) {
@@ -282,33 +424,10 @@ proptest! {
     #[test]
     fn the_order_of_parts_does_not_count(capacities in any_fit(), streams in prop::collection::vec(1u32..5, 1..6)) {
         let parts: Vec<(u32, u32)> =
-            capacities.nodes.iter().zip(streams).map(|(node, streams)| (node.node.0, streams)).collect();
+            capacities.capacities.nodes.iter().zip(streams).map(|(node, streams)| (node.node.0, streams)).collect();
         let halves: Vec<(u32, u32)> =
             parts.iter().rev().flat_map(|(node, streams)| [(*node, streams - 1), (*node, 1)]).collect();
         prop_assert_eq!(predict(&capacities, &mix(&parts)), predict(&capacities, &mix(&halves)));
-    }
-
-    /// Neither predictor predicts less if a path, the cap or the link has a higher bandwidth.
-    #[test]
-    fn more_capacity_is_never_less(
-        capacities in any_fit(),
-        streams in prop::collection::vec(1u32..9, 1..6),
-        which in 0usize..5,
-        more in 1.0f64..2.0,
-    ) {
-        let parts: Vec<(u32, u32)> =
-            capacities.nodes.iter().zip(streams).map(|(node, streams)| (node.node.0, streams)).collect();
-        let before = predict(&capacities, &mix(&parts)).expect("a prediction");
-        let mut larger = capacities.clone();
-        match larger.nodes.get_mut(which) {
-            Some(node) => node.streams.iter_mut().for_each(|known| known.estimate = known.estimate.map(|v| v * more)),
-            None => larger.cap = larger.cap.map(|cap| cap * more),
-        }
-        let after = predict(&larger, &mix(&parts)).expect("a prediction");
-        for (before, after) in [(before.limits, after.limits), (before.equation_1, after.equation_1)] {
-            prop_assert!(after.bytes_per_s >= before.bytes_per_s * (1.0 - 1e-9));
-            prop_assert!(after.low >= before.low * (1.0 - 1e-9) && after.high >= before.high * (1.0 - 1e-9));
-        }
     }
 
     #[test]
@@ -317,41 +436,70 @@ proptest! {
         streams in prop::collection::vec(1u32..20, 1..6),
     ) {
         let parts: Vec<(u32, u32)> =
-            capacities.nodes.iter().zip(streams).map(|(node, streams)| (node.node.0, streams)).collect();
+            capacities.capacities.nodes.iter().zip(streams).map(|(node, streams)| (node.node.0, streams)).collect();
         let found = predict(&capacities, &mix(&parts)).expect("a prediction");
         for estimate in [found.limits, found.equation_1] {
             prop_assert!(estimate.low <= estimate.bytes_per_s && estimate.bytes_per_s <= estimate.high, "{:?}", estimate);
         }
         let sum: f64 = found.flows.iter().map(|flow| flow.bytes_per_s).sum();
         prop_assert!((sum / found.limits.bytes_per_s - 1.0).abs() < 1e-9);
-        prop_assert!(found.flows.iter().all(|flow| flow.bytes_per_s <= flow.alone.bytes_per_s * (1.0 + 1e-9)));
+        let probabilities: f64 = capacities.capacities.sharing.iter().map(|fit| fit.probability).sum();
+        prop_assert!((probabilities - 1.0).abs() < 1e-6);
     }
 
-    /// Compares with every distribution.
+    /// Compares with the lower end of every distribution. The search uses a sample of the models,
+    /// so it may miss the best by their scatter.
     #[test]
-    fn the_best_mix_is_the_best(capacities in any_fit(), streams in 1u32..7) {
+    fn the_best_mix_has_the_highest_lower_end(capacities in any_fit(), streams in 1u32..6) {
         let found = best_mix(&capacities, streams).expect("a mix");
         let number: u32 = found.streams.iter().map(|flow| flow.streams).sum();
         prop_assert_eq!(number, streams);
-        let all = distributions(capacities.nodes.len() as u32, streams);
-        let of = |parts: &Vec<(u32, u32)>| predict(&capacities, &mix(parts)).expect("a prediction").limits.bytes_per_s;
+        let all = distributions(capacities.capacities.nodes.len() as u32, streams);
+        let of = |parts: &Vec<(u32, u32)>| predict(&capacities, &mix(parts)).expect("a prediction").limits.low;
         let most = all.iter().map(of).fold(0.0, f64::max);
-        prop_assert!(found.limits.bytes_per_s >= most * (1.0 - 1e-9), "{} of {most}", found.limits.bytes_per_s);
-        let used = |parts: &Vec<(u32, u32)>| parts.iter().filter(|(_, streams)| *streams > 0).count();
-        let fewest = all.iter().filter(|parts| of(parts) >= most * (1.0 - 1e-9)).map(used).min();
-        prop_assert_eq!(Some(found.streams.len()), fewest);
+        prop_assert!(found.limits.low >= most * 0.7, "{} of {most}", found.limits.low);
     }
 }
 
-/// 64 streams over 64 nodes with different paths.
+/// Node 1 is 2 % faster than node 0, within the noise of neither, and nodes 0 and 7 are equal.
 #[test]
-fn finds_the_best_mix_of_a_large_machine() {
+fn the_best_mix_spreads_streams_over_equal_nodes() {
+    let mut cells = alone(Read, &[28.7, 18.0, 18.0, 9.0]);
+    cells.push(cell(Read, &[(7, 1)], 28.8));
+    cells.push(cell(Read, &[(7, 4)], 28.8));
+    cells.push(cell(Read, &[(7, 8)], 28.8));
+    cells.push(mix_cell(Read, &[(7, 4, 14.4), (0, 4, 14.4)]));
+    cells.push(mix_cell(Read, &[(7, 4, 9.6), (0, 4, 9.6), (1, 4, 9.6)]));
+    let fit = fitted(&record(7, cells), Read, &[]);
+    assert_eq!(best_mix(&fit, 8).expect("a mix").streams, mix(&[(0, 4), (7, 4)]));
+}
+
+/// A node that was not measured may be slower than its class.
+#[test]
+fn the_best_mix_prefers_measured_nodes() {
+    let mut record = record(7, vec![cell(Read, &[(0, 4)], 30.0), cell(Read, &[(7, 4)], 29.0)]);
+    let nodes = vec![NodeId(0), NodeId(1)];
+    record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+    let found = best_mix(&fitted(&record, Read, &[]), 4).expect("a mix");
+    assert!(found.streams.iter().all(|flow| flow.node != NodeId(1)), "{:?}", found.streams);
+}
+
+/// 64 streams over 64 nodes with different paths, below a cap.
+#[test]
+fn finds_a_good_mix_of_a_large_machine() {
     let mut cells: Vec<IoCell> =
         (0..64).map(|node| cell(Read, &[(node, 1)], 1.0 + f64::from(node) / 64.0)).collect();
-    let all: Vec<(u32, u32)> = (0..64).map(|node| (node, 1)).collect();
-    cells.push(cell(Read, &all, 50.0));
-    let found = best_mix(&fit_of(cells), 64).expect("a mix");
-    // The 28 best paths sum up to 49.7, 29 of them to 51.2.
-    assert_eq!(found.streams.len(), 29);
-    close(gbit(found.limits.bytes_per_s), 50.0);
+    let all: Vec<(u32, u32, f64)> = (0..64).map(|node| (node, 1, 50.0 / 64.0)).collect();
+    cells.push(mix_cell(Read, &all));
+    let fit = fit_of(cells);
+    let found = best_mix(&fit, 64).expect("a mix");
+    let number: u32 = found.streams.iter().map(|flow| flow.streams).sum();
+    assert_eq!(number, 64);
+    assert!(gbit(found.limits.bytes_per_s) > 40.0, "{:?}", found.limits);
+}
+
+#[test]
+fn suggests_no_mix_of_a_single_node() {
+    let fit = fit_of(vec![cell(Read, &[(0, 1)], 10.0)]);
+    assert_eq!(suggest_mix(&fit, &NodeSet::parse_list("0-3").expect("nodes"), &[], &[]), None);
 }

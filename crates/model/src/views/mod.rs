@@ -9,7 +9,7 @@ pub use firmware::{hmat_views, slit_views};
 pub use io::io_views;
 pub use measured::{copy_views, latency_views, stream_views};
 pub(crate) use view::{compare_nodes, point, times_better};
-pub use view::{derived, ViewSubject};
+pub use view::{completed, derived, ViewSubject};
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::View;

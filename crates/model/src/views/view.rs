@@ -66,6 +66,23 @@ pub fn derived(mut view: View) -> View {
     view
 }
 
+/// Completes a view of another program: like [`derived`], but keeps the view's own classes if each
+/// node is in exactly one of them. With a `level`, classes are recomputed with it.
+pub fn completed(mut view: View, level: Option<f64>) -> View {
+    let mut own = std::mem::take(&mut view.classes);
+    view.level = level.unwrap_or(view.level);
+    let mut view = derived(view);
+    own.sort_by_key(|class| class.rank);
+    let mut classified: Vec<NodeId> = own.iter().flat_map(|class| class.nodes.iter()).collect();
+    classified.sort();
+    let is_complete = classified.iter().copied().eq(view.nodes.iter().map(|value| value.node));
+    if level.is_none() && is_complete {
+        let ranked = (1..).zip(own).map(|(rank, class)| view_class(rank, class.nodes, &view.nodes));
+        view.classes = ranked.collect();
+    }
+    view
+}
+
 /// Returns the interval of a value, or the value itself if it is stated.
 pub(super) fn range(value: &NodeValue) -> (f64, f64) {
     value.interval.unwrap_or((value.value, value.value))

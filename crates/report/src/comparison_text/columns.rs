@@ -9,7 +9,7 @@ use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{Comparison, NodeValue, View};
+use numaio_schema::{Comparison, NodeValue, Quantity, View};
 
 /// Page columns taken by the node ids, with their indent and gap.
 const NODE_COLUMNS: usize = 2 + 4 + GAP;
@@ -43,6 +43,9 @@ pub(super) fn write(page: &mut TextPage, comparison: &Comparison) {
     ));
     let unit = page.style().unit;
     let columns: Vec<Column> = comparison.views.iter().map(|view| column(view, &nodes, unit)).collect();
+    if let Some(note) = level_note(&comparison.views) {
+        page.paragraph(2, 2, &note);
+    }
     for block in blocks(&columns, page.style().columns() - NODE_COLUMNS) {
         page.blank();
         page.table(2, &table(&nodes, block));
@@ -60,6 +63,24 @@ fn tolerances(views: &[View]) -> String {
         [] => "equal values".to_owned(),
         tolerances => format!("values within {}; equal distances", tolerances.join(" or ")),
     }
+}
+
+/// Explains what the tolerance of a class permits beyond its percentage.
+fn level_note(views: &[View]) -> Option<String> {
+    let measured =
+        || views.iter().filter(|view| view.level > 0.0 && view.nodes.iter().any(|v| v.interval.is_some()));
+    let level = measured().map(|view| view.level).fold(0.0, f64::max);
+    let latency = measured().any(|view| view.quantity == Quantity::NsPerLoad);
+    let slower = 1.0 / (1.0 - level) - 1.0;
+    let of_latency = match latency {
+        true => format!(" A latency within {} % is at most {:.1} % longer.", percent(level), slower * 100.0),
+        false => String::new(),
+    };
+    (level > 0.0).then(|| {
+        format!(
+            "Of measured values, an interval that reaches the tolerance suffices, so noise adds to it.{of_latency}"
+        )
+    })
 }
 
 fn column(view: &View, nodes: &NodeSet, unit: BandwidthUnit) -> Column {

@@ -32,9 +32,10 @@ pub struct CompareArgs {
     /// Time limit of each missing measurement, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub time_limit: f64,
-    /// Tolerance of a class: how far a member may be below the best of its class, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
-    pub level: f64,
+    /// Tolerance of a class: how far a member may be below the best of its class, in percent;
+    /// default: 10, and for a view of --with its own
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub level: Option<f64>,
     /// Show all misordered pairs of nodes, not only the worst
     #[arg(long)]
     pub all_pairs: bool,

@@ -37,8 +37,8 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     };
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
     let fingerprint = identity.fingerprint.clone();
-    let subject = ViewSubject { machine: &fingerprint, target, level: args.level };
-    let mut views = ViewSet::new(subject, topology.as_ref());
+    let subject = ViewSubject { machine: &fingerprint, target, level: args.level.unwrap_or(LEVEL) };
+    let mut views = ViewSet::new(subject, topology.as_ref()).with_level(args.level);
     match (args.from.is_empty(), &machine) {
         (false, _) => add_given(&mut views, &from, args.all, target)?,
         (true, Machine::Recorded(_)) => {}

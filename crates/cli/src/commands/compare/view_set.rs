@@ -15,6 +15,8 @@ const ORDER: [&str; 6] = ["slit", "hmat-", "latency-", "stream-", "copy-", "io-"
 #[derive(Debug)]
 pub struct ViewSet<'a> {
     subject: ViewSubject<'a>,
+    /// Level of views from files; their own without one.
+    level: Option<f64>,
     /// Views in the order of insertion.
     views: Vec<View>,
     /// Doubtful and missing measurements.
@@ -42,7 +44,12 @@ impl<'a> ViewSet<'a> {
             slit.into_iter().chain(numaio_model::hmat_views(topology, &subject))
         });
         let views = stated.collect();
-        Self { subject, views, warnings: Vec::new(), measured_at: 0 }
+        Self { subject, level: None, views, warnings: Vec::new(), measured_at: 0 }
+    }
+
+    /// Classifies views from files, too, with a level.
+    pub fn with_level(self, level: Option<f64>) -> Self {
+        Self { level, ..self }
     }
 
     /// Adds the views of the target in a document; returns false if it has none.
@@ -73,7 +80,7 @@ impl<'a> ViewSet<'a> {
             Document::Io(record) => numaio_model::io_views(record, subject),
             Document::View(view) => {
                 numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
-                vec![numaio_model::derived((**view).clone())]
+                vec![numaio_model::completed((**view).clone(), self.level)]
             }
             Document::Topology(_)
             | Document::Comparison(_)
