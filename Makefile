@@ -6,6 +6,7 @@
 # make check-aarch64  check the sources for aarch64
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
+# make bench-predict  predict mixes of 10,000 simulated devices (about an hour)
 # make bench-copy  measure copies of trees and large files beside other programs (as root); ARGS=--ablation: switches
 # make static      build one static binary for any host
 # make man         write man pages and shell completions to target/man and target/completions
@@ -17,7 +18,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: model build check test-unit test bench bench-plan bench-copy static man docs check-msrv check-aarch64 tapes clean
+.PHONY: model build check test-unit test bench bench-plan bench-predict bench-copy static man docs check-msrv check-aarch64 tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -56,6 +57,10 @@ bench: build
 bench-plan:
 	@tools/setup build
 	@tools/bench plan
+
+bench-predict:
+	@tools/setup build
+	@tools/bench predict
 
 bench-copy: build
 	@tools/setup bench-copy
