@@ -443,6 +443,7 @@ fn predicts_mixes_on_random_machines_within_their_intervals() {
             measured.push(suggested.streams);
         }
         let capacities = fitted(&records.iter().collect::<Vec<_>>());
+        let best = best_mix(&capacities, 8).expect("a mix").limits;
         for _ in 0..12 {
             let mix = random_mix(random);
             let (found, truth) =
@@ -451,9 +452,11 @@ fn predicts_mixes_on_random_machines_within_their_intervals() {
             held += usize::from(found.limits.low <= truth && truth <= found.limits.high);
             limits.push(error.abs());
             equation_1.push((found.equation_1.bytes_per_s / truth - 1.0).abs());
+            // The search finds 97 %, and spreading over equal nodes costs at most 1 %.
+            let is_comparable = mix.iter().map(|part| part.streams).sum::<u32>() == 8;
+            let enough = !is_comparable || best.low >= found.limits.low * 0.96;
+            assert!(enough, "seed {seed}: {best:?} of {:?}", found.limits);
         }
-        let best = best_mix(&capacities, 8).expect("a mix").limits;
-        assert!(best.low > 0.0 && best.low <= best.bytes_per_s, "seed {seed}: {best:?}");
     }
     let summary = |errors: &mut Vec<f64>| {
         errors.sort_by(f64::total_cmp);

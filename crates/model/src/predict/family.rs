@@ -122,6 +122,23 @@ impl Family {
         found
     }
 
+    /// Returns fewer points, about `number`, with the probabilities of those that they represent.
+    /// Each form keeps its probability, so that an interval ends at the same form.
+    pub fn thinned(&self, number: usize) -> Vec<Point> {
+        let mut ordered: Vec<&Point> = self.points.iter().collect();
+        ordered.sort_by_key(|point| point.form);
+        let mut thinned: Vec<Point> = Vec::new();
+        for point in ordered {
+            match thinned.last_mut() {
+                Some(last) if last.form == point.form && last.probability * (number as f64) < 1.0 => {
+                    last.probability += point.probability;
+                }
+                _ => thinned.push(point.clone()),
+            }
+        }
+        thinned
+    }
+
     /// Returns the model of a point.
     pub fn form(&self, point: &Point) -> &SharingForm {
         &self.forms[point.form]

@@ -16,6 +16,8 @@ use numaio_schema::{
 const ALMOST_ALONE: f64 = 0.99;
 /// Probability from which a model is reported beside the selected one.
 const PROBABLE: f64 = 0.05;
+/// Probability below the lower end of an interval, and above its upper end.
+const LOWER: f64 = 0.025;
 
 /// Predicts a mix. A node that is named twice has the streams of both.
 ///
@@ -69,12 +71,7 @@ fn by_models(
     let points = &fit.family.points;
     let Some(first) = points.first() else { return (Estimate::exactly(0.0), None, Vec::new()) };
     let readings = reading_variances(fit, first, inputs, alone);
-    let component = |point: &Point| Component {
-        log_value: total(fit, point, inputs).ln(),
-        down: (point.variance + readings.0).sqrt(),
-        up: (point.variance + readings.1).sqrt(),
-        weight: point.probability,
-    };
+    let component = |point: &Point| component(fit, point, inputs, readings);
     let components: Vec<(SharingModel, Component)> =
         points.iter().map(|point| (fit.family.form(point).model, component(point))).collect();
     let own = |model: Option<SharingModel>| -> Vec<Component> {
@@ -99,9 +96,41 @@ fn by_models(
     (all, selected, rivals)
 }
 
+/// Returns the distribution of a mix's bandwidth by one point; `readings` are the variances below
+/// and above of the nodes alone.
+fn component(fit: &DeviceFit, point: &Point, inputs: &MixInputs, readings: (f64, f64)) -> Component {
+    Component {
+        log_value: total(fit, point, inputs).ln(),
+        down: (point.variance + readings.0).sqrt(),
+        up: (point.variance + readings.1).sqrt(),
+        weight: point.probability,
+    }
+}
+
+/// Returns the lower end of the interval of a mix, in bytes per second: that of [`predict`] if the
+/// points are all those of the fit.
+///
+/// # Errors
+/// As [`predict`].
+pub(super) fn lower_end(fit: &DeviceFit, points: &[Point], mix: &[NodeStreams]) -> Result<f64, PredictError> {
+    let streams = merged(mix);
+    let nodes = known(&fit.capacities, &streams)?;
+    let alone = alone(&nodes, &streams);
+    let inputs = inputs(&fit.capacities, &nodes, &streams);
+    let first = match (alone.as_slice(), fit.family.points.first()) {
+        ([only], _) => return Ok(only.low),
+        (_, Some(first)) => first,
+        _ => return Ok(0.0),
+    };
+    let readings = reading_variances(fit, first, &inputs, &alone);
+    let components: Vec<Component> =
+        points.iter().map(|point| component(fit, point, &inputs, readings)).collect();
+    Ok(quantile(&components, LOWER).map_or(0.0, |log| log.exp().min(inputs.link)))
+}
+
 fn quantiles(components: &[Component]) -> Option<Estimate> {
     let at = |share: f64| quantile(components, share).map(f64::exp);
-    Some(Estimate { bytes_per_s: at(0.5)?, low: at(0.025)?, high: at(0.975)? })
+    Some(Estimate { bytes_per_s: at(0.5)?, low: at(LOWER)?, high: at(1.0 - LOWER)? })
 }
 
 /// Returns the total of a mix by one point, in bytes per second.

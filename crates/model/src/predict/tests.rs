@@ -447,31 +447,51 @@ proptest! {
         prop_assert!((probabilities - 1.0).abs() < 1e-6);
     }
 
-    /// Compares with the lower end of every distribution. The search uses a sample of the models,
-    /// so it may miss the best by their scatter.
+    /// Compares with the lower end of every distribution. Spreading over equal nodes costs 1 %.
     #[test]
-    fn the_best_mix_has_the_highest_lower_end(capacities in any_fit(), streams in 1u32..6) {
+    fn the_best_mix_has_the_highest_lower_end(capacities in any_fit(), streams in 1u32..7) {
         let found = best_mix(&capacities, streams).expect("a mix");
         let number: u32 = found.streams.iter().map(|flow| flow.streams).sum();
         prop_assert_eq!(number, streams);
         let all = distributions(capacities.capacities.nodes.len() as u32, streams);
         let of = |parts: &Vec<(u32, u32)>| predict(&capacities, &mix(parts)).expect("a prediction").limits.low;
         let most = all.iter().map(of).fold(0.0, f64::max);
-        prop_assert!(found.limits.low >= most * 0.7, "{} of {most}", found.limits.low);
+        prop_assert!(found.limits.low >= most * (0.99 - 1e-6), "{} of {most}", found.limits.low);
+    }
+
+    /// The search of large cases, on cases that are small enough to compare every distribution.
+    #[test]
+    fn the_local_search_finds_the_best_mix(capacities in any_fit(), streams in 1u32..9) {
+        let search = best_mix::Search::new(&capacities, streams);
+        let (local, found) = search.local().expect("known nodes").expect("a mix");
+        let (counts, most) = search.exhaustive().expect("known nodes").expect("a mix");
+        prop_assert!(found >= most * 0.97, "{found} of {most}: {local:?} and {counts:?}");
     }
 }
 
-/// Node 1 is 2 % faster than node 0, within the noise of neither, and nodes 0 and 7 are equal.
+/// Nodes 0, 1 and 7 are equal within the noise, and any two of them reach the cap.
 #[test]
 fn the_best_mix_spreads_streams_over_equal_nodes() {
-    let mut cells = alone(Read, &[28.7, 18.0, 18.0, 9.0]);
-    cells.push(cell(Read, &[(7, 1)], 28.8));
-    cells.push(cell(Read, &[(7, 4)], 28.8));
-    cells.push(cell(Read, &[(7, 8)], 28.8));
-    cells.push(mix_cell(Read, &[(7, 4, 14.4), (0, 4, 14.4)]));
-    cells.push(mix_cell(Read, &[(7, 4, 9.6), (0, 4, 9.6), (1, 4, 9.6)]));
+    let mut cells = alone(Read, &[28.7, 28.7, 18.0, 9.0]);
+    cells.extend([1, 2, 4, 8].map(|streams| cell(Read, &[(7, streams)], 28.8)));
+    cells.push(mix_cell(Read, &[(7, 4, 20.0), (0, 4, 20.0)]));
+    cells.push(mix_cell(Read, &[(7, 4, 13.3), (0, 4, 13.3), (1, 4, 13.4)]));
     let fit = fitted(&record(7, cells), Read, &[]);
-    assert_eq!(best_mix(&fit, 8).expect("a mix").streams, mix(&[(0, 4), (7, 4)]));
+    assert_eq!(best_mix(&fit, 8).expect("a mix").streams, mix(&[(0, 3), (1, 2), (7, 3)]));
+}
+
+/// Nodes 0 and 7 are equal, and each reaches the cap alone: the misfit of the models makes a mix
+/// less certain than a node that was measured alone.
+#[test]
+fn the_best_mix_spreads_no_streams_at_the_cost_of_certainty() {
+    let mut cells = alone(Read, &[28.7, 18.0, 18.0, 9.0]);
+    cells.extend([1, 2, 4, 8].map(|streams| cell(Read, &[(7, streams)], 28.8)));
+    cells.push(mix_cell(Read, &[(7, 4, 14.4), (0, 4, 14.4)]));
+    let fit = fitted(&record(7, cells), Read, &[]);
+    let spread = predicted(&fit, &[(0, 4), (7, 4)]);
+    let best = best_mix(&fit, 8).expect("a mix");
+    assert_eq!(best.streams, mix(&[(7, 8)]));
+    assert!(spread.low < 0.99 * gbit(best.limits.low), "{spread:?} {best:?}");
 }
 
 /// A node that was not measured may be slower than its class.
@@ -495,7 +515,13 @@ fn finds_a_good_mix_of_a_large_machine() {
     let found = best_mix(&fit, 64).expect("a mix");
     let number: u32 = found.streams.iter().map(|flow| flow.streams).sum();
     assert_eq!(number, 64);
-    assert!(gbit(found.limits.bytes_per_s) > 40.0, "{:?}", found.limits);
+    // One stream on each of the best nodes, the others on the best one, and one stream on each.
+    for used in [29, 40, 64] {
+        let parts: Vec<(u32, u32)> =
+            (64 - used..64).map(|node| (node, if node == 63 { 65 - used } else { 1 })).collect();
+        let low = predicted(&fit, &parts).low;
+        assert!(gbit(found.limits.low) >= 0.99 * low, "{used} nodes: {:?} {low}", found.limits);
+    }
 }
 
 #[test]
