@@ -26,7 +26,7 @@ pub struct Rounds {
 pub struct Reading {
     /// The visits in order of time.
     pub visits: Vec<ReadingVisit>,
-    /// Summary of the medians of the visits; `None` if nothing was measured.
+    /// Summary of the values of the visits; `None` if nothing was measured.
     pub summary: Option<Summary>,
     /// Whether the interval is within the precision.
     pub settled: bool,
@@ -40,7 +40,7 @@ pub struct Reading {
 pub struct ReadingVisit {
     /// The round.
     pub round: u32,
-    /// Median of the samples.
+    /// Median of the samples; of I/O their mean, which is all bytes over all time.
     pub median: f64,
     /// Smallest sample.
     pub min: f64,

@@ -1,9 +1,9 @@
 //! Rounds of visits until results are precise: the stopping rule of all campaigns.
 //!
 //! A round visits each unsettled task, in random order and with fresh buffers. A visit counts as
-//! one value, the median of its samples, since the machine's state varies more between visits than
-//! within one. A task is settled when the 95 % interval of the median of its visits is within the
-//! precision; with few visits the pooled noise of all tasks is used ([`PooledNoise`]). A settled
+//! one value, since the machine's state varies more between visits than within one: the median of
+//! its samples, or of I/O all bytes over all time. A task is settled when the 95 % interval of the
+//! median of its visits' medians is within the precision; with few visits the pooled noise of all tasks is used ([`PooledNoise`]). A settled
 //! task that differs from comparable ones is rechecked.
 //!
 //! The time limit applies after the first visit. If the first round does not fit, tasks are visited
@@ -153,9 +153,10 @@ impl Campaign<'_> {
     }
 
     fn summarize(&mut self) {
-        let noise = PooledNoise::of(self.states.iter().map(|state| state.values.as_slice()));
+        let values = PooledNoise::of(self.states.iter().map(|state| state.values.as_slice()));
+        let medians = PooledNoise::of(self.states.iter().map(|state| state.medians.as_slice()));
         for state in &mut self.states {
-            state.summarize(noise, self.rule);
+            state.summarize([values, medians], self.rule);
         }
     }
 

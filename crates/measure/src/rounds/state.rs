@@ -15,11 +15,14 @@ const RECHECK_VISITS: usize = 3;
 pub(super) struct State {
     pub task: Task,
     visits: Vec<ReadingVisit>,
-    /// Values of the summary: medians of the visits, or all samples with fixed repetitions.
+    /// Values of the summary: those of the visits, or all samples with fixed repetitions.
     pub values: Vec<f64>,
+    /// Medians by which the task is settled, or all samples with fixed repetitions.
+    pub medians: Vec<f64>,
     /// Bandwidths of loading threads in valid visits.
     loads: Vec<f64>,
     summary: Option<Summary>,
+    of_medians: Option<Summary>,
     failure: Option<ProbeError>,
     /// No further visit is possible: permanent failure, or the tape is exhausted.
     ended: bool,
@@ -35,8 +38,10 @@ impl State {
         Self {
             visits: Vec::new(),
             values: Vec::new(),
+            medians: Vec::new(),
             loads: Vec::new(),
             summary: None,
+            of_medians: None,
             failure: task.impossible.clone(),
             ended: task.impossible.is_some(),
             settled: false,
@@ -65,14 +70,20 @@ impl State {
         self.owed = self.owed.saturating_sub(1);
         if taken.set_aside.is_none() {
             match rule.fixed {
-                true => self.values.extend(&taken.samples),
-                false => self.values.push(taken.median),
+                true => {
+                    self.values.extend(&taken.samples);
+                    self.medians.extend(&taken.samples);
+                }
+                false => {
+                    self.values.push(taken.value);
+                    self.medians.push(taken.median);
+                }
             }
             self.loads.extend(taken.load);
         }
         self.visits.push(ReadingVisit {
             round,
-            median: taken.median,
+            median: taken.value,
             min: taken.samples.iter().copied().fold(f64::INFINITY, f64::min),
             max: taken.samples.iter().copied().fold(0.0, f64::max),
             samples: taken.samples.len() as u32,
@@ -93,11 +104,13 @@ impl State {
         }
     }
 
-    /// Updates the summary and whether the task is settled.
-    pub fn summarize(&mut self, noise: Option<PooledNoise>, rule: &Rule) {
-        self.summary = Summary::of(&self.values, noise);
+    /// Updates the summary and whether the task is settled. `noise` is that of the values and that of
+    /// the medians.
+    pub fn summarize(&mut self, noise: [Option<PooledNoise>; 2], rule: &Rule) {
+        self.summary = Summary::of(&self.values, noise[0]);
+        self.of_medians = Summary::of(&self.medians, noise[1]);
         let within = self
-            .summary
+            .of_medians
             .as_ref()
             .is_some_and(|summary| summary.n >= rule.least_visits && summary.settled(rule.precision));
         self.settled = within || (rule.fixed && self.summary.is_some());
@@ -106,7 +119,7 @@ impl State {
     /// Estimates the number of further visits.
     pub fn visits_ahead(&self, rule: &Rule) -> f64 {
         let (seen, least) = (self.visits.len() as f64, f64::from(rule.least_visits));
-        match &self.summary {
+        match &self.of_medians {
             _ if !self.wants_visit(rule) => 0.0,
             _ if rule.fixed => 1.0,
             Some(summary) if seen >= least => {
@@ -117,9 +130,9 @@ impl State {
         }
     }
 
-    /// Returns the median.
+    /// Returns the median of the visits' medians.
     pub fn median(&self) -> Option<f64> {
-        self.summary.as_ref().map(|summary| summary.median)
+        self.of_medians.as_ref().map(|summary| summary.median)
     }
 
     /// Requests a recheck, once; false if not possible.

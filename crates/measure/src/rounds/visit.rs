@@ -12,8 +12,10 @@ const MISPLACED: f64 = 0.01;
 pub(crate) struct VisitOutcome {
     /// Bytes per second, or nanoseconds per load, in order of time.
     pub samples: Vec<f64>,
-    /// Their median; of I/O their mean, which is all bytes over all time. Above 0.
+    /// Their median, by which a campaign decides when to stop. Above 0.
     pub median: f64,
+    /// Value of the visit: the median, or of I/O all bytes over all time. Above 0.
+    pub value: f64,
     /// Bandwidth of loading threads, in bytes per second.
     pub load: Option<f64>,
     pub elapsed_ns: u64,
@@ -62,16 +64,17 @@ impl VisitOutcome {
         taken
     }
 
-    /// Sets the median. Samples of I/O have equal lengths, so that their mean is all bytes over all
-    /// time. Their median is too high for a device that stalls in some of them, and too low for one
-    /// that serves bursts in some of them.
+    /// Sets the median and the value. Samples of I/O have equal lengths, so that their mean is all
+    /// bytes over all time. Their median is too high for a device that stalls in some of them, and
+    /// too low for one that serves bursts in some of them; a campaign stops by the medians, because
+    /// few stalls change them less, and because recorded runs then stop where they did.
     pub fn with_figure(mut self, workload: &Workload) -> Result<Self, ProbeError> {
-        let figure = match workload {
+        let value = match workload {
             Workload::Io(_) | Workload::Tool(_) => mean(&self.samples),
             _ => median(&self.samples),
         };
-        let middle = figure.filter(|middle| *middle > 0.0);
-        self.median = middle.ok_or_else(|| match self.set_aside.take() {
+        let both = median(&self.samples).zip(value).filter(|(middle, value)| *middle > 0.0 && *value > 0.0);
+        (self.median, self.value) = both.ok_or_else(|| match self.set_aside.take() {
             Some(why) => ProbeError::Refused { what: "a visit".to_owned(), why },
             None => nothing(workload),
         })?;
@@ -83,6 +86,7 @@ impl VisitOutcome {
         Self {
             samples: Vec::new(),
             median: 0.0,
+            value: 0.0,
             load: None,
             elapsed_ns,
             start_skew_ns: 0,
@@ -141,7 +145,8 @@ mod tests {
         let figures =
             VisitFigures { groups: vec![vec![48.4, 48.4, 42.4, 48.4, 48.4]], ..VisitFigures::default() };
         let visit = VisitOutcome::from_figures(&figures).with_figure(&io).expect("a figure");
-        assert!((visit.median - 47.2).abs() < 1e-9, "{}", visit.median);
+        assert!((visit.value - 47.2).abs() < 1e-9, "{}", visit.value);
+        assert_eq!(visit.median, 48.4);
         let none = VisitFigures::default();
         assert!(VisitOutcome::from_figures(&none).with_figure(&io).is_err());
     }
