@@ -194,7 +194,8 @@ fn validates_and_predicts_from_files() {
     let gbit = |bytes_per_s: f64| bytes_per_s * 8e-9;
     // Classes of the model: nodes 6 and 7 reach 28.8, nodes 2 and 3 reach 18 Gbit/s.
     assert!((gbit(mix.equation_1.bytes_per_s) - 23.4).abs() < 0.1, "{mix:?}");
-    assert!((gbit(mix.limits.bytes_per_s) - 28.8).abs() < 1.0, "{mix:?}");
+    // One mix leaves several models possible, which predict up to 3 % more.
+    assert!((gbit(mix.limits.bytes_per_s) / 28.8 - 1.0).abs() < 0.03, "{mix:?}");
     assert!(gbit(mix.limits.low) < 28.8 && gbit(mix.limits.high) > 28.7, "{mix:?}");
     assert_eq!(found.best.expect("the best").streams, streams(&[(7, 8)]));
     let suggested = found.suggested.expect("a mix to measure");
@@ -276,6 +277,7 @@ fn reports_the_error_of_a_measured_mix() {
     assert_eq!(found.capacities.fitted_mixes, 0);
     let mix = found.mix.expect("a mix");
     let measured = mix.measured.expect("a measurement");
+    // Without another mix all models are possible, so that only the interval is a prediction.
     assert!((mix.limits.low..=mix.limits.high).contains(&measured.estimate.bytes_per_s), "{mix:?}");
     assert!(measured.equation_1_error < -0.1, "{measured:?}");
 }
@@ -460,11 +462,11 @@ fn predicts_mixes_on_random_machines_within_their_intervals() {
     }
     let summary = |errors: &mut Vec<f64>| {
         errors.sort_by(f64::total_cmp);
-        (errors[errors.len() / 2], errors[errors.len() * 95 / 100])
+        (errors[errors.len() / 2], errors[errors.len() - 1])
     };
-    let ((median, p95), equation_1) = (summary(&mut limits), summary(&mut equation_1));
+    let ((median, worst), equation_1) = (summary(&mut limits), summary(&mut equation_1));
     let held = held as f64 / limits.len() as f64;
-    println!("{} mixes: {median:.4} {p95:.4}, {held:.3} held, Equation 1 {equation_1:.4?}", limits.len());
-    assert!(median <= 0.03 && p95 <= 0.06 && held >= 0.9, "median {median:.4}, p95 {p95:.4}, held {held:.3}");
+    println!("{} mixes: {median:.4} {worst:.4}, {held:.3} held, Equation 1 {equation_1:.4?}", limits.len());
+    assert!(median <= 0.03 && worst <= 0.06 && held >= 0.9, "{median:.4} {worst:.4}, {held:.3} held");
     assert!(equation_1.0 > median, "Equation 1 ignores caps and limits of streams");
 }

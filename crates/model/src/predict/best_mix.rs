@@ -202,8 +202,8 @@ impl<'a> Search<'a> {
         Ok((counts, end))
     }
 
-    /// Spreads the streams of equal nodes evenly over as many of them as possible, while the lower
-    /// end stays at least `least`.
+    /// Spreads the streams of equal nodes evenly over as many of them as possible, the device's own
+    /// first, while the lower end stays at least `least`.
     fn spread(&self, counts: Counts, least: f64) -> Result<Counts, PredictError> {
         let mut spread = counts;
         let mut grouped = vec![false; spread.len()];
@@ -215,7 +215,8 @@ impl<'a> Search<'a> {
                 (0..spread.len()).filter(|other| !grouped[*other] && self.are_alike(first, *other)).collect();
             alike.iter().for_each(|node| grouped[*node] = true);
             let used = alike.iter().filter(|node| spread[**node] > 0).count();
-            alike.sort_by_key(|node| spread[*node] == 0);
+            let is_own = |node: usize| Some(self.nodes[node].node) == self.fit.capacities.node;
+            alike.sort_by_key(|node| (!is_own(*node), spread[*node] == 0));
             let sum: u32 = alike.iter().map(|node| spread[*node]).sum();
             for number in (used..=alike.len().min(sum as usize)).rev() {
                 let mut even = spread.clone();

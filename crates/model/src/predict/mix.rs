@@ -6,7 +6,7 @@ use super::error::PredictError;
 use super::family::Point;
 use super::mix_inputs::{alone, estimate, inputs, known, merged, number, NORMAL_95};
 use super::quantiles::{quantile, Component};
-use super::sharing::MixInputs;
+use super::sharing::{MixInputs, MixNode};
 use numaio_schema::{
     Capacities, Estimate, FlowPrediction, LimitedBy, MixMeasurement, MixPrediction, ModelPrediction,
     NodeCapacity, NodeStreams, Reading, SharingModel,
@@ -157,12 +157,22 @@ fn reading_variances(fit: &DeviceFit, point: &Point, inputs: &MixInputs, alone: 
     variances
 }
 
-/// Returns the rates of the nodes by the most probable point, scaled to a total.
+/// Returns the rates of the nodes by the most probable point, changed to a total that all points
+/// determine. A lower total divides alike; a higher one uses what the nodes reach alone.
 fn rates(fit: &DeviceFit, inputs: &MixInputs, wanted: f64) -> Vec<f64> {
     let Some(first) = fit.family.points.first() else { return vec![0.0; inputs.parts.len()] };
     let mut rates = fit.family.form(first).rates(&first.parameters, inputs);
     let sum: f64 = rates.iter().sum();
-    rates.iter_mut().for_each(|rate| *rate *= wanted / sum);
+    if wanted <= sum {
+        rates.iter_mut().for_each(|rate| *rate *= wanted / sum);
+        return rates;
+    }
+    let unused = |rate: f64, part: &MixNode| (part.own - rate).max(0.0);
+    let all: f64 = rates.iter().zip(&inputs.parts).map(|(rate, part)| unused(*rate, part)).sum();
+    let used = (wanted - sum) / all.max(f64::MIN_POSITIVE);
+    for (rate, part) in rates.iter_mut().zip(&inputs.parts) {
+        *rate += unused(*rate, part) * used;
+    }
     rates
 }
 
