@@ -18,6 +18,7 @@ mod placement;
 mod plan;
 mod plan_pools;
 mod prediction;
+mod prediction_v1;
 mod provenance;
 mod read;
 mod reading;

@@ -1,7 +1,8 @@
 //! Predicted bandwidth of a device shared by streams of several nodes.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::PREDICTION_SCHEMA;
+use crate::prediction_v1::read_version_1;
+use crate::read::{read, schema_of, DocumentError};
+use crate::schemas::{PREDICTION_SCHEMA, PREDICTION_SCHEMA_1};
 use crate::{IoEngine, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
@@ -180,6 +181,7 @@ pub struct MixPrediction {
     /// interval contains the bandwidth with 95 %.
     pub limits: Estimate,
     /// The most probable model's own prediction.
+    #[serde(default)]
     pub selected: Option<ModelPrediction>,
     /// Other probable models whose prediction is outside the selected one's interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -240,11 +242,14 @@ pub struct MixMeasurement {
 }
 
 impl IoPrediction {
-    /// Reads a prediction.
+    /// Reads a prediction, also of version 1.
     ///
     /// # Errors
     /// If the text is not such a document.
     pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        if schema_of(text)? == PREDICTION_SCHEMA_1 {
+            return read_version_1(text);
+        }
         read(text, PREDICTION_SCHEMA)
     }
 }

@@ -5,9 +5,9 @@ use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
-    DocumentError, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt,
-    Record, Stage, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult,
-    TransferTotals, ValueSource, View,
+    DocumentError, IoPrediction, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity,
+    Receipt, Record, SharingModel, Stage, TopologyDocument, TransferDeviceKind, TransferDirection,
+    TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -30,6 +30,25 @@ fn reads_topology_version_1() {
     let document = TopologyDocument::from_json(include_str!("fixtures/topology-1.json")).expect("a topology");
     assert_eq!(document.topology.nodes.len(), 4);
     assert_eq!(document.topology.device_nodes().to_string(), "0,2");
+}
+
+#[test]
+fn reads_prediction_version_1() {
+    let text = include_str!("fixtures/prediction-1.json");
+    let prediction = IoPrediction::from_json(text).expect("a prediction");
+    let capacities = &prediction.capacities;
+    assert_eq!((capacities.nodes.len(), capacities.fitted_mixes), (8, 0));
+    let sharing = &capacities.sharing[0];
+    assert_eq!((sharing.model, sharing.parameters[0].value), (SharingModel::Bytes, 34712330.0));
+    let mix = prediction.mix.as_ref().expect("a mix");
+    assert_eq!((mix.limits.bytes_per_s, mix.selected, mix.flows.len()), (34712330.0, None, 2));
+    let Document::Prediction(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, prediction);
+    let time = text.replace("\"max-min\"", "\"time\", \"factor\": 0.97, \"interval\": [0.9, 1.0]");
+    let sharing = &IoPrediction::from_json(&time).expect("a prediction").capacities.sharing[0];
+    assert_eq!((sharing.model, sharing.parameters[0].value), (SharingModel::TimeByStreams, 0.97));
+    let malformed = text.replace("\"cap_source\"", "\"no_source\"");
+    assert!(matches!(IoPrediction::from_json(&malformed), Err(DocumentError::Malformed { .. })));
 }
 
 #[test]
