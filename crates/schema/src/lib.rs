@@ -18,7 +18,7 @@ mod placement;
 mod plan;
 mod plan_pools;
 mod prediction;
-mod prediction_v1;
+mod prediction_versions;
 mod provenance;
 mod read;
 mod reading;

@@ -1,8 +1,5 @@
 //! Predicted bandwidth of a device shared by streams of several nodes.
 
-use crate::prediction_v1::read_version_1;
-use crate::read::{read, schema_of, DocumentError};
-use crate::schemas::{PREDICTION_SCHEMA, PREDICTION_SCHEMA_1};
 use crate::{IoEngine, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
@@ -12,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Aggregate bandwidth of a device for a mix of streams, by two predictors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IoPrediction {
-    /// [`PREDICTION_SCHEMA`].
+    /// [`PREDICTION_SCHEMA`](crate::PREDICTION_SCHEMA).
     pub schema: String,
     /// Version of numaio that predicted.
     pub numaio: String,
@@ -239,19 +236,6 @@ pub struct MixMeasurement {
     pub equation_1_error: f64,
     /// Relative error of the second predictor.
     pub limits_error: f64,
-}
-
-impl IoPrediction {
-    /// Reads a prediction, also of version 1.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        if schema_of(text)? == PREDICTION_SCHEMA_1 {
-            return read_version_1(text);
-        }
-        read(text, PREDICTION_SCHEMA)
-    }
 }
 
 impl Estimate {

@@ -3,8 +3,8 @@
 //! A round visits each unsettled task, in random order and with fresh buffers. A visit counts as
 //! one value, since the machine's state varies more between visits than within one: the median of
 //! its samples, or of I/O all bytes over all time. A task is settled when the 95 % interval of the
-//! median of its visits' medians is within the precision; with few visits the pooled noise of all tasks is used ([`PooledNoise`]). A settled
-//! task that differs from comparable ones is rechecked.
+//! median of its visits' medians is within the precision; with few visits the pooled noise of all
+//! tasks is used ([`PooledNoise`]). A settled task that differs from comparable ones is rechecked.
 //!
 //! The time limit applies after the first visit. If the first round does not fit, tasks are visited
 //! group by group, so that a few groups are complete instead of all being partial; tasks not

@@ -104,8 +104,8 @@ impl State {
         }
     }
 
-    /// Updates the summary and whether the task is settled. `noise` is that of the values and that of
-    /// the medians.
+    /// Updates the summary and whether the task is settled. `noise` is that of the values and that
+    /// of the medians.
     pub fn summarize(&mut self, noise: [Option<PooledNoise>; 2], rule: &Rule) {
         self.summary = Summary::of(&self.values, noise[0]);
         self.of_medians = Summary::of(&self.medians, noise[1]);

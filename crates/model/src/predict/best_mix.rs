@@ -69,6 +69,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// Sorts the nodes of a device.
     pub fn new(fit: &'a DeviceFit, streams: u32) -> Self {
         let mut nodes: Vec<&NodeCapacity> = fit.capacities.nodes.iter().collect();
         // An unmeasured node counts with the lower end of its interval.

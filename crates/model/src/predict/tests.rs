@@ -259,7 +259,7 @@ fn link_bandwidth_is_an_upper_bound() {
     };
     let capacities = capacities(&basis, &[]).expect("capacities");
     let found = predict(&capacities, &mix(&[(0, 1), (1, 1)])).expect("a prediction");
-    // Without a mix the value is a median of models below the link, and only the upper end reaches it.
+    // Without a mix the value is a median of models below the link; the upper end reaches it.
     assert!(gbit(found.limits.bytes_per_s) <= 9.0 + 1e-9, "{:?}", found.limits);
     close(gbit(found.limits.high), 9.0);
 }
@@ -451,8 +451,8 @@ proptest! {
         prop_assert!((probabilities - 1.0).abs() < 1e-6);
     }
 
-    /// No model gives a mix less if one of its nodes is faster, except that copies for a remote node
-    /// cost the host more than those for its own.
+    /// No model gives a mix less if one of its nodes is faster, except that copies for a remote
+    /// node cost the host more than those for its own.
     #[test]
     fn a_faster_node_is_never_less(
         rates in prop::collection::vec((1.0f64..50.0, 1.0f64..8.0, 0.1f64..1.0), 2..6),

@@ -1,7 +1,7 @@
-//! Version 1 of predictions, which had one cap in place of sharing models.
+//! Reading predictions of all versions. Version 1 had one cap in place of sharing models.
 
-use crate::read::{parse, DocumentError};
-use crate::schemas::PREDICTION_SCHEMA;
+use crate::read::{parse, read, schema_of, DocumentError};
+use crate::schemas::{PREDICTION_SCHEMA, PREDICTION_SCHEMA_1};
 use crate::{
     Capacities, Estimate, IoEngine, IoPrediction, MixPrediction, NodeCapacity, SharingFit, SharingModel,
     SharingParameter, Warning,
@@ -52,9 +52,22 @@ enum SharingV1 {
     Time { factor: f64 },
 }
 
+impl IoPrediction {
+    /// Reads a prediction, also of version 1.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        if schema_of(text)? == PREDICTION_SCHEMA_1 {
+            return read_version_1(text);
+        }
+        read(text, PREDICTION_SCHEMA)
+    }
+}
+
 /// Reads version 1 and converts it: the only rule of the device is a model with probability 1. The
 /// number of measured mixes was not stored; it is 1 if there were any.
-pub(crate) fn read_version_1(text: &str) -> Result<IoPrediction, DocumentError> {
+fn read_version_1(text: &str) -> Result<IoPrediction, DocumentError> {
     let old: PredictionV1 = parse(text)?;
     let (model, name, value) = match old.capacities.sharing {
         SharingV1::MaxMin => (SharingModel::Bytes, "cap", old.capacities.cap.bytes_per_s),
