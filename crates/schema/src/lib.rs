@@ -7,6 +7,8 @@ mod capacity;
 mod devices;
 mod diagnosis;
 mod document;
+mod fleet;
+mod fleet_report;
 mod interleave;
 mod io;
 mod irq;
@@ -41,6 +43,8 @@ pub use devices::{
 };
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
+pub use fleet::{Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost};
+pub use fleet_report::HostReport;
 pub use interleave::{InterleaveWeights, NodeWeight};
 pub use io::{
     differing_settings, ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd,
@@ -70,7 +74,7 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA,
+    COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA,
     IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
     PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
     TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA,

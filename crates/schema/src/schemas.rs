@@ -9,6 +9,9 @@ pub const DEVICES_SCHEMA: &str = "numaio/devices/1";
 /// Schema and version of [`Diagnosis`](crate::Diagnosis).
 pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 
+/// Schema and version of [`HostReport`](crate::HostReport).
+pub const HOST_REPORT_SCHEMA: &str = "numaio/host-report/1";
+
 /// Schema and version of [`InterleaveWeights`](crate::InterleaveWeights).
 pub const INTERLEAVE_SCHEMA: &str = "numaio/interleave/1";
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Crates and the crates that they may depend on; `dev-dependencies` do not count.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("machine", &[]),
     ("schema", &["machine"]),
     ("linux", &["machine"]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("broker", &[]),
     ("mover-linux", &["machine", "mover", "linux"]),
     ("report", &["machine", "schema"]),
+    ("fleet", &["machine", "schema", "linux"]),
     ("transfer", &["machine", "schema", "linux", "mover", "mover-linux", "broker"]),
     (
         "cli",
@@ -34,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "mover-linux",
             "report",
             "transfer",
+            "fleet",
         ],
     ),
     // No crate depends on the last two.

@@ -1,0 +1,1 @@
+//! Runs of a command on each host of a fleet.

@@ -1,0 +1,1 @@
+//! The store of a fleet: one SQLite file.

@@ -1,0 +1,55 @@
+//! What one host of a fleet reports.
+
+use crate::read::{read, DocumentError};
+use crate::schemas::HOST_REPORT_SCHEMA;
+use crate::{Diagnosis, TopologyDocument};
+use numaio_machine::conditions::Conditions;
+use serde::{Deserialize, Serialize};
+
+/// What one host of a fleet reports: what it is, and what a command measured on it.
+///
+/// A host writes exactly one, complete or not at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// [`HOST_REPORT_SCHEMA`].
+    pub schema: String,
+    /// Version of numaio that measured.
+    pub numaio: String,
+    /// The name that the fleet uses: Slurm's node name, or ssh's destination.
+    pub host: String,
+    /// Application-specific hash of the host's machine-id (machine-id(5)), which distinguishes two
+    /// hosts of one name; `None` if the host has no machine-id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
+    /// The fleet run; empty outside of one.
+    #[serde(default)]
+    pub run: String,
+    /// Start of the command in seconds since 1970, by the host's clock.
+    pub started_at: u64,
+    /// End of the command in seconds since 1970, by the host's clock.
+    pub finished_at: u64,
+    /// The arguments of numaio that measured; empty if nothing was measured.
+    pub command: Vec<String>,
+    /// The topology with its devices and findings.
+    pub topology: TopologyDocument,
+    /// Settings and load before the command.
+    pub conditions: Conditions,
+    /// The findings of `numaio doctor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
+    /// The documents that the command printed.
+    pub documents: Vec<serde_json::Value>,
+    /// Why the command failed; its complete documents are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl HostReport {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        read(text, HOST_REPORT_SCHEMA)
+    }
+}
